@@ -1,0 +1,67 @@
+# `make demo` and `make test` work in a fresh clone: Python >= 3.12 and make, no more.
+# Another Python than `python3`: make PYTHON=python3.13 test
+
+PYTHON ?= python3
+WORKERS ?= 2
+LOCK := requirements.lock
+OLDEST_LOCK := requirements-oldest.lock
+BIN := .venv/bin
+OLDEST_BIN := .venv-oldest/bin
+STAMP := .venv/.installed
+OLDEST_STAMP := .venv-oldest/.installed
+COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --quiet \
+	--python-version 3.12 --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links
+
+.PHONY: help demo test test-slow test-oldest check lock clean
+
+help:
+	@echo "make demo         plan, partition, train and compare a small GPT"
+	@echo "make test         the tests, without the slow ones"
+	@echo "make check        format, lint, types, layers, budget, docs, tests"
+	@echo "make test-slow    the slow tests"
+	@echo "make test-oldest  the tests on the oldest supported jax"
+	@echo "make lock         resolve both lock files again"
+	@echo "make clean        remove the environments and all caches"
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+test-oldest: $(OLDEST_STAMP)
+	$(OLDEST_BIN)/python -m pytest -n $(WORKERS)
+
+check: $(STAMP)
+	$(BIN)/python tools/check.py
+
+# An editable install reads pyproject.toml, and the lock file names all it needs.
+$(STAMP): $(LOCK) pyproject.toml
+	$(call install,.venv,$(LOCK))
+
+$(OLDEST_STAMP): $(OLDEST_LOCK) pyproject.toml
+	$(call install,.venv-oldest,$(OLDEST_LOCK))
+
+define install
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { \
+	  echo "meshwright needs Python >= 3.12; $(PYTHON) is $$($(PYTHON) -V 2>&1)."; \
+	  echo "Name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	test -x $(1)/bin/pip || $(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check -r $(2)
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $(1)/.installed
+endef
+
+lock: $(STAMP)
+	$(COMPILE) --upgrade --output-file $(LOCK)
+	$(COMPILE) --upgrade --constraint tools/oldest.txt --output-file $(OLDEST_LOCK)
+
+clean:
+	rm -rf .venv .venv-oldest .pytest_cache .ruff_cache .hypothesis \
+	  .import_linter_cache build dist out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

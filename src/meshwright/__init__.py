@@ -1,0 +1,23 @@
+"""Meshwright: partitions JAX programs over device meshes, and says what it costs."""
+
+from meshwright.capture import tag
+from meshwright.errors import MeshwrightError
+from meshwright.machine import Mesh
+from meshwright.plan import CheckReport, Partitioned, Plan, partition
+from meshwright.rules import rule
+from meshwright.tactics import FIRST_DIVISIBLE, REPLICATED, replicate, shard
+
+__all__ = [
+    "FIRST_DIVISIBLE",
+    "REPLICATED",
+    "CheckReport",
+    "Mesh",
+    "MeshwrightError",
+    "Partitioned",
+    "Plan",
+    "partition",
+    "replicate",
+    "rule",
+    "shard",
+    "tag",
+]

@@ -1,0 +1,179 @@
+"""A JAX function and its arguments -> a captured program, with names for its leaves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from meshwright.capture.convert import convert
+from meshwright.errors import CaptureError
+from meshwright.ir import Program, prune
+from meshwright.jax_private import is_ordered
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """A program, and how its flat inputs and outputs hang together.
+
+    paths: of each input leaf, from the parameter's name: `state.params.0.kernel`.
+    out_paths: of each output leaf, from `out`.
+    in_tree, out_tree: pytree structures of `(args, kwargs)` and of the result.
+    avals, out_avals: `jax.ShapeDtypeStruct`s of the leaves.
+    ties: for outputs that are the next step's inputs, output position -> input.
+    donated: positions of input leaves whose buffers the caller gives up.
+    """
+
+    program: Program
+    paths: tuple[str, ...]
+    out_paths: tuple[str, ...]
+    in_tree: Any
+    out_tree: Any
+    avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    ties: Mapping[int, int]
+    donated: tuple[int, ...] = ()
+
+
+def capture(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None,
+    donated: Collection[str] = (),
+) -> Captured:
+    """Trace `fn(*args, **kwargs)`; leaves are arrays or `jax.ShapeDtypeStruct`s.
+
+    names: of the positional arguments; read off the signature of `fn` by default.
+    donated: names of arguments whose buffers the caller gives up.
+    Raises `CaptureError` for effects that need an order between devices.
+    """
+    tree_args = (tuple(args), dict(kwargs or {}))
+    with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
+    names = positional_names(fn, len(args)) if names is None else names
+    paths = tuple(_path(path, names) for path, _ in with_paths)
+    leaves = [abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)]
+    given = tuple(
+        i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
+    )
+    out_tree: list[Any] = []
+
+    def flat(*flat_leaves: Any) -> list[Any]:
+        inner_args, inner_kwargs = jax.tree_util.tree_unflatten(in_tree, flat_leaves)
+        result = fn(*inner_args, **inner_kwargs)
+        with_paths_out, tree = jax.tree_util.tree_flatten_with_path(result)
+        out_paths = tuple(".".join(["out", *map(_component, p)]) for p, _ in with_paths_out)
+        out_tree[:] = [tree, out_paths]
+        return [leaf for _, leaf in with_paths_out]
+
+    jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+    _refuse_ordered(jaxpr.effects)
+    program = prune(convert(jaxpr))
+    tree, out_paths = out_tree
+    ties = find_ties(tree_args, tree, program, given)
+    return Captured(
+        program, paths, out_paths, in_tree, tree, tuple(leaves), tuple(out_avals), ties, given
+    )
+
+
+def abstract(leaf: Any, path: str = "argument") -> Any:
+    """The `ShapeDtypeStruct` of an array-like leaf; Python scalars stay weakly typed."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+    if isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic | jax.Array):
+        aval = jax.api_util.shaped_abstractify(leaf)
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    raise CaptureError(
+        f"{path} is a {type(leaf).__name__}, not an array; pass it in static_argnums or "
+        "static_argnames, or register its class as a pytree"
+    )
+
+
+def positional_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """The parameter names of `count` positional arguments.
+
+    `args.0` and so on for those that the signature does not name one by one.
+    """
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return tuple(f"args.{i}" for i in range(count))
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in plain]
+    rest = next((p.name for p in parameters if p.kind == p.VAR_POSITIONAL), "args")
+    names += [f"{rest}.{i}" for i in range(count - len(names))]
+    return tuple(names[:count])
+
+
+def _argument(path: tuple[Any, ...], names: Sequence[str]) -> str:
+    """The name of the argument that a leaf of (args, kwargs) belongs to."""
+    return names[path[1].idx] if path[0].idx == 0 else _component(path[1])
+
+
+def _path(path: tuple[Any, ...], names: Sequence[str]) -> str:
+    """The leaf's dotted path, which begins with the name of its argument."""
+    return ".".join([_argument(path, names), *map(_component, path[2:])])
+
+
+def _component(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute)).replace(".", "/")
+    return str(key)
+
+
+def _refuse_ordered(effects: Any) -> None:
+    bad = [str(effect) for effect in effects if is_ordered(effect)]
+    if bad:
+        raise CaptureError(
+            f"ordered effects ({', '.join(bad)}) have no meaning on several devices; "
+            "use debug.print(..., ordered=False) or io_callback(..., ordered=False)"
+        )
+
+
+def find_ties(
+    tree_args: Any, out_tree: Any, program: Program, donated: Collection[int]
+) -> dict[int, int]:
+    """Outputs that are the next step's inputs: output position -> input position.
+
+    An argument and a top-level output (or the whole result) of the same structure,
+    shapes and dtypes are taken to be the same state, first come first served. A bare
+    array must be donated as well: its shape alone says too little.
+    """
+    outer = jax.tree_util.treedef_children(out_tree)
+    starts = _starts([tree.num_leaves for tree in outer])
+    pieces = [(0, out_tree)] + list(zip(starts, outer, strict=True))
+    args = list(tree_args[0]) + list(tree_args[1].values())
+    trees = [jax.tree_util.tree_structure(arg) for arg in args]
+    in_starts = _starts([tree.num_leaves for tree in trees])
+    ties: dict[int, int] = {}
+    for start, tree in pieces:
+        for in_start, in_tree in zip(in_starts, trees, strict=True):
+            span = range(tree.num_leaves)
+            if tree != in_tree or not tree.num_leaves or start in ties:
+                continue
+            if jax.tree_util.treedef_is_leaf(tree) and in_start not in donated:
+                continue
+            if any(in_start + i in ties.values() for i in span):
+                continue
+            if all(_same(program, start + i, in_start + i) for i in span):
+                ties.update({start + i: in_start + i for i in span})
+    return ties
+
+
+def _starts(sizes: list[int]) -> list[int]:
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + size)
+    return starts[:-1]
+
+
+def _same(program: Program, out_position: int, in_position: int) -> bool:
+    out, value = program.outputs[out_position], program.inputs[in_position]
+    return out.shape == value.shape and out.dtype == value.dtype

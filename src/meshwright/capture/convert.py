@@ -1,0 +1,213 @@
+"""jaxpr -> Program: calls inlined, regions normalised, everything else carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from meshwright.capture.source import Source
+from meshwright.ir import Atom, Literal, Op, Program, Value, Wire
+from meshwright.jax_private import open_jaxpr, scan_counts
+
+_INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_lin": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "composite": "jaxpr",
+    "xla_metadata_call": "jaxpr",
+    "compute_on": "jaxpr",
+}
+"""Call-like primitives, and the parameter that holds the jaxpr called."""
+
+
+def convert(jaxpr: Any) -> Program:
+    """The program of a (closed) jaxpr."""
+    return _Converter().program(jaxpr)
+
+
+class _Converter:
+    """One conversion; `names` maps the variables in scope to our atoms."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self.constants: dict[Value, Any] = {}
+
+    def program(self, closed: Any) -> Program:
+        jaxpr, consts = open_jaxpr(closed)
+        names: dict[Any, Atom] = {}
+        for var, const in zip(jaxpr.constvars, consts, strict=True):
+            names[var] = self.constant(const, var.aval)
+        inputs = tuple(_value(var.aval) for var in jaxpr.invars)
+        names.update(zip(jaxpr.invars, inputs, strict=True))
+        outputs = self.run(jaxpr, names)
+        return Program(inputs, tuple(self.ops), tuple(outputs), self.constants)
+
+    def constant(self, const: Any, aval: Any) -> Atom:
+        if not aval.shape and isinstance(const, np.ndarray | np.generic | int | float):
+            return Literal(np.asarray(const)[()], _dtype(aval))
+        value = _value(aval)
+        self.constants[value] = const
+        return value
+
+    def run(self, jaxpr: Any, names: dict[Any, Atom]) -> list[Atom]:
+        """Convert the equations; the atoms of the jaxpr's outputs."""
+        for eqn in jaxpr.eqns:
+            operands = tuple(self.read(a, names) for a in eqn.invars)
+            for var, atom in zip(eqn.outvars, self.equation(eqn, operands), strict=True):
+                names[var] = atom
+        return [self.read(a, names) for a in jaxpr.outvars]
+
+    def read(self, atom: Any, names: dict[Any, Atom]) -> Atom:
+        if hasattr(atom, "val"):
+            return self.constant(atom.val, atom.aval)
+        return names[atom]
+
+    def equation(self, eqn: Any, operands: tuple[Atom, ...]) -> Sequence[Atom]:
+        name = eqn.primitive.name
+        if name in _INLINED and _INLINED[name] in eqn.params:
+            return self.inline(eqn.params[_INLINED[name]], operands)
+        op = _REGIONS.get(name, _plain)(eqn, operands)
+        self.ops.append(op)
+        return op.results
+
+    def inline(self, closed: Any, operands: tuple[Atom, ...]) -> list[Atom]:
+        jaxpr, consts = open_jaxpr(closed)
+        names: dict[Any, Atom] = {
+            var: self.constant(const, var.aval)
+            for var, const in zip(jaxpr.constvars, consts, strict=True)
+        }
+        names.update(zip(jaxpr.invars, operands, strict=True))
+        return self.run(jaxpr, names)
+
+
+def _value(aval: Any) -> Value:
+    return Value(tuple(aval.shape), _dtype(aval))
+
+
+def _dtype(aval: Any) -> str:
+    return str(aval.dtype)
+
+
+def _results(eqn: Any) -> tuple[Value, ...]:
+    return tuple(_value(v.aval) for v in eqn.outvars)
+
+
+def _source(eqn: Any) -> Source:
+    return Source(eqn.source_info.traceback)
+
+
+def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+    params = {
+        key: None if key in ("sharding", "out_sharding") and eqn.primitive.name not in _PLACED else value
+        for key, value in eqn.params.items()
+    }
+    return Op(
+        eqn.primitive.name,
+        operands,
+        _results(eqn),
+        params,
+        (),
+        _source(eqn),
+        eqn.primitive,
+        has_effect=bool(eqn.effects),
+    )
+
+
+_PLACED = ("sharding_constraint", "reshard", "mesh_cast", "shard_map", "pure_callback", "io_callback")
+"""Primitives whose sharding parameter is what they are for."""
+
+
+def _region(
+    kind: str,
+    eqn: Any,
+    operands: tuple[Atom, ...],
+    bodies: Sequence[Any],
+    wires: list[Wire],
+    **params: object,
+) -> Op:
+    return Op(
+        kind,
+        operands,
+        _results(eqn),
+        params,
+        tuple(convert(body) for body in bodies),
+        _source(eqn),
+        wires=tuple(wires),
+        has_effect=bool(eqn.effects),
+    )
+
+
+def _scan(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+    num_consts, num_carry = scan_counts(eqn.params)
+    first = num_consts + num_carry
+    wires = [Wire(i, ((0, i),)) for i in range(num_consts)]
+    for i in range(num_carry):
+        wires.append(Wire(num_consts + i, ((0, num_consts + i),), ((0, i),), i))
+    wires += [
+        Wire(i, ((0, i),), is_stacked=True) for i in range(first, len(operands))
+    ]
+    wires += [
+        Wire(None, (), ((0, i),), i, is_stacked=True)
+        for i in range(num_carry, len(eqn.outvars))
+    ]
+    params = eqn.params
+    return _region(
+        "scan", eqn, operands, [params["jaxpr"]], wires,
+        length=params["length"], reverse=params["reverse"], unroll=params["unroll"],
+    )  # fmt: skip
+
+
+def _while(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+    params = eqn.params
+    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
+    wires = [Wire(i, ((0, i),)) for i in range(num_cond)]
+    wires += [Wire(num_cond + i, ((1, i),)) for i in range(num_body)]
+    for i in range(len(eqn.outvars)):
+        ends = ((0, num_cond + i), (1, num_body + i))
+        wires.append(Wire(num_cond + num_body + i, ends, ((1, i),), i))
+    wires.append(Wire(outputs=((0, 0),)))
+    bodies = [params["cond_jaxpr"], params["body_jaxpr"]]
+    return _region("while", eqn, operands, bodies, wires)
+
+
+def _cond(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+    branches = eqn.params["branches"]
+    every = range(len(branches))
+    wires = [Wire(0)]
+    wires += [
+        Wire(i + 1, tuple((b, i) for b in every)) for i in range(len(operands) - 1)
+    ]
+    wires += [
+        Wire(None, (), tuple((b, i) for b in every), i) for i in range(len(eqn.outvars))
+    ]
+    return _region("cond", eqn, operands, branches, wires)
+
+
+def _remat(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+    wires = [Wire(i, ((0, i),)) for i in range(len(operands))]
+    wires += [Wire(None, (), ((0, i),), i) for i in range(len(eqn.outvars))]
+    prevent = eqn.params["prevent_cse"]
+    barrier = eqn.params["differentiated"] and (
+        any(prevent) if isinstance(prevent, tuple) else prevent
+    )
+    return _region(
+        "remat", eqn, operands, [eqn.params["jaxpr"]], wires, barrier=bool(barrier)
+    )
+
+
+_REGIONS: dict[str, Callable[[Any, tuple[Atom, ...]], Op]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "remat2": _remat,
+    "remat": _remat,
+    "checkpoint": _remat,
+}

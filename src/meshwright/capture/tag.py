@@ -1,0 +1,28 @@
+"""`tag`: an identity that gives an intermediate value a name for tactics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+tag_p = Primitive("tag")
+tag_p.def_impl(lambda x, name: x)
+tag_p.def_abstract_eval(lambda x, name: x)
+mlir.register_lowering(tag_p, lambda ctx, x, name: [x])
+batching.defvectorized(tag_p)
+ad.primitive_jvps[tag_p] = lambda primals, tangents, name: (
+    tag_p.bind(*primals, name=name),
+    tangents[0],
+)
+
+
+def tag[T](x: T, name: str) -> T:
+    """`x` itself; tactics may address it as `tag:name`. Works on any pytree of arrays."""
+
+    def one(leaf: Any) -> Any:
+        return tag_p.bind(leaf, name=name)
+
+    return jax.tree_util.tree_map(one, x)

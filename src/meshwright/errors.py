@@ -1,0 +1,36 @@
+"""Every exception that Meshwright raises on purpose.
+
+A message says what is wrong, where, what was got, what was wanted and what to do.
+"""
+
+
+class MeshwrightError(Exception):
+    """The caller asked for something that cannot be done; the message says what can."""
+
+
+class ShardingError(MeshwrightError):
+    """A sharding that no array can have."""
+
+
+class MeshError(MeshwrightError):
+    """A mesh that does not exist here, or an axis that it does not have."""
+
+
+class TacticError(MeshwrightError):
+    """A tactic that does not fit the program: pattern, dim or axis."""
+
+
+class CaptureError(MeshwrightError):
+    """A function that cannot be captured as a program."""
+
+
+class RuleError(MeshwrightError):
+    """A factor rule that is malformed or registered twice."""
+
+
+class TargetError(MeshwrightError):
+    """A command line target that cannot be loaded."""
+
+
+class PlanError(MeshwrightError):
+    """A plan that cannot be read or does not fit its arguments."""

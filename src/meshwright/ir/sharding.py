@@ -1,0 +1,53 @@
+"""How a value is stored: per dim the mesh axes that cut it, and its partial axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.errors import ShardingError
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """Axes that cut each dim, major to minor, and axes over which the value is partial.
+
+    partial: devices along these axes hold addends (with `monoid` "sum"), or terms of
+        another associative reduction ("max", "min", "prod", "and", "or", "xor").
+    """
+
+    dims: tuple[tuple[str, ...], ...]
+    partial: tuple[str, ...] = ()
+    monoid: str = "sum"
+
+    def __post_init__(self) -> None:
+        used = [axis for axes in (*self.dims, self.partial) for axis in axes]
+        if len(used) != len(set(used)):
+            raise ShardingError(f"an axis is used twice in {self}")
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """All axes in use, cutting or partial."""
+        return frozenset(axis for axes in (*self.dims, self.partial) for axis in axes)
+
+    @property
+    def is_whole(self) -> bool:
+        """True when every device holds the complete value."""
+        return not self.partial and not any(self.dims)
+
+    def dim_of(self, axis: str) -> int | None:
+        """The dim that `axis` cuts, if any."""
+        return next((d for d, axes in enumerate(self.dims) if axis in axes), None)
+
+    def without_partial(self) -> Sharding:
+        """The same cuts, all reductions done."""
+        return Sharding(self.dims) if self.partial else self
+
+    def __str__(self) -> str:
+        dims = ", ".join(".".join(axes) or "-" for axes in self.dims)
+        name = "partial" if self.monoid == "sum" else f"partial_{self.monoid}"
+        return f"[{dims}]" + (f" {name}({', '.join(self.partial)})" if self.partial else "")
+
+
+def whole(rank: int) -> Sharding:
+    """The sharding of a value of that rank that no axis cuts."""
+    return Sharding(((),) * rank)

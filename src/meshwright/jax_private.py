@@ -1,0 +1,44 @@
+"""The one place that knows what differs between releases of JAX, or is private there.
+
+Tested with jax 0.11.2 to 0.12.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+
+def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
+    """The jaxpr itself and its constants, whichever class holds them.
+
+    Older releases wrap a `Jaxpr` and its constants in a `ClosedJaxpr`; newer ones have
+    one class for both, where `.jaxpr` is the object itself.
+    """
+    return jaxpr.jaxpr, list(getattr(jaxpr, "consts", ()))
+
+
+def scan_counts(params: Any) -> tuple[int, int]:
+    """How many operands of a scan are constants, and how many are carries."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(list(consts)), len(list(carry))
+
+
+def is_ordered(effect: Any) -> bool:
+    """True for effects whose order JAX promises to keep."""
+    return "Ordered" in type(effect).__name__ or "ordered" in str(effect).lower().split("un")[0]
+
+
+def is_key(dtype: Any) -> bool:
+    """True for typed PRNG keys."""
+    return jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def axis_env_is_empty() -> bool:
+    """True outside of shard_map and vmap with named axes."""
+    from jax._src import core
+
+    return not core.get_axis_env().axis_sizes

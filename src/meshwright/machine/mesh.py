@@ -1,0 +1,86 @@
+"""The mesh: named axes over devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from meshwright.errors import MeshError
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Mesh:
+    """Named axes and their sizes, major to minor over the devices.
+
+    `Mesh({"data": 8, "model": 4})` needs no devices; they are found when a step runs.
+    devices: a flat tuple of devices to use in that order, or None for the process's
+        first ones.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+    devices: tuple[object, ...] | None
+
+    def __init__(
+        self, axes: Mapping[str, int], devices: Iterable[object] | None = None
+    ) -> None:
+        sizes = tuple((str(name), size) for name, size in dict(axes).items())
+        object.__setattr__(self, "sizes", sizes)
+        chosen = None if devices is None else tuple(devices)
+        object.__setattr__(self, "devices", chosen)
+        if not sizes:
+            raise MeshError("a mesh needs at least one axis, such as {'data': 8}")
+        for name, size in sizes:
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise MeshError(f"axis {name!r} has size {size!r}; wanted an int >= 1")
+            if not name or any(c in name for c in " .,=:"):
+                raise MeshError(f"axis name {name!r} is empty or holds one of ' .,=:'")
+        if chosen is not None and len(chosen) != self.num_devices:
+            raise MeshError(
+                f"{len(chosen)} devices do not fill mesh {self} of {self.num_devices}"
+            )
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Axis names, major to minor."""
+        return tuple(name for name, _ in self.sizes)
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """Size by axis name."""
+        return dict(self.sizes)
+
+    @property
+    def num_devices(self) -> int:
+        """The product of all axis sizes."""
+        return math.prod(size for _, size in self.sizes)
+
+    def size(self, axes: str | Iterable[str]) -> int:
+        """Devices along one axis, or along several together."""
+        if isinstance(axes, str):
+            axes = (axes,)
+        shape = self.shape
+        return math.prod(shape[self.require(axis)] for axis in axes)
+
+    def require(self, axis: str) -> str:
+        """The axis itself, or an error that lists the axes there are."""
+        if axis not in self.axes:
+            known = ", ".join(f"{name}={size}" for name, size in self.sizes)
+            raise MeshError(f"axis {axis!r} is not in the mesh, which has {known}")
+        return axis
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={size}" for name, size in self.sizes)
+
+
+def parse_mesh(text: str) -> Mesh:
+    """The mesh that `batch=8,model=4` writes; the inverse of `str(mesh)`."""
+    axes: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, size = part.partition("=")
+        if not equals or not size.strip().isdigit():
+            raise MeshError(f"cannot read {part!r} in mesh {text!r}; wanted name=size,...")
+        if name.strip() in axes:
+            raise MeshError(f"axis {name.strip()!r} stands twice in mesh {text!r}")
+        axes[name.strip()] = int(size)
+    return Mesh(axes)

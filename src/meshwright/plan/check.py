@@ -1,0 +1,128 @@
+"""The original and the partitioned program side by side, output by output."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from meshwright.plan.decide import Decided
+from meshwright.runtime import place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutputError:
+    """How far one output is off.
+
+    error: largest absolute difference over the output's scale (its largest finite
+        absolute value, or 1 if that is 0); for integers, bools and keys the share of
+        elements that differ. tolerance: what rounding explains at this dtype.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    error: float
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        """Within tolerance (NaN is not)."""
+        return self.error <= self.tolerance
+
+    def __str__(self) -> str:
+        verdict = "ok" if self.ok else "WRONG"
+        return f"{verdict:5}  {self.error:9.2e}  (<= {self.tolerance:.0e})  {self.path}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The error of every output; `ok` when all are within tolerance."""
+
+    outputs: tuple[OutputError, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when no output differs by more than rounding explains."""
+        return all(output.ok for output in self.outputs)
+
+    @property
+    def worst(self) -> float:
+        """The largest error of all outputs."""
+        return max((o.error for o in self.outputs), default=0.0)
+
+    def __str__(self) -> str:
+        lines = [str(output) for output in self.outputs]
+        verdict = "equal" if self.ok else "NOT EQUAL"
+        lines.append(f"{verdict}: {len(lines)} outputs, largest error {self.worst:.2e}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for `json.dumps`."""
+        rows = [{**dataclasses.asdict(o), "ok": o.ok} for o in self.outputs]
+        return {"ok": self.ok, "worst": self.worst, "outputs": rows}
+
+
+TOLERANCES = {"float64": 1e-9, "complex128": 1e-9, "float32": 2e-4, "complex64": 2e-4}
+"""By dtype; 16-bit floats get 3e-2 and 8-bit ones 0.3, integers and bools none. Sums in
+another order differ by some units in the last place, which deep programs amplify."""
+
+
+def tolerance_of(dtype: str) -> float:
+    """The error that another order of summation may cause."""
+    if dtype in TOLERANCES:
+        return TOLERANCES[dtype]
+    if dtype in ("bfloat16", "float16"):
+        return 3e-2
+    return 0.3 if dtype.startswith("float") else 0.0
+
+
+def check_outputs(
+    decided: Decided,
+    run: Callable[..., Any],
+    shardings: Sequence[Any],
+    original: Callable[..., Any],
+    leaves: Sequence[Any],
+) -> CheckReport:
+    """Run both on the same leaves and compare; raises nothing for wrong numbers."""
+    wanted = jax.jit(original)(*leaves)
+    got = run(*place(leaves, shardings))
+    paths = decided.captured.out_paths
+    return CheckReport(
+        tuple(_compare(p, w, g) for p, w, g in zip(paths, wanted, got, strict=True))
+    )
+
+
+def _compare(path: str, wanted: Any, got: Any) -> OutputError:
+    dtype = str(wanted.dtype)
+    if jax.dtypes.issubdtype(wanted.dtype, jax.dtypes.prng_key):
+        wanted, got = jax.random.key_data(wanted), jax.random.key_data(got)
+    error = _error(_host(wanted), _host(got))
+    return OutputError(path, dtype, tuple(wanted.shape), error, tolerance_of(dtype))
+
+
+def _host(x: Any) -> np.ndarray:
+    x = jnp.asarray(x)
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4:
+        x = x.astype(jnp.float32)
+    return np.asarray(x)
+
+
+def _error(wanted: np.ndarray, got: np.ndarray) -> float:
+    """Relative to the scale of `wanted`; places where both are NaN, or the same
+    infinity, agree."""
+    if wanted.shape != got.shape or not wanted.size:
+        return 0.0 if wanted.shape == got.shape else float("inf")
+    if not np.issubdtype(wanted.dtype, np.inexact):
+        return float(np.mean(wanted != got))
+    agree = (wanted == got) | (np.isnan(wanted) & np.isnan(got))
+    finite = np.isfinite(wanted)
+    if np.any(~agree & (~finite | ~np.isfinite(got))):
+        return float("inf")
+    scale = float(np.max(np.abs(wanted[finite]), initial=0.0)) or 1.0
+    difference = np.abs(np.where(agree, 0, wanted - np.where(agree, wanted, got)))
+    return float(np.max(difference, initial=0.0)) / scale

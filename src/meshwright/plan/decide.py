@@ -1,0 +1,69 @@
+"""Capture, tactics, propagation, lowering: the way from a function to a device program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from meshwright.capture import Captured
+from meshwright.errors import TacticError
+from meshwright.lower import Gather, Lowered, lower
+from meshwright.machine import Mesh
+from meshwright.propagate import Engine, Graph, State, split_axes
+from meshwright.tactics import Tactic, Workspace
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """A captured program with all decisions taken, lowered."""
+
+    captured: Captured
+    work: Workspace
+    lowered: Lowered
+    tactics: tuple[Tactic, ...]
+    gather: Gather
+
+
+def decide(
+    captured: Captured,
+    mesh: Mesh,
+    tactics: Sequence[Tactic],
+    gather: Gather,
+    after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
+) -> Decided:
+    """Apply tactics in order, each propagated before the next, and lower.
+
+    after_tactic: called with each tactic once it is applied, first with None for the
+        program as it was (constraints in the user's own code included).
+    """
+    graph = Graph(captured.program, captured.ties)
+    unit_mesh, units = split_axes(graph, mesh)
+    work = Workspace(Engine(State(graph, unit_mesh)), captured.paths, mesh, units)
+    apply_constraints(work)
+    if after_tactic:
+        after_tactic(None, work)
+    for tactic in tactics:
+        if not hasattr(tactic, "apply"):
+            raise TacticError(f"{tactic!r} is no tactic; wanted mw.shard(...) and the like")
+        tactic.apply(work)
+        if after_tactic:
+            after_tactic(tactic, work)
+    return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
+
+
+def apply_constraints(work: Workspace) -> None:
+    """Honour `with_sharding_constraint` in the user's code, before any tactic."""
+    for op, node in work.graph.op_node.items():
+        spec = constraint_of(op.params.get("sharding")) if op.kind in _CONSTRAINTS else None
+        if spec is None:
+            continue
+        del node
+
+
+_CONSTRAINTS = ("sharding_constraint", "reshard")
+
+
+def constraint_of(sharding: object) -> Mapping[int, tuple[str, ...]] | None:
+    """Axes per dim of a JAX sharding, or None where it names none."""
+    spec = getattr(sharding, "spec", None)
+    return None if spec is None else {}

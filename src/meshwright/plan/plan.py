@@ -1,0 +1,162 @@
+"""The plan: everything that was decided about a program, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec
+
+from meshwright.capture import Captured
+from meshwright.errors import PlanError
+from meshwright.ir import Sharding
+from meshwright.lower import Gather, count_collectives, lower
+from meshwright.machine import Mesh
+from meshwright.plan.decide import Decided, decide
+from meshwright.plan.explain import (
+    Collective,
+    Leaf,
+    Step,
+    describe_collectives,
+    describe_leaves,
+    describe_step,
+    whole_ops,
+)
+from meshwright.plan.show import show_plan
+from meshwright.runtime import jax_mesh, named_shardings
+from meshwright.tactics import Tactic, Workspace
+
+FORMAT = 1
+"""Version of the JSON form; a plan of another version is refused."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A program's shardings and collectives.
+
+    counts: executions per step by kind of collective, loops multiplied.
+    collectives: each collective op of the device program, in order.
+    inputs, outputs: per leaf, how it is stored. steps: tactic by tactic.
+    whole: ops that stay whole for want of a rule, with the reason.
+    """
+
+    mesh: Mesh
+    gather: Gather
+    counts: Mapping[str, int]
+    collectives: tuple[Collective, ...]
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    steps: tuple[Step, ...]
+    whole: tuple[str, ...]
+    decided: Decided | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def in_shardings(self) -> Any:
+        """Shardings for `jax.jit(fn, in_shardings=...)`: a tuple, one tree per argument.
+
+        Needs the mesh's devices. Keyword arguments have none in `jax.jit`. Of a plan
+        read from JSON, a flat tuple in the order of `inputs`.
+        """
+        flat = self._named(self.inputs)
+        if self.decided is None:
+            return flat
+        args, _ = jax.tree_util.tree_unflatten(self.decided.captured.in_tree, flat)
+        return args
+
+    @property
+    def out_shardings(self) -> Any:
+        """Shardings for `jax.jit(fn, out_shardings=...)`, in the tree of the result."""
+        flat = self._named(self.outputs)
+        if self.decided is None:
+            return flat
+        return jax.tree_util.tree_unflatten(self.decided.captured.out_tree, flat)
+
+    def _named(self, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
+        mesh = self.mesh if self.decided is None else self.decided.lowered.mesh
+        if self.decided is None and any(":" in a for leaf in leaves for d in leaf.spec for a in d):
+            raise PlanError("shardings over parts of an axis need the plan that was made here")
+        return named_shardings(jax_mesh(mesh), [Sharding(leaf.spec) for leaf in leaves])
+
+    def to_json(self) -> str:
+        """All of it as JSON text; `from_json` is the inverse."""
+        fields = {
+            "format": FORMAT,
+            "mesh": self.mesh.shape,
+            "gather": self.gather.value,
+            "counts": dict(self.counts),
+            "collectives": [dataclasses.asdict(c) for c in self.collectives],
+            "inputs": [dataclasses.asdict(leaf) for leaf in self.inputs],
+            "outputs": [dataclasses.asdict(leaf) for leaf in self.outputs],
+            "steps": [dataclasses.asdict(s) for s in self.steps],
+            "whole": list(self.whole),
+        }
+        return json.dumps(fields, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan that `to_json` wrote; `PlanError` for anything else."""
+        try:
+            fields = json.loads(text)
+            if fields["format"] != FORMAT:
+                raise PlanError(f"plan has format {fields['format']}; this is {FORMAT}")
+            return Plan(
+                Mesh(fields["mesh"]),
+                Gather(fields["gather"]),
+                fields["counts"],
+                tuple(Collective(**_tuples(c)) for c in fields["collectives"]),
+                tuple(Leaf(**_tuples(leaf)) for leaf in fields["inputs"]),
+                tuple(Leaf(**_tuples(leaf)) for leaf in fields["outputs"]),
+                tuple(Step(**_tuples(s)) for s in fields["steps"]),
+                tuple(fields["whole"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanError(f"this is no plan: {error!r}") from error
+
+    def __str__(self) -> str:
+        return show_plan(self)
+
+    def spec(self, path: str) -> PartitionSpec:
+        """The `PartitionSpec` of one input or output leaf, by its path."""
+        for leaf in (*self.inputs, *self.outputs):
+            if leaf.path == path:
+                return leaf.partition_spec
+        raise PlanError(f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}")
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON's lists as tuples, at every depth."""
+
+    def convert(value: Any) -> Any:
+        return tuple(map(convert, value)) if isinstance(value, list) else value
+
+    return {key: convert(value) for key, value in fields.items()}
+
+
+def make_plan(
+    captured: Captured, mesh: Mesh, tactics: Sequence[Tactic], gather: Gather
+) -> Plan:
+    """Decide, lower, and describe."""
+    steps: list[Step] = []
+    before: list[Any] = []
+
+    def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
+        counts = count_collectives(lower(work.state, gather).program)
+        step, seen = describe_step(tactic, work, counts, before[-1] if before else None)
+        before.append(seen)
+        steps.append(step)
+
+    decided = decide(captured, mesh, tactics, gather, after_tactic)
+    return Plan(
+        mesh,
+        gather,
+        count_collectives(decided.lowered.program),
+        describe_collectives(decided),
+        describe_leaves(captured.paths, captured.program.inputs, decided.lowered.inputs),
+        describe_leaves(captured.out_paths, captured.program.outputs, decided.lowered.outputs),
+        tuple(steps),
+        whole_ops(decided),
+        decided,
+    )

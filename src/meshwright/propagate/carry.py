@@ -1,0 +1,156 @@
+"""Where partial sums may travel on: through linear ops, as far as it does not cost more.
+
+A partial value is carried into its consumers when all of them are linear in it and what
+they make is together no larger than it is; otherwise the sum is taken at once. So
+`a@W1 + b@W2` pays one all-reduce, and three gradients of one input pay one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshwright.ir import Atom, Op, Value, num_bytes
+from meshwright.propagate.graph import Node
+from meshwright.propagate.state import State
+
+
+class Carrier:
+    """Answers for one state; the answers follow the state as it grows."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.graph = state.graph
+        self._carries: dict[int, bool] = {}
+        self._loops: dict[tuple[int, str], bool] = {}
+        self._assumed: set[tuple[int, str]] = set()
+        outputs = self.graph.program.outputs
+        self._outputs = {self.graph.number[v] for v in outputs if isinstance(v, Value)}
+
+    def is_partial(self, value: int, axis: str) -> bool:
+        """True where a value, as made, holds addends of a sum along an axis."""
+        state = self.state
+        if (value, axis) in self._assumed:
+            return True
+        if (value, axis) in state.scattered:
+            return False
+        node = self.graph.nodes[self.graph.producer[value]]
+        if axis in state.factor_of[node.index]:
+            is_sum = node.rule is not None and node.rule.monoid == "sum"
+            return is_sum and state.dim_on(value, axis) == -1
+        return any(self._is_carried(node, group, axis) for group in _groups(node))
+
+    def can_carry(self, value: int, axis: str) -> bool:
+        """True when a partial value is handed on; else it is summed where it is made."""
+        if (value, axis) in self.state.scattered or not self._is_cheap(value):
+            return False
+        return all(
+            self._accepts(self.graph.nodes[c], value, axis)
+            for c in self.graph.consumers[value]
+        )
+
+    def loop_partial(self, node: Node, axis: str) -> bool:
+        """True for a scan's carry that may hold addends along an axis all the way.
+
+        The carried-in value must only be added to, so that one sum after the loop
+        replaces one in each iteration.
+        """
+        key = (node.index, axis)
+        if key not in self._loops:
+            self._loops[key] = False
+            self._loops[key] = self._try_loop(node, axis)
+        return self._loops[key]
+
+    # -- one op ---------------------------------------------------------------------
+
+    def _is_carried(self, node: Node, group: frozenset[int], axis: str) -> bool:
+        """True when all operands of a linear group arrive partial, and only they."""
+        assert node.op is not None
+        for position, number in self._operands(node.op):
+            if position in group:
+                if number is None or not self._is_cheap(number):
+                    return False
+                if not self.is_partial(number, axis):
+                    return False
+            elif number is not None and self.is_partial(number, axis):
+                return False
+        return True
+
+    def _accepts(self, node: Node, value: int, axis: str) -> bool:
+        if node.wire is not None:
+            return self.loop_partial(node, axis)
+        if node.op is None or axis in self.state.factor_of[node.index]:
+            return False
+        wanted = {p for p, number in self._operands(node.op) if number == value}
+        return any(
+            wanted <= group and self._is_carried(node, group, axis)
+            for group in _groups(node)
+        )
+
+    def _is_cheap(self, value: int) -> bool:
+        """Structure only: all uses are linear, and what they make is not larger."""
+        known = self._carries.get(value)
+        if known is None:
+            known = self._carries[value] = self._weigh(value)
+        return known
+
+    def _weigh(self, value: int) -> bool:
+        consumers = self.graph.consumers[value]
+        if not consumers or value in self._outputs:
+            return False
+        made = 0.0
+        for index in consumers:
+            node = self.graph.nodes[index]
+            if node.wire is not None:
+                if len(consumers) > 1 or node.op is None or node.op.kind != "scan":
+                    return False
+                continue
+            share = self._share(node, value, len(consumers))
+            if share is None or node.op is None:
+                return False
+            made += share * sum(num_bytes(r) for r in node.op.results)
+        return made <= num_bytes(self.graph.values[value])
+
+    def _share(self, node: Node, value: int, num_consumers: int) -> float | None:
+        """The part of a linear op's results that counts for one of its operands."""
+        if node.op is None:
+            return None
+        wanted = {p for p, number in self._operands(node.op) if number == value}
+        for group in _groups(node):
+            if wanted <= group and (len(group) == 1 or num_consumers == 1):
+                return len(wanted) / len(group)
+        return None
+
+    def _operands(self, op: Op) -> Iterator[tuple[int, int | None]]:
+        for position, atom in enumerate(op.operands):
+            yield position, self._number(atom)
+
+    def _number(self, atom: Atom) -> int | None:
+        return self.graph.number[atom] if isinstance(atom, Value) else None
+
+    # -- loops ----------------------------------------------------------------------
+
+    def _try_loop(self, node: Node, axis: str) -> bool:
+        wire, op = node.wire, node.op
+        if wire is None or op is None or op.kind != "scan" or wire.is_stacked:
+            return False
+        if not wire.outputs or wire.operand is None or axis in self.state.factor_of[node.index]:
+            return False
+        start = self.graph.number[op.bodies[0].inputs[wire.inputs[0][1]]]
+        last = op.bodies[0].outputs[wire.outputs[0][1]]
+        init = self._number(op.operands[wire.operand])
+        if not isinstance(last, Value) or init is None or last is self.graph.values[start]:
+            return False
+        if self.is_partial(init, axis) or len(self.graph.consumers[start]) != 1:
+            return False
+        result = () if wire.result is None else (self.graph.number[op.results[wire.result]],)
+        self._assumed.add((start, axis))
+        end = self.graph.number[last]
+        if self._is_cheap(start) and self._is_cheap(end) and self.is_partial(end, axis):
+            self._assumed.update((r, axis) for r in result)
+            return True
+        self._assumed.discard((start, axis))
+        return False
+
+
+def _groups(node: Node) -> tuple[frozenset[int], ...]:
+    return node.rule.linear if node.rule is not None and node.op is not None else ()

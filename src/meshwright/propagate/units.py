@@ -1,0 +1,60 @@
+"""Splits mesh axes so that each reshape can take what fits of them.
+
+A dim of 4 heads times 64 cut along an axis of 8 is cut 4 ways over heads and 2 ways
+within: the axis spills onto the next factor. Propagation knows only whole axes, so the
+axis is replaced by units (4, 2) that together mean the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from meshwright.machine import Mesh
+from meshwright.propagate.graph import Graph
+
+
+def split_axes(graph: Graph, mesh: Mesh) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
+    """The mesh over units, and the units of each axis, major to minor.
+
+    An axis that fits every reshape is its own single unit.
+    """
+    majors = sorted(
+        {
+            tuple(node.sizes[f] for f in factors[:-1])
+            for node in graph.nodes
+            if node.has_products
+            for _, dims in (*node.ins, *node.outs)
+            for factors in dims
+            if len(factors) > 1
+        }
+    )
+    sizes: dict[str, int] = {}
+    units: dict[str, tuple[str, ...]] = {}
+    for axis, size in mesh.sizes:
+        parts = _split(size, (extent for extents in majors for extent in extents))
+        names = (axis,) if len(parts) == 1 else tuple(f"{axis}:{i}" for i in range(len(parts)))
+        units[axis] = names
+        sizes.update(zip(names, parts, strict=True))
+    return Mesh(sizes, mesh.devices), units
+
+
+def _split(size: int, extents: Iterable[int]) -> tuple[int, ...]:
+    """Factors of `size`, such that some prefix of them fills each extent that it can."""
+    parts = [size]
+    for extent in extents:
+        rest = extent
+        for i, part in enumerate(parts):
+            common = math.gcd(rest, part)
+            if common == part:
+                rest //= part
+                continue
+            if common > 1:
+                parts[i : i + 1] = [common, part // common]
+            break
+    return tuple(parts)
+
+
+def user_axes(axes: Iterable[str]) -> tuple[str, ...]:
+    """Units by the names of the axes that they are part of, each once, in order."""
+    return tuple(dict.fromkeys(axis.partition(":")[0] for axis in axes))

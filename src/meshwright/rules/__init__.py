@@ -1,0 +1,18 @@
+"""Factor rules of all primitives, one file per family."""
+
+from meshwright.rules.builder import COLLECTIVES, Builder
+from meshwright.rules.registry import known_ops, rule, rule_of
+from meshwright.rules import families as _families  # noqa: F401  (fills the table)
+from meshwright.rules.rule import Cut, FactorRule, einsum_rule, opaque_rule
+
+__all__ = [
+    "COLLECTIVES",
+    "Builder",
+    "Cut",
+    "FactorRule",
+    "einsum_rule",
+    "known_ops",
+    "opaque_rule",
+    "rule",
+    "rule_of",
+]

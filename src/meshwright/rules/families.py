@@ -1,0 +1,20 @@
+"""Brings every family's rules into the table."""
+import meshwright.rules.elementwise  # noqa: F401
+import meshwright.rules.shape  # noqa: F401
+import meshwright.rules.reshape  # noqa: F401
+import meshwright.rules.dynamic  # noqa: F401
+import meshwright.rules.indexing  # noqa: F401
+import meshwright.rules.contraction  # noqa: F401
+import meshwright.rules.reduction  # noqa: F401
+import meshwright.rules.cumulative  # noqa: F401
+import meshwright.rules.convolution  # noqa: F401
+import meshwright.rules.window  # noqa: F401
+import meshwright.rules.sorting  # noqa: F401
+import meshwright.rules.linalg  # noqa: F401
+import meshwright.rules.fft  # noqa: F401
+import meshwright.rules.gather  # noqa: F401
+import meshwright.rules.scatter  # noqa: F401
+import meshwright.rules.random  # noqa: F401
+import meshwright.rules.factors  # noqa: F401
+import meshwright.rules.halo  # noqa: F401
+import meshwright.rules.monoid  # noqa: F401

@@ -1,0 +1,86 @@
+"""A device program as one jitted SPMD function over a JAX mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from meshwright.errors import MeshError
+from meshwright.ir import Sharding
+from meshwright.lower import Lowered
+from meshwright.machine import Mesh
+from meshwright.runtime.execute import run_program
+
+
+def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
+    """The JAX mesh over this process group's devices; `MeshError` if they are too few."""
+    devices = jax.devices() if mesh.devices is None else list(mesh.devices)
+    count = mesh.num_devices
+    if len(devices) < count:
+        raise MeshError(
+            f"mesh {mesh} needs {count} devices, but JAX sees {len(devices)} "
+            f"({devices[0].platform}); to try it on one machine, set XLA_FLAGS="
+            f"--xla_force_host_platform_device_count={count} before JAX starts"
+        )
+    shape = tuple(size for _, size in mesh.sizes)
+    grid = np.array(devices[: math.prod(shape)], dtype=object).reshape(shape)
+    return jax.sharding.Mesh(grid, mesh.axes, axis_types=(AxisType.Auto,) * len(shape))
+
+
+def partition_spec(sharding: Sharding) -> PartitionSpec:
+    """The `PartitionSpec` of a sharding without partial sums."""
+    entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in sharding.dims]
+    while entries and entries[-1] is None:
+        entries.pop()
+    return PartitionSpec(*entries)
+
+
+def named_shardings(
+    mesh: jax.sharding.Mesh, shardings: Sequence[Sharding]
+) -> tuple[NamedSharding, ...]:
+    """What JAX calls these shardings on a mesh."""
+    return tuple(NamedSharding(mesh, partition_spec(s)) for s in shardings)
+
+
+def spmd_function(lowered: Lowered, donated: Sequence[int] = ()) -> Any:
+    """The jitted function of flat global inputs -> tuple of flat global outputs."""
+    mesh = jax_mesh(lowered.mesh)
+
+    def device_step(*inputs: Any) -> tuple[Any, ...]:
+        return tuple(run_program(lowered.program, inputs))
+
+    mapped = jax.shard_map(
+        device_step,
+        mesh=mesh,
+        in_specs=tuple(partition_spec(s) for s in lowered.inputs),
+        out_specs=tuple(partition_spec(s) for s in lowered.outputs),
+        check_vma=False,
+    )
+    return jax.jit(
+        mapped,
+        in_shardings=named_shardings(mesh, lowered.inputs),
+        out_shardings=named_shardings(mesh, lowered.outputs),
+        donate_argnums=tuple(donated),
+    )
+
+
+def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any]:
+    """Arrays of any sharding, NumPy arrays or scalars, stored as a step wants them.
+
+    In a multi-process run, NumPy arrays must be the same on all processes.
+    """
+    return [_place(leaf, s) for leaf, s in zip(leaves, shardings, strict=True)]
+
+
+def _place(leaf: Any, sharding: NamedSharding) -> Any:
+    if isinstance(leaf, jax.Array):
+        if leaf.sharding == sharding or leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
+            return leaf
+        if not leaf.is_fully_addressable and leaf.sharding.device_set == sharding.device_set:
+            return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
+    return jax.device_put(leaf, sharding)

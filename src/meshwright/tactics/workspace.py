@@ -1,0 +1,118 @@
+"""What a tactic works on: the graph, the state so far, and the names of the leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshwright.ir import Value
+from meshwright.machine import Mesh
+from meshwright.propagate import Engine, Graph, Node, State
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something a tactic asked for and did not get: where, and why in one sentence."""
+
+    where: str
+    axis: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where} along {self.axis!r}: {self.why}"
+
+
+@dataclass
+class Workspace:
+    """One partitioning under way.
+
+    paths: of the input leaves. units: what each axis of the user's mesh is made of
+    (itself, unless a reshape makes it spill over two dims). out_ties: output position
+    -> input position, of state that the step passes on.
+    """
+
+    engine: Engine
+    paths: Sequence[str]
+    mesh: Mesh
+    units: Mapping[str, tuple[str, ...]]
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the program."""
+        return self.engine.graph
+
+    @property
+    def state(self) -> State:
+        """The decisions so far."""
+        return self.engine.state
+
+    @property
+    def tags(self) -> list[tuple[str, Node]]:
+        """(name, node) of every tagged value, in order."""
+        return [
+            (str(op.params["name"]), node)
+            for op, node in self.graph.op_node.items()
+            if op.kind == "tag"
+        ]
+
+    def value(self, node: Node) -> Value:
+        """The value that a node makes."""
+        return self.graph.values[node.outs[0][0]]
+
+    def cut(self, seeds: Iterable[tuple[str, Node, int]], axis: str, tactic: str) -> None:
+        """Cut dims of what nodes make, all together, then propagate.
+
+        seeds: (path, node, dim). What cannot be cut is noted in `refusals`.
+        """
+        seeds = list(seeds)
+        for unit in self.units[self.mesh.require(axis)]:
+            accepted: list[tuple[Node, int]] = []
+            for path, node, dim in seeds:
+                if self._is_cut_so(node, dim, unit):
+                    continue
+                factor = self._factor(node, dim)
+                why = (
+                    f"dim {dim} of this {node.label} cannot be cut"
+                    if factor is None
+                    else self.state.why_not(node, unit, factor)
+                )
+                if why is None and factor is not None:
+                    accepted.append((node, factor))
+                else:
+                    self.refusals.append(Refusal(path, axis, str(why)))
+            self.engine.cut_all(accepted, unit, tactic)
+
+    def block(self, nodes: Iterable[tuple[str, Node]], axes: Iterable[str]) -> None:
+        """Keep what nodes make whole along axes from here on."""
+        for axis in axes:
+            for unit in self.units[self.mesh.require(axis)]:
+                for path, node in nodes:
+                    if unit in self.state.factor_of[node.index]:
+                        why = "it is cut already, and no tactic undoes another"
+                        self.refusals.append(Refusal(path, axis, why))
+                    else:
+                        self.state.block(node, unit)
+
+    def is_cut(self, node: Node, axis: str) -> bool:
+        """True when the axis is in use in what this node makes."""
+        return any(u in self.state.factor_of[node.index] for u in self.units[axis])
+
+    def local_extent(self, node: Node, dim: int) -> int:
+        """Extent of a dim of what a node makes, on one device so far."""
+        factors = node.outs[0][1][dim]
+        parts = 1
+        for factor in factors:
+            parts *= self.state.parts(node, factor)
+        return self.value(node).shape[dim] // parts
+
+    def _is_cut_so(self, node: Node, dim: int, unit: str) -> bool:
+        factor = self.state.factor_of[node.index].get(unit)
+        return factor is not None and factor in node.outs[0][1][dim]
+
+    def _factor(self, node: Node, dim: int) -> int | None:
+        factors = node.outs[0][1][dim]
+        for factor in factors:
+            if self.state.parts(node, factor) < node.sizes[factor]:
+                return factor
+        return factors[0] if factors else None

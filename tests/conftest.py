@@ -1,0 +1,26 @@
+"""Eight virtual devices and reproducible hypothesis, set before JAX is imported."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+_flags = os.environ.get("XLA_FLAGS", "")
+if "xla_force_host_platform_device_count" not in _flags:
+    os.environ["XLA_FLAGS"] = (
+        f"{_flags} --xla_force_host_platform_device_count=8".strip()
+    )
+
+# ci: the same cases every time. long: many, by `pytest --hypothesis-profile=long`, with
+# `--hypothesis-seed` to make a run repeatable.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "long", settings.get_profile("ci"), derandomize=False, max_examples=1000
+)
+settings.load_profile("ci")

@@ -1,0 +1,90 @@
+"""The set-up of a fresh machine: Makefile, lock files, `.ci/run`."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PIN = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; [a-z_]+ [=!<>]+ '[a-z0-9.]+')?")
+LOCKS = ("requirements.lock", "requirements-oldest.lock")
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def run(tree: Path, *command: str) -> tuple[int, str]:
+    done = subprocess.run(
+        command, cwd=tree, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_pins_by_name_and_holds_no_address(name: str):
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    assert lines
+    assert [line for line in lines if not PIN.fullmatch(line)] == []
+
+
+def test_the_oldest_lock_holds_the_promise_of_the_project_file():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    promised = re.findall(r'"([a-z-]+)>=([0-9.]+)"', project)
+    oldest = (ROOT / "requirements-oldest.lock").read_text(encoding="utf-8")
+    pins = dict(line.split(" ;")[0].split("==") for line in oldest.splitlines()[::-1])
+    assert "jax" in dict(promised)
+    for name, version in promised:
+        assert f"{pins[name]}.".startswith(f"{version}."), name
+
+
+def test_an_old_python_is_refused_with_the_way_out(tmp_path: Path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    script(tmp_path / "old", 'test "$1" = -V && echo Python 3.11.7 && exit 0\nexit 1')
+    status, output = run(tmp_path, "make", "PYTHON=./old", "test")
+    assert status != 0
+    assert "needs Python >= 3.12; ./old is Python 3.11.7" in output
+    assert "make PYTHON=python3.12 test" in output
+    assert not (tmp_path / ".venv").exists()
+
+
+@pytest.fixture
+def ci(tmp_path: Path) -> Path:
+    """A tree in which `make test` and the Python of `.venv` always succeed."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci")
+    (tmp_path / "Makefile").write_text("test:\n\t@true\n", encoding="utf-8")
+    (tmp_path / "tests").mkdir()
+    text = "@pytest.mark.slow\n"
+    (tmp_path / "tests/test_long.py").write_text(text, encoding="utf-8")
+    script(tmp_path / ".venv/bin/python", "exit 0")
+    return tmp_path
+
+
+def test_ci_passes_when_all_parts_pass(ci: Path):
+    status, output = run(ci, ".ci/run")
+    assert status == 0, output
+    assert "all passed" in output
+
+
+def test_ci_fails_when_a_test_fails(ci: Path):
+    (ci / "Makefile").write_text("test:\n\t@false\n", encoding="utf-8")
+    assert run(ci, ".ci/run")[0] != 0
+
+
+def test_ci_fails_when_a_static_check_fails(ci: Path):
+    script(ci / ".venv/bin/python", 'test "$1" != tools/check.py')
+    assert run(ci, ".ci/run")[0] != 0
+
+
+def test_ci_fails_when_a_slow_test_fails(ci: Path):
+    script(ci / ".venv/bin/python", 'test "$1" != -m')
+    status, output = run(ci, ".ci/run")
+    assert status != 0
+    assert "failed with status 1: tests/test_long.py" in output

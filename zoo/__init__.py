@@ -1,0 +1,1 @@
+"""Models as real training programs: the workloads of tests, benchmarks and docs."""
