@@ -25,7 +25,7 @@ help:
 	@echo "make clean        remove the environments and all caches"
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py
+	$(BIN)/python -m examples.demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)

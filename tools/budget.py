@@ -12,18 +12,17 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-SKIPPED = {"build", "dist", "fixtures", "out"}
+from tree import find_files
+
 PACKAGE = "src/meshwright"
 
 
 def count_lines(root: Path) -> dict[str, int]:
     """Lines of each Python file, by its path below `root`."""
-    found: dict[str, int] = {}
-    for path in sorted(root.rglob("*.py")):
-        name = path.relative_to(root)
-        if not any(part in SKIPPED or part.startswith(".") for part in name.parts):
-            found[name.as_posix()] = len(path.read_text(encoding="utf-8").splitlines())
-    return found
+    return {
+        path.relative_to(root).as_posix(): len(path.read_text("utf-8").splitlines())
+        for path in find_files(root, ".py")
+    }
 
 
 def folder_of(name: str) -> str:

@@ -17,6 +17,7 @@ PYTHON = sys.executable
 BIN = Path(PYTHON).parent
 
 RUFF = (PYTHON, "-m", "ruff")
+WORKERS = os.environ.get("WORKERS", "2")  # as `make WORKERS=4 check` sets it
 CONCISE = "--output-format=concise"
 
 STEPS: dict[str, tuple[str, ...]] = {
@@ -26,7 +27,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "layers": (str(BIN / "lint-imports"), "--no-cache"),
     "budget": (PYTHON, str(HERE / "budget.py")),
     "docs": (PYTHON, str(HERE / "links.py")),
-    "tests": (PYTHON, "-m", "pytest", "-q", "-n", "2"),
+    "tests": (PYTHON, "-m", "pytest", "-q", "-n", WORKERS),
 }
 STATIC = tuple(name for name in STEPS if name != "tests")
 FAST = tuple(name for name in STATIC if name != "types")

@@ -10,18 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tree import find_files
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 WORD = "TO" + "DO"
 OPEN_END = re.compile(rf"\b{WORD}\b(?!\(#\d+\))")
-SKIPPED = {"build", "dist", "fixtures", "out"}
-
-
-def find_files(root: Path) -> Iterator[Path]:
-    """Markdown and Python files below `root`, environments and outputs left out."""
-    for path in sorted((*root.rglob("*.md"), *root.rglob("*.py"))):
-        parts = path.relative_to(root).parts
-        if not any(part in SKIPPED or part.startswith(".") for part in parts):
-            yield path
 
 
 def find_faults(path: Path, root: Path) -> Iterator[str]:
@@ -37,7 +30,8 @@ def find_faults(path: Path, root: Path) -> Iterator[str]:
 
 def main(root: Path) -> int:
     """Print the faults of the tree at `root`; 1 if there are any."""
-    faults = [fault for path in find_files(root) for fault in find_faults(path, root)]
+    paths = find_files(root, ".md", ".py")
+    faults = [fault for path in paths for fault in find_faults(path, root)]
     print("\n".join(faults))
     return 1 if faults else 0
 

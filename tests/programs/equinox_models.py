@@ -9,6 +9,7 @@ import optax
 
 from tests.programs.step import (
     BATCH,
+    drawn,
     images,
     mean_cross_entropy,
     text,
@@ -20,6 +21,7 @@ from tests.programs.step import (
 def _program(model, optimizer, batch, name="x", labels="label"):
     """(train step, arguments) of a module called as `model(x, key)` on one example."""
     params, static = eqx.partition(model, eqx.is_inexact_array)
+    params = drawn(params)
 
     def loss_fn(params, stats, batch, key):
         model = eqx.combine(params, static)
@@ -71,22 +73,20 @@ class Block(eqx.Module):
 
 
 class Transformer(eqx.Module):
-    """A language model of two blocks."""
+    """A language model of one block."""
 
     embedding: eqx.nn.Embedding
-    blocks: list[Block]
+    block: Block
     head: eqx.nn.Linear
 
     def __init__(self, key):
-        keys = jax.random.split(key, 4)
+        keys = jax.random.split(key, 3)
         self.embedding = eqx.nn.Embedding(64, 32, key=keys[0])
-        self.blocks = [Block(keys[1]), Block(keys[2])]
-        self.head = eqx.nn.Linear(32, 64, use_bias=False, key=keys[3])
+        self.block = Block(keys[1])
+        self.head = eqx.nn.Linear(32, 64, use_bias=False, key=keys[2])
 
     def __call__(self, tokens, key):
-        x = jax.vmap(self.embedding)(tokens)
-        for block, k in zip(self.blocks, jax.random.split(key, 2), strict=True):
-            x = block(x, k)
+        x = self.block(jax.vmap(self.embedding)(tokens), key)
         return jax.vmap(self.head)(x)
 
 
@@ -110,7 +110,7 @@ class GRU(eqx.Module):
 
 
 class ConvNet(eqx.Module):
-    """A convolution, and batch norm whose statistics are means over the mapped batch."""
+    """A convolution, then batch norm with means over the mapped axis "batch"."""
 
     conv: eqx.nn.Conv2d
     norm: eqx.nn.BatchNorm

@@ -8,13 +8,21 @@ import jax.numpy as jnp
 import optax
 
 from tests.programs.optimizers import shampoo
-from tests.programs.step import images, mean_cross_entropy, text, train_step_of
+from tests.programs.step import (
+    drawn,
+    images,
+    mean_cross_entropy,
+    text,
+    train_step_of,
+    zeros,
+)
 
 
 def _program(fn, optimizer, batch, name="x", labels="label"):
     """(train step, arguments) of a function that `hk.transform_with_state` takes."""
     model = hk.transform_with_state(fn)
-    params, stats = jax.jit(model.init)(jax.random.PRNGKey(0), batch[name])
+    shapes = jax.eval_shape(model.init, jax.random.PRNGKey(0), batch[name])
+    params, stats = drawn(shapes[0]), zeros(shapes[1])
 
     def loss_fn(params, stats, batch, key):
         logits, stats = model.apply(params, stats, key, batch[name])
@@ -34,8 +42,8 @@ def _transformer(tokens):
     mask = jnp.tril(jnp.ones((1, 1, tokens.shape[1], tokens.shape[1]), bool))
     for _ in range(2):
         y = _norm(x)
-        attention = hk.MultiHeadAttention(4, 8, w_init=init, with_b=False)
-        x = x + hk.dropout(hk.next_rng_key(), 0.1, attention(y, y, y, mask=mask))
+        attention = hk.MultiHeadAttention(4, 8, w_init=init, with_bias=False)
+        x = x + attention(y, y, y, mask=mask)
         y = hk.Linear(32)(jax.nn.gelu(hk.Linear(64)(_norm(x))))
         x = x + hk.dropout(hk.next_rng_key(), 0.1, y)
     return hk.Linear(64)(_norm(x))

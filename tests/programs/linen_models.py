@@ -7,15 +7,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from tests.programs.step import images, mean_cross_entropy, text, train_step_of, vectors
+from tests.programs.step import (
+    drawn,
+    images,
+    mean_cross_entropy,
+    text,
+    train_step_of,
+    vectors,
+    zeros,
+)
 
 
 def _program(model, batch, optimizer, name="x", labels="label"):
     """(train step, arguments) of a module called as `model(x, train=...)`."""
     key = jax.random.key(0)
-    variables = jax.jit(lambda k, x: model.init(k, x, train=False))(key, batch[name])
-    stats, params = {**variables}, variables["params"]
-    del stats["params"]
+    stats = jax.eval_shape(lambda k: model.init(k, batch[name], train=False), key)
+    params, stats = drawn(stats.pop("params")), zeros(stats)
 
     def loss_fn(params, stats, batch, key):
         logits, stats = model.apply(
@@ -49,14 +56,12 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x, mask, train):
-        y = nn.LayerNorm()(x)
-        y = nn.MultiHeadDotProductAttention(
+        attention = nn.MultiHeadDotProductAttention(
             4, use_bias=False, dropout_rate=self.dropout, deterministic=not train
-        )(y, mask=mask)
-        x = x + nn.Dropout(self.dropout, deterministic=not train)(y)
-        y = nn.Dense(64)(nn.LayerNorm()(x))
-        y = nn.Dense(x.shape[-1])(nn.gelu(y))
-        return x + nn.Dropout(self.dropout, deterministic=not train)(y)
+        )
+        x = x + attention(nn.LayerNorm()(x), mask=mask)
+        y = nn.gelu(nn.Dense(64)(nn.LayerNorm()(x)))
+        return x + nn.Dense(x.shape[-1])(y)
 
 
 class ViT(nn.Module):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from tests.programs.step import images, mean_cross_entropy, text
+from tests.programs.step import drawn, images, mean_cross_entropy, text
+
+
+def _model(kind):
+    """A module of drawn parameters, ready to train."""
+    graph, state = nnx.split(nnx.eval_shape(lambda: kind(nnx.Rngs(0))))
+    model = nnx.merge(graph, drawn(state))
+    model.train()
+    return model
 
 
 def _program(model, tx, batch, name="x", labels="label"):
@@ -79,7 +85,6 @@ class Transformer(nnx.Module):
         self.norm = nnx.RMSNorm(32, rngs=rngs)
 
     def __call__(self, tokens):
-        @nnx.split_rngs(splits=2)
         @nnx.scan(in_axes=(0, nnx.Carry), out_axes=nnx.Carry)
         @nnx.remat
         def run(block, x):
@@ -109,27 +114,23 @@ class Mixer(nnx.Module):
 
 def cnn():
     """A convolutional network with batch norm and dropout, AdamW."""
-    model = CNN(nnx.Rngs(0))
-    model.train()
-    return _program(model, optax.adamw(1e-3), images(16, 3, 8))
+    return _program(_model(CNN), optax.adamw(1e-3), images(16, 3, 8))
 
 
 def transformer():
     """A transformer stacked by vmap, run by scan under remat, with dropout, Muon."""
     model = Transformer(nnx.Rngs(0))
     model.train()
-    return _program(
-        model, optax.contrib.muon(1e-3), text(16, 64), "inputs", "targets"
-    )
+    return _program(model, optax.contrib.muon(1e-3), text(16, 64), "inputs", "targets")
 
 
 def mixer():
     """An MLP-Mixer handed over as a pytree, Adam with amsgrad."""
-    model = Mixer(nnx.Rngs(0))
+    model = _model(Mixer)
     tx = optax.amsgrad(1e-3)
     opt_state = tx.init(nnx.state(model, nnx.Param))
 
-    @functools.partial(jax.jit, donate_argnums=())
+    @jax.jit
     def train_step(model, opt_state, batch):
         def loss_fn(model):
             return mean_cross_entropy(model(batch["x"]), batch["label"])

@@ -35,7 +35,7 @@ def shampoo(learning_rate: float) -> optax.GradientTransformation:
         del params
 
         def root(matrix):
-            return optax.matrix_inverse_pth_root(matrix, 4)
+            return optax.matrix_inverse_pth_root(matrix, 4)[0]
 
         def left(g, total):
             return total + (g @ g.T if g.ndim == 2 else g * g)

@@ -21,6 +21,34 @@ def train_step_of(loss_fn, optimizer):
     return train_step
 
 
+def drawn(shapes):
+    """Parameters of these shapes: scales near 1, matrices by fan-in, biases small.
+
+    NumPy draws them: to compile a library's initialisers takes longer than the step.
+    Keys become keys and integers zeros, for trees that hold more than parameters.
+    """
+    rng = np.random.default_rng(3)
+
+    def leaf(path, shape):
+        if jax.dtypes.issubdtype(shape.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(0), shape.shape)
+        if not np.issubdtype(shape.dtype, np.floating):
+            return np.zeros(shape.shape, shape.dtype)
+        noise = rng.standard_normal(shape.shape, np.float32)
+        name = jax.tree_util.keystr(path).lower()
+        if "scale" in name or (shape.ndim == 1 and "weight" in name):
+            return 1 + 0.1 * noise
+        fan_in = shape.size // shape.shape[-1] if shape.ndim > 1 else 100
+        return noise * np.float32(fan_in**-0.5)
+
+    return jax.tree_util.tree_map_with_path(leaf, shapes)
+
+
+def zeros(shapes):
+    """The statistics that a model starts with."""
+    return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
+
+
 def vectors(width: int, classes: int) -> dict[str, np.ndarray]:
     """A batch of vectors with labels."""
     rng = np.random.default_rng(0)
@@ -41,7 +69,9 @@ def images(size: int, channels: int, classes: int) -> dict[str, np.ndarray]:
 
 def text(sequence: int, vocab: int) -> dict[str, np.ndarray]:
     """A batch of tokens and the tokens after them."""
-    windows = np.random.default_rng(2).integers(0, vocab, (BATCH, sequence + 1), np.int32)
+    windows = np.random.default_rng(2).integers(
+        0, vocab, (BATCH, sequence + 1), np.int32
+    )
     return {"inputs": windows[:, :-1], "targets": windows[:, 1:]}
 
 

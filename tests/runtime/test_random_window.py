@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from meshwright.runtime.random_window import _counters, random_bits_window
 
 
@@ -40,9 +41,7 @@ def test_any_window_is_a_slice_of_the_whole(window, bit_width, seed):
         found = random_bits_window(
             keys, *starts, bit_width=bit_width, shape=shape, local_shape=local
         )
-        places = tuple(
-            slice(s, s + n) for s, n in zip(starts, local, strict=True)
-        )
+        places = tuple(slice(s, s + n) for s, n in zip(starts, local, strict=True))
         expected = whole[(slice(None),) * len(batch) + places]
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(np.asarray(found), expected)

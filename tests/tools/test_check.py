@@ -1,5 +1,6 @@
 """Every checker of the house catches a fault that is put there for it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,7 @@ def write(path: Path, text: str) -> None:
 def run(tree: Path, *arguments: str) -> tuple[int, str]:
     done = subprocess.run(
         (sys.executable, str(CHECK), "--root", str(tree), *arguments),
+        env={**os.environ, "WORKERS": "0"},
         capture_output=True,
         text=True,
         check=False,

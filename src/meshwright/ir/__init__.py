@@ -1,5 +1,6 @@
 """Programs and shardings: plain data, no JAX, no op semantics, no hardware."""
 
+from meshwright.ir.parse import parse_program
 from meshwright.ir.program import (
     Atom,
     Literal,
@@ -13,6 +14,8 @@ from meshwright.ir.program import (
 )
 from meshwright.ir.prune import prune
 from meshwright.ir.sharding import Sharding, whole
+from meshwright.ir.text import show_op, show_program
+from meshwright.ir.verify import verify
 
 __all__ = [
     "Atom",
@@ -24,7 +27,11 @@ __all__ = [
     "Wire",
     "itemsize_bytes",
     "num_bytes",
+    "parse_program",
     "prune",
+    "show_op",
+    "show_program",
     "show_type",
+    "verify",
     "whole",
 ]

@@ -110,6 +110,11 @@ class Program:
             for body in op.bodies:
                 yield from body.walk()
 
+    def __str__(self) -> str:
+        from meshwright.ir.text import show_program  # which imports this module
+
+        return show_program(self)
+
 
 _SHORT = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
@@ -122,6 +127,11 @@ _SHORT = {
 def show_type(shape: tuple[int, ...], dtype: str) -> str:
     """`f32[8, 6]`: the dtype's short name, then the shape."""
     return f"{_SHORT.get(dtype, dtype)}[{', '.join(map(str, shape))}]"
+
+
+def full_dtype(short: str) -> str:
+    """NumPy's name of a dtype from its short name; the inverse of `show_type`'s."""
+    return next((dtype for dtype, name in _SHORT.items() if name == short), short)
 
 
 def num_bytes(value: Atom) -> int:

@@ -3,6 +3,7 @@
 from meshwright.lower.count import count_collectives, executions
 from meshwright.lower.lowering import Gather, Lowered, Origin, lower
 from meshwright.lower.reshard import local_shape, reshard_steps
+from meshwright.lower.verify import verify_lowered
 
 __all__ = [
     "Gather",
@@ -13,4 +14,5 @@ __all__ = [
     "local_shape",
     "lower",
     "reshard_steps",
+    "verify_lowered",
 ]

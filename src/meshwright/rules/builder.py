@@ -37,6 +37,7 @@ class Builder:
         operands: Sequence[Atom],
         shape: tuple[int, ...],
         dtype: str,
+        /,
         **params: object,
     ) -> Value:
         """Append an op of one result, by the name of a `jax.lax` function."""

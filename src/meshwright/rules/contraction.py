@@ -67,7 +67,7 @@ def scaled_dot(op: Op) -> FactorRule:
     return _scaled(op, params["dimension_numbers"])
 
 
-@rule("scaled_matmul")
+@rule("scaled_matmul_wrapper")
 def scaled_matmul(op: Op) -> FactorRule:
     """`bik,bjk,bis,bjs->bij`."""
     return _scaled(op, (((2,), (2,)), ((0,), (0,))))

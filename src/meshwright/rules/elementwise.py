@@ -29,7 +29,7 @@ _EITHER: Linear = (frozenset({0}), frozenset({1}))
 
 _NONLINEAR = (
     # arithmetic
-    "abs", "cbrt", "ceil", "clamp", "floor", "integer_pow", "max", "min", "mulhi",
+    "abs", "cbrt", "ceil", "clamp", "floor", "integer_pow", "max", "min",
     "nextafter", "one_minus_square", "polynomial", "pow", "rem", "round", "rsqrt",
     "sign", "sqrt", "square",
     # comparisons
@@ -47,7 +47,8 @@ _NONLINEAR = (
 )  # fmt: skip
 
 _IDENTITIES = (
-    "conj", "copy", "imag", "name", "neg", "real", "stage", "tag", "xla_metadata_value",
+    "conj", "copy", "imag", "name", "neg", "real", "stop_gradient", "tag",
+    "xla_metadata_value",
 )  # fmt: skip
 
 
@@ -177,15 +178,6 @@ def _memories(
         for name in ("devices", "srcs")
     }
     return {**op.params, **places}
-
-
-@rule("tie")
-def tie(op: Op) -> FactorRule:
-    """`-,ab->ab`: the second operand, which then waits for the first."""
-    factors = Factors()
-    dims = tuple(factors.each(op.results[0].shape))
-    waited = ((),) * len(op.operands[0].shape)
-    return factors.rule([waited, dims], [dims], linear=(frozenset({1}),))
 
 
 @rule("dce_sink")

@@ -1,8 +1,8 @@
 """What gather and scatter share: index vectors, counted from the chunk of a device.
 
-An index vector stands in the last dim of `indices`; each of its components addresses one
-dim of the operand. Where that dim is cut, every device moves the component into its own
-chunk: position * chunk is subtracted, and what lies outside belongs to other devices.
+An index vector stands in the last dim of `indices`; each of its components addresses
+one dim of the operand. Where that dim is cut, every device counts the component from
+the start of its own chunk; what then lies outside belongs to other devices.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class IndexedDim:
 
 
 def batch_positions(rank: int, window_dims: Sequence[int]) -> tuple[int, ...]:
-    """Dims of a gather's result (a scatter's updates) that come from index batch dims."""
+    """Dims of a gather's result, a scatter's updates, that index batch dims make."""
     return tuple(d for d in range(rank) if d not in window_dims)
 
 

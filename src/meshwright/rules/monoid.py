@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from meshwright.ir import Atom, Literal
+
 _OF_BOOL = {"and": True, "or": False, "xor": False, "max": False, "min": True}
 
 _WITH_INFINITY = ("float64", "float32", "float16", "bfloat16")
+
+_BINARY = {"add": "sum", "mul": "prod"} | {
+    name: name for name in ("max", "min", "and", "or", "xor")
+}
+
+_IDEMPOTENT = ("max", "min", "and", "or")
 
 
 def identity_of(monoid: str, dtype: str) -> bool | int | float | None:
@@ -32,3 +42,29 @@ def integer_range(dtype: str) -> tuple[int, int]:
     if dtype.startswith("u"):
         return 0, 2**bits - 1
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def is_neutral(init: Atom, monoid: str) -> bool:
+    """True when taking `init` into account once per part is the same as once."""
+    if monoid in _IDEMPOTENT:
+        return True
+    if not isinstance(init, Literal):
+        return False
+    return bool(init.value == identity_of(monoid, init.dtype))
+
+
+def monoid_of(jaxpr: Any) -> str | None:
+    """The monoid that a jaxpr of two scalars computes, if it is a single known op."""
+    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    if len(inner.eqns) != 1:
+        return None
+    (equation,) = inner.eqns
+    taken, given = list(inner.invars), list(equation.invars)
+    if given not in (taken, taken[::-1]):
+        return None
+    if list(inner.outvars) != list(equation.outvars):
+        return None
+    name: str = equation.primitive.name
+    if name in ("jit", "pjit"):
+        return monoid_of(equation.params["jaxpr"])
+    return _BINARY.get(name)

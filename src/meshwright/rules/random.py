@@ -54,21 +54,15 @@ def _stretched(op: Op) -> FactorRule:
 
     def dims(value: Atom) -> Dims:
         sizes = value.shape or (0,) * len(shape)
-        named = (f if n == m else () for f, n, m in zip(result, shape, sizes, strict=True))
+        named = (
+            f if n == m else () for f, n, m in zip(result, shape, sizes, strict=True)
+        )
         return tuple(named) if value.shape else ()
 
     return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
 
 
-@rule(
-    "threefry2x32",
-    "threefry4x32",
-    "philox2x32",
-    "philox4x32",
-    "random_gamma_grad",
-    "random_clone",
-    "random_seed",
-)
+@rule("threefry2x32", "random_gamma_grad", "random_clone", "random_seed")
 def elementwise(op: Op) -> FactorRule:
     """Every element by itself."""
     return _stretched(op)
@@ -83,7 +77,7 @@ def random_fold_in(op: Op) -> FactorRule:
 
 @rule("random_split")
 def random_split(op: Op) -> FactorRule:
-    """Dims of the keys are parallel; the new keys of one key are made on each device."""
+    """Dims of the keys are parallel; each device makes all new keys of one key."""
     keys = op.operands[0]
     return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
@@ -96,21 +90,15 @@ def random_wrap(op: Op) -> FactorRule:
 
 @rule("random_gamma")
 def random_gamma(op: Op) -> FactorRule:
-    """Dims of the keys are parallel; one key's samples are made on each device."""
+    """Dims of the keys are parallel; each device makes all samples of one key."""
     keys = op.operands[0]
     return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
 
-@rule("iota_2x32_shape")
-def iota_2x32_shape(op: Op) -> FactorRule:
-    """Made whole on each device."""
-    return _leading(op, 0)
-
-
-@rule("rng_bit_generator", "rng_uniform")
-def generator(op: Op) -> FactorRule:
+@rule("rng_bit_generator")
+def rng_bit_generator(op: Op) -> FactorRule:
     """Opaque: which bit comes where is known to the compiler only."""
-    return opaque_rule(op, f"{op.kind!r} makes bits in an order of the compiler's own")
+    return opaque_rule(op, "the order of its bits is the compiler's own")
 
 
 @rule("random_bits")

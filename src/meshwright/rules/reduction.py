@@ -6,12 +6,12 @@ A reduced dim may be cut; the result is then partial with the reduction's monoid
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
-from meshwright.ir import Atom, Literal, Op, Value
+from meshwright.ir import Op, Value
 from meshwright.rules.builder import Builder
 from meshwright.rules.factors import Factors, can_sum, no_dims
-from meshwright.rules.monoid import identity_of, integer_range
+from meshwright.rules.monoid import identity_of, integer_range, is_neutral, monoid_of
 from meshwright.rules.registry import rule
 from meshwright.rules.rule import Cut, FactorRule
 
@@ -24,12 +24,6 @@ _MONOIDS = {
     "reduce_or": "or",
     "reduce_xor": "xor",
 }
-
-_BINARY = {"add": "sum", "mul": "prod"} | {
-    name: name for name in ("max", "min", "and", "or", "xor")
-}
-
-_IDEMPOTENT = ("max", "min", "and", "or")
 
 
 @rule(*_MONOIDS)
@@ -44,8 +38,8 @@ def reduce_any(op: Op) -> FactorRule:
     """Reduced dims are cut only where the computation is seen to be a known monoid."""
     monoid = None
     if len(op.results) == 1:
-        found = _monoid_of(op.params["jaxpr"])
-        if found and _is_neutral(op.operands[1], found):
+        found = monoid_of(op.params["jaxpr"])
+        if found and is_neutral(op.operands[1], found):
             monoid = _across_devices(found, op.operands[0].dtype)
     return _reduction(op, op.params["dimensions"], monoid)
 
@@ -81,32 +75,6 @@ def _across_devices(monoid: str, dtype: str) -> str | None:
     if dtype == "bool":
         return {"max": "or", "min": "and"}.get(monoid, monoid)
     return monoid
-
-
-def _is_neutral(init: Atom, monoid: str) -> bool:
-    """True when taking `init` into account once per part is the same as once."""
-    if monoid in _IDEMPOTENT:
-        return True
-    if not isinstance(init, Literal):
-        return False
-    return bool(init.value == identity_of(monoid, init.dtype))
-
-
-def _monoid_of(jaxpr: Any) -> str | None:
-    """The monoid that a jaxpr of two scalars computes, if it is a single known op."""
-    inner = getattr(jaxpr, "jaxpr", jaxpr)
-    if len(inner.eqns) != 1:
-        return None
-    (equation,) = inner.eqns
-    taken, given = list(inner.invars), list(equation.invars)
-    if given not in (taken, taken[::-1]):
-        return None
-    if list(inner.outvars) != list(equation.outvars):
-        return None
-    name: str = equation.primitive.name
-    if name in ("jit", "pjit"):
-        return _monoid_of(equation.params["jaxpr"])
-    return _BINARY.get(name)
 
 
 @rule("argmax", "argmin")

@@ -83,7 +83,9 @@ def scatter(op: Op) -> FactorRule:
     index: list[Factor] = [()] * len(indices)
     update: list[Factor] = [()] * len(updates)
     for dim, at in zip(
-        numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True
+        numbers.operand_batching_dims,
+        numbers.scatter_indices_batching_dims,
+        strict=True,
     ):
         into[dim] = index[at] = update[where_batch[at]] = factors.one(table[dim])
     windows = _window_dims(numbers, len(table))

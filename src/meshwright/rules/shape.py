@@ -269,3 +269,10 @@ def empty(op: Op) -> FactorRule:
     factors = Factors()
     dims = tuple(factors.each(op.results[0].shape))
     return factors.rule([], [dims], local_params=spelling_result("shape"))
+
+
+@rule("platform_index")
+def platform_index(op: Op) -> FactorRule:
+    """`->`: which branch of a choice by platform runs."""
+    del op
+    return Factors().rule([], [()])

@@ -23,7 +23,7 @@ from meshwright.rules.halo import (
     output_halo,
     paddings_of,
 )
-from meshwright.rules.monoid import identity_of
+from meshwright.rules.monoid import identity_of, is_neutral, monoid_of
 from meshwright.rules.registry import rule
 from meshwright.rules.rule import Cut, Dims, FactorRule
 
@@ -45,8 +45,14 @@ def pool(op: Op) -> FactorRule:
 
 @rule("reduce_window")
 def reduce_window(op: Op) -> FactorRule:
-    """Any computation; outside stand the initial values, which are operands."""
-    return _windowed(op, tuple(op.operands[len(op.results) :]), ())
+    """Any computation, but halos only where it is a known monoid.
+
+    Backends differ in how often an initial value that is not neutral counts.
+    """
+    num = len(op.results)
+    monoid = monoid_of(op.params["jaxpr"]) if num == 1 else None
+    is_known = monoid is not None and is_neutral(op.operands[num], monoid)
+    return _windowed(op, tuple(op.operands[num:]) if is_known else (None,) * num, ())
 
 
 @rule("select_and_gather_add")

@@ -7,9 +7,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.linen import fp8_ops
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.xla_metadata import set_xla_metadata
 
+from meshwright.capture import tag
 from tests.rules.catalogue import Example
 
 _RNG = np.random.default_rng(0)
@@ -35,12 +38,16 @@ def _grad(fn: Callable) -> Callable:
 
     def loss(*args):
         leaves = jax.tree.leaves(fn(*args))
-        return sum(jnp.sum(jnp.sin(y.astype(jnp.float32) + i)) for i, y in enumerate(leaves))
+        return sum(
+            jnp.sum(jnp.sin(y.astype(jnp.float32) + i)) for i, y in enumerate(leaves)
+        )
 
     return lambda *args: jax.grad(loss, tuple(range(len(args))))(*args)
 
 
-_ROOTS = _each(lax.sqrt, lax.rsqrt, lax.cbrt, lax.square, lambda x: lax.integer_pow(x, 3))
+_ROOTS = _each(
+    lax.sqrt, lax.rsqrt, lax.cbrt, lax.square, lambda x: lax.integer_pow(x, 3)
+)
 _EXPONENTIALS = _each(lax.exp, lax.exp2, lax.expm1, lax.log, lax.log1p, lax.logistic)
 _CIRCULAR = _each(lax.sin, lax.cos, lax.tan, lax.asin, lax.acos, lax.atan)
 _HYPERBOLIC = _each(
@@ -48,14 +55,22 @@ _HYPERBOLIC = _each(
 )
 _SPECIAL = _each(lax.lgamma, lax.digamma, lax.erf, lax.erfc, lax.erf_inv)
 _BESSEL = _each(lax.bessel_i0e, lax.bessel_i1e)
-_ROUNDED = _each(lax.floor, lax.ceil, lax.round, lax.sign, lax.abs, lax.neg, lax.is_finite)
+_ROUNDED = _each(
+    lax.floor, lax.ceil, lax.round, lax.sign, lax.abs, lax.neg, lax.is_finite
+)
 _ARITHMETIC = _each(lax.add, lax.sub, lax.mul, lax.div, lax.max, lax.min)
 _POWERS = _each(lax.pow, lax.atan2)
 _COMPARISONS = _each(lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)
 _BITS = _each(lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor)
-_INTEGER_UNARY = _each(lax.bitwise_not, lax.population_count, lax.clz, lax.sign, lax.abs)
+_INTEGER_UNARY = _each(
+    lax.bitwise_not, lax.population_count, lax.clz, lax.sign, lax.abs
+)
 _SHIFTS = _each(
-    lax.shift_left, lax.shift_right_arithmetic, lax.shift_right_logical, lax.rem, lax.div
+    lax.shift_left,
+    lax.shift_right_arithmetic,
+    lax.shift_right_logical,
+    lax.rem,
+    lax.div,
 )
 
 
@@ -99,6 +114,12 @@ def _bitcasts(x):
     return same, pieces, lax.bitcast_convert_type(pieces, jnp.float32)
 
 
+def _extended(x):
+    """The dtype of scales in flax: a float32 that is combined by its maximum."""
+    held = lax.convert_element_type(x, fp8_ops.fp32_max_grad)
+    return lax.convert_element_type(held, jnp.float32)
+
+
 def _parts(z):
     return lax.real(z), lax.imag(z), lax.conj(z), lax.abs(z), z * z
 
@@ -106,7 +127,10 @@ def _parts(z):
 def _identities(x, z):
     held, also = lax.optimization_barrier((x, z))
     moved = jax.device_put(held)
-    return checkpoint_name(moved, "kept"), also, jnp.array(x, copy=True), z
+    lax.dce_sink(moved)
+    marked = set_xla_metadata(tag(moved * 2, "tagged"), key="value")
+    kept = checkpoint_name(lax.stop_gradient(marked), "kept")
+    return kept, also, jnp.array(x, copy=True), z
 
 
 def _precision(x):
@@ -175,12 +199,17 @@ EXAMPLES = [
     Example("polygamma", lambda x: lax.polygamma(jnp.float32(2), x), (ODD,)),
     Example("incomplete beta", _beta, (ODD, ODD[::-1], ODD / 3)),
     Example("selections", _selections, (BOOL, SIGNED, SIGNED[::-1])),
-    Example("selections grad", _grad(lambda x, y: _selections(BOOL, x, y)), (SIGNED, ODD[:, :1] * SIGNED)),
+    Example(
+        "selections grad",
+        _grad(lambda x, y: _selections(BOOL, x, y)),
+        (SIGNED, ODD[:, :1] * SIGNED),
+    ),
     Example("clamps", _clamps, (SIGNED, SIGNED[::-1])),
     Example("clamps grad", _grad(_clamps), (SIGNED, SIGNED[::-1])),
     Example("conversions", _conversions, (SIGNED,)),
     Example("conversion grad", _grad(lambda x: x.astype(jnp.bfloat16)), (SIGNED,)),
     Example("bitcasts", _bitcasts, (SIGNED,)),
+    Example("extended dtype", _extended, (SIGNED,)),
     Example("complex parts", _parts, (COMPLEX,)),
     Example("complex of parts", lax.complex, (SIGNED, ROW)),
     Example("identities", _identities, (SIGNED, COLUMN)),

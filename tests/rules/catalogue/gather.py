@@ -16,8 +16,11 @@ TABLE = _RNG.standard_normal((8, 4)).astype(np.float32)
 CUBE = _RNG.standard_normal((4, 8, 4)).astype(np.float32)
 IDS = np.array([[0, 3, 7, 5], [1, 1, 6, 2]], np.int32)
 WILD = np.array([[0, -9, 7, 300], [8, -1, 2**31 - 1, -(2**31)]], np.int32)
-BOUND = np.array([[0, 0, 7, 7], [7, 0, 7, 0]], np.int32)
-MODES = ("clip", "fill", "promise_in_bounds")
+
+
+def each(**fns):
+    """Several functions of the same arguments as one: fewer programs to compile."""
+    return lambda *args: {name: fn(*args) for name, fn in fns.items()}
 
 
 def _lookup(table, ids, **options):
@@ -99,74 +102,100 @@ def _grad(fn, *args):
     return jax.grad(lambda x: (fn(x, *args[1:]) * weight).sum())(args[0])
 
 
+def _of_keys(words, ids):
+    return jax.random.key_data(jax.random.wrap_key_data(words)[ids])
+
+
+def _dtypes(mode, dtypes):
+    """Rows by indices of several dtypes, out of each one's bounds as well."""
+    return each(**{d: lambda t, i, d=d: _rows(mode, t, i.astype(d)) for d in dtypes})
+
+
+_take_along = partial(jnp.take_along_axis, axis=1)
+_under_vmap = jax.vmap(lambda x, i: x[i])
+_FOUR = IDS[[0, 1, 0, 1]]
+
 EXAMPLES: list[Example] = [
-    Example("embedding lookup", _lookup, (TABLE, IDS)),
-    Example("take", partial(jnp.take, axis=0), (TABLE, IDS)),
-    Example("take from a middle dim", partial(jnp.take, axis=1), (CUBE, IDS)),
-    Example("take along axis", partial(jnp.take_along_axis, axis=1), (TABLE, IDS[[0] * 8])),
-    Example("advanced indexing", lambda x, i: x[i, :, i], (CUBE, IDS % 4)),
-    Example("two indexed dims", lambda x, i: x[i % 4, i], (CUBE, IDS)),
-    Example("batched by vmap", jax.vmap(lambda x, i: x[i]), (CUBE, IDS[[0, 1, 0, 1]])),
-    Example("vmapped over the table", jax.vmap(lambda x: x[IDS]), (CUBE,)),
-    Example("one row", lambda x, i: x[i], (TABLE, np.int32(5))),
-    Example("odd sizes", _lookup, (TABLE[:7, :3], IDS[:, :3] % 7)),
-    Example("bools", _lookup, (TABLE > 0, IDS)),
-    Example("bools filled", partial(_rows, "fill"), (TABLE > 0, WILD)),
-    Example("integers filled", partial(_rows, "fill"), (np.int32(TABLE * 9), WILD)),
-    Example("small integers filled", partial(_rows, "fill"), (np.uint8(IDS.T), WILD % 6)),
-    Example("complex", _lookup, (TABLE + 1j * TABLE[::-1], IDS)),
-    Example("half", _lookup, (TABLE.astype(jnp.bfloat16), IDS)),
-    Example("filled with 7", partial(_rows, "fill", fill_value=7.0), (TABLE, WILD)),
-    Example("filled with 0", partial(_rows, "fill", fill_value=0.0), (TABLE, WILD)),
-    Example("windows", _windows, (CUBE, np.array([[0, 0], [3, 5], [9, 9], [2, 4]], np.int32))),
-    Example("not indexed", _unindexed, (TABLE, np.zeros((4, 0), np.int32))),
     Example(
-        "rows of keys",
-        lambda k, i: jax.random.key_data(jax.random.wrap_key_data(k)[i]),
-        (np.uint32(np.arange(16)).reshape(8, 2), IDS),
-    ),
-    Example("gradient of a lookup", partial(_grad, _lookup), (TABLE, IDS)),
-    Example(
-        "tangent of a lookup",
-        lambda x, i: jax.jvp(lambda x: x[i], (x,), (x * 2,))[1],
+        "lookups",
+        each(
+            embedding=_lookup,
+            take=partial(jnp.take, axis=0),
+            columns=lambda x, i: x[:, i % 4],
+            one=lambda x, i: x[i[0, 0]],
+            pairs=lambda x, i: x[i, i % 4],
+            integers=lambda x, i: _lookup((x * 9).astype(int), i),
+            halves=lambda x, i: _lookup(x.astype(jnp.bfloat16), i),
+            complex=lambda x, i: _lookup(x + 1j, i),
+            gradient=partial(_grad, _lookup),
+            tangent=lambda x, i: jax.jvp(lambda x: x[i], (x,), (x * 2,))[1],
+        ),
         (TABLE, IDS),
     ),
     Example(
-        "gradient of take along axis",
-        partial(_grad, partial(jnp.take_along_axis, axis=1)),
+        "lookups in several dims",
+        each(
+            middle=partial(jnp.take, axis=1),
+            ends=lambda x, i: x[i % 4, :, i % 4],
+            front=lambda x, i: x[i % 4, i],
+            vmapped=_under_vmap,
+            table=lambda x, i: jax.vmap(lambda x: x[i])(x),
+            windows=lambda x, i: _windows(x, i[:, :2] * 3),
+            gradient=partial(_grad, _under_vmap),
+        ),
+        (CUBE, _FOUR),
+    ),
+    Example(
+        "take along axis",
+        each(values=_take_along, gradient=partial(_grad, _take_along)),
         (TABLE, IDS[[0] * 8] % 4),
     ),
+    Example("lookup of odd sizes", _lookup, (TABLE[:7, :3], IDS[:, :3] % 7)),
     Example(
-        "gradient of a batched lookup",
-        partial(_grad, jax.vmap(lambda x, i: x[i])),
-        (CUBE, IDS[[0, 1, 0, 1]]),
+        "rows filled",
+        each(
+            numbers=partial(_rows, "fill", fill_value=7.0),
+            zeros=partial(_rows, "fill", fill_value=0.0),
+            integers=lambda x, i: _rows("fill", (x * 9).astype(jnp.int32), i),
+            small=lambda x, i: _rows("fill", (abs(x) * 9).astype(jnp.uint8), i),
+            bools=lambda x, i: _rows("fill", x > 0, i),
+        ),
+        (TABLE, WILD),
     ),
+    Example("gather without indices", _unindexed, (TABLE, np.zeros((4, 0), np.int32))),
+    Example("rows of keys", _of_keys, (np.uint32(np.arange(16)).reshape(8, 2), IDS)),
     Example(
-        "a sum travels",
+        "a sum travels through a lookup",
         lambda x, y, i: (x @ y)[i] * 2,
         (TABLE, TABLE.T.copy(), IDS),
     ),
 ]
 
-for _mode in MODES:
-    _ids = BOUND if _mode == "promise_in_bounds" else WILD
+for _mode in ("clip", "fill", "promise_in_bounds"):
+    _ids = IDS if _mode == "promise_in_bounds" else WILD
     EXAMPLES += [
-        Example(f"rows, {_mode}", partial(_rows, _mode), (TABLE, _ids)),
-        Example(f"take, {_mode}", partial(_lookup, mode=_mode), (TABLE, _ids)),
-        Example(f"pairs, {_mode}", partial(_pairs, _mode), (CUBE, _ids.reshape(4, 2) % 10)),
-        Example(f"batched, {_mode}", partial(_batched, _mode), (CUBE, _ids)),
-        Example(f"gradient, {_mode}", partial(_grad, partial(_rows, _mode)), (TABLE, _ids)),
         Example(
-            f"whole window indexed, {_mode}",
-            partial(_whole_indexed, _mode),
-            (TABLE, np.array([[0], [0], [1], [-1]], np.int32)[: 2 if "pro" in _mode else 4]),
+            f"rows, {_mode}",
+            each(
+                rows=partial(_rows, _mode),
+                take=partial(_lookup, mode=_mode),
+                gradient=partial(_grad, partial(_rows, _mode)),
+                whole=lambda t, i, m=_mode: _whole_indexed(m, t, i.reshape(8, 1) // 8),
+            ),
+            (TABLE, _ids),
         ),
-    ]
-    EXAMPLES += [
         Example(
-            f"rows by {_dtype}, {_mode}",
-            partial(_rows, _mode),
-            (TABLE, (_ids if _mode != "promise_in_bounds" else IDS).astype(_dtype)),
-        )
-        for _dtype in ("int8", "uint8", "int16", "uint32")
+            f"gathers in several dims, {_mode}",
+            each(
+                pairs=lambda x, i, m=_mode: _pairs(m, x, i.reshape(4, 2) % 4),
+                wild=lambda x, i, m=_mode: _pairs(m, x, i.reshape(4, 2) // 2),
+                batched=partial(_batched, _mode),
+            ),
+            (CUBE, _ids),
+        ),
+        Example(
+            f"rows by small and large indices, {_mode}",
+            _dtypes(_mode, ("int8", "uint8", "int16", "uint16", "uint32")),
+            (TABLE, _ids),
+        ),
     ]

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
+from jax.extend.random import threefry2x32_p
 
 from tests.rules.catalogue import Example
 
@@ -37,7 +38,9 @@ _BY_SHAPE = {
     "cauchy": lambda k: random.cauchy(k, SHAPE),
     "chisquare": lambda k: random.chisquare(k, 3.0, SHAPE),
     "choice": lambda k: random.choice(k, 16, (8,)),
-    "choice, weighted": lambda k: random.choice(k, 4, (8,), p=np.float32([0.1, 0.2, 0.3, 0.4])),
+    "choice, weighted": lambda k: random.choice(
+        k, 4, (8,), p=np.float32([0.1, 0.2, 0.3, 0.4])
+    ),
     "choice, not replaced": lambda k: random.choice(k, LOGITS, (4,), replace=False),
     "dirichlet": lambda k: random.dirichlet(k, jnp.ones(4), (8,)),
     "double sided maxwell": lambda k: random.double_sided_maxwell(k, 0.0, 1.0, SHAPE),
@@ -63,7 +66,9 @@ _BY_SHAPE = {
     "pareto": lambda k: random.pareto(k, 2.0, SHAPE),
     "permutation": lambda k: random.permutation(k, 16),
     "permutation of rows": lambda k: random.permutation(k, LOGITS),
-    "permutation, independent": lambda k: random.permutation(k, LOGITS, independent=True),
+    "permutation, independent": lambda k: random.permutation(
+        k, LOGITS, independent=True
+    ),
     "poisson": lambda k: random.poisson(k, RATES * 8),
     "rademacher": lambda k: random.rademacher(k, SHAPE),
     "randint": lambda k: random.randint(k, SHAPE, -5, 1000),
@@ -94,16 +99,18 @@ def _vmapped(fn, words):
 
 
 def _threefry(first, second, x, y):
-    from jax.extend.random import threefry2x32_p
-
     return threefry2x32_p.bind(first, second, x, y)
 
 
 EXAMPLES: list[Example] = [
     *(Example(name, fn, (RAW,)) for name, fn in _BY_SHAPE.items()),
     Example("typed key", lambda w: random.normal(_wrapped(w), SHAPE), (RAW,)),
-    Example("constant key", lambda x: x * random.normal(random.key(3), x.shape), (LOGITS,)),
-    Example("seeds", lambda s: random.key_data(jax.vmap(random.key)(s)), (np.arange(8),)),
+    Example(
+        "constant key", lambda x: x * random.normal(random.key(3), x.shape), (LOGITS,)
+    ),
+    Example(
+        "seeds", lambda s: random.key_data(jax.vmap(random.key)(s)), (np.arange(8),)
+    ),
     Example("split", random.split, (RAW,)),
     Example("split of many", _data(lambda k: random.split(k[0, 0], (8, 2))), (MANY,)),
     Example("split of each", _data(jax.vmap(jax.vmap(random.split))), (MANY,)),
@@ -119,9 +126,17 @@ EXAMPLES: list[Example] = [
         (RAW, np.arange(8, dtype=np.int32)),
     ),
     Example("clone", _data(random.clone), (MANY,)),
-    Example("bits of each", lambda w: _vmapped(lambda k: random.bits(k, (4,)), w), (MANY,)),
-    Example("gamma of each", lambda w: _vmapped(lambda k: random.gamma(k, RATES[0]), w), (MANY,)),
-    Example("keys per row", lambda w: jax.vmap(random.normal)(random.split(w, 8)), (RAW,)),
+    Example(
+        "bits of each", lambda w: _vmapped(lambda k: random.bits(k, (4,)), w), (MANY,)
+    ),
+    Example(
+        "gamma of each",
+        lambda w: _vmapped(lambda k: random.gamma(k, RATES[0]), w),
+        (MANY,),
+    ),
+    Example(
+        "keys per row", lambda w: jax.vmap(random.normal)(random.split(w, 8)), (RAW,)
+    ),
     Example(
         "gradient of gamma",
         lambda w, a: jax.grad(lambda a: random.gamma(w, a).sum())(a),
@@ -133,7 +148,9 @@ EXAMPLES: list[Example] = [
         (RAW, RATES),
     ),
     Example(
-        "gamma's own gradient", lambda a, x: lax.random_gamma_grad(a, x), (RATES, RATES[::-1])
+        "gamma's own gradient",
+        lambda a, x: lax.random_gamma_grad(a, x),
+        (RATES, RATES[::-1]),
     ),
     Example(
         "gradient through dropout",
@@ -145,7 +162,7 @@ EXAMPLES: list[Example] = [
     Example(
         "threefry",
         _threefry,
-        (RAW[0], np.uint32([[3]]), np.arange(32, dtype=np.uint32).reshape(8, 4), RAW[1]),
+        (RAW[0], RAW[1], *np.arange(64, dtype=np.uint32).reshape(2, 8, 4)),
     ),
     Example("rbg", lambda w: random.normal(_wrapped(w[0], "rbg"), SHAPE), (RBG,)),
     Example(
@@ -156,7 +173,9 @@ EXAMPLES: list[Example] = [
     Example(
         "rbg split and folded",
         lambda w: random.key_data(
-            jax.vmap(lambda k: random.fold_in(random.split(k)[0], 3))(_wrapped(w, "rbg"))
+            jax.vmap(lambda k: random.fold_in(random.split(k)[0], 3))(
+                _wrapped(w, "rbg")
+            )
         ),
         (RBG,),
     ),
@@ -166,6 +185,16 @@ EXAMPLES: list[Example] = [
             _wrapped(w, "unsafe_rbg")
         ),
         (RBG,),
+    ),
+    *(
+        Example(
+            f"{impl} of each",
+            lambda s, impl=impl: jax.vmap(
+                lambda i: random.bits(random.split(random.key(i, impl=impl))[0], (4,))
+            )(s),
+            (np.arange(8),),
+        )
+        for impl in ("threefry4x32", "philox2x32", "philox4x32")
     ),
     Example("bit generator", lambda w: lax.rng_bit_generator(w[0], SHAPE), (RBG,)),
     Example(

@@ -84,7 +84,9 @@ EXAMPLES: list[Example] = [
     Example("reduce_known_jnp", _known_jnp, (_X,)),
     Example("reduce_not_neutral", _not_neutral, (_X,)),
     Example("reduce_unknown", _unknown, (_X,)),
-    Example("reduce_pairs", _pairs, (_TIES, np.arange(64, dtype=np.int32).reshape(4, 16))),
+    Example(
+        "reduce_pairs", _pairs, (_TIES, np.arange(64, dtype=np.int32).reshape(4, 16))
+    ),
     Example("argmax", lambda x: jnp.argmax(x, 1), (_X,)),
     Example("argmin_first", lambda x: jnp.argmin(x, 0), (_X,)),
     Example("argmax_ties", lambda x: jnp.argmax(x, 1), (_TIES,)),

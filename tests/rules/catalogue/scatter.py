@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from tests.rules.catalogue import Example
-from tests.rules.catalogue.gather import CUBE, IDS, TABLE, WILD
+from tests.rules.catalogue.gather import CUBE, IDS, TABLE, WILD, each
 
 ROWS = np.random.default_rng(1).standard_normal((2, 4, 4)).astype(np.float32)
 UNIQUE = np.array([[0, 3, 7, 5], [1, 4, 6, 2]], np.int32)
@@ -31,7 +31,12 @@ def _update(kind, table, ids, rows, **options):
 
 def _raw(kind, table, ids, updates, numbers, mode="clip", **options):
     return _SCATTERS[kind](
-        table, ids, updates, lax.ScatterDimensionNumbers(**numbers), mode=mode, **options
+        table,
+        ids,
+        updates,
+        lax.ScatterDimensionNumbers(**numbers),
+        mode=mode,
+        **options,
     )
 
 
@@ -111,111 +116,131 @@ def _grads(kind, table, ids, rows):
 
 
 _CACHE = np.zeros((4, 8, 2, 4), np.float32)
-_NEW = np.ones((4, 1, 2, 4), np.float32)
 _STEPS = np.array([0, 3, 7, 9], np.int32)
-_PAIRS = np.array([[0, 0], [7, 3], [8, 1], [-1, 2], [3, 4], [2, 2], [5, 0], [6, 1]], np.int32)
-_PAIR_ROWS = ROWS.reshape(8, 4)
+_PAIRS = [[0, 0], [7, 3], [8, 1], [-1, 2], [3, 4], [2, 2], [5, 0], [6, 1]]
 _STARTS = np.array([[0, 0], [3, 5], [2, 7], [1, -1]], np.int32)
-_BLOCKS = CUBE[:, None, :3]
+_WHOLE = np.array([[0], [1]], np.int32)
+_OUTSIDE = np.array([[-9, 300, 2, 3], [8, -1, 6, 7]], np.int32)
+_OUTSIDE_ONCE = np.array([[-9, 300, 2, 3], [4, 1, 6, 5]], np.int32)
+
+
+def _whole_rows(table, ids, rows):
+    """Forms that `jax.numpy` offers for rows of a table."""
+    return {
+        "integers": (table * 9).astype(int).at[ids].add((rows * 9).astype(int)),
+        "halves": table.astype(jnp.bfloat16).at[ids].max(jnp.bfloat16(3)),
+        "bools": (table > 0).at[ids].set(rows > 0),
+        "complex": (table + 0j).at[ids].add(rows * 1j),
+        "one": table.at[ids[0, 0]].set(rows[0, 0]),
+        "number": table.at[ids[0, 0], 2].add(1.0),
+        "literal": table.at[3, 2].set(1.0),
+        "power": table.at[ids[0]].power(2.0),
+        "divided": table.at[ids[0]].divide(2.0),
+        "applied": table.at[ids[0]].apply(jnp.sin),
+        "along": jnp.put_along_axis(table, ids[:1, :2] % 4, 3.0, 1, inplace=False),
+        "sorted": table.at[jnp.sort(ids[0])].add(
+            rows[0],
+            mode="promise_in_bounds",
+            indices_are_sorted=True,
+            unique_indices=True,
+        ),
+        "one-hot": jnp.zeros((2, 4, 8)).at[0, 1, ids[0]].set(1.0),
+    }
+
+
+def _counts(table, ids):
+    segments = ids.reshape(-1) % 4
+    return {
+        "gradient": _embedding_grad(table, ids),
+        "small indices": _embedding_grad(table, ids.astype(jnp.uint8)),
+        "sums": jax.ops.segment_sum(table, segments, 4),
+        "maxima": jax.ops.segment_max(table, segments, 4),
+        "bins": jnp.bincount(ids.reshape(-1), length=8),
+        "histogram": jnp.histogram(table, bins=4)[0],
+    }
+
+
+def _of_keys(words, ids):
+    keys = jax.random.wrap_key_data(words)
+    return jax.random.key_data(keys.at[ids].set(jax.random.key(3)))
+
 
 EXAMPLES: list[Example] = [
-    Example("embedding gradient", _embedding_grad, (TABLE, IDS)),
+    Example("counts and gradients", _counts, (TABLE, IDS)),
+    Example("scattered rows", _whole_rows, (TABLE, UNIQUE, ROWS)),
+    Example("odd scatter", partial(_update, "add"), (TABLE[:7], IDS % 7, ROWS)),
     Example(
-        "embedding gradient, small indices", _embedding_grad, (TABLE, IDS.astype(np.uint8))
+        "rows of keys set", _of_keys, (np.uint32(np.arange(16)).reshape(8, 2), IDS)
     ),
-    Example("odd sizes", partial(_update, "add"), (TABLE[:7], IDS % 7, ROWS)),
-    Example("integers", partial(_update, "add"), (np.int32(TABLE * 9), IDS, np.int32(ROWS * 9))),
-    Example("half", partial(_update, "max"), (TABLE.astype(jnp.bfloat16), IDS, jnp.bfloat16(3))),
-    Example("bools", partial(_update, "set"), (TABLE > 0, UNIQUE, ROWS > 0)),
-    Example("complex", partial(_update, "add"), (TABLE + 0j, IDS, ROWS * 1j)),
-    Example("one row", lambda x, i, y: x.at[i].set(y), (TABLE, np.int32(5), TABLE[0])),
-    Example("one number", lambda x, i: x.at[i, 2].add(1.0), (TABLE, np.int32(5))),
-    Example("a literal", lambda x: x.at[3, 2].set(1.0), (TABLE,)),
-    Example("apply", lambda x, i: x.at[i].apply(jnp.sin), (TABLE, UNIQUE[0])),
-    Example("power", lambda x, i: x.at[i].power(2.0), (TABLE, UNIQUE[0])),
-    Example("divide", lambda x, i: x.at[i].divide(2.0), (TABLE, UNIQUE[0])),
-    Example("one-hot by scatter", lambda i: jnp.zeros((2, 4, 8)).at[0, 1, i].set(1.0), (IDS[0],)),
-    Example("cache by dynamic slices", _cache_update, (_CACHE, _NEW, _STEPS)),
-    Example("cache by indices", _cache_set, (_CACHE, _NEW[:, 0], _STEPS)),
-    Example("put along axis", lambda x, i: jnp.put_along_axis(x, i, 3.0, 1, inplace=False),
-            (TABLE, UNIQUE[[0] * 8, :2] % 4)),
-    Example("segment sum", lambda x, s: jax.ops.segment_sum(x, s, 4), (TABLE, IDS.reshape(8) % 4)),
-    Example("segment max", lambda x, s: jax.ops.segment_max(x, s, 4), (TABLE, IDS.reshape(8) % 4)),
-    Example("bincount", lambda i: jnp.bincount(i, length=8), (IDS.reshape(8),)),
-    Example("histogram", lambda x: jnp.histogram(x, bins=4)[0], (TABLE,)),
+    Example("cache by slices", _cache_update, (_CACHE, _CACHE[:, :1] + 1, _STEPS)),
+    Example("cache by indices", _cache_set, (_CACHE, _CACHE[:, 0] + 1, _STEPS)),
     Example(
-        "promised and sorted",
-        lambda x, i, y: x.at[i].add(
-            y, mode="promise_in_bounds", indices_are_sorted=True, unique_indices=True
-        ),
-        (TABLE, np.array([1, 2, 4, 7], np.int32), ROWS[0]),
-    ),
-    Example(
-        "a sum travels",
+        "a sum travels through a scatter",
         lambda x, y, i: (x @ y).at[i].add(x[:4] @ y),
         (TABLE, TABLE.T.copy(), IDS[0]),
-    ),
-    Example(
-        "keys",
-        lambda k, i: jax.random.key_data(
-            jax.random.wrap_key_data(k).at[i].set(jax.random.key(3))
-        ),
-        (np.uint32(np.arange(16)).reshape(8, 2), IDS[0]),
     ),
 ]
 
 for _kind in KINDS:
     _ids = UNIQUE if _kind == "set" else IDS
     EXAMPLES += [
-        Example(f"{_kind}", partial(_update, _kind), (TABLE, _ids, ROWS)),
         Example(
-            f"{_kind} in the middle",
-            lambda x, i, y, kind=_kind: getattr(x.at[:, i], kind)(y),
-            (CUBE, _ids[0], np.moveaxis(CUBE, 1, 1)[:, :4]),
+            f"{_kind} rows",
+            each(
+                rows=partial(_update, _kind),
+                gradients=lambda t, i, r, k=_kind: _grads(k, t, UNIQUE, r),
+            ),
+            (TABLE, _ids, ROWS),
         ),
         Example(
-            f"{_kind} under vmap",
-            jax.vmap(partial(_update, _kind)),
-            (CUBE, _ids[[0, 1, 0, 1]], CUBE[:, :4]),
+            f"{_kind} in several dims",
+            each(
+                middle=lambda x, i, y, k=_kind: getattr(x.at[:, i[0]], k)(y),
+                vmapped=jax.vmap(partial(_update, _kind)),
+            ),
+            (CUBE, _ids[[0, 1, 0, 1]], CUBE[:, 4:]),
         ),
-        Example(f"gradients of {_kind}", partial(_grads, _kind), (TABLE, UNIQUE, ROWS)),
     ]
     for _mode in ("clip", "drop"):
-        _wild = np.array([[-9, 300, 2, 3], [8, -1, 6, 7]], np.int32)
-        if _kind == "set" and _mode == "clip":
-            _wild = np.array([[-9, 300, 2, 3], [4, 1, 6, 5]], np.int32)
+        _once = _kind == "set" and _mode == "clip"  # clipped onto one row: in any order
+        _pair_ids = np.array(np.abs(_PAIRS[:2]) if _once else _PAIRS, np.int32)
         EXAMPLES += [
-            Example(f"{_kind} rows, {_mode}", partial(_rows, _kind, _mode), (TABLE, _wild, ROWS)),
             Example(
-                f"{_kind} pairs, {_mode}",
-                partial(_pairs, _kind, _mode),
-                (CUBE, _PAIRS if _mode == "drop" or _kind != "set" else abs(_PAIRS[:2]),
-                 _PAIR_ROWS if _mode == "drop" or _kind != "set" else _PAIR_ROWS[:2]),
+                f"{_kind} rows, {_mode}",
+                each(
+                    rows=partial(_rows, _kind, _mode),
+                    whole=lambda t, i, r, k=_kind, m=_mode, n=1 if _once else 2: (
+                        _whole_indexed(k, m, t, _WHOLE[:n], jnp.stack([t, -t])[:n])
+                    ),
+                ),
+                (TABLE, _OUTSIDE_ONCE if _once else _OUTSIDE, ROWS),
             ),
             Example(
-                f"{_kind} windows, {_mode}",
-                partial(_windows, _kind, _mode),
-                (CUBE, _STARTS, _BLOCKS),
-            ),
-            Example(
-                f"{_kind} batched, {_mode}",
-                partial(_batched, _kind, _mode),
-                (CUBE, _wild, ROWS),
-            ),
-            Example(
-                f"{_kind} whole window indexed, {_mode}",
-                partial(_whole_indexed, _kind, _mode),
-                (TABLE, np.array([[0], [1]], np.int32)[: 2 if _mode == "drop" else 1],
-                 np.stack([TABLE, -TABLE])[: 2 if _mode == "drop" else 1]),
+                f"{_kind} in several dims, {_mode}",
+                each(
+                    pairs=lambda x, i, r, k=_kind, m=_mode, p=_pair_ids: _pairs(
+                        k, m, x, p, r.reshape(8, 4)[: len(p)]
+                    ),
+                    windows=lambda x, i, r, k=_kind, m=_mode: _windows(
+                        k, m, x, _STARTS, x[:, None, :3]
+                    ),
+                    batched=partial(_batched, _kind, _mode),
+                ),
+                (CUBE, _OUTSIDE_ONCE if _once else _OUTSIDE, ROWS),
             ),
         ]
 
 for _mode in ("clip", "drop"):
-    EXAMPLES += [
+    _dtypes = ("int8", "uint8", "int16", "uint32")
+    EXAMPLES.append(
         Example(
-            f"add rows by {_dtype}, {_mode}",
-            partial(_rows, "add", _mode),
-            (TABLE, WILD.astype(_dtype), ROWS),
+            f"add rows by small and large indices, {_mode}",
+            each(
+                **{
+                    d: lambda t, i, r, d=d, m=_mode: _rows("add", m, t, i.astype(d), r)
+                    for d in _dtypes
+                }
+            ),
+            (TABLE, WILD, ROWS),
         )
-        for _dtype in ("int8", "uint8", "int16", "uint32")
-    ]
+    )

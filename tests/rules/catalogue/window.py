@@ -69,6 +69,16 @@ def _any_computation(x):
     )
 
 
+def _known_computation(x):
+    return lax.reduce_window(
+        x, np.float32(1), lambda a, b: jnp.multiply(a, b), (1, 3, 1, 1), _ONE, "SAME"
+    )
+
+
+def _known_max(x, init):
+    return lax.reduce_window(x, init, lax.max, (1, 3, 2, 1), (1, 2, 1, 1), "SAME")
+
+
 def _traced_initial(x, init):
     return lax.reduce_window(x, init, lax.mul, (1, 3, 2, 1), (1, 1, 2, 1), "SAME")
 
@@ -158,7 +168,8 @@ EXAMPLES: list[Example] = [
     Example("reduce_window_any", _any_computation, (_X,)),
     Example("reduce_window_initial", _traced_initial, (_X, np.float32(1.5))),
     Example("reduce_window_pairs", _pairs, (_LINE,)),
-    Example("grad_reduce_window_any", _gradient(_any_computation), (_X,)),
+    Example("reduce_window_known", _known_computation, (_X,)),
+    Example("reduce_window_known_max", _known_max, (_X, np.float32(0.5))),
     Example(
         "select_and_scatter",
         _select_and_scatter((2, 1), (2, 1)),

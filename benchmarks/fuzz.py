@@ -1,0 +1,146 @@
+"""The long run of generated programs and schedules.
+
+    python -m benchmarks.fuzz --cases 3000 --seed 0 --out benchmarks/results/fuzz.json
+
+Each case is drawn from (seed, its number) alone. The file is rewritten as the run goes;
+the same command goes on where it stopped. `--only 17` runs one case and prints it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+import jax
+
+from tests.fuzz.case import Case, draw_case
+from tests.fuzz.check import Outcome, run_case
+
+SAVE_EVERY = 20
+FORGET_EVERY = 40  # compiled programs pile up otherwise
+
+
+@dataclass
+class Record:
+    """What the run has seen so far; `next_case` is where it goes on."""
+
+    seed: int
+    next_case: int = 0
+    seconds: float = 0.0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    families: Counter[str] = field(default_factory=Counter)
+    variants: Counter[str] = field(default_factory=Counter)
+    meshes: Counter[str] = field(default_factory=Counter)
+    gathers: Counter[str] = field(default_factory=Counter)
+    collectives: Counter[str] = field(default_factory=Counter)
+    cases_with_collectives: int = 0
+    ops: int = 0
+    cut_nodes: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, number: int, case: Case, outcome: Outcome) -> None:
+        """Count one case."""
+        self.next_case = number + 1
+        self.verdicts[outcome.verdict] += 1
+        self.kinds.update(outcome.kinds)
+        self.families.update(set(case.program.families))
+        self.variants[case.program.variant] += 1
+        self.meshes[",".join(f"{a}={n}" for a, n in case.mesh)] += 1
+        self.gathers[case.gather] += 1
+        self.collectives.update(dict(outcome.counts))
+        self.cases_with_collectives += bool(outcome.counts)
+        self.ops += outcome.num_ops
+        self.cut_nodes += outcome.num_cut
+        if outcome.verdict == "refused":
+            self.refusals[outcome.detail[:120]] += 1
+        if outcome.is_failure:
+            failure = {"case": number, "verdict": outcome.verdict, "detail": outcome.detail}
+            self.failures.append({**failure, "reproducer": str(case)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, counters from the most frequent."""
+        plain = {k: dict(v.most_common()) if isinstance(v, Counter) else v
+                 for k, v in vars(self).items()}  # fmt: skip
+        return {**plain, "num_kinds": len(self.kinds), "jax": jax.__version__}
+
+
+def load_record(path: Path, seed: int) -> Record:
+    """The record of a run of that seed, or a new one."""
+    if not path.exists():
+        return Record(seed)
+    known = json.loads(path.read_text("utf-8"))
+    if known["seed"] != seed:
+        return Record(seed)
+    record = Record(seed)
+    for name, value in vars(record).items():
+        loaded = known[name]
+        setattr(record, name, Counter(loaded) if isinstance(value, Counter) else loaded)
+    return record
+
+
+def run_number(seed: int, number: int) -> tuple[Case, Outcome]:
+    """Draw and run one case."""
+    case = draw_case(random.Random(f"{seed}:{number}"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return case, run_case(case)
+
+
+def run_all(record: Record, cases: int, out: Path) -> None:
+    """Go on to `cases` cases, saving now and then."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(record.next_case, cases):
+        start = time.perf_counter()
+        case, outcome = run_number(record.seed, number)
+        record.add(number, case, outcome)
+        record.seconds += time.perf_counter() - start
+        if outcome.is_failure:
+            print(f"\ncase {number}: {outcome.verdict}: {outcome.detail[:300]}", flush=True)
+        if number % SAVE_EVERY == SAVE_EVERY - 1 or number + 1 == cases:
+            out.write_text(json.dumps(record.to_json(), indent=1) + "\n", "utf-8")
+            show(record)
+        if number % FORGET_EVERY == FORGET_EVERY - 1:
+            jax.clear_caches()
+
+
+def show(record: Record) -> None:
+    """One line of progress."""
+    rate = record.seconds / max(1, record.next_case)
+    verdicts = ", ".join(f"{n} {v}" for v, n in record.verdicts.most_common())
+    kinds = len(record.kinds)
+    print(f"{record.next_case} cases, {rate:.2f} s each: {verdicts}; {kinds} kinds", flush=True)
+
+
+def main() -> int:
+    """Exit status 1 if a case failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=3000)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fuzz.json"))
+    parser.add_argument("--only", type=int, help="run this case alone and print it")
+    options = parser.parse_args()
+    if options.only is not None:
+        case, outcome = run_number(options.seed, options.only)
+        print(f"{case}\n{outcome.verdict}: {outcome.detail}")
+        return int(outcome.is_failure)
+    record = load_record(options.out, options.seed)
+    run_all(record, options.cases, options.out)
+    return int(bool(record.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

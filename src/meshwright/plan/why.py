@@ -1,0 +1,243 @@
+"""Why a collective is there: one sentence, and the decisions that led to it."""
+
+from __future__ import annotations
+
+from meshwright.ir import Op, Value
+from meshwright.lower import Origin
+from meshwright.plan.trace import Names, tactic_of, trace
+from meshwright.propagate import Conflict, Node
+
+Why = tuple[str, tuple[str, ...]]
+"""A sentence, and the chain of decisions, the nearest first."""
+
+
+def explain_collective(names: Names, op: Op, origin: Origin) -> Why:
+    """Why one collective of a device program is there."""
+    node = names.work.graph.nodes[origin.node]
+    if not origin.is_read:
+        return _explain_reduction(names, op, origin, node)
+    if _is_inside(names, node, origin):
+        return _explain_inside(names, op, origin, node)
+    if names.maker(origin.value) is node:
+        return _explain_output(names, origin, node)
+    return _explain_read(names, origin, node)
+
+
+# -- operands ---------------------------------------------------------------------------
+
+
+def _explain_read(names: Names, origin: Origin, node: Node) -> Why:
+    """An operand that is stored cut, and needed otherwise."""
+    axis = origin.axes[0]
+    position, dim = _operand(names, origin, node)
+    label = node.op.kind if node.op is not None else "the input"
+    stored = f"{names.value(origin.value)} is stored cut on dim {dim} along"
+    reason = (
+        f"operand {position} of {label}, {stored} {names.axes(origin.axes)}, "
+        f"but needed {_need(names, node, position, dim, axis)}"
+    )
+    maker = names.maker(origin.value)
+    chain = [f"stored: {line}" for line in trace(names, maker, axis)]
+    chain += [f"used: {line}" for line in trace(names, node, axis)]
+    return reason, tuple(chain)
+
+
+def _operand(names: Names, origin: Origin, node: Node) -> tuple[int, int]:
+    """(position, dim) of the operand that is read, the dim being the one stored cut."""
+    axis = origin.axes[0]
+    dim = names.state.dim_on(origin.value, axis)
+    dim = 0 if dim is None or dim < 0 else dim
+    if node.op is None:
+        return 0, dim
+    numbers = names.work.graph.number
+    found = [
+        position
+        for position, atom in enumerate(node.op.operands)
+        if isinstance(atom, Value) and numbers[atom] == origin.value
+    ]
+    factor = names.state.factor_of[node.index].get(axis)
+    for position in found:
+        if node.rule is None or factor not in node.rule.operands[position][dim]:
+            return position, dim
+    return (found[0] if found else 0), dim
+
+
+def _need(names: Names, node: Node, position: int, dim: int, axis: str) -> str:
+    """What a node wants of an operand along an axis that cuts its `dim`, and why."""
+    state, quoted = names.state, names.axes((axis,))
+    factor = state.factor_of[node.index].get(axis)
+    if factor is not None:
+        return _need_other(names, node, (position, dim), factor, quoted)
+    if axis in state.blocked[node.index]:
+        return f"whole: a tactic keeps {names.node(node)} whole along {quoted}"
+    conflict = state.conflicts.get((node.index, axis))
+    if conflict is not None:
+        return f"whole: {describe_conflict(names, conflict)}"
+    factors = _factors(node, position, dim)
+    if not factors:
+        why = node.rule.opaque if node.rule is not None else ""
+        label = node.op.kind if node.op is not None else "an input"
+        return f"whole: {why or f'{label} cannot be cut on that dim'}"
+    refusals = [state.why_not(node, axis, factor) for factor in factors]
+    return f"whole along {quoted}" + (f": {refusals[0]}" if refusals[0] else "")
+
+
+def _need_other(
+    names: Names, node: Node, operand: tuple[int, int], factor: int, quoted: str
+) -> str:
+    """The axis is in use at this node: for another dim, or in another order."""
+    position, dim = operand
+    if factor in _factors(node, position, dim):
+        return "with its axes in another order"
+    place = names.place(node, factor)
+    if node.rule is not None:
+        for other, factors in enumerate(node.rule.operands[position]):
+            if factor in factors:
+                return f"cut on dim {other}, as {quoted} cuts {place} there"
+    return f"whole, as {quoted} cuts {place} there"
+
+
+def _factors(node: Node, position: int, dim: int) -> tuple[int, ...]:
+    if node.rule is None:
+        return (dim,) if dim < len(node.sizes) else ()
+    return node.rule.operands[position][dim]
+
+
+# -- outputs ----------------------------------------------------------------------------
+
+
+def _explain_output(names: Names, origin: Origin, node: Node) -> Why:
+    """A value handed on to a place where it is stored otherwise."""
+    axis = origin.axes[0]
+    quoted = names.axes(origin.axes)
+    position = names.output(origin.value)
+    chain = [f"made: {line}" for line in trace(names, node, axis)]
+    ties = names.work.graph.ties
+    if position is not None and position in ties:
+        target = names.work.graph.input_nodes[ties[position]]
+        reason = (
+            f"output {names.output_path(position)} is made cut along {quoted}, but "
+            f"stored as the input {names.node(target)} that it replaces"
+        )
+    else:
+        readers = (names.work.graph.nodes[i] for i in names.work.graph.consumers[origin.value])
+        target = next((n for n in readers if n.wire is not None), None)
+        to = "where it goes" if target is None else names.node(target)
+        reason = f"{names.value(origin.value)} is made cut along {quoted}, but needed {{}} by {to}"
+        need = "otherwise" if target is None else _need(names, target, 0, _dim(names, origin), axis)
+        reason = reason.format(need)
+    if target is not None:
+        chain += [f"stored: {line}" for line in trace(names, target, axis)]
+    return reason, tuple(chain)
+
+
+def _dim(names: Names, origin: Origin) -> int:
+    dim = names.state.dim_on(origin.value, origin.axes[0])
+    return 0 if dim is None or dim < 0 else dim
+
+
+# -- inside an op -----------------------------------------------------------------------
+
+
+def _is_inside(names: Names, node: Node, origin: Origin) -> bool:
+    """True for a collective that a cut of a special factor takes."""
+    if node.rule is None or not node.rule.special:
+        return False
+    cuts = names.state.axes_of[node.index]
+    made = {value for value, _ in node.outs}
+    return origin.value in made and any(cuts.get(f) for f in node.rule.special)
+
+
+def _explain_inside(names: Names, op: Op, origin: Origin, node: Node) -> Why:
+    assert node.rule is not None
+    cuts = names.state.axes_of[node.index]
+    special = [f for f in sorted(node.rule.special) if cuts.get(f)]
+    axes = [axis for f in special for axis in cuts[f]]
+    places = ", ".join(names.place(node, f) for f in special)
+    moved = "exchanges edges" if op.kind == "permute" else "exchanges what its parts lack"
+    reason = f"{names.node(node)} {moved}, as {names.axes(axes)} cuts {places}"
+    chain = (f"used: {line}" for axis in axes for line in trace(names, node, axis))
+    return reason, tuple(chain)
+
+
+# -- reductions -------------------------------------------------------------------------
+
+
+def _explain_reduction(names: Names, op: Op, origin: Origin, node: Node) -> Why:
+    """A partial result, and why it is reduced at this point."""
+    axis = origin.axes[0]
+    maker, through = _partial_source(names, node, axis)
+    factor = names.state.factor_of[maker.index].get(axis)
+    monoid = op.params.get("monoid", "sum")
+    cut = "" if factor is None else f", whose {names.place(maker, factor)} is cut"
+    reason = f"the {monoid} over {names.axes(origin.axes)} of {names.node(maker)}{cut}"
+    if through:
+        reason += f", carried through {_list_kinds(through)}"
+    reason += f"; taken here for {_readers(names, op, origin)}"
+    return reason, trace(names, maker, axis)
+
+
+def _partial_source(names: Names, node: Node, axis: str) -> tuple[Node, list[Node]]:
+    """The node whose cut made the addends, and the nodes that they came through."""
+    todo: list[tuple[Node, list[Node]]] = [(node, [])]
+    seen: set[int] = set()
+    while todo:
+        current, path = todo.pop()
+        if current.index in seen:
+            continue
+        seen.add(current.index)
+        if axis in names.state.factor_of[current.index]:
+            return current, path
+        for value, _ in reversed(current.ins):
+            if names.carrier.is_partial(value, axis):
+                todo.append((names.maker(value), [*path, current]))
+    return node, []
+
+
+def _list_kinds(nodes: list[Node]) -> str:
+    kinds = dict.fromkeys(n.op.kind for n in reversed(nodes) if n.op is not None)
+    return ", ".join(kinds)
+
+
+def _readers(names: Names, op: Op, origin: Origin) -> str:
+    """Who needs the reduced value."""
+    graph = names.work.graph
+    nodes = [graph.nodes[i] for i in graph.consumers[origin.value]]
+    readers = list(dict.fromkeys(names.node(n) for n in nodes))
+    position = names.output(origin.value)
+    if position is not None:
+        readers.insert(0, f"output {names.output_path(position)}")
+    if not readers:
+        return "nobody"
+    more = f" and {len(readers) - 1} more" if len(readers) > 1 else ""
+    dim = op.params.get("dim")
+    cut = f", cut on dim {dim}" if op.kind == "reduce_scatter" else ""
+    return f"{readers[0]}{more}{cut}"
+
+
+# -- conflicts --------------------------------------------------------------------------
+
+
+def describe_conflict(names: Names, conflict: Conflict) -> str:
+    """A conflict with both its sides, and the tactic behind each."""
+    node = names.work.graph.nodes[conflict.node]
+    sides = " and ".join(
+        _describe_side(names, node, conflict.axis, side) for side in conflict.sides
+    )
+    quoted = names.axes((conflict.axis,))
+    return f"{names.node(node)} stays whole along {quoted}, which {sides} both want"
+
+
+def _describe_side(
+    names: Names, node: Node, axis: str, side: tuple[int, int, str]
+) -> str:
+    factor, value, which = side
+    place = names.place(node, factor)
+    if which == "operand":
+        maker = names.maker(value)
+        by = tactic_of(names, maker, axis)
+        return f"{place} ({names.node(maker)}" + (f", cut by {by})" if by else ")")
+    wanted = names.state.requests.get((value, axis), {})
+    readers = (names.work.graph.nodes[index] for index in wanted.values())
+    reader = next(map(names.node, readers), "a reader")
+    return f"{place} (so read by {reader})"

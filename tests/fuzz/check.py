@@ -1,0 +1,126 @@
+"""Runs a case: the partitioned program must give what the original gives.
+
+What rounding may do depends on the program: where an output cancels, or 16-bit numbers
+flip, the last place of the inputs moves it as far as another order of summation does. So
+an output beyond `check`'s tolerance is compared with how far it moves when the inputs
+move a little.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import meshwright as mw
+from meshwright.plan.check import compare
+from tests.fuzz.case import Case
+
+NUDGES = 3
+LEEWAY = 40.0  # times what a nudge of the inputs does
+NUDGE = 1e-6  # relative, with float32 all the way
+LOW_NUDGE = 1e-2  # where 16-bit floats occur
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """verdict: "equal", "ill-conditioned" (equal within what nudged inputs do),
+    "refused" (an error of our own), "wrong" or "crash". kinds: ops of the program.
+    counts: collectives by kind. detail: what went wrong."""
+
+    verdict: str
+    detail: str = ""
+    kinds: frozenset[str] = frozenset()
+    counts: tuple[tuple[str, int], ...] = ()
+    num_cut: int = 0
+    num_ops: int = 0
+
+    @property
+    def is_failure(self) -> bool:
+        """True for a wrong answer or an error that is not ours."""
+        return self.verdict in ("wrong", "crash")
+
+
+def run_case(case: Case) -> Outcome:
+    """Partition, run both, compare; never raises."""
+    args = case.args()
+    original = jax.jit(case.fn())
+    wanted = jax.tree.leaves(original(*args))
+    try:
+        step = case.partitioned()
+        decided = step.decide(*args)
+        got = jax.tree.leaves(step(*map(copied, args)))
+    except mw.MeshwrightError as error:
+        return Outcome("refused", f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001
+        return Outcome("crash", f"{type(error).__name__}: {str(error)[:1500]}")
+    errors = [
+        compare(p, w, g)
+        for p, w, g in zip(decided.captured.out_paths, wanted, got, strict=True)
+    ]
+    found = _facts(decided)
+    if all(e.ok for e in errors):
+        return Outcome("equal", **found)
+    noise = _noise(case, original, wanted)
+    bad = [
+        f"{e} moves {m:.1e} of scale {s:.1e}"
+        for e, w, g, m, s in zip(errors, wanted, got, *noise, strict=True)
+        if not e.ok and not _is_explained(w, g, m)
+    ]
+    return Outcome("wrong" if bad else "ill-conditioned", "\n".join(bad), **found)
+
+
+def copied(tree: Any) -> Any:
+    """Arrays that may be donated."""
+    return jax.tree.map(lambda x: jnp.array(x) if isinstance(x, np.ndarray) else x, tree)
+
+
+def _facts(decided: Any) -> dict[str, Any]:
+    plan = Counter(op.kind for op in decided.lowered.program.walk())
+    counts = {k: n for k, n in plan.items() if k in COLLECTIVES}
+    ops = list(decided.captured.program.walk())
+    state = decided.work.state
+    return {
+        "kinds": frozenset(op.kind for op in ops),
+        "counts": tuple(sorted(counts.items())),
+        "num_cut": sum(1 for cut in state.factor_of if cut),
+        "num_ops": len(ops),
+    }
+
+
+COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
+
+
+def _noise(case: Case, original: Any, wanted: list[Any]) -> tuple[list[float], list[float]]:
+    """How far each output moves when the inputs do, and each output's scale."""
+    rng = np.random.default_rng(case.seed + 1)
+    size = LOW_NUDGE if case.program.is_low_precision else NUDGE
+    moves = [0.0] * len(wanted)
+
+    def nudged(x: Any) -> Any:
+        if not isinstance(x, np.ndarray) or not jnp.issubdtype(x.dtype, jnp.floating):
+            return x
+        factor = 1 + size * rng.uniform(-1, 1, x.shape)
+        return np.asarray(x * factor).astype(x.dtype)
+
+    for _ in range(NUDGES):
+        other = jax.tree.leaves(original(*jax.tree.map(nudged, case.args())))
+        moves = [max(m, _distance(w, o)) for m, w, o in zip(moves, wanted, other, strict=True)]
+    return moves, [_distance(w, jnp.zeros_like(w)) for w in wanted]
+
+
+def _is_explained(wanted: Any, got: Any, move: float) -> bool:
+    return wanted.shape == got.shape and _distance(wanted, got) <= LEEWAY * move
+
+
+def _distance(a: Any, b: Any) -> float:
+    """The largest absolute difference; infinite where only one is finite."""
+    x, y = (np.asarray(v, np.complex128 if jnp.iscomplexobj(v) else np.float64) for v in (a, b))
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    difference = np.abs(np.where(same, 0, x - np.where(same, x, y)))
+    worst = float(np.max(difference, initial=0.0))
+    return float("inf") if np.isnan(worst) else worst

@@ -1,0 +1,172 @@
+"""Whole programs: ops of all families, then a forward pass, a gradient or a step."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+from tests.fuzz import contraction, elementwise, indexing, reduction, regions, shapes
+from tests.fuzz.pool import EXTENTS, Draft, Input, NoFitError, Scope, Var, indent
+
+FLAT = (
+    *elementwise.FAMILIES, *shapes.FAMILIES, *contraction.FAMILIES,
+    *reduction.FAMILIES, *indexing.FAMILIES,
+)  # fmt: skip
+MAX_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A function as source text, and what it takes.
+
+    source: defines `fn`. variant: "forward" (parameters are the leaves' names), "grad"
+    (`p`, a dict of float leaves, then the others) or "sgd", "momentum", "adam" (`state`,
+    which holds `p`, then the others).
+    """
+
+    source: str
+    variant: str
+    inputs: tuple[Input, ...]
+    params: tuple[str, ...]
+    tags: tuple[tuple[str, int], ...]
+    families: tuple[str, ...]
+    rejected: tuple[str, ...]
+
+    @property
+    def is_low_precision(self) -> bool:
+        """True when 16-bit floats occur."""
+        return "bfloat16" in self.source or any(i.dtype == "bfloat16" for i in self.inputs)
+
+
+def generate(rng: random.Random) -> Generated:
+    """A program of 3 to 12 ops on the top level, bodies not counted."""
+    variant = rng.choice(("forward", "forward", "grad", "sgd", "momentum", "adam"))
+    dtypes = ("float32", "bfloat16") if rng.randrange(6) == 0 else ("float32",)
+    palette = tuple(rng.choice(EXTENTS) for _ in range(4))
+    draft = Draft(rng, variant != "forward", dtypes, (8, *palette))
+    top = Scope(draft)
+    for _ in range(rng.choice((2, 3, 3, 4))):
+        rank = rng.choice((1, 2, 2, 2, 3))
+        top.input(tuple(draft.extent() for _ in range(rank)), rng.choice(dtypes))
+    for dtype in ("int32", "bool"):
+        if draft.chance(0.5):
+            top.input(tuple(draft.extent() for _ in range(rng.choice((1, 2)))), dtype)
+    grow(top, rng.randrange(3, 13))
+    outputs = choose_outputs(top)
+    params = tuple(i.name for i in draft.inputs if i.recipe == "float")
+    if not params or not any(v.is_float for v in outputs):
+        variant = "forward"
+    return Generated(
+        WRITERS[variant](draft.inputs, params, top, outputs),
+        variant, tuple(draft.inputs), params, tuple(draft.tags),
+        tuple(draft.families.elements()), tuple(draft.rejected.elements()),
+    )  # fmt: skip
+
+
+def grow(s: Scope, count: int) -> None:
+    """Add ops of random families; one that cannot be traced is dropped."""
+    families: list[tuple[Callable[..., None], int]] = list(FLAT)
+    if s.depth < MAX_DEPTH:
+        families += regions.FAMILIES
+    totals = list(accumulate(weight for _, weight in families))
+    for _ in range(3 * count):
+        ticket = s.rng.randrange(totals[-1])
+        family = families[next(i for i, t in enumerate(totals) if ticket < t)][0]
+        try:
+            family(s, grow) if family in REGIONS else family(s)
+        except NoFitError:
+            continue
+        except (TypeError, ValueError, NotImplementedError, IndexError) as error:
+            s.draft.rejected[f"{family.__name__}: {str(error).splitlines()[0][:90]}"] += 1
+            continue
+        s.draft.families[family.__name__] += 1
+        count -= 1
+        if count == 0:
+            return
+
+
+REGIONS = frozenset(family for family, _ in regions.FAMILIES)
+
+
+def choose_outputs(s: Scope) -> list[Var]:
+    """What nothing reads, and perhaps an input or another value."""
+    text = "\n".join(s.lines)
+    made = [v for v in s.pool if v.name.startswith("v")]
+    sinks = [v for v in made if len(re.findall(rf"\b{v.name}\b", text)) == 1]
+    outputs = sinks[-4:] or made[-1:] or s.pool[-1:]
+    if s.draft.chance(0.2):
+        outputs = [*outputs, s.rng.choice(s.pool)]
+    return [v for v in outputs if not v.dtype.startswith("key")] or s.pool[-1:]
+
+
+def write_forward(
+    inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
+) -> str:
+    """The function itself."""
+    del params
+    results = ", ".join([v.name for v in outputs] + (["2.5"] if s.draft.chance(0.05) else []))
+    rows = indent([*s.lines, f"return {results},"])
+    return f"def fn({', '.join(i.name for i in inputs)}):\n{rows}\n"
+
+
+def write_loss(
+    inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
+) -> tuple[str, list[str]]:
+    """A scalar function of `p` and the rest, with auxiliary results; their names."""
+    rest = [i.name for i in inputs if i.name not in params]
+    terms = " + ".join(
+        f"jnp.mean(jnp.sin({v.name}.astype(jnp.float32)))" for v in outputs if v.is_float
+    )
+    aux = ", ".join(v.name for v in outputs)
+    unpack = f"({', '.join(params)},) = ({', '.join(f'p[{n!r}]' for n in params)},)"
+    rows = indent([unpack, *s.lines, f"return {terms}, ({aux},)"])
+    return f"def loss({', '.join(['p', *rest])}):\n{rows}\n", rest
+
+
+def write_grad(
+    inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
+) -> str:
+    """The loss, its gradients, and the auxiliary results."""
+    code, rest = write_loss(inputs, params, s, outputs)
+    args = ", ".join(["p", *rest])
+    return f"{code}def fn({args}):\n    return jax.value_and_grad(loss, has_aux=True)({args})\n"
+
+
+def write_step(update: str) -> Callable[..., str]:
+    """A training step with that update of `state`."""
+
+    def write(
+        inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
+    ) -> str:
+        code, rest = write_loss(inputs, params, s, outputs)
+        args = ", ".join(["state", *rest])
+        call = ", ".join(["state['p']", *rest])
+        take = f"(l, _), g = jax.value_and_grad(loss, has_aux=True)({call})"
+        rows = indent([take, "p, m, v, t = (state.get(k) for k in 'pmvt')", update])
+        return f"{code}def fn({args}):\n{rows}\n    return new, l\n"
+
+    return write
+
+
+_SGD = "new = {'p': jax.tree.map(lambda a, b: (a - 0.1 * b).astype(a.dtype), p, g)}"
+_MOMENTUM = """\
+m = jax.tree.map(lambda a, b: (0.9 * a + b).astype(a.dtype), m, g)
+new = {'p': jax.tree.map(lambda a, b: (a - 0.1 * b).astype(a.dtype), p, m), 'm': m}"""
+_ADAM = """\
+t = t + 1
+m = jax.tree.map(lambda a, b: (0.9 * a + 0.1 * b).astype(a.dtype), m, g)
+v = jax.tree.map(lambda a, b: (0.99 * jnp.abs(a) + 0.01 * b * b).astype(a.dtype), v, g)
+c = 1 - 0.9 ** t.astype(jnp.float32)
+p = jax.tree.map(lambda a, b, d: (a - 0.1 * b / c / (jnp.sqrt(d + 0.01))).astype(a.dtype), p, m, v)
+new = {'p': p, 'm': m, 'v': v, 't': t}"""
+
+WRITERS: dict[str, Callable[..., str]] = {
+    "forward": write_forward,
+    "grad": write_grad,
+    "sgd": write_step(_SGD),
+    "momentum": write_step(_MOMENTUM),
+    "adam": write_step(_ADAM),
+}
