@@ -32,7 +32,7 @@ UNARY = (
     ("lax.stop_gradient({x})", 0), ("jnp.positive({x})", 0),
     ("jnp.where(jnp.isfinite({x}), {x}, 0)", 0), ("jnp.copy({x})", 0),
     ("lax.optimization_barrier({x})", 0), ("jax.nn.hard_tanh({x})", 1.0),
-    ("jnp.real_if_close({x})", 0), ("jax.scipy.special.i0e({x})", 1.0),
+    ("jax.scipy.special.i0e({x})", 1.0),
 )  # fmt: skip
 """(code, bound of the result); bound 0 keeps the operand's."""
 

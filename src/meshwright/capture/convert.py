@@ -100,6 +100,11 @@ def _results(eqn: Any) -> tuple[Value, ...]:
     return tuple(_value(v.aval) for v in eqn.outvars)
 
 
+def _has_effect(eqn: Any) -> bool:
+    """True for effects that somebody can see; naming a mesh axis is none."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
+
+
 def _source(eqn: Any) -> Source:
     return Source(eqn.source_info.traceback)
 
@@ -109,6 +114,8 @@ def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
         key: None if key in ("sharding", "out_sharding") and eqn.primitive.name not in _PLACED else value
         for key, value in eqn.params.items()
     }
+    if eqn.primitive.name == "shard_map":
+        params["jaxpr"] = convert(params["jaxpr"])
     return Op(
         eqn.primitive.name,
         operands,
@@ -117,7 +124,7 @@ def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
         (),
         _source(eqn),
         eqn.primitive,
-        has_effect=bool(eqn.effects),
+        has_effect=_has_effect(eqn),
     )
 
 
@@ -141,7 +148,7 @@ def _region(
         tuple(convert(body) for body in bodies),
         _source(eqn),
         wires=tuple(wires),
-        has_effect=bool(eqn.effects),
+        has_effect=_has_effect(eqn),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from meshwright.errors import MeshError
 
@@ -14,12 +14,14 @@ class Mesh:
     """Named axes and their sizes, major to minor over the devices.
 
     `Mesh({"data": 8, "model": 4})` needs no devices; they are found when a step runs.
-    devices: a flat tuple of devices to use in that order, or None for the process's
+    axes: the names, major to minor. devices: a flat tuple of devices to use in that order, or None for the process's
         first ones.
     """
 
     sizes: tuple[tuple[str, int], ...]
     devices: tuple[object, ...] | None
+    axes: tuple[str, ...] = field(compare=False)
+    _size: Mapping[str, int] = field(compare=False, repr=False)
 
     def __init__(
         self, axes: Mapping[str, int], devices: Iterable[object] | None = None
@@ -28,22 +30,19 @@ class Mesh:
         object.__setattr__(self, "sizes", sizes)
         chosen = None if devices is None else tuple(devices)
         object.__setattr__(self, "devices", chosen)
+        object.__setattr__(self, "axes", tuple(name for name, _ in sizes))
+        object.__setattr__(self, "_size", dict(sizes))
         if not sizes:
             raise MeshError("a mesh needs at least one axis, such as {'data': 8}")
         for name, size in sizes:
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise MeshError(f"axis {name!r} has size {size!r}; wanted an int >= 1")
-            if not name or any(c in name for c in " .,=:"):
-                raise MeshError(f"axis name {name!r} is empty or holds one of ' .,=:'")
+            if not name or any(c in name for c in " .,="):
+                raise MeshError(f"axis name {name!r} is empty or holds one of ' .,='")
         if chosen is not None and len(chosen) != self.num_devices:
             raise MeshError(
                 f"{len(chosen)} devices do not fill mesh {self} of {self.num_devices}"
             )
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Axis names, major to minor."""
-        return tuple(name for name, _ in self.sizes)
 
     @property
     def shape(self) -> dict[str, int]:
@@ -59,8 +58,10 @@ class Mesh:
         """Devices along one axis, or along several together."""
         if isinstance(axes, str):
             axes = (axes,)
-        shape = self.shape
-        return math.prod(shape[self.require(axis)] for axis in axes)
+        product = 1
+        for axis in axes:
+            product *= self._size.get(axis) or self._size[self.require(axis)]
+        return product
 
     def require(self, axis: str) -> str:
         """The axis itself, or an error that lists the axes there are."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.capture import Captured
 from meshwright.errors import TacticError
 from meshwright.lower import Gather, Lowered, lower
 from meshwright.machine import Mesh
+from meshwright.plan.constraints import apply_constraints
 from meshwright.propagate import Engine, Graph, State, split_axes
 from meshwright.tactics import Tactic, Workspace
 
@@ -49,21 +50,3 @@ def decide(
         if after_tactic:
             after_tactic(tactic, work)
     return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
-
-
-def apply_constraints(work: Workspace) -> None:
-    """Honour `with_sharding_constraint` in the user's code, before any tactic."""
-    for op, node in work.graph.op_node.items():
-        spec = constraint_of(op.params.get("sharding")) if op.kind in _CONSTRAINTS else None
-        if spec is None:
-            continue
-        del node
-
-
-_CONSTRAINTS = ("sharding_constraint", "reshard")
-
-
-def constraint_of(sharding: object) -> Mapping[int, tuple[str, ...]] | None:
-    """Axes per dim of a JAX sharding, or None where it names none."""
-    spec = getattr(sharding, "spec", None)
-    return None if spec is None else {}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jax.sharding import PartitionSpec
 
 from meshwright.ir import Atom, Op, Sharding, num_bytes, show_type
 from meshwright.lower import executions
 from meshwright.plan.decide import Decided
-from meshwright.propagate import Node, State, user_axes
+from meshwright.plan.trace import Names
+from meshwright.plan.why import Why, describe_conflict, explain_collective
+from meshwright.propagate import Conflict, Node, user_axes
 from meshwright.tactics import Tactic, Workspace
 
 
@@ -20,7 +21,8 @@ class Collective:
     """One collective op.
 
     bytes: of the larger of operand and result, on one device. executions: per step.
-    source: `file:line` of the user's code. chain: the decisions that led to it, the
+    source: `file:line` of the user's code. value: what a device puts in, as a type.
+    reason: why it is there, in one sentence. chain: the decisions that led to it, the
     nearest first.
     """
 
@@ -57,8 +59,9 @@ class Step:
     """What one tactic did.
 
     cut: leaves newly cut. refused: what it asked for and did not get. conflicts: ops
-    where two dims wanted the axis, with both sides. indivisible: dims that did not
-    divide. counts: collectives after it.
+    where two dims wanted the axis, with both sides. indivisible: dims where the
+    propagation stopped because the parts did not divide or line up. counts:
+    collectives after it.
     """
 
     tactic: str
@@ -69,146 +72,159 @@ class Step:
     counts: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What steps have told so far; the next one tells only what is new."""
+
+    specs: tuple[Sharding | None, ...] = ()
+    num_refusals: int = 0
+    num_conflicts: int = 0
+    indivisible: frozenset[str] = frozenset()
+
+
 def describe_leaves(
-    paths: Sequence[str], values: Sequence[Atom], shardings: Sequence[Sharding]
+    paths: Sequence[str],
+    values: Sequence[Atom],
+    shardings: Sequence[Sharding],
+    units: Mapping[str, tuple[str, ...]],
 ) -> tuple[Leaf, ...]:
     """A `Leaf` for each path."""
     return tuple(
-        Leaf(p, v.shape, v.dtype, s.dims) for p, v, s in zip(paths, values, shardings, strict=True)
+        Leaf(p, v.shape, v.dtype, tuple(join_units(axes, units) for axes in s.dims))
+        for p, v, s in zip(paths, values, shardings, strict=True)
     )
+
+
+def join_units(
+    axes: tuple[str, ...], units: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Axes of one dim, the units of an axis by its name where all stand in a row."""
+    for axis, parts in units.items():
+        for i in range(len(axes) - len(parts) + 1):
+            if axes[i : i + len(parts)] == parts:
+                return join_units((*axes[:i], axis, *axes[i + len(parts) :]), {
+                    a: p for a, p in units.items() if a != axis
+                })  # fmt: skip
+    return axes
 
 
 def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
     """A `Collective` for each collective op of the device program."""
-    rows = []
+    names = Names(decided.work, decided.captured.out_paths)
+    rows: list[Collective] = []
     for op, times in executions(decided.lowered.program):
-        origin = decided.lowered.origins.get(op)
-        chain: tuple[str, ...] = ()
-        if origin is not None:
-            chain = decision_chain(decided.work, origin.node, origin.axes)
+        reason, chain = _why(names, decided, op)
         size = max(num_bytes(op.operands[0]), num_bytes(op.results[0]))
         axes = op.params["axes"]
-        rows.append(
-            Collective(
-                op.kind, user_axes(axes), size, times, str(op.params["reason"]),  # type: ignore[arg-type]
-                str(op.source), str(op.operands[0]), chain,
-            )
-        )  # fmt: skip
+        assert isinstance(axes, tuple)
+        value = show_type(op.operands[0].shape, op.operands[0].dtype)
+        row = Collective(
+            op.kind, user_axes(axes), size, times, reason, str(op.source), value, chain
+        )
+        rows.append(row)
     return tuple(rows)
 
 
-def decision_chain(work: Workspace, node: int, axes: tuple[str, ...]) -> tuple[str, ...]:
-    """From a node back to the tactic that set its cut off, one sentence each."""
-    state = work.state
-    lines: list[str] = []
-    for axis in axes:
-        current: int | None = node
-        if (node, axis) not in state.causes:
-            current = _cut_neighbour(state, node, axis)
-        seen: set[int] = set()
-        while current is not None and current not in seen and len(lines) < 12:
-            seen.add(current)
-            cause = state.causes.get((current, axis))
-            if cause is None:
-                break
-            lines.append(_describe_cause(work, current, axis, cause))
-            current = cause.node
-    return tuple(lines)
-
-
-def _cut_neighbour(state: State, node: int, axis: str) -> int | None:
-    """The producer of some operand that the axis cuts."""
-    for value, _ in state.graph.nodes[node].ins:
-        producer = state.graph.producer[value]
-        if axis in state.factor_of[producer]:
-            return producer
-    return None
-
-
-def _describe_cause(work: Workspace, index: int, axis: str, cause: Any) -> str:
-    node = work.graph.nodes[index]
-    where = name_of(work, node)
-    if cause.how == "tactic":
-        return f"{axis} cuts {where}: {cause.tactic}"
-    how = "its operand is cut" if cause.how == "forward" else "its reader wants it cut"
-    return f"{axis} cuts {where}: {how}"
-
-
-def name_of(work: Workspace, node: Node) -> str:
-    """A node for people: the leaf's path, or the op with its source line."""
-    if node.input_position is not None:
-        return work.paths[node.input_position]
-    source = str(node.source)
-    return f"{node.label} ({source})" if source else node.label
+def _why(names: Names, decided: Decided, op: Op) -> Why:
+    origin = decided.lowered.origins.get(op)
+    if origin is None or not origin.axes:
+        return str(op.params["reason"]), ()
+    return explain_collective(names, op, origin)
 
 
 def describe_step(
-    tactic: Tactic | None, work: Workspace, counts: Mapping[str, int], before: Any
-) -> tuple[Step, Any]:
-    """The step of one tactic, and what the next step must be compared with."""
-    state = work.state
-    specs = [
-        state.sharding_at(n, n.outs[0]) for n in work.graph.input_nodes
-    ]
-    old_specs, old_refusals, old_conflicts = before or ([None] * len(specs), 0, 0)
+    tactic: Tactic | None, work: Workspace, counts: Mapping[str, int], before: Seen
+) -> tuple[Step, Seen]:
+    """The step of one tactic, and what has been told with it."""
+    state, names = work.state, Names(work)
+    specs = tuple(state.sharding_at(n, n.outs[0]) for n in work.graph.input_nodes)
+    old = before.specs or (None,) * len(specs)
     cut = tuple(
-        f"{path} {spec}"
-        for path, spec, old in zip(work.paths, specs, old_specs, strict=True)
-        if spec != old and not spec.is_whole
+        str(Sharding(tuple(join_units(axes, work.units) for axes in spec.dims)))
+        for spec in specs
     )
     conflicts = list(state.conflicts.values())
+    indivisible = tuple(dict.fromkeys(_indivisible_dims(names)))
     step = Step(
         "constraints in the code" if tactic is None else str(tactic),
-        cut,
-        tuple(map(str, work.refusals[old_refusals:])),
-        tuple(describe_conflict(work, c) for c in conflicts[old_conflicts:]),
-        tuple(indivisible_dims(work)),
+        tuple(
+            f"{path} {shown}"
+            for path, shown, spec, then in zip(work.paths, cut, specs, old, strict=True)
+            if spec != then and not spec.is_whole
+        ),
+        tuple(map(str, work.refusals[before.num_refusals :])),
+        tuple(describe_conflict(names, c) for c in conflicts[before.num_conflicts :]),
+        tuple(line for line in indivisible if line not in before.indivisible),
         dict(counts),
     )
-    return step, (specs, len(work.refusals), len(conflicts))
+    told = before.indivisible | set(indivisible)
+    return step, Seen(specs, len(work.refusals), len(conflicts), told)
 
 
-def describe_conflict(work: Workspace, conflict: Any) -> str:
-    """A conflict with both its sides."""
-    node = work.graph.nodes[conflict.node]
-    sides = " against ".join(
-        f"{side} {work.graph.values[value]} (from {name_of(work, _maker(work, value))})"
-        for _, value, side in conflict.sides
-    )
-    return f"{name_of(work, node)} stays whole along {conflict.axis!r}: {sides}"
+# -- where the propagation stopped ------------------------------------------------------
 
 
-def _maker(work: Workspace, value: int) -> Node:
-    return work.graph.nodes[work.graph.producer[value]]
-
-
-def indivisible_dims(work: Workspace) -> list[str]:
-    """Ops whose operand is cut along an axis that does not divide the op's own dim."""
-    state, lines = work.state, []
-    for node in work.graph.nodes:
-        for axis in state.size:
-            if axis in state.factor_of[node.index]:
+def _indivisible_dims(names: Names) -> Iterator[str]:
+    """Dims that a neighbour asks to cut, and that the parts do not divide."""
+    state, graph = names.state, names.work.graph
+    for axis in state.size:
+        for node in graph.nodes:
+            if axis in state.factor_of[node.index] or axis in state.blocked[node.index]:
                 continue
             for value, dims in node.ins:
                 dim = state.dim_on(value, axis)
-                if dim is None or dim < 0:
-                    continue
-                for factor in dims[dim]:
-                    why = state.why_not(node, axis, factor)
-                    if why is not None and "divide" in why:
-                        lines.append(f"{name_of(work, node)} along {axis!r}: {why}")
-                        break
-    return list(dict.fromkeys(lines))
+                if dim is not None and dim >= 0:
+                    owner = f"{names.value(value)} is cut"
+                    yield from _refusal(names, node, axis, dims[dim], owner)
+    for (value, axis), wanted in state.requests.items():
+        maker = names.maker(value)
+        if axis in state.factor_of[maker.index] or axis in state.blocked[maker.index]:
+            continue
+        dims = next(dims for number, dims in maker.outs if number == value)
+        for dim, reader in wanted.items():
+            owner = f"{names.node(graph.nodes[reader])} wants it cut"
+            yield from _refusal(names, maker, axis, dims[dim], owner)
+
+
+def _refusal(
+    names: Names, node: Node, axis: str, factors: Collection[int], owner: str
+) -> Iterator[str]:
+    """One line if none of the factors of a dim can take the axis."""
+    state, why = names.state, None
+    for factor in factors:
+        why = state.why_not(node, axis, factor)
+        if why is None:
+            return
+    if why is not None:
+        where = f"{names.node(node)} stays whole along {names.axes((axis,))}"
+        yield f"{where}: {owner}, but {why}"
+
+
+# -- ops without a rule -----------------------------------------------------------------
 
 
 def whole_ops(decided: Decided) -> tuple[str, ...]:
-    """Kinds of ops that stay whole for want of a rule, with the first source line."""
-    found: dict[str, str] = {}
+    """Ops that stay whole for want of a rule, by kind and source line."""
+    found: dict[str, None] = {}
     for op, node in decided.work.graph.op_node.items():
         if node.rule is not None and node.rule.opaque and _has_dims(op):
-            found.setdefault(op.kind, f"{op.kind} ({op.source}): {node.rule.opaque}")
-    return tuple(found.values())
+            found.setdefault(f"{op.kind} ({op.source}): {node.rule.opaque}")
+    return tuple(found)
 
 
 def _has_dims(op: Op) -> bool:
     return any(a.shape for a in (*op.operands, *op.results))
+
+
+__all__ = [
+    "Collective",
+    "Conflict",
+    "Leaf",
+    "Seen",
+    "Step",
+    "describe_collectives",
+    "describe_leaves",
+    "describe_step",
+    "join_units",
+    "whole_ops",
+]

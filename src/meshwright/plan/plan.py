@@ -19,6 +19,7 @@ from meshwright.plan.decide import Decided, decide
 from meshwright.plan.explain import (
     Collective,
     Leaf,
+    Seen,
     Step,
     describe_collectives,
     describe_leaves,
@@ -26,6 +27,7 @@ from meshwright.plan.explain import (
     whole_ops,
 )
 from meshwright.plan.show import show_plan
+from meshwright.propagate.units import UNIT
 from meshwright.runtime import jax_mesh, named_shardings
 from meshwright.tactics import Tactic, Workspace
 
@@ -75,9 +77,13 @@ class Plan:
         return jax.tree_util.tree_unflatten(self.decided.captured.out_tree, flat)
 
     def _named(self, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
-        mesh = self.mesh if self.decided is None else self.decided.lowered.mesh
-        if self.decided is None and any(":" in a for leaf in leaves for d in leaf.spec for a in d):
-            raise PlanError("shardings over parts of an axis need the plan that was made here")
+        mesh = self.mesh
+        if any(UNIT in a for leaf in leaves for axes in leaf.spec for a in axes):
+            if self.decided is None:
+                raise PlanError(
+                    "shardings over parts of an axis need the plan that was made here"
+                )
+            mesh = self.decided.lowered.mesh
         return named_shardings(jax_mesh(mesh), [Sharding(leaf.spec) for leaf in leaves])
 
     def to_json(self) -> str:
@@ -140,22 +146,24 @@ def make_plan(
 ) -> Plan:
     """Decide, lower, and describe."""
     steps: list[Step] = []
-    before: list[Any] = []
+    seen = Seen()
 
     def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
+        nonlocal seen
         counts = count_collectives(lower(work.state, gather).program)
-        step, seen = describe_step(tactic, work, counts, before[-1] if before else None)
-        before.append(seen)
+        step, seen = describe_step(tactic, work, counts, seen)
         steps.append(step)
 
     decided = decide(captured, mesh, tactics, gather, after_tactic)
+    program, lowered = captured.program, decided.lowered
+    units = decided.work.units
     return Plan(
         mesh,
         gather,
-        count_collectives(decided.lowered.program),
+        count_collectives(lowered.program),
         describe_collectives(decided),
-        describe_leaves(captured.paths, captured.program.inputs, decided.lowered.inputs),
-        describe_leaves(captured.out_paths, captured.program.outputs, decided.lowered.outputs),
+        describe_leaves(captured.paths, program.inputs, lowered.inputs, units),
+        describe_leaves(captured.out_paths, program.outputs, lowered.outputs, units),
         tuple(steps),
         whole_ops(decided),
         decided,

@@ -1,33 +1,125 @@
-"""A plan as text."""
+"""A plan as text: a page that sums it up, and one that explains it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from meshwright.plan.collapse import collapse, index_free, merge
+from meshwright.plan.trace import shorten
+
 if TYPE_CHECKING:
+    from meshwright.plan.explain import Collective, Step
     from meshwright.plan.plan import Plan
+
+_LARGEST = 10
+_WIDTH = 38
 
 
 def show_plan(plan: Plan) -> str:
     """A page: mesh, counts tactic by tactic, shardings of the inputs, largest moves."""
     lines = [f"mesh {plan.mesh}, gather {plan.gather.value}", ""]
-    kinds = list(plan.counts)
-    lines.append(f"{'after':40}" + "".join(f"{kind:>15}" for kind in kinds))
-    for step in plan.steps:
-        name = step.tactic if len(step.tactic) <= 38 else step.tactic[:35] + "..."
-        lines.append(f"{name:40}" + "".join(f"{step.counts[k]:>15}" for k in kinds))
+    lines += _counts(plan)
     lines += ["", "inputs"]
-    lines += [f"  {leaf}" for leaf in plan.inputs if any(leaf.spec)]
+    cut = [str(leaf) for leaf in plan.inputs if any(leaf.spec)]
+    lines += [f"  {line}{_times(n)}" for line, n in collapse(cut)]
     whole = sum(not any(leaf.spec) for leaf in plan.inputs)
     lines.append(f"  {whole} more, whole on every device")
-    largest = sorted(plan.collectives, key=lambda c: -c.bytes * c.executions)[:10]
-    if largest:
-        lines += ["", "largest collectives (bytes per device, times per step)"]
-        lines += [
-            f"  {c.kind:14} {','.join(c.axes):12} {c.bytes:>14,} x{c.executions:<5} {c.source}"
-            for c in largest
+    groups = _groups(plan.collectives)
+    if groups:
+        shown = f", {_LARGEST} of {len(groups)}" if len(groups) > _LARGEST else ""
+        lines += ["", f"largest collectives{shown} (bytes on a device, times per step)"]
+        lines += [_row(group) for group in groups[:_LARGEST]]
+    lines += _troubles(plan)
+    return "\n".join(lines)
+
+
+def show_explanation(plan: Plan, expand: bool = False) -> str:
+    """Each collective with its reason and chain of decisions, and what stayed whole.
+
+    Those that differ only in the index of a layer are told once, with the chain of the
+    first; `expand` tells every one.
+    """
+    lines = [f"mesh {plan.mesh}, gather {plan.gather.value}"]
+    groups = [[c] for c in plan.collectives] if expand else _groups(plan.collectives)
+    for group in groups:
+        first = group[0]
+        lines += ["", _head(group), f"  {merge([c.reason for c in group])}"]
+        lines += [f"    {hop}" for hop in first.chain]
+    if not groups:
+        lines += ["", "no collectives"]
+    lines += _troubles(plan, expand)
+    return "\n".join(lines)
+
+
+def _counts(plan: Plan) -> list[str]:
+    """The table of collectives after each tactic."""
+    kinds = list(plan.counts)
+    header = f"{'after':40}" + "".join(f"{kind:>15}" for kind in kinds)
+    rows = [
+        f"{shorten(step.tactic, _WIDTH):40}"
+        + "".join(f"{step.counts[kind]:>15}" for kind in kinds)
+        for step in plan.steps
+    ]
+    return [header, *rows]
+
+
+def _groups(collectives: Iterable[Collective]) -> list[list[Collective]]:
+    """Collectives that are alike up to the index of a layer; those that move most first."""
+    groups: dict[tuple[object, ...], list[Collective]] = {}
+    for c in collectives:
+        key = (c.kind, c.axes, c.bytes, c.executions, c.source, index_free(c.reason))
+        groups.setdefault(key, []).append(c)
+    return sorted(groups.values(), key=lambda g: -_num_bytes(g))
+
+
+def _num_bytes(group: Sequence[Collective]) -> int:
+    return sum(c.bytes * c.executions for c in group)
+
+
+def _row(group: Sequence[Collective]) -> str:
+    c, times = group[0], sum(c.executions for c in group)
+    axes = ",".join(c.axes)
+    return f"  {c.kind:14} {axes:12} {c.bytes:>14,} x{times:<5} {c.source}"
+
+
+def _head(group: Sequence[Collective]) -> str:
+    c, times = group[0], sum(c.executions for c in group)
+    where = f" at {c.source}" if c.source else ""
+    axes = ", ".join(c.axes)
+    return f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes, x{times}{where}"
+
+
+def _troubles(plan: Plan, expand: bool = True) -> list[str]:
+    """What did not go as asked, tactic by tactic, and the ops without a rule."""
+    lines: list[str] = []
+    for title, told in _TROUBLES:
+        found = [
+            f"  {line}{_times(n)}"
+            for step in plan.steps
+            for line, n in _listed(told(step), expand)
         ]
+        lines += ["", title, *found] if found else []
     if plan.whole:
         lines += ["", "stay whole for want of a rule"]
         lines += [f"  {text}" for text in plan.whole]
-    return "\n".join(lines)
+    return lines
+
+
+def _listed(lines: Iterable[str], expand: bool) -> list[tuple[str, int]]:
+    return [(line, 1) for line in lines] if expand else collapse(lines)
+
+
+def _refused(step: Step) -> list[str]:
+    return [f"{shorten(step.tactic)}: {line}" for line in step.refused]
+
+
+_TROUBLES = (
+    ("asked for, and not done", _refused),
+    ("conflicts", lambda step: step.conflicts),
+    ("dims that did not divide", lambda step: step.indivisible),
+)
+
+
+def _times(count: int) -> str:
+    return f"  (x{count})" if count > 1 else ""

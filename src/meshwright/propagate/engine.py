@@ -42,6 +42,13 @@ class Engine:
         while work:
             self._visit(self.graph.nodes[work.pop()], axis, work)
 
+    def spread(self, node: Node, axis: str) -> None:
+        """Propagate a cut that was assigned to a node without asking."""
+        work = _Work()
+        self._notify(node, axis, self.state.factor_of[node.index][axis], work)
+        while work:
+            self._visit(self.graph.nodes[work.pop()], axis, work)
+
     # -- one node -------------------------------------------------------------------
 
     def _visit(self, node: Node, axis: str, work: _Work) -> None:
@@ -110,6 +117,10 @@ class Engine:
 
     def _assign(self, node: Node, axis: str, factor: int, cause: Cause, work: _Work) -> None:
         self.state.assign(node, axis, factor, cause)
+        self._notify(node, axis, factor, work)
+
+    def _notify(self, node: Node, axis: str, factor: int, work: _Work) -> None:
+        """Tell readers of the results, and makers of the operands, of a new cut."""
         for value, dims in node.outs:
             if any(factor in factors for factors in dims):
                 work.forward(self.graph.consumers[value])

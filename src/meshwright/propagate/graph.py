@@ -67,7 +67,7 @@ class Graph:
         self.op_node: dict[Op, Node] = {}
         self.wire_nodes: dict[Op, tuple[Node, ...]] = {}
         self.input_nodes: tuple[Node, ...] = ()
-        self._tied: dict[int, tuple[int, ...]] = {}
+        self._rules: dict[object, FactorRule] = {}
         self._add_program(program, self.ties)
         for node in self.nodes:
             self._link(node)
@@ -97,7 +97,7 @@ class Graph:
         if op.bodies:
             self._add_region(op)
             return
-        rule = rule_of(op)
+        rule = self._rule(op)
         ins = tuple(
             (self._number(a), dims)
             for a, dims in zip(op.operands, rule.operands, strict=True)
@@ -112,6 +112,22 @@ class Graph:
             len(fs) > 1 for _, dims in (*ins, *outs) for fs in dims
         )
         self.op_node[op] = node
+
+    def _rule(self, op: Op) -> FactorRule:
+        """The op's rule; ops alike in kind, shapes and params share one object."""
+        key = (
+            op.kind,
+            tuple((a.shape, a.dtype, getattr(a, "value", None)) for a in op.operands),
+            tuple((r.shape, r.dtype) for r in op.results),
+            tuple(op.params.items()),
+        )
+        try:
+            rule = self._rules.get(key)
+        except TypeError:  # some parameter cannot be hashed
+            return rule_of(op)
+        if rule is None:
+            rule = self._rules[key] = rule_of(op)
+        return rule
 
     def _add_region(self, op: Op) -> None:
         nodes = []

@@ -72,12 +72,14 @@ class State:
         factor = self.factor_of[producer].get(axis)
         if factor is None:
             return self.scattered.get((value, axis))
-        for number, dims in self.graph.nodes[producer].outs:
+        node = self.graph.nodes[producer]
+        for number, dims in node.outs:
             if number == value:
                 for dim, factors in enumerate(dims):
                     if factor in factors:
                         return dim
-        return self.scattered.get((value, axis), -1)
+        is_open = node.rule is not None and factor in node.rule.reductions
+        return self.scattered.get((value, axis), -1) if is_open else None
 
     def sharding_at(self, node: Node, port: Port) -> Sharding:
         """How a node reads or makes a value, without partial sums."""
@@ -154,6 +156,15 @@ class State:
             wanted[dim] = node
             self._journal.append(("request", value, axis, dim))
 
+    def retract(self, node: Node, axis: str) -> None:
+        """Take back one decision, for a tactic that puts another in its place."""
+        index = node.index
+        factor = self.factor_of[index].pop(axis)
+        axes = self.axes_of[index][factor]
+        self.axes_of[index][factor] = tuple(a for a in axes if a != axis)
+        cause = self.causes.pop((index, axis))
+        self._journal.append(("retract", index, axis, factor, axes, cause))
+
     def block(self, node: Node, axis: str) -> None:
         """Keep a node whole along an axis from here on."""
         self._journal.append(("block", node.index, self.blocked[node.index]))
@@ -176,6 +187,11 @@ class State:
                 del self.scattered[what[0], what[1]]  # type: ignore[arg-type]
             elif kind == "request":
                 del self.requests[what[0], what[1]][what[2]]  # type: ignore[index,arg-type]
+            elif kind == "retract":
+                index, axis, factor, axes, cause = what
+                self.factor_of[index][axis] = factor  # type: ignore[index,assignment]
+                self.axes_of[index][factor] = axes  # type: ignore[index,assignment]
+                self.causes[index, axis] = cause  # type: ignore[index,assignment]
             elif kind == "block":
                 self.blocked[what[0]] = what[1]  # type: ignore[index,call-overload]
             elif kind == "conflict":

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping
 from meshwright.machine import Mesh
 from meshwright.propagate.graph import Graph
 
+UNIT = "\N{MIDDLE DOT}"
+"""Between an axis and the number of one of its units: `model` and a number."""
+
 
 def split_axes(graph: Graph, mesh: Mesh) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
     """The mesh over units, and the units of each axis, major to minor.
@@ -33,7 +36,7 @@ def split_axes(graph: Graph, mesh: Mesh) -> tuple[Mesh, Mapping[str, tuple[str, 
     units: dict[str, tuple[str, ...]] = {}
     for axis, size in mesh.sizes:
         parts = _split(size, (extent for extents in majors for extent in extents))
-        names = (axis,) if len(parts) == 1 else tuple(f"{axis}:{i}" for i in range(len(parts)))
+        names = (axis,) if len(parts) == 1 else tuple(f"{axis}{UNIT}{i}" for i in range(len(parts)))
         units[axis] = names
         sizes.update(zip(names, parts, strict=True))
     return Mesh(sizes, mesh.devices), units
@@ -57,4 +60,4 @@ def _split(size: int, extents: Iterable[int]) -> tuple[int, ...]:
 
 def user_axes(axes: Iterable[str]) -> tuple[str, ...]:
     """Units by the names of the axes that they are part of, each once, in order."""
-    return tuple(dict.fromkeys(axis.partition(":")[0] for axis in axes))
+    return tuple(dict.fromkeys(axis.partition(UNIT)[0] for axis in axes))

@@ -18,3 +18,5 @@ import meshwright.rules.random  # noqa: F401
 import meshwright.rules.factors  # noqa: F401
 import meshwright.rules.halo  # noqa: F401
 import meshwright.rules.monoid  # noqa: F401
+import meshwright.rules.placement  # noqa: F401
+import meshwright.rules.callbacks  # noqa: F401

@@ -18,8 +18,6 @@ _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "cholesky_update": (2, 1),
     "eig": (2,),
     "eigh": (2,),
-    "geqp3": (2, 1),
-    "geqrf": (2,),
     "hessenberg": (2,),
     "householder_product": (2, 1),
     "lu": (2,),

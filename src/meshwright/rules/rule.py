@@ -60,6 +60,7 @@ class FactorRule:
         sums and all other operands are whole; the result is then partial too.
     special: factors that only `expand` can cut.
     least: smallest local size of a factor that a cut must leave, where it is not 1.
+    done: factors over which the op itself reduces, so that nothing is left partial.
     opaque: why the op cannot be cut at all ("" when it can).
     """
 
@@ -72,13 +73,15 @@ class FactorRule:
     least: Mapping[int, int] | None = None
     local_params: LocalParams | None = None
     expand: Expand | None = None
+    done: frozenset[int] = frozenset()
     opaque: str = ""
 
     @cached_property
     def reductions(self) -> frozenset[int]:
         """Factors that stand in operands only."""
         used = {f for dims in self.operands for fs in dims for f in fs}
-        return frozenset(used - {f for dims in self.results for fs in dims for f in fs})
+        made = {f for dims in self.results for fs in dims for f in fs}
+        return frozenset(used - made - self.done)
 
     def check(self, op: Op) -> None:
         """Raise `RuleError` unless every named dim is the product of its factors."""

@@ -10,7 +10,7 @@ from jax import lax
 
 from meshwright.ir import Atom, Literal, Op, Program
 from meshwright.runtime.effects import run_effect
-from meshwright.runtime.table import function_of
+from meshwright.runtime.table import MANUAL, function_of
 
 
 def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -41,6 +41,10 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         elif op.kind == "random_bits_window":
             params["local_shape"] = op.results[0].shape[operands[0].ndim :]
         return [function_of(op.kind)(*operands, **params)]
+    if op.kind in MANUAL:
+        return MANUAL[op.kind](operands, op.params)
+    if op.kind == "shard_map":
+        return run_program(op.params["jaxpr"], operands)  # type: ignore[arg-type]
     return _bind(op.primitive, operands, op.params)
 
 

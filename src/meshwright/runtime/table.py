@@ -185,3 +185,25 @@ def function_of(kind: str) -> Callable[..., Any]:
     if fn is None:
         raise KeyError(f"no function executes device op {kind!r}")
     return _stretched(fn)
+
+
+def _unchanged(operands: list[Any], params: Any) -> list[Any]:
+    del params
+    return operands
+
+
+MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
+    "tag": _unchanged,
+    "sharding_constraint": _unchanged,
+    "reshard": _unchanged,
+    "mesh_cast": _unchanged,
+    "pvary": _unchanged,
+    "pbroadcast": _unchanged,
+    "psum_invariant": lambda xs, params: [lax.psum(x, params["axes"]) for x in xs],
+    "all_gather_invariant": lambda xs, params: [
+        lax.all_gather(x, params["axis_name"], axis=params["all_gather_dimension"], tiled=params["tiled"])
+        for x in xs
+    ],
+}
+"""Captured primitives that mean something else on one device: placements, which are
+done by then, and the typed collectives of a user's own `shard_map`."""

@@ -1,5 +1,9 @@
 """Decisions that a person takes, one after another."""
 
+from meshwright.tactics.data_parallel import DataParallel, data_parallel
+from meshwright.tactics.expert_parallel import ExpertParallel, expert_parallel
+from meshwright.tactics.fsdp import FullySharded, fsdp
+from meshwright.tactics.megatron import Megatron, megatron
 from meshwright.tactics.primitives import (
     FIRST_DIVISIBLE,
     REPLICATED,
@@ -10,17 +14,34 @@ from meshwright.tactics.primitives import (
     replicate,
     shard,
 )
+from meshwright.tactics.sequence_parallel import SequenceParallel, sequence_parallel
+from meshwright.tactics.structure import Structure, find_structure
 from meshwright.tactics.workspace import Refusal, Workspace
+from meshwright.tactics.zero import Zero, zero
 
 __all__ = [
     "FIRST_DIVISIBLE",
     "REPLICATED",
+    "DataParallel",
+    "ExpertParallel",
+    "FullySharded",
+    "Megatron",
     "Refusal",
     "Replicate",
+    "SequenceParallel",
     "Shard",
+    "Structure",
     "Tactic",
     "Workspace",
+    "Zero",
+    "data_parallel",
+    "expert_parallel",
+    "find_structure",
     "first_divisible",
+    "fsdp",
+    "megatron",
     "replicate",
+    "sequence_parallel",
     "shard",
+    "zero",
 ]

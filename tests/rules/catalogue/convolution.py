@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
 from tests.rules.catalogue import Example
 
 _RNG = np.random.default_rng(15)
@@ -151,21 +152,38 @@ _BYTES = _RNG.integers(-5, 5, (2, 4, 8)).astype(np.int8)
 _BYTE_KERNEL = _RNG.integers(-5, 5, (4, 4, 3)).astype(np.int8)
 _COMPLEX = (_X + 1j * _X[::-1]).astype(np.complex64)
 
-EXAMPLES: list[Example] = [
-    *(Example(name, fn, (x, w)) for name, (fn, x, w) in _FORMS.items()),
-    *(
-        Example(f"grad_{name}", _gradients(fn), (x, w))
-        for name, (fn, x, w) in _FORMS.items()
-    ),
+
+def _backward(name):
+    fn, *arrays = _FORMS[name]
+    return Example(f"grad_{name}", _gradients(fn), tuple(arrays))
+
+
+_BACKWARD = (
+    "strided",
+    "patches",
+    "dilated",
+    "channels_first",
+    "feature_groups",
+    "depthwise",
+    "two_batch_groups",
+)
+
+MORE: list[Example] = [
+    *(_backward(name) for name in _FORMS if name not in _BACKWARD),
     *(
         Example(f"curvature_{name}", _curvature(_FORMS[name][0]), _FORMS[name][1:])
         for name in ("same", "strided", "feature_groups")
     ),
+]
+"""Further forms, for a longer run."""
+
+EXAMPLES: list[Example] = [
+    *(Example(name, fn, (x, w)) for name, (fn, x, w) in _FORMS.items()),
+    *map(_backward, _BACKWARD),
     Example("integers", _widened, (_BYTES, _BYTE_KERNEL)),
     Example("half", _half, (_X, _KERNEL)),
     Example("complex", _FORMS["same"][0], (_COMPLEX, _KERNEL.astype(np.complex64))),
     Example("conv_transpose", _transpose, (_X, _KERNEL)),
-    Example("grad_conv_transpose", _gradients(_transpose), (_X, _KERNEL)),
     Example("each_its_kernel", _each, (_array(4, 2, 8, 4, 2), _array(4, 3, 3, 2, 4))),
     Example("empty", _FORMS["same"][0], (_X[:0], _KERNEL)),
 ]

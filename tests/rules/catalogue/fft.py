@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from tests.rules.catalogue import Example
 
 _RNG = np.random.default_rng(17)

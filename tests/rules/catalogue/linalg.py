@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.lax import linalg
+
 from tests.rules.catalogue import Example
 
 _RNG = np.random.default_rng(16)
@@ -19,6 +20,7 @@ def _array(*shape):
 _A = _array(4, 2, 3, 3) + 3 * np.eye(3, dtype=np.float32)
 _S = _A @ np.swapaxes(_A, -1, -2)
 _TALL = _array(4, 2, 5, 3)
+_TAUS = np.abs(_array(4, 2, 3))
 _WIDE = _array(4, 2, 3, 4)
 _L = np.tril(_A)
 _BAND = _array(3, 4, 6) + np.array([0, 4, 0], np.float32)[:, None, None]
@@ -42,17 +44,8 @@ def _gradient(fn, num=1):
     return jax.grad(loss, tuple(range(num)))
 
 
-def _reflect(a):
-    packed, taus = linalg.geqrf_p.bind(a)
-    return linalg.householder_product(packed, taus)
-
-
 def _rotate(left, transpose):
-    def fn(a, c):
-        packed, taus = linalg.geqrf_p.bind(a)
-        return linalg.ormqr_p.bind(packed, taus, c, left=left, transpose=transpose)
-
-    return fn
+    return lambda a, taus, c: linalg.ormqr(a, taus, c, left=left, transpose=transpose)
 
 
 def _symmetric(a, c):
@@ -76,17 +69,19 @@ def _permutation(pivots):
 EXAMPLES: list[Example] = [
     Example("cholesky", linalg.cholesky, (_S,)),
     Example("cholesky_one", linalg.cholesky, (_S[0, 0],)),
-    Example("cholesky_update", linalg.cholesky_update, (_L[:, 0], _A[:, 0, 0])),
+    Example("cholesky_update", linalg.cholesky_update, (_L[0, 0].T, _A[0, 0, 0])),
     Example("eig", _values, (_S,)),
     Example("eigh_values", lambda a: linalg.eigh(a)[1], (_S,)),
     Example("eigh_vectors", lambda a: jnp.abs(linalg.eigh(a)[0]), (_S,)),
     Example("hessenberg", linalg.hessenberg, (_A,)),
-    Example("householder_product", _reflect, (_TALL,)),
+    Example("householder_product", linalg.householder_product, (_TALL, _TAUS)),
     Example("lu", linalg.lu, (_A,)),
     Example("lu_tall", linalg.lu, (_TALL,)),
     Example("lu_pivots_to_permutation", _permutation, (_PIVOTS,)),
     *(
-        Example(f"ormqr_{left}_{transpose}", _rotate(left, transpose), (_TALL, c))
+        Example(
+            f"ormqr_{left}_{transpose}", _rotate(left, transpose), (_TALL, _TAUS, c)
+        )
         for left, c in ((True, _array(4, 2, 5, 4)), (False, _array(4, 2, 4, 5)))
         for transpose in (False, True)
     ),
@@ -94,7 +89,9 @@ EXAMPLES: list[Example] = [
     Example("qr_full", linalg.qr, (_TALL,)),
     Example("qr_pivoting", lambda a: linalg.qr(a, pivoting=True), (_TALL,)),
     Example("schur", linalg.schur, (_S,)),
-    Example("schur_values", lambda a: linalg.schur(a, False), (_S,)),
+    Example(
+        "schur_values", lambda a: linalg.schur(a, compute_schur_vectors=False), (_S,)
+    ),
     Example("svd", lambda a: jnp.linalg.svd(a, full_matrices=False)[1], (_WIDE,)),
     Example("svd_full", lambda a: linalg.svd(a), (_WIDE,)),
     Example("svd_values", lambda a: linalg.svd(a, compute_uv=False), (_TALL,)),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
 from tests.rules.catalogue import Example
 
 _RNG = np.random.default_rng(13)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
 from tests.rules.catalogue import Example
 
 _RNG = np.random.default_rng(14)
@@ -130,23 +131,36 @@ def _gather_in_windows(strides):
     return fn
 
 
-EXAMPLES: list[Example] = [
+def _pooling(name, form):
+    *args, more = _FORMS[form]
+    return Example(f"reduce_window_{name}_{form}", _pool(name, *args, **more), (_X,))
+
+
+def _derived(kind, derive, name, form):
+    *args, more = _FORMS[form]
+    return Example(f"{kind}_{name}_{form}", derive(_pool(name, *args, **more)), (_X,))
+
+
+MORE: list[Example] = [
+    *(_pooling(name, form) for name in ("sum", "min") for form in _FORMS),
     *(
-        Example(f"reduce_window_{name}_{form}", _pool(name, *args, **more), (_X,))
-        for name in _MONOIDS
-        for form, (*args, more) in _FORMS.items()
-    ),
-    *(
-        Example(f"grad_{name}_{form}", _gradient(_pool(name, *args, **more)), (_X,))
+        _derived("grad", _gradient, name, form)
         for name in ("sum", "max")
-        for form, (*args, more) in _FORMS.items()
+        for form in _FORMS
         if name == "sum" or form != "dilated"
     ),
+]
+"""Further forms, for a longer run."""
+
+EXAMPLES: list[Example] = [
+    *(_pooling("max", form) for form in _FORMS),
+    *(_pooling("sum", form) for form in ("halves", "overlapping", "dilated")),
+    _pooling("min", "same"),
+    *(_derived("grad", _gradient, "max", form) for form in ("halves", "overlapping")),
+    _derived("grad", _gradient, "sum", "halves"),
     *(
-        Example(f"jvp_{name}_{form}", _tangent(_pool(name, *args, **more)), (_X,))
-        for name in ("max", "min")
-        for form, (*args, more) in _FORMS.items()
-        if form in ("overlapping", "same", "dilated")
+        _derived("jvp", _tangent, name, form)
+        for name, form in (("max", "overlapping"), ("min", "dilated"))
     ),
     Example(
         "reduce_window_int",

@@ -1,0 +1,117 @@
+"""Which tactics to apply: a module's schedule by name, or tactics written out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meshwright import tactics as verbs
+from meshwright.cli.target import Target
+from meshwright.errors import TacticError, TargetError
+from meshwright.tactics import Tactic
+
+
+def choose_tactics(
+    target: Target, schedule: str | None, written: str | None
+) -> tuple[Tactic, ...]:
+    """The tactics of `--schedule` or `--tactics`; of the only schedule without either."""
+    if written is not None:
+        if schedule is not None:
+            raise TargetError("give --schedule or --tactics, not both")
+        return parse_tactics(written)
+    offered = target.schedules
+    if schedule is None:
+        if len(offered) != 1:
+            raise TargetError(f"which schedule? {_offer(target)}")
+        schedule = next(iter(offered))
+    if schedule not in offered:
+        raise TargetError(f"no schedule {schedule!r}; {_offer(target)}")
+    chosen = offered[schedule]
+    if not isinstance(chosen, Sequence) or isinstance(chosen, str):
+        raise TargetError(f"schedule {schedule!r} is {chosen!r}, not a list of tactics")
+    return tuple(chosen)
+
+
+def _offer(target: Target) -> str:
+    if target.schedules:
+        names = ", ".join(target.schedules)
+        return f"{target.name} offers {names} (--schedule NAME), or write --tactics"
+    return (
+        f"the module of {target.name} offers none; add schedules = {{name: [tactics]}} "
+        "to it, or write --tactics \"shard({'x': 0}, axis='data')\""
+    )
+
+
+# -- tactics written out ----------------------------------------------------------------
+
+
+def parse_tactics(text: str) -> tuple[Tactic, ...]:
+    """Tactics from `data_parallel('batch'), shard({'w': 0}, axis='model')`.
+
+    Only calls of tactics and plain constants are read; no other code can run.
+    """
+    try:
+        tree = ast.parse(f"[{text}]", mode="eval").body
+    except SyntaxError as error:
+        raise TacticError(f"cannot read tactics {text!r}: {error.msg}") from None
+    made = _evaluate(tree, _namespace())
+    assert isinstance(made, list)
+    for tactic in made:
+        if not callable(getattr(tactic, "apply", None)):
+            raise TacticError(f"{tactic!r} in {text!r} is no tactic")
+    return tuple(made)
+
+
+def _namespace() -> dict[str, Any]:
+    """The verbs and the words that may stand for a dim."""
+    offered = {name: getattr(verbs, name) for name in verbs.__all__}
+    return {
+        name: value
+        for name, value in offered.items()
+        if name.isupper() or (name.islower() and name not in _NO_VERBS)
+    }
+
+
+_NO_VERBS = ("first_divisible",)
+"""Functions of `tactics` that make no tactic."""
+
+
+def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """The value of an expression of constants, displays, and calls of `names`."""
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.List():
+            return [_evaluate(item, names) for item in node.elts]
+        case ast.Tuple():
+            return tuple(_evaluate(item, names) for item in node.elts)
+        case ast.Dict():
+            return {
+                _evaluate(key, names): _evaluate(value, names)
+                for key, value in zip(node.keys, node.values, strict=True)
+                if key is not None
+            }
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return -number
+        case ast.Name() | ast.Attribute(value=ast.Name(id="mw")):
+            return _lookup(node.id if isinstance(node, ast.Name) else node.attr, names)
+        case ast.Call():
+            return _call(node, names)
+    raise TacticError(f"{ast.unparse(node)!r} may not stand in tactics")
+
+
+def _lookup(name: str, names: Mapping[str, Any]) -> Any:
+    if name not in names:
+        raise TacticError(f"no tactic {name!r}; there are {', '.join(sorted(names))}")
+    return names[name]
+
+
+def _call(node: ast.Call, names: Mapping[str, Any]) -> Any:
+    verb = _evaluate(node.func, names)
+    args = [_evaluate(arg, names) for arg in node.args]
+    keywords = {k.arg: _evaluate(k.value, names) for k in node.keywords if k.arg}
+    try:
+        return verb(*args, **keywords)
+    except TypeError as error:
+        raise TacticError(f"cannot make {ast.unparse(node)}: {error}") from None

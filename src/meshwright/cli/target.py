@@ -1,0 +1,205 @@
+"""Targets: `path.py[:name]` or `pkg.module:name`, a function that returns (fn, args)."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from meshwright.errors import MeshwrightError, TargetError
+from meshwright.tactics import Tactic
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A function and its arguments, with what its module offers beside it.
+
+    others: the module's other targets, by name.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    schedules: Mapping[str, Sequence[Tactic]]
+    others: Mapping[str, Callable[[], Any]]
+
+
+def load_target(text: str) -> Target:
+    """The target that `text` names; `TargetError` says what there is instead."""
+    place, name = _split(text)
+    module = _load_module(place)
+    found = _candidates(module)
+    name = name or _only(found, place)
+    make = found.get(name) or getattr(module, name, None)
+    if make is None:
+        raise TargetError(f"{place} has no {name!r}{_offer(found, name)}")
+    if not callable(make):
+        raise TargetError(f"{place}:{name} is {make!r}, not a function")
+    fn, args = _call(f"{place}:{name}", make)
+    others = {n: f for n, f in found.items() if n != name}
+    return Target(f"{place}:{name}", fn, args, _schedules(module, place), others)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """(path or module, name or "")."""
+    place, colon, name = text.rpartition(":")
+    if not colon:
+        place, name = text, ""
+    if not place or (not place.endswith(".py") and not name):
+        raise TargetError(
+            f"target {text!r} is neither path.py[:name] nor pkg.module:name"
+        )
+    return place, name
+
+
+# -- modules ----------------------------------------------------------------------------
+
+
+def _load_module(place: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if not place.endswith(".py"):
+        return _run_import(place, lambda: importlib.import_module(place))
+    path = Path(place).resolve()
+    if not path.is_file():
+        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        there = f"; {path.parent} has {', '.join(near)}" if near else ""
+        raise TargetError(f"there is no file {place}{there}")
+    root = path.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    name = ".".join(path.relative_to(root).with_suffix("").parts)
+    return _run_import(place, lambda: _import_file(name, path))
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    """The module of a file; under its dotted name, unless that means another module."""
+    known = sys.modules.get(name)
+    if known is not None and _is_file(getattr(known, "__file__", None), path):
+        return known
+    if "." in name:
+        return importlib.import_module(name)
+    spec = importlib.util.find_spec(name) if known is None else None
+    if spec is not None and _is_file(spec.origin, path):
+        return importlib.import_module(name)
+    private = f"_target_{name}"
+    spec = importlib.util.spec_from_file_location(private, path)
+    assert spec is not None, f"{path} has no module spec"
+    assert spec.loader is not None, f"{path} has no loader"
+    module = sys.modules[private] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_file(origin: str | None, path: Path) -> bool:
+    return origin is not None and Path(origin).exists() and path.samefile(origin)
+
+
+def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return load()
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
+            raise TargetError(
+                f"there is no module {error.name!r}; for a file write path.py[:name]"
+            ) from None
+        raise TargetError(f"importing {place} failed: {_tell(error)}") from error
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code: anything
+        raise TargetError(f"importing {place} failed: {_tell(error)}") from error
+
+
+def _tell(error: BaseException) -> str:
+    """The error's class and message, and the last line of code that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError):
+        at = f" ({error.filename}:{error.lineno})"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {text}{at}"
+
+
+# -- names ------------------------------------------------------------------------------
+
+
+def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
+    """Public functions of the module itself that need no argument, in order."""
+    return {
+        name: fn
+        for name, fn in vars(module).items()
+        if inspect.isfunction(fn)
+        and fn.__module__ == module.__name__
+        and not name.startswith("_")
+        and all(_is_optional(p) for p in inspect.signature(fn).parameters.values())
+    }
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
+    star = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is not parameter.empty or parameter.kind in star
+
+
+def _only(found: Mapping[str, object], place: str) -> str:
+    """The target of a module when none is named."""
+    if "target" in found:
+        return "target"
+    if len(found) == 1:
+        return next(iter(found))
+    if not found:
+        raise TargetError(
+            f"{place} has no target; wanted a function without parameters that "
+            "returns (fn, args)"
+        )
+    names = ", ".join(f"{place}:{name}" for name in found)
+    raise TargetError(f"{place} has several targets; choose one: {names}")
+
+
+def _offer(found: Mapping[str, object], name: str) -> str:
+    near = get_close_matches(name, found, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint}; it has {', '.join(found)}" if found else "; it has no targets"
+
+
+def _call(name: str, make: Callable[[], Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What a target returns, checked."""
+    try:
+        made = make()
+    except MeshwrightError:
+        raise
+    except Exception as error:
+        raise TargetError(f"{name}() failed: {_tell(error)}") from error
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise TargetError(f"{name}() returned {_brief(made)}; wanted (fn, args)")
+    fn, args = made
+    if not callable(fn):
+        raise TargetError(f"{name}() returned {_brief(fn)} as fn, which is no function")
+    if not isinstance(args, tuple | list):
+        raise TargetError(
+            f"{name}() returned {_brief(args)} as args; wanted a tuple of arguments"
+        )
+    return fn, tuple(args)
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    short = text if len(text) <= 60 else f"{text[:57]}..."
+    return f"{short} ({type(value).__name__})"
+
+
+def _schedules(module: ModuleType, place: str) -> Mapping[str, Sequence[Tactic]]:
+    found = getattr(module, "schedules", {})
+    if not isinstance(found, Mapping):
+        raise TargetError(
+            f"{place}: schedules is {_brief(found)}; wanted {{name: [tactics]}}"
+        )
+    return {str(name): tactics for name, tactics in found.items()}
