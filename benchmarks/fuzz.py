@@ -3,7 +3,8 @@
     python -m benchmarks.fuzz --cases 3000 --seed 0 --out benchmarks/results/fuzz.json
 
 Each case is drawn from (seed, its number) alone. The file is rewritten as the run goes;
-the same command goes on where it stopped. `--only 17` runs one case and prints it.
+the same command goes on where it stopped. `--only 17` runs one case and prints it, with
+`--shrink` a small one that fails alike.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import jax
 
 from tests.fuzz.case import Case, draw_case
 from tests.fuzz.check import Outcome, run_case
+from tests.fuzz.shrink import shrink
 
 SAVE_EVERY = 20
 FORGET_EVERY = 40  # compiled programs pile up otherwise
@@ -132,9 +134,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fuzz.json"))
     parser.add_argument("--only", type=int, help="run this case alone and print it")
+    parser.add_argument("--shrink", action="store_true", help="with --only: make it small")
     options = parser.parse_args()
     if options.only is not None:
         case, outcome = run_number(options.seed, options.only)
+        if options.shrink and outcome.is_failure:
+            case = shrink(case)
+            outcome = run_case(case)
         print(f"{case}\n{outcome.verdict}: {outcome.detail}")
         return int(outcome.is_failure)
     record = load_record(options.out, options.seed)

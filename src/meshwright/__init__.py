@@ -5,7 +5,18 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.plan import CheckReport, Partitioned, Plan, partition
 from meshwright.rules import rule
-from meshwright.tactics import FIRST_DIVISIBLE, REPLICATED, replicate, shard
+from meshwright.tactics import (
+    FIRST_DIVISIBLE,
+    REPLICATED,
+    data_parallel,
+    expert_parallel,
+    fsdp,
+    megatron,
+    replicate,
+    sequence_parallel,
+    shard,
+    zero,
+)
 
 __all__ = [
     "FIRST_DIVISIBLE",
@@ -15,9 +26,15 @@ __all__ = [
     "MeshwrightError",
     "Partitioned",
     "Plan",
+    "data_parallel",
+    "expert_parallel",
+    "fsdp",
+    "megatron",
     "partition",
     "replicate",
     "rule",
+    "sequence_parallel",
     "shard",
     "tag",
+    "zero",
 ]

@@ -20,20 +20,36 @@ MAX_DEPTH = 2
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A function as source text, and what it takes.
+    """A function: what it takes, its lines, and what it gives.
 
-    source: defines `fn`. variant: "forward" (parameters are the leaves' names), "grad"
-    (`p`, a dict of float leaves, then the others) or "sgd", "momentum", "adam" (`state`,
-    which holds `p`, then the others).
+    variant: "forward" (parameters are the leaves' names), "grad" (`p`, a dict of float
+    leaves, then the others) or "sgd", "momentum", "adam" (`state`, which holds `p`, then
+    the others). values: everything that top-level lines make.
     """
 
-    source: str
     variant: str
     inputs: tuple[Input, ...]
-    params: tuple[str, ...]
-    tags: tuple[tuple[str, int], ...]
-    families: tuple[str, ...]
-    rejected: tuple[str, ...]
+    lines: tuple[str, ...]
+    values: tuple[Var, ...]
+    outputs: tuple[Var, ...]
+    tags: tuple[tuple[str, int], ...] = ()
+    families: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The float leaves, with respect to which gradients are taken."""
+        return tuple(i.name for i in self.inputs if i.recipe == "float")
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """The other leaves."""
+        return tuple(i.name for i in self.inputs if i.recipe != "float")
+
+    @property
+    def source(self) -> str:
+        """Python that defines `fn`."""
+        return WRITERS[self.variant](self)
 
     @property
     def is_low_precision(self) -> bool:
@@ -56,13 +72,17 @@ def generate(rng: random.Random) -> Generated:
             top.input(tuple(draft.extent() for _ in range(rng.choice((1, 2)))), dtype)
     grow(top, rng.randrange(3, 13))
     outputs = choose_outputs(top)
-    params = tuple(i.name for i in draft.inputs if i.recipe == "float")
-    if not params or not any(v.is_float for v in outputs):
+    if not any(i.recipe == "float" for i in draft.inputs) or not any(
+        v.is_float for v in outputs
+    ):
         variant = "forward"
+    if variant == "forward" and draft.chance(0.05):
+        outputs.append(Var("2.5", (), "float32"))
     return Generated(
-        WRITERS[variant](draft.inputs, params, top, outputs),
-        variant, tuple(draft.inputs), params, tuple(draft.tags),
-        tuple(draft.families.elements()), tuple(draft.rejected.elements()),
+        variant, tuple(draft.inputs), tuple(top.lines),
+        tuple(v for v in top.pool if v.name.startswith("v")), tuple(outputs),
+        tuple(draft.tags), tuple(draft.families.elements()),
+        tuple(draft.rejected.elements()),
     )  # fmt: skip
 
 
@@ -102,51 +122,40 @@ def choose_outputs(s: Scope) -> list[Var]:
     return [v for v in outputs if not v.dtype.startswith("key")] or s.pool[-1:]
 
 
-def write_forward(
-    inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
-) -> str:
+def write_forward(g: Generated) -> str:
     """The function itself."""
-    del params
-    results = ", ".join([v.name for v in outputs] + (["2.5"] if s.draft.chance(0.05) else []))
-    rows = indent([*s.lines, f"return {results},"])
-    return f"def fn({', '.join(i.name for i in inputs)}):\n{rows}\n"
+    results = ", ".join(v.name for v in g.outputs)
+    rows = indent([*g.lines, f"return {results},"])
+    return f"def fn({', '.join(i.name for i in g.inputs)}):\n{rows}\n"
 
 
-def write_loss(
-    inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
-) -> tuple[str, list[str]]:
-    """A scalar function of `p` and the rest, with auxiliary results; their names."""
-    rest = [i.name for i in inputs if i.name not in params]
+def write_loss(g: Generated) -> str:
+    """A scalar function of `p` and the rest, with auxiliary results."""
     terms = " + ".join(
-        f"jnp.mean(jnp.sin({v.name}.astype(jnp.float32)))" for v in outputs if v.is_float
+        f"jnp.mean(jnp.sin({v.name}.astype(jnp.float32)))" for v in g.outputs if v.is_float
     )
-    aux = ", ".join(v.name for v in outputs)
-    unpack = f"({', '.join(params)},) = ({', '.join(f'p[{n!r}]' for n in params)},)"
-    rows = indent([unpack, *s.lines, f"return {terms}, ({aux},)"])
-    return f"def loss({', '.join(['p', *rest])}):\n{rows}\n", rest
+    aux = ", ".join(v.name for v in g.outputs)
+    unpack = f"({', '.join(g.params)},) = ({', '.join(f'p[{n!r}]' for n in g.params)},)"
+    rows = indent([unpack, *g.lines, f"return {terms}, ({aux},)"])
+    return f"def loss({', '.join(['p', *g.rest])}):\n{rows}\n"
 
 
-def write_grad(
-    inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
-) -> str:
+def write_grad(g: Generated) -> str:
     """The loss, its gradients, and the auxiliary results."""
-    code, rest = write_loss(inputs, params, s, outputs)
-    args = ", ".join(["p", *rest])
-    return f"{code}def fn({args}):\n    return jax.value_and_grad(loss, has_aux=True)({args})\n"
+    args = ", ".join(["p", *g.rest])
+    call = f"jax.value_and_grad(loss, has_aux=True)({args})"
+    return f"{write_loss(g)}def fn({args}):\n    return {call}\n"
 
 
-def write_step(update: str) -> Callable[..., str]:
+def write_step(update: str) -> Callable[[Generated], str]:
     """A training step with that update of `state`."""
 
-    def write(
-        inputs: list[Input], params: tuple[str, ...], s: Scope, outputs: list[Var]
-    ) -> str:
-        code, rest = write_loss(inputs, params, s, outputs)
-        args = ", ".join(["state", *rest])
-        call = ", ".join(["state['p']", *rest])
+    def write(g: Generated) -> str:
+        call = ", ".join(["state['p']", *g.rest])
         take = f"(l, _), g = jax.value_and_grad(loss, has_aux=True)({call})"
         rows = indent([take, "p, m, v, t = (state.get(k) for k in 'pmvt')", update])
-        return f"{code}def fn({args}):\n{rows}\n    return new, l\n"
+        args = ", ".join(["state", *g.rest])
+        return f"{write_loss(g)}def fn({args}):\n{rows}\n    return new, l\n"
 
     return write
 
@@ -163,7 +172,7 @@ c = 1 - 0.9 ** t.astype(jnp.float32)
 p = jax.tree.map(lambda a, b, d: (a - 0.1 * b / c / (jnp.sqrt(d + 0.01))).astype(a.dtype), p, m, v)
 new = {'p': p, 'm': m, 'v': v, 't': t}"""
 
-WRITERS: dict[str, Callable[..., str]] = {
+WRITERS: dict[str, Callable[[Generated], str]] = {
     "forward": write_forward,
     "grad": write_grad,
     "sgd": write_step(_SGD),

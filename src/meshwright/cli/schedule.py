@@ -15,7 +15,7 @@ from meshwright.tactics import Tactic
 def choose_tactics(
     target: Target, schedule: str | None, written: str | None
 ) -> tuple[Tactic, ...]:
-    """The tactics of `--schedule` or `--tactics`; of the only schedule without either."""
+    """The tactics of `--schedule` or `--tactics`; without either, the only schedule."""
     if written is not None:
         if schedule is not None:
             raise TargetError("give --schedule or --tactics, not both")
@@ -43,7 +43,7 @@ def _offer(target: Target) -> str:
     )
 
 
-# -- tactics written out ----------------------------------------------------------------
+# -- tactics written out ---------------------------------------------------------------
 
 
 def parse_tactics(text: str) -> tuple[Tactic, ...]:
@@ -98,7 +98,8 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
             return _lookup(node.id if isinstance(node, ast.Name) else node.attr, names)
         case ast.Call():
             return _call(node, names)
-    raise TacticError(f"{ast.unparse(node)!r} may not stand in tactics")
+        case _:
+            raise TacticError(f"{ast.unparse(node)!r} may not stand in tactics")
 
 
 def _lookup(name: str, names: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Targets: `path.py[:name]` or `pkg.module:name`, a function that returns (fn, args)."""
+"""Targets: `path.py[:name]` or `pkg.module:name`, functions that return (fn, args)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _split(text: str) -> tuple[str, str]:
     return place, name
 
 
-# -- modules ----------------------------------------------------------------------------
+# -- modules ---------------------------------------------------------------------------
 
 
 def _load_module(place: str) -> ModuleType:
@@ -71,7 +71,11 @@ def _load_module(place: str) -> ModuleType:
         return _run_import(place, lambda: importlib.import_module(place))
     path = Path(place).resolve()
     if not path.is_file():
-        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        near = (
+            sorted(p.name for p in path.parent.glob("*.py"))
+            if path.parent.is_dir()
+            else []
+        )
         there = f"; {path.parent} has {', '.join(near)}" if near else ""
         raise TargetError(f"there is no file {place}{there}")
     root = path.parent
@@ -110,12 +114,14 @@ def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
         return load()
     except ModuleNotFoundError as error:
-        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
+        if error.name is not None and (
+            place == error.name or place.startswith(error.name + ".")
+        ):
             raise TargetError(
                 f"there is no module {error.name!r}; for a file write path.py[:name]"
             ) from None
         raise TargetError(f"importing {place} failed: {_tell(error)}") from error
-    except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code: anything
+    except (Exception, SystemExit) as error:
         raise TargetError(f"importing {place} failed: {_tell(error)}") from error
 
 
@@ -129,7 +135,7 @@ def _tell(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}{at}"
 
 
-# -- names ------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------
 
 
 def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
@@ -170,7 +176,9 @@ def _offer(found: Mapping[str, object], name: str) -> str:
     return f"{hint}; it has {', '.join(found)}" if found else "; it has no targets"
 
 
-def _call(name: str, make: Callable[[], Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _call(
+    name: str, make: Callable[[], Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """What a target returns, checked."""
     try:
         made = make()

@@ -10,7 +10,9 @@ from meshwright.ir.program import Atom, Literal, Op, Program, Value, Wire, full_
 from meshwright.ir.text import Opaque, split_top
 
 _TYPED = re.compile(r"%(\d+): ([^\[]+)\[([\d, ]*)\]$")
-_OP = re.compile(r"(?:(?P<results>%.*?) = )?(?P<kind>[^\s%!]+)(?P<effect>!?)(?: (?P<rest>.*))?$")
+_OP = re.compile(
+    r"(?:(?P<results>%.*?) = )?(?P<kind>[^\s%!]+)(?P<effect>!?)(?: (?P<rest>.*))?$"
+)
 
 
 def parse_program(text: str) -> Program:

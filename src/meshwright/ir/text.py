@@ -5,10 +5,10 @@
       return %2
     }
 
-Values are numbered in order of appearance. `!` after a kind marks an effect. A region op
-lists its wires as `operand|inputs|outputs|result` (`-` for none, ends as `body.position`,
-`*` for stacked), then its bodies. What a parameter means is not known here: it prints
-as short stable text, which `parse_program` carries along unopened.
+Values are numbered in order of appearance. `!` after a kind marks an effect. A region
+op lists its wires as `operand|inputs|outputs|result` (`-` for none, `body.position` for
+an end, `*` for stacked), then its bodies. What a parameter means is not known here: it
+prints as short stable text, which `parse_program` carries along unopened.
 
 Law: show_program(parse_program(text)) == text, for every text that show_program wrote.
 """

@@ -13,7 +13,7 @@ def verify(program: Program) -> None:
 
     Every value is made once and before it is read, in the scope where it is read; a
     region op's operands, results and body ends stand in exactly one wire each, and the
-    ends of a wire agree in shape and dtype. The message shows the op and its neighbours.
+    ends of a wire agree in shape and dtype. The message shows the op's neighbours.
     """
     _Scope(set()).check(program)
 
@@ -89,7 +89,9 @@ def _check_wire(op: Op, wire: Wire, around: str) -> None:
     skip = 1 if wire.is_stacked else 0
     types = {(atom.shape, atom.dtype) for atom in inner}
     types |= {(atom.shape[skip:], atom.dtype) for atom in outer}
-    assert len(types) <= 1, f"ends of {wire} of {op.kind} differ: {sorted(types)}{around}"
+    assert len(types) <= 1, (
+        f"ends of {wire} of {op.kind} differ: {sorted(types)}{around}"
+    )
     assert all(len(a.shape) >= skip for a in outer), f"{wire} stacks a scalar{around}"
     if wire.is_stacked and "length" in op.params:
         extents = {a.shape[0] for a in outer}

@@ -110,6 +110,7 @@ class _Scope:
         self.source = program
         self.have: dict[Value, tuple[Atom, Sharding]] = {}
         self.cache: dict[tuple[Value, Sharding], Atom] = {}
+        self.gathered: set[tuple[Value, Sharding]] = set()
         self.inputs: list[Value] = []
         for value, sharding in inputs.items():
             local = Value(local_shape(value.shape, sharding, self.mesh), value.dtype)
@@ -256,6 +257,8 @@ class _Scope:
             self.builder.reason = f"operand {position} of {node.label}"
         number = self.graph.number[atom]
         moves = False
+        if (atom, need) in self.gathered:
+            local = self.builder.fence(local)
         for step in reshard_steps(have.without_partial(), need.without_partial()):
             moves = moves or step.kind != "all_slice"
             local = self._track(
@@ -264,6 +267,8 @@ class _Scope:
             )  # fmt: skip
         if self.shared.gather is Gather.SHARED or not moves:
             self.cache[atom, need] = local
+        else:
+            self.gathered.add((atom, need))
         return local
 
     def _track(self, node: Node, number: int, axes: tuple[str, ...], is_read: bool, write):

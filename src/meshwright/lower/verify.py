@@ -40,7 +40,9 @@ def verify_lowered(lowered: Lowered, source: Program) -> None:
 
 def _check_divides(shape: Shape, sharding: Sharding, mesh: Mesh, what: str) -> None:
     for extent, axes in zip(shape, sharding.dims, strict=True):
-        assert extent % mesh.size(axes) == 0, f"{what}: {sharding} does not divide {shape}"
+        assert extent % mesh.size(axes) == 0, (
+            f"{what}: {sharding} does not divide {shape}"
+        )
 
 
 def _check_collective(op: Op, mesh: Mesh) -> None:

@@ -161,7 +161,7 @@ def describe_step(
     return step, Seen(specs, len(work.refusals), len(conflicts), told)
 
 
-# -- where the propagation stopped ------------------------------------------------------
+# -- where the propagation stopped -----------------------------------------------------
 
 
 def _indivisible_dims(names: Names) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _refusal(
         yield f"{where}: {owner}, but {why}"
 
 
-# -- ops without a rule -----------------------------------------------------------------
+# -- ops without a rule ----------------------------------------------------------------
 
 
 def whole_ops(decided: Decided) -> tuple[str, ...]:

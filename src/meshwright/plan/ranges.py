@@ -6,27 +6,31 @@ through ops that hand numbers on; it decides nothing but what to try a program w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from meshwright.ir import Atom, Op, Program, Value
 
 _MOVES = frozenset(
-    "broadcast_in_dim reshape squeeze expand_dims transpose slice concatenate rev copy "
-    "convert_element_type select_n clamp max min optimization_barrier tag pad split "
-    "stop_gradient reduce_precision dynamic_slice".split()
-)
+    {
+        "broadcast_in_dim", "clamp", "concatenate", "convert_element_type", "copy",
+        "dynamic_slice", "expand_dims", "max", "min", "optimization_barrier", "pad",
+        "reduce_precision", "reshape", "rev", "select_n", "slice", "split", "squeeze",
+        "stop_gradient", "tag", "transpose",
+    }
+)  # fmt: skip
 """Kinds that hand their operands' numbers on."""
 
-_INDEX_KINDS = _MOVES | frozenset("add sub rem sort reduce_max".split())
-_POSITIVE_KINDS = _MOVES | frozenset("add mul div reduce_sum reduce_max".split())
-_NEEDS_POSITIVE = frozenset("sqrt rsqrt log log1p pow lgamma digamma".split())
+_INDEX_KINDS = _MOVES | frozenset({"add", "sub", "rem", "sort", "reduce_max"})
+_POSITIVE_KINDS = _MOVES | frozenset({"add", "mul", "div", "reduce_sum", "reduce_max"})
+_NEEDS_POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log1p", "pow", "lgamma"})
 """Kinds whose first operand must not be negative."""
 
 
 @dataclass
 class Ranges:
-    """By input position: the least extent that it indexes, and which must be positive."""
+    """By input position: the least extent that it indexes; which must be positive."""
 
     bounds: dict[int, int] = field(default_factory=dict)
     positive: set[int] = field(default_factory=set)
@@ -59,7 +63,7 @@ class _Walk:
             if op.kind == "iota":
                 iotas[op.results[0]] = max(op.results[0].shape, default=1)
             if op.kind in kinds and not _is_square(op):
-                found = frozenset().union(*(origins.get(a, ()) for a in _values(op)))  # type: ignore[arg-type]
+                found = _union(origins, _values(op))
                 extents = [iotas[a] for a in _values(op) if a in iotas]
                 for result in op.results:
                     if found:
@@ -74,9 +78,7 @@ class _Walk:
                 outer = None if wire.operand is None else op.operands[wire.operand]
                 ends: list[Atom] = [op.bodies[b].outputs[i] for b, i in wire.outputs]
                 ends += [] if outer is None else [outer]
-                found = frozenset[int]().union(
-                    *(origins.get(e, frozenset()) for e in ends if isinstance(e, Value))
-                )
+                found = _union(origins, ends)
                 for body, i in wire.inputs:
                     origins[op.bodies[body].inputs[i]] = found
                 if wire.result is not None:
@@ -95,6 +97,12 @@ class _Walk:
                     self.ranges.bounds[i] = max(1, min(known, extent))
 
 
+def _union(origins: Origins, atoms: Iterable[Atom]) -> frozenset[int]:
+    """The inputs whose numbers some of the atoms may hold."""
+    none = frozenset[int]()
+    return none.union(*(origins.get(a, none) for a in atoms if isinstance(a, Value)))
+
+
 def _values(op: Op) -> Iterator[Value]:
     """The operands whose numbers the results may hold."""
     first = 1 if op.kind == "select_n" else 0
@@ -111,12 +119,12 @@ def _is_square(op: Op) -> bool:
 
 def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
     """(operand, extent) for operands that are positions in another operand."""
-    params: Mapping[str, object] = op.params
+    params: Mapping[str, Any] = op.params
     numbers = params.get("dimension_numbers")
     if op.kind == "gather":
         sizes = params["slice_sizes"]
         dims = getattr(numbers, "start_index_map", ())
-        extents = [op.operands[0].shape[d] - sizes[d] + 1 for d in dims]  # type: ignore[index]
+        extents = [op.operands[0].shape[d] - sizes[d] + 1 for d in dims]
         yield op.operands[1], min(extents, default=1)
     elif op.kind.startswith("scatter"):
         dims = getattr(numbers, "scatter_dims_to_operand_dims", ())

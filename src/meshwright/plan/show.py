@@ -65,7 +65,7 @@ def _counts(plan: Plan) -> list[str]:
 
 
 def _groups(collectives: Iterable[Collective]) -> list[list[Collective]]:
-    """Collectives that are alike up to the index of a layer; those that move most first."""
+    """Collectives alike up to the index of a layer; those that move most first."""
     groups: dict[tuple[object, ...], list[Collective]] = {}
     for c in collectives:
         key = (c.kind, c.axes, c.bytes, c.executions, c.source, index_free(c.reason))

@@ -123,14 +123,28 @@ def trace(names: Names, node: Node, axis: str) -> tuple[str, ...]:
     lines = [_show_hop(names, hop, axis) for hop in hops]
     if len(lines) > _NEAREST + _FARTHEST + 1:
         left = len(lines) - _NEAREST - _FARTHEST
-        lines[_NEAREST:-_FARTHEST] = [f"... {left} lines of code more ..."]
+        lines[_NEAREST:-_FARTHEST] = [f"... {left} more lines of code ..."]
     return (*lines, last) if last else tuple(lines)
 
 
-def tactic_of(names: Names, node: Node, axis: str) -> str:
-    """The tactic that was at work when an axis came to cut a node; "" if it does not."""
-    cause = names.state.causes.get((node.index, axis))
-    return "" if cause is None else shorten(cause.tactic)
+def origin_of(names: Names, node: Node, axis: str) -> str:
+    """Where a cut began: `zero(...) cut state.params.w`; "" if there is none."""
+    start = node
+    seen: set[int] = set()
+    while node.index not in seen:
+        seen.add(node.index)
+        cause = names.state.causes.get((node.index, axis))
+        if cause is None:
+            return ""
+        if cause.how == "tactic" or cause.node is None:
+            cut = "it" if node is start else names.node(node)
+            return f"{_by(cause.tactic)} cut {cut}"
+        node = names.work.graph.nodes[cause.node]
+    return ""
+
+
+def _by(tactic: str) -> str:
+    return shorten(tactic, 60) if tactic else "a constraint in the code"
 
 
 def shorten(text: str, longest: int = 100) -> str:
@@ -166,5 +180,4 @@ def _seed(names: Names, node: Node, axis: str, tactic: str) -> str:
     factor = names.state.factor_of[node.index][axis]
     where = names.node(node)
     dim = f"dim {factor} of " if node.op is None else ""
-    by = shorten(tactic) if tactic else "a constraint in the code"
-    return f"{names.axes((axis,))} cuts {dim}{where}: {by}"
+    return f"{names.axes((axis,))} cuts {dim}{where}: {_by(tactic)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.ir import Op, Value
 from meshwright.lower import Origin
-from meshwright.plan.trace import Names, tactic_of, trace
+from meshwright.plan.trace import Names, origin_of, trace
 from meshwright.propagate import Conflict, Node
 
 Why = tuple[str, tuple[str, ...]]
@@ -23,7 +23,7 @@ def explain_collective(names: Names, op: Op, origin: Origin) -> Why:
     return _explain_read(names, origin, node)
 
 
-# -- operands ---------------------------------------------------------------------------
+# -- operands --------------------------------------------------------------------------
 
 
 def _explain_read(names: Names, origin: Origin, node: Node) -> Why:
@@ -31,12 +31,13 @@ def _explain_read(names: Names, origin: Origin, node: Node) -> Why:
     axis = origin.axes[0]
     position, dim = _operand(names, origin, node)
     label = node.op.kind if node.op is not None else "the input"
+    maker = names.maker(origin.value)
     stored = f"{names.value(origin.value)} is stored cut on dim {dim} along"
     reason = (
-        f"operand {position} of {label}, {stored} {names.axes(origin.axes)}, "
-        f"but needed {_need(names, node, position, dim, axis)}"
+        f"operand {position} of {label}, {stored} {names.axes(origin.axes)}"
+        f"{_since(names, maker, axis)}, "
+        f"but needed {_need(names, node, (position, dim), axis)}"
     )
-    maker = names.maker(origin.value)
     chain = [f"stored: {line}" for line in trace(names, maker, axis)]
     chain += [f"used: {line}" for line in trace(names, node, axis)]
     return reason, tuple(chain)
@@ -62,18 +63,28 @@ def _operand(names: Names, origin: Origin, node: Node) -> tuple[int, int]:
     return (found[0] if found else 0), dim
 
 
-def _need(names: Names, node: Node, position: int, dim: int, axis: str) -> str:
-    """What a node wants of an operand along an axis that cuts its `dim`, and why."""
+def _since(names: Names, node: Node, axis: str) -> str:
+    """` (since zero(...) cut state.params.w)`, or nothing."""
+    origin = origin_of(names, node, axis)
+    return f" (since {origin})" if origin else ""
+
+
+def _need(names: Names, node: Node, operand: tuple[int, int], axis: str) -> str:
+    """What a node wants of an operand along an axis that cuts it, and why.
+
+    operand: (position, dim) of the dim that the axis cuts.
+    """
     state, quoted = names.state, names.axes((axis,))
     factor = state.factor_of[node.index].get(axis)
     if factor is not None:
-        return _need_other(names, node, (position, dim), factor, quoted)
+        why = _need_other(names, node, operand, factor)
+        return f"{why}{_since(names, node, axis)}"
     if axis in state.blocked[node.index]:
         return f"whole: a tactic keeps {names.node(node)} whole along {quoted}"
     conflict = state.conflicts.get((node.index, axis))
     if conflict is not None:
         return f"whole: {describe_conflict(names, conflict)}"
-    factors = _factors(node, position, dim)
+    factors = _factors(node, *operand)
     if not factors:
         why = node.rule.opaque if node.rule is not None else ""
         label = node.op.kind if node.op is not None else "an input"
@@ -82,9 +93,7 @@ def _need(names: Names, node: Node, position: int, dim: int, axis: str) -> str:
     return f"whole along {quoted}" + (f": {refusals[0]}" if refusals[0] else "")
 
 
-def _need_other(
-    names: Names, node: Node, operand: tuple[int, int], factor: int, quoted: str
-) -> str:
+def _need_other(names: Names, node: Node, operand: tuple[int, int], factor: int) -> str:
     """The axis is in use at this node: for another dim, or in another order."""
     position, dim = operand
     if factor in _factors(node, position, dim):
@@ -93,8 +102,8 @@ def _need_other(
     if node.rule is not None:
         for other, factors in enumerate(node.rule.operands[position]):
             if factor in factors:
-                return f"cut on dim {other}, as {quoted} cuts {place} there"
-    return f"whole, as {quoted} cuts {place} there"
+                return f"cut on dim {other}, as this op cuts {place} along it"
+    return f"whole, as this op cuts {place} along it"
 
 
 def _factors(node: Node, position: int, dim: int) -> tuple[int, ...]:
@@ -103,40 +112,45 @@ def _factors(node: Node, position: int, dim: int) -> tuple[int, ...]:
     return node.rule.operands[position][dim]
 
 
-# -- outputs ----------------------------------------------------------------------------
+# -- outputs ---------------------------------------------------------------------------
 
 
 def _explain_output(names: Names, origin: Origin, node: Node) -> Why:
     """A value handed on to a place where it is stored otherwise."""
     axis = origin.axes[0]
     quoted = names.axes(origin.axes)
-    position = names.output(origin.value)
     chain = [f"made: {line}" for line in trace(names, node, axis)]
-    ties = names.work.graph.ties
-    if position is not None and position in ties:
-        target = names.work.graph.input_nodes[ties[position]]
-        reason = (
-            f"output {names.output_path(position)} is made cut along {quoted}, but "
-            f"stored as the input {names.node(target)} that it replaces"
-        )
-    else:
-        readers = (names.work.graph.nodes[i] for i in names.work.graph.consumers[origin.value])
-        target = next((n for n in readers if n.wire is not None), None)
-        to = "where it goes" if target is None else names.node(target)
-        reason = f"{names.value(origin.value)} is made cut along {quoted}, but needed {{}} by {to}"
-        need = "otherwise" if target is None else _need(names, target, 0, _dim(names, origin), axis)
-        reason = reason.format(need)
+    target, what, need = _destination(names, origin)
+    reason = f"{what} is made cut along {quoted}{_since(names, node, axis)}, but {need}"
     if target is not None:
         chain += [f"stored: {line}" for line in trace(names, target, axis)]
     return reason, tuple(chain)
 
 
-def _dim(names: Names, origin: Origin) -> int:
-    dim = names.state.dim_on(origin.value, origin.axes[0])
-    return 0 if dim is None or dim < 0 else dim
+def _destination(names: Names, origin: Origin) -> tuple[Node | None, str, str]:
+    """(where a value goes, what it is, how it must be stored there)."""
+    graph = names.work.graph
+    position = names.output(origin.value)
+    if position is not None and position in graph.ties:
+        target = graph.input_nodes[graph.ties[position]]
+        what = f"output {names.output_path(position)}"
+        return (
+            target,
+            what,
+            f"stored as the input {names.node(target)} that it replaces",
+        )
+    what = names.value(origin.value)
+    readers = (graph.nodes[i] for i in graph.consumers[origin.value])
+    target = next((reader for reader in readers if reader.wire is not None), None)
+    if target is None:
+        return None, what, "needed otherwise where it goes"
+    axis = origin.axes[0]
+    dim = names.state.dim_on(origin.value, axis)
+    need = _need(names, target, (0, dim if dim is not None and dim >= 0 else 0), axis)
+    return target, what, f"{names.node(target)} hands it on {need}"
 
 
-# -- inside an op -----------------------------------------------------------------------
+# -- inside an op ----------------------------------------------------------------------
 
 
 def _is_inside(names: Names, node: Node, origin: Origin) -> bool:
@@ -154,13 +168,15 @@ def _explain_inside(names: Names, op: Op, origin: Origin, node: Node) -> Why:
     special = [f for f in sorted(node.rule.special) if cuts.get(f)]
     axes = [axis for f in special for axis in cuts[f]]
     places = ", ".join(names.place(node, f) for f in special)
-    moved = "exchanges edges" if op.kind == "permute" else "exchanges what its parts lack"
+    moved = (
+        "exchanges edges" if op.kind == "permute" else "exchanges what its parts lack"
+    )
     reason = f"{names.node(node)} {moved}, as {names.axes(axes)} cuts {places}"
     chain = (f"used: {line}" for axis in axes for line in trace(names, node, axis))
     return reason, tuple(chain)
 
 
-# -- reductions -------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------
 
 
 def _explain_reduction(names: Names, op: Op, origin: Origin, node: Node) -> Why:
@@ -215,7 +231,7 @@ def _readers(names: Names, op: Op, origin: Origin) -> str:
     return f"{readers[0]}{more}{cut}"
 
 
-# -- conflicts --------------------------------------------------------------------------
+# -- conflicts -------------------------------------------------------------------------
 
 
 def describe_conflict(names: Names, conflict: Conflict) -> str:
@@ -235,8 +251,9 @@ def _describe_side(
     place = names.place(node, factor)
     if which == "operand":
         maker = names.maker(value)
-        by = tactic_of(names, maker, axis)
-        return f"{place} ({names.node(maker)}" + (f", cut by {by})" if by else ")")
+        origin = origin_of(names, maker, axis)
+        since = f", since {origin}" if origin else ""
+        return f"{place} ({names.node(maker)}{since})"
     wanted = names.state.requests.get((value, axis), {})
     readers = (names.work.graph.nodes[index] for index in wanted.values())
     reader = next(map(names.node, readers), "a reader")

@@ -109,6 +109,10 @@ class Builder:
         """The same elements in another shape."""
         return self.emit("reshape", (x,), shape, x.dtype, shape=shape)
 
+    def fence(self, x: Atom) -> Value:
+        """The same value, which the compiler may not merge with the original."""
+        return self.emit("optimization_barrier", (x,), x.shape, x.dtype)
+
     def slice(self, x: Atom, dim: int, start: int, limit: int) -> Value:
         """Elements `start` to `limit` of one dim."""
         shape = x.shape[:dim] + (limit - start,) + x.shape[dim + 1 :]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from meshwright.propagate import Graph
+from meshwright.propagate import Graph, Node
 from meshwright.rules.factors import is_inexact
 from meshwright.tactics.dependence import find_dependence, members
 from meshwright.tactics.views import is_key
@@ -47,11 +47,7 @@ def find_structure(work: Workspace) -> Structure:
 def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
     depends = find_dependence(graph)
     values = graph.program.inputs
-    arrays = {
-        i
-        for i, value in enumerate(values)
-        if value.shape and not is_key(graph, graph.input_nodes[i])
-    }
+    arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
     floats = {i for i in range(len(values)) if is_inexact(values[i].dtype)}
     state = set(graph.ties.values())
     trained = _trained(graph, depends, state & floats)
@@ -70,6 +66,14 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
         _owners(graph, depends, params, optimizer),
         depends,
     )
+
+
+def _is_array(graph: Graph, node: Node) -> bool:
+    """True for what has a dim, is no PRNG key, and is read or returned."""
+    value = node.outs[0][0]
+    named = graph.values[value]
+    is_used = bool(graph.consumers[value]) or named in graph.program.outputs
+    return bool(named.shape) and is_used and not is_key(graph, node)
 
 
 def _trained(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
@@ -146,8 +150,10 @@ def _weights(
 
 
 def _only(bits: int, leaves: set[int]) -> int | None:
+    if bits & (bits - 1) or not bits:
+        return None
     position = bits.bit_length() - 1
-    return position if bits == 1 << position and position in leaves else None
+    return position if position in leaves else None
 
 
 def _weight_groups(

@@ -56,6 +56,10 @@ def _values(a):
     return jnp.sort(jnp.abs(linalg.eig(a)[0]), -1)
 
 
+def _triangle(a):
+    return linalg.schur(a, compute_schur_vectors=False)
+
+
 def _by_hand(a, b):
     return lax.custom_linear_solve(
         lambda x: a @ x, b, lambda _, y: jnp.linalg.inv(a) @ y, symmetric=True
@@ -79,11 +83,9 @@ EXAMPLES: list[Example] = [
     Example("lu_tall", linalg.lu, (_TALL,)),
     Example("lu_pivots_to_permutation", _permutation, (_PIVOTS,)),
     *(
-        Example(
-            f"ormqr_{left}_{transpose}", _rotate(left, transpose), (_TALL, _TAUS, c)
-        )
+        Example(f"ormqr_{left}_{flip}", _rotate(left, flip), (_TALL, _TAUS, c))
         for left, c in ((True, _array(4, 2, 5, 4)), (False, _array(4, 2, 4, 5)))
-        for transpose in (False, True)
+        for flip in (False, True)
     ),
     Example("qr", lambda a: linalg.qr(a, full_matrices=False), (_TALL,)),
     Example("qr_full", linalg.qr, (_TALL,)),

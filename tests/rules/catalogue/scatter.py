@@ -117,7 +117,9 @@ def _grads(kind, table, ids, rows):
 
 _CACHE = np.zeros((4, 8, 2, 4), np.float32)
 _STEPS = np.array([0, 3, 7, 9], np.int32)
-_PAIRS = [[0, 0], [7, 3], [8, 1], [-1, 2], [3, 4], [2, 2], [5, 0], [6, 1]]
+_PAIRS = np.array(
+    [[0, 0], [7, 3], [8, 1], [-1, 2], [3, 4], [2, 2], [5, 0], [6, 1]], np.int32
+)
 _STARTS = np.array([[0, 0], [3, 5], [2, 7], [1, -1]], np.int32)
 _WHOLE = np.array([[0], [1]], np.int32)
 _OUTSIDE = np.array([[-9, 300, 2, 3], [8, -1, 6, 7]], np.int32)
@@ -181,54 +183,56 @@ EXAMPLES: list[Example] = [
     ),
 ]
 
+
+def _every_row(kind, table, ids, rows):
+    """Rows of a table, in bounds and out of them in every mode, with gradients."""
+    one = (
+        kind == "set"
+    )  # clipped onto one row, the last of several counts: in any order
+    clipped = _OUTSIDE_ONCE if one else _OUTSIDE
+    count = 1 if one else 2
+    return {
+        "rows": _update(kind, table, ids, rows),
+        "gradients": _grads(kind, table, UNIQUE, rows),
+        "clipped": _rows(kind, "clip", table, clipped, rows),
+        "dropped": _rows(kind, "drop", table, _OUTSIDE, rows),
+        "whole clipped": _whole_indexed(
+            kind, "clip", table, _WHOLE[:count], jnp.stack([table, -table])[:count]
+        ),
+        "whole dropped": _whole_indexed(
+            kind, "drop", table, _WHOLE, jnp.stack([table, -table])
+        ),
+    }
+
+
+def _every_window(kind, cube, ids, rows):
+    """Rows and windows addressed in several dims of a cube, and batched."""
+    one = kind == "set"
+    few = np.abs(_PAIRS[:2]) if one else _PAIRS
+    clipped = _OUTSIDE_ONCE if one else _OUTSIDE
+    flat, blocks = rows.reshape(8, 4), cube[:, None, :3]
+    return {
+        "middle": getattr(cube.at[:, ids[0]], kind)(cube[:, 4:]),
+        "vmapped": jax.vmap(partial(_update, kind))(cube, ids, cube[:, 4:]),
+        "pairs clipped": _pairs(kind, "clip", cube, few, flat[: len(few)]),
+        "pairs dropped": _pairs(kind, "drop", cube, _PAIRS, flat),
+        "windows clipped": _windows(kind, "clip", cube, _STARTS, blocks),
+        "windows dropped": _windows(kind, "drop", cube, _STARTS, blocks),
+        "batched clipped": _batched(kind, "clip", cube, clipped, rows),
+        "batched dropped": _batched(kind, "drop", cube, _OUTSIDE, rows),
+    }
+
+
 for _kind in KINDS:
     _ids = UNIQUE if _kind == "set" else IDS
     EXAMPLES += [
-        Example(
-            f"{_kind} rows",
-            each(
-                rows=partial(_update, _kind),
-                gradients=lambda t, i, r, k=_kind: _grads(k, t, UNIQUE, r),
-            ),
-            (TABLE, _ids, ROWS),
-        ),
+        Example(f"{_kind} rows", partial(_every_row, _kind), (TABLE, _ids, ROWS)),
         Example(
             f"{_kind} in several dims",
-            each(
-                middle=lambda x, i, y, k=_kind: getattr(x.at[:, i[0]], k)(y),
-                vmapped=jax.vmap(partial(_update, _kind)),
-            ),
-            (CUBE, _ids[[0, 1, 0, 1]], CUBE[:, 4:]),
+            partial(_every_window, _kind),
+            (CUBE, _ids[[0, 1, 0, 1]], ROWS),
         ),
     ]
-    for _mode in ("clip", "drop"):
-        _once = _kind == "set" and _mode == "clip"  # clipped onto one row: in any order
-        _pair_ids = np.array(np.abs(_PAIRS[:2]) if _once else _PAIRS, np.int32)
-        EXAMPLES += [
-            Example(
-                f"{_kind} rows, {_mode}",
-                each(
-                    rows=partial(_rows, _kind, _mode),
-                    whole=lambda t, i, r, k=_kind, m=_mode, n=1 if _once else 2: (
-                        _whole_indexed(k, m, t, _WHOLE[:n], jnp.stack([t, -t])[:n])
-                    ),
-                ),
-                (TABLE, _OUTSIDE_ONCE if _once else _OUTSIDE, ROWS),
-            ),
-            Example(
-                f"{_kind} in several dims, {_mode}",
-                each(
-                    pairs=lambda x, i, r, k=_kind, m=_mode, p=_pair_ids: _pairs(
-                        k, m, x, p, r.reshape(8, 4)[: len(p)]
-                    ),
-                    windows=lambda x, i, r, k=_kind, m=_mode: _windows(
-                        k, m, x, _STARTS, x[:, None, :3]
-                    ),
-                    batched=partial(_batched, _kind, _mode),
-                ),
-                (CUBE, _OUTSIDE_ONCE if _once else _OUTSIDE, ROWS),
-            ),
-        ]
 
 for _mode in ("clip", "drop"):
     _dtypes = ("int8", "uint8", "int16", "uint32")

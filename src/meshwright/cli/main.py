@@ -1,0 +1,181 @@
+"""The commands: `plan`, `explain` and `check`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from meshwright.cli.memory import require_memory
+from meshwright.cli.schedule import choose_tactics
+from meshwright.cli.table import check_table
+from meshwright.cli.target import Target, load_target
+from meshwright.errors import MeshwrightError, TargetError
+from meshwright.lower import Gather
+from meshwright.machine import Mesh, parse_mesh
+from meshwright.plan import Partitioned, Plan, partition
+from meshwright.plan.sample import sample_arguments
+from meshwright.plan.show import show_explanation
+from meshwright.plan.virtual import use_virtual_devices
+
+app = typer.Typer(
+    name="meshwright",
+    help="Partitions a JAX program written for one device over a mesh of many.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+TargetText = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="path.py[:name] or pkg.module:name, a function that returns (fn, args)",
+        show_default=False,
+    ),
+]
+MeshText = Annotated[
+    str, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
+]
+Schedule = Annotated[
+    str | None, typer.Option("--schedule", help="one of the module's `schedules`")
+]
+Tactics = Annotated[
+    str | None,
+    typer.Option(
+        "--tactics", help="tactics in order: \"shard({'x': 0}, axis='data')\""
+    ),
+]
+GatherText = Annotated[
+    Gather,
+    typer.Option("--gather", help="gather what is needed whole once, or at each use"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+All = Annotated[bool, typer.Option("--all", help="every layer, not one for all")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; our own errors are one message and status 2."""
+    try:
+        app(arguments)
+    except MeshwrightError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+@app.command("plan")
+def plan_command(  # noqa: PLR0913  the options of a command
+    target: TargetText,
+    mesh: MeshText,
+    schedule: Schedule = None,
+    tactics: Tactics = None,
+    gather: GatherText = Gather.SHARED,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="save the plan as JSON in this file")
+    ] = None,
+) -> None:
+    """Print what will run: shardings and collectives, tactic by tactic. No devices."""
+    loaded, step = _partition(target, mesh, schedule, tactics, gather)
+    plan = _make_plan(loaded, step)
+    if out is not None:
+        _save(out, plan.to_json())
+    print(plan.to_json() if as_json else plan)
+
+
+@app.command("explain")
+def explain_command(  # noqa: PLR0913  the options of a command
+    target: TargetText,
+    mesh: MeshText,
+    schedule: Schedule = None,
+    tactics: Tactics = None,
+    gather: GatherText = Gather.SHARED,
+    as_json: AsJson = False,
+    expand: All = False,
+) -> None:
+    """Print why each collective is there, each conflict, and what stayed whole."""
+    loaded, step = _partition(target, mesh, schedule, tactics, gather)
+    plan = _make_plan(loaded, step)
+    if as_json:
+        fields = json.loads(plan.to_json())
+        told = ("mesh", "gather", "counts", "collectives", "steps", "whole")
+        print(json.dumps({key: fields[key] for key in told}, indent=1))
+    else:
+        print(show_explanation(plan, expand))
+
+
+@app.command("check")
+def check_command(  # noqa: PLR0913  the options of a command
+    target: TargetText,
+    mesh: MeshText,
+    schedule: Schedule = None,
+    tactics: Tactics = None,
+    gather: GatherText = Gather.SHARED,
+    as_json: AsJson = False,
+    expand: All = False,
+    seed: Annotated[int, typer.Option("--seed", help="of the random inputs")] = 0,
+) -> None:
+    """Run original and partitioned on virtual devices and compare every output.
+
+    Inputs that the target gives as shapes only are random. Exit status 1 if any output
+    differs by more than rounding explains.
+    """
+    parsed = parse_mesh(mesh)
+    if os.environ.get("JAX_PLATFORMS", "cpu") == "cpu":
+        use_virtual_devices(parsed.num_devices)
+    loaded, step = _partition(target, mesh, schedule, tactics, gather)
+    require_memory(loaded, parsed)
+    with _progress(f"running {loaded.name} on one device and on {parsed}"):
+        report = step.check(*sample_arguments(loaded.fn, loaded.args, seed))
+    if as_json:
+        print(
+            json.dumps(
+                {"target": loaded.name, "mesh": mesh, **report.to_json()}, indent=1
+            )
+        )
+    else:
+        Console().print(check_table(report, expand))
+        verdict = "equal" if report.ok else "NOT EQUAL"
+        num = len(report.outputs)
+        print(f"{verdict}: {num} outputs, largest error {report.worst:.2e}")
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _partition(
+    target: str, mesh: str, schedule: str | None, tactics: str | None, gather: Gather
+) -> tuple[Target, Partitioned]:
+    parsed: Mesh = parse_mesh(mesh)
+    with _progress(f"loading {target}"):
+        loaded = load_target(target)
+    chosen = choose_tactics(loaded, schedule, tactics)
+    return loaded, partition(loaded.fn, parsed, chosen, gather=gather)
+
+
+def _make_plan(target: Target, step: Partitioned) -> Plan:
+    with _progress(f"planning {target.name} for {step.mesh}"):
+        return step.plan(*target.args)
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TargetError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def _progress(what: str) -> Generator[None]:
+    """A line on stderr while something long runs; nothing where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"{what} ..."):
+        yield
