@@ -1,5 +1,8 @@
 """The listings of PartIR (Alabed et al., ASPLOS 2025) as device programs."""
 
+import re
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +17,8 @@ BP = mw.shard({"x": 0}, axis="B")
 MP = mw.shard({"w1": 1}, axis="M")
 Z3 = mw.shard({"w1": 0, "w2": 1}, axis="B")
 
+WHERE = re.compile(r"\([^()]*\.py:\d+\)")
+
 SCHEDULES = {"bp": [BP], "bp_mp": [BP, MP], "bp_mp_z3": [BP, MP, Z3]}
 
 
@@ -25,15 +30,22 @@ def struct(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def lowered_text(fn, mesh, tactics, *args, **options):
-    """What runs on a device, checked; it must read back."""
-    decided = mw.partition(fn, mesh, tactics, **options).decide(*args)
-    verify_lowered(decided.lowered, decided.captured.program)
-    text = show_program(decided.lowered.program)
+def lowered_text(fn, mesh, tactics, *args):
+    """What runs on a device, checked; without parameters of JAX's own primitives."""
+    decided = mw.partition(fn, mesh, tactics).decide(*args)
+    lowered = decided.lowered
+    verify_lowered(lowered, decided.captured.program)
+    shown = replace(lowered.program, ops=tuple(map(bare, lowered.program.ops)))
+    text = show_program(shown)
     assert show_program(parse_program(text)) == text
-    shardings = ", ".join(map(str, decided.lowered.inputs))
-    results = ", ".join(map(str, decided.lowered.outputs))
-    return f"in {shardings}\nout {results}\n{text}"
+    shardings = zip(decided.captured.paths, lowered.inputs, strict=True)
+    ends = [f"{path} {sharding}" for path, sharding in shardings]
+    results = ", ".join(map(str, lowered.outputs))
+    return f"in {', '.join(ends)}\nout {results}\n{text}"
+
+
+def bare(op: Op) -> Op:
+    return op if op.primitive is None else replace(op, params={})
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -76,46 +88,56 @@ def test_collectives_change_shapes_as_printed(golden):
 # -- fusion ----------------------------------------------------------------------------
 
 
-def kinds(program: Program) -> list[str]:
-    return [op.kind for op in program.walk() if is_move(op)]
-
-
-def is_move(op: Op) -> bool:
-    return op.kind in (
-        "all_slice", "all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute",
-    )  # fmt: skip
-
-
-def moves(fn, mesh, tactics, *args):
-    lowered = mw.partition(fn, mesh, tactics).decide(*args).lowered
-    return kinds(lowered.program)
-
-
-def test_a_slice_of_what_was_gathered_is_nothing():
+def test_a_slice_of_what_was_gathered_is_nothing(golden):
     """`x` is stored as both ops want it: neither gathered nor sliced between them."""
-    found = moves(lambda x: jnp.sin(jnp.exp(x)), {"B": 4}, [BP], struct(8, 4))
-    assert found == []
+    text = lowered_text(lambda x: jnp.sin(jnp.exp(x)), {"B": 4}, [BP], struct(8, 4))
+    golden("slice_of_gather", text)
 
 
 def test_a_slice_of_an_all_reduce_is_a_reduce_scatter(golden):
     def step(x, w, y):
-        return mw.tag(x @ w, "sum") * y
+        return (x @ w) * y
 
     tactics = [mw.shard({"x": 1}, axis="B"), mw.shard({"y": 0}, axis="B")]
     args = (struct(8, 16), struct(16, 4), struct(8, 4))
-    golden("reduce_scatter", lowered_text(step, {"B": 4}, tactics, *args))
+    golden("slice_of_reduce", lowered_text(step, {"B": 4}, tactics, *args))
 
 
-def test_a_gather_and_a_slice_of_another_dim_are_an_all_to_all(golden):
-    def step(x, y):
-        return jnp.cumsum(x, axis=0), mw.tag(x, "x") * y
+@pytest.mark.parametrize("mesh", [{"B": 4}, {"B": 2, "M": 2}], ids=["one", "two"])
+def test_a_gather_and_a_slice_of_another_dim_are_an_all_to_all(mesh, golden):
+    """All axes of one dim move at once."""
 
-    tactics = [mw.shard({"x": 0}, axis="B"), mw.shard({"tag:x": 1}, axis="B")]
+    def step(x):
+        rows = jnp.sort(x, axis=1)
+        return mw.tag(jnp.sort(rows, axis=0), "columns")
 
-    def moved(x, y):
-        return jnp.sin(x) @ y
+    tactics = [mw.shard({"x": 0}, axis=axis) for axis in mesh]
+    tactics += [mw.shard({"tag:columns": 1}, axis=axis) for axis in mesh]
+    text = lowered_text(step, mesh, tactics, struct(8, 16))
+    golden(f"all_to_all_{'_'.join(mesh)}", text)
 
-    tactics = [mw.shard({"x": 0}, axis="M"), mw.shard({"y": 0}, axis="B")]
-    del step, tactics
-    tactics = [mw.shard({"y": 1}, axis="B"), mw.shard({"x": 0}, axis="B")]
-    golden("all_to_all", lowered_text(moved, {"B": 4}, tactics, struct(8, 16), struct(16, 8)))
+
+# -- what PartIR refuses ---------------------------------------------------------------
+
+
+def test_a_conflict_stops_the_propagation_and_is_told(golden):
+    """Both operands of `x @ x.T` come cut; the op stays whole."""
+    args = (lambda x: x @ x.T, {"B": 4}, [BP], struct(8, 16))
+    step = mw.partition(*args[:3]).plan(args[3]).steps[-1]
+    told = "\n".join(WHERE.sub("(here)", line) for line in step.conflicts)
+    golden("conflict", f"{lowered_text(*args)}\n{told}")
+
+
+def test_a_tag_kept_whole_resolves_the_conflict(golden):
+    """Only the transposed operand is gathered."""
+    tactics = [mw.replicate("tag:t", axis="B"), BP]
+    fn = lambda x: x @ mw.tag(x.T, "t")  # noqa: E731
+    golden("conflict_resolved", lowered_text(fn, {"B": 4}, tactics, struct(8, 16)))
+
+
+def test_an_axis_spills_over_the_dims_of_a_reshape(golden):
+    """16 on 8 devices to 4 by 4: 4 ways over the first dim, 2 ways over the second."""
+    fn = lambda x: jnp.sin(x.reshape(4, 4))  # noqa: E731
+    golden("reshape", lowered_text(fn, {"B": 8}, [BP], struct(16)))
+    report = mw.partition(fn, {"B": 8}, [BP]).check(np.arange(16, dtype="float32"))
+    assert report.ok

@@ -14,7 +14,7 @@ from tests.programs import (
     plain_models,
 )
 
-MESH = {"data": 4, "model": 2}
+MESH = mw.Mesh({"data": 4, "model": 2})
 
 
 class Program(NamedTuple):

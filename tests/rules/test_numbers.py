@@ -16,7 +16,7 @@ from meshwright.machine import Mesh
 from meshwright.plan.check import compare
 from meshwright.propagate import Cause, Graph, State
 from meshwright.rules import known_ops
-from meshwright.runtime import spmd_function
+from meshwright.runtime import make_executable
 from tests.rules import catalogue
 from tests.rules.catalogue import Example
 
@@ -58,7 +58,7 @@ def test_splitting_any_factor_gives_the_same_numbers(example: Example):
     leaves = jax.tree_util.tree_leaves(example.args)
     wanted = jax.tree_util.tree_leaves(jax.jit(example.fn)(*example.args))
     for lowered in lowered_parts(captured.program):
-        got = spmd_function(lowered)(*leaves)
+        got = make_executable(lowered)(leaves)
         for w, g, path in zip(wanted, got, captured.out_paths, strict=True):
             error = compare(path, w, g)
             cuts = [str(s) for s in lowered.inputs]

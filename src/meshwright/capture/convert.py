@@ -76,7 +76,11 @@ class _Converter:
             return self.inline(eqn.params[_INLINED[name]], operands)
         op = _REGIONS.get(name, _plain)(eqn, operands)
         self.ops.append(op)
-        return op.results
+        demand = _demand(eqn, op)
+        if demand is None:
+            return op.results
+        self.ops.append(demand)
+        return demand.results
 
     def inline(self, closed: Any, operands: tuple[Atom, ...]) -> list[Atom]:
         jaxpr, consts = open_jaxpr(closed)
@@ -110,14 +114,16 @@ def _source(eqn: Any) -> Source:
 
 
 def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
-    params = {
-        key: None if key in ("sharding", "out_sharding") and eqn.primitive.name not in _PLACED else value
-        for key, value in eqn.params.items()
-    }
-    if eqn.primitive.name == "shard_map":
+    name = eqn.primitive.name
+    params = dict(eqn.params)
+    if name not in _PLACED:
+        params.update((key, None) for key in _SHARDINGS if key in params)
+    elif name == "shard_map":
         params["jaxpr"] = convert(params["jaxpr"])
+    elif "dst_sharding" in params:
+        params["sharding"] = params.pop("dst_sharding")
     return Op(
-        eqn.primitive.name,
+        name,
         operands,
         _results(eqn),
         params,
@@ -128,7 +134,20 @@ def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
     )
 
 
-_PLACED = ("sharding_constraint", "reshard", "mesh_cast", "shard_map", "pure_callback", "io_callback")
+def _demand(eqn: Any, op: Op) -> Op | None:
+    """The constraint that an op's `out_sharding` is, where it names an axis."""
+    if eqn.primitive.name in _PLACED or len(op.results) != 1:
+        return None
+    sharding = next((eqn.params[k] for k in _SHARDINGS if eqn.params.get(k)), None)
+    if not any(entry for entry in getattr(sharding, "spec", None) or ()):
+        return None
+    (value,) = op.results
+    placed = Value(value.shape, value.dtype)
+    return Op("sharding_constraint", (value,), (placed,), {"sharding": sharding}, (), op.source)
+
+
+_SHARDINGS = ("sharding", "out_sharding")
+_PLACED = ("sharding_constraint", "reshard", "mesh_cast", "shard_map")
 """Primitives whose sharding parameter is what they are for."""
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import meshwright
 from meshwright import tactics as verbs
 from meshwright.cli.target import Target
 from meshwright.errors import TacticError, TargetError
@@ -64,17 +65,9 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
 
 
 def _namespace() -> dict[str, Any]:
-    """The verbs and the words that may stand for a dim."""
-    offered = {name: getattr(verbs, name) for name in verbs.__all__}
-    return {
-        name: value
-        for name, value in offered.items()
-        if name.isupper() or (name.islower() and name not in _NO_VERBS)
-    }
-
-
-_NO_VERBS = ("first_divisible",)
-"""Functions of `tactics` that make no tactic."""
+    """The tactics that `meshwright` offers, and the words that may stand for a dim."""
+    offered = sorted(set(verbs.__all__) & set(meshwright.__all__))
+    return {n: getattr(verbs, n) for n in offered if n.isupper() or n.islower()}
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:

@@ -224,6 +224,8 @@ class _Scope:
         scatters: dict[int, list[str]] = {}
         for axis in axes:
             dim = self.state.scattered.get((number, axis))
+            if have.monoid != "sum":
+                dim = None  # nothing scatters a max: reduce, and let readers slice
             if dim is not None and self.shared.needs[number, axis] == {dim}:
                 scatters.setdefault(dim, []).append(axis)
                 dims[dim].append(axis)

@@ -16,7 +16,7 @@ from meshwright.machine import Mesh
 from meshwright.plan.check import CheckReport, check_outputs
 from meshwright.plan.decide import Decided, decide
 from meshwright.plan.plan import Plan, make_plan
-from meshwright.runtime import jax_mesh, named_shardings, place, spmd_function
+from meshwright.runtime import Executable, make_executable
 from meshwright.tactics import Tactic
 
 Names = str | Sequence[str] | None
@@ -90,7 +90,7 @@ class Partitioned:
         self.gather = gather
         self._static = static
         self._donated = donated
-        self._compiled: dict[Any, tuple[Decided, Any, tuple[Any, ...]]] = {}
+        self._compiled: dict[Any, tuple[Decided, Executable]] = {}
         self.__name__ = getattr(fn, "__name__", "partitioned")
         self.__doc__ = fn.__doc__
 
@@ -107,20 +107,21 @@ class Partitioned:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on this process's devices; results are in the plan's out-shardings."""
-        decided, run, shardings = self._compile(args, kwargs)
-        traced, _ = self._split(args, kwargs)
-        leaves = jax.tree_util.tree_leaves(traced)
-        results = run(*place(leaves, shardings))
+        decided, run = self._compile(args, kwargs)
+        results = run(self._leaves(args, kwargs))
         return jax.tree_util.tree_unflatten(decided.captured.out_tree, results)
 
     def jitted(self, *args: Any, **kwargs: Any) -> Any:
         """The `jax.jit` function of flat leaves that `__call__` runs, for inspection."""
-        return self._compile(args, kwargs)[1]
+        return self._compile(args, kwargs)[1].jitted
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Compare every output with the original's on this process's devices."""
-        decided, run, shardings = self._compile(args, kwargs, keep=True)
-        return check_outputs(decided, run, shardings, self._original(args, kwargs), self._leaves(args, kwargs))
+        decided, run = self._compile(args, kwargs, keep=True)
+        original = self._original(args, kwargs)
+        return check_outputs(
+            decided.captured.out_paths, original, run, self._leaves(args, kwargs)
+        )
 
     # -- signatures -----------------------------------------------------------------
 
@@ -171,8 +172,8 @@ class Partitioned:
         names = [n for n in self._names(args) if n not in self._static]
         return capture(fn, traced[0], traced[1], names, self._donated)
 
-    def _compile(self, args: Any, kwargs: Any, keep: bool = False) -> Any:
-        """(decided, jitted function, in-shardings) of a signature, from the cache.
+    def _compile(self, args: Any, kwargs: Any, keep: bool = False) -> tuple[Decided, Executable]:
+        """What was decided for a signature, and what runs it, from the cache.
 
         keep: without donation, for callers that need the arguments afterwards.
         """
@@ -186,9 +187,8 @@ class Partitioned:
         if known is None:
             decided = self.decide(*args, **kwargs)
             donated = () if keep else decided.captured.donated
-            run = spmd_function(decided.lowered, donated)
-            shardings = named_shardings(jax_mesh(decided.lowered.mesh), decided.lowered.inputs)
-            known = self._compiled[key] = (decided, run, shardings)
+            run = make_executable(decided.lowered, donated)
+            known = self._compiled[key] = (decided, run)
         return known
 
 

@@ -172,8 +172,26 @@ class Builder:
     def permute(
         self, x: Atom, axes: tuple[str, ...], pairs: tuple[tuple[int, int], ...]
     ) -> Value:
-        """Send to other positions along `axes`: (from, to) pairs; others receive zeros."""
-        return self._collective("permute", x, x.shape, axes=axes, pairs=pairs)
+        """Send to other positions along `axes`: (from, to) pairs; others receive zeros.
+
+        Written down with the axes in the mesh's order, the only one that JAX takes.
+        """
+        order = tuple(a for a in self.mesh.axes if a in axes)
+        if order != axes:
+            pairs = tuple(
+                sorted((self._moved(a, axes, order), self._moved(b, axes, order))
+                       for a, b in pairs)
+            )  # fmt: skip
+        return self._collective("permute", x, x.shape, axes=order, pairs=pairs)
+
+    def _moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
+        """A position along `old`, counted along `new`, the same axes in another order."""
+        coordinates: dict[str, int] = {}
+        for axis in reversed(old):
+            position, coordinates[axis] = divmod(position, self.mesh.size(axis))
+        for axis in new:
+            position = position * self.mesh.size(axis) + coordinates[axis]
+        return position
 
     def _collective(self, kind: str, x: Atom, shape: tuple[int, ...], **params: object) -> Value:
         return self.emit(kind, (x,), shape, x.dtype, reason=self.reason, **params)

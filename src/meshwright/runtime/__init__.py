@@ -1,11 +1,19 @@
 """Executes device programs on this process's devices."""
 
 from meshwright.runtime.spmd import (
+    Executable,
     jax_mesh,
+    make_executable,
     named_shardings,
     partition_spec,
     place,
-    spmd_function,
 )
 
-__all__ = ["jax_mesh", "named_shardings", "partition_spec", "place", "spmd_function"]
+__all__ = [
+    "Executable",
+    "jax_mesh",
+    "make_executable",
+    "named_shardings",
+    "partition_spec",
+    "place",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -47,8 +48,29 @@ def named_shardings(
     return tuple(NamedSharding(mesh, partition_spec(s)) for s in shardings)
 
 
-def spmd_function(lowered: Lowered, donated: Sequence[int] = ()) -> Any:
-    """The jitted function of flat global inputs -> tuple of flat global outputs."""
+@dataclass(frozen=True, eq=False)
+class Executable:
+    """A device program, jitted over a JAX mesh.
+
+    jitted: function of flat global arrays, stored as `in_shardings` say -> tuple of flat
+    global arrays.
+    """
+
+    jitted: Any
+    mesh: jax.sharding.Mesh
+    in_shardings: tuple[NamedSharding, ...]
+
+    def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """Run on leaves in any sharding, whatever mesh the caller's context has set."""
+        placed = place(leaves, self.in_shardings)
+        if jax.sharding.get_abstract_mesh().empty:
+            return self.jitted(*placed)
+        with jax.set_mesh(self.mesh):
+            return self.jitted(*placed)
+
+
+def make_executable(lowered: Lowered, donated: Sequence[int] = ()) -> Executable:
+    """The device program as one jitted SPMD function; needs the mesh's devices."""
     mesh = jax_mesh(lowered.mesh)
 
     def device_step(*inputs: Any) -> tuple[Any, ...]:
@@ -61,12 +83,14 @@ def spmd_function(lowered: Lowered, donated: Sequence[int] = ()) -> Any:
         out_specs=tuple(partition_spec(s) for s in lowered.outputs),
         check_vma=False,
     )
-    return jax.jit(
+    in_shardings = named_shardings(mesh, lowered.inputs)
+    jitted = jax.jit(
         mapped,
-        in_shardings=named_shardings(mesh, lowered.inputs),
+        in_shardings=in_shardings,
         out_shardings=named_shardings(mesh, lowered.outputs),
         donate_argnums=tuple(donated),
     )
+    return Executable(jitted, mesh, in_shardings)
 
 
 def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any]:

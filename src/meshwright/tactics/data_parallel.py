@@ -45,8 +45,8 @@ class DataParallel:
         found = data_leaves(work)
         if not found:
             raise TacticError(
-                f"{self} finds no data among the inputs: all are state, weights, PRNG "
-                f"keys or scalars ({', '.join(work.paths[:8])}, ...); name the data, as "
+                f"{self} finds no data among the inputs: all are state, weights, "
+                f"PRNG keys or scalars ({', '.join(work.paths[:8])}, ...); name the data, as "
                 "in data_parallel(axis, inputs='batch.**')"
             )
         return found

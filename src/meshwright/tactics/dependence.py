@@ -36,13 +36,17 @@ def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
 def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
     """Around a loop until nothing new arrives."""
     wires = graph.wire_nodes[op]
-    changed = any([_flow(node, bits) for node in wires])
-    for body in op.bodies:
-        _visit(graph, body, bits)
-    while any([_flow(node, bits) for node in wires]) or changed:
-        changed = False
+    _flow_all(wires, bits)
+    is_news = True
+    while is_news:
         for body in op.bodies:
             _visit(graph, body, bits)
+        is_news = _flow_all(wires, bits)
+
+
+def _flow_all(nodes: tuple[Node, ...], bits: list[int]) -> bool:
+    news = [_flow(node, bits) for node in nodes]  # all of them, whatever the first says
+    return any(news)
 
 
 def _flow(node: Node, bits: list[int]) -> bool:

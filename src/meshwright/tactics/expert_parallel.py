@@ -33,12 +33,15 @@ class ExpertParallel:
         """Cut all expert weights, and what is computed expert by expert."""
         units = work.units[work.mesh.require(self.axis)]
         products = find_products(work, find_structure(work))
+        size = work.mesh.size(self.axis)
         seeds: dict[int, tuple[str, Node, int]] = {}
         region: dict[int, int] = {}
         for product in products:
             for factor in (*product.batch, *product.groups):
                 leaf = product.leaf(work, factor)
-                if leaf is None or work.local_extent(*leaf[1:]) % work.mesh.size(self.axis):
+                if leaf is None or work.local_extent(*leaf[1:]) % work.mesh.size(
+                    self.axis
+                ):
                     continue
                 seeds[leaf[1].index] = leaf
                 if factor in product.batch:
@@ -46,8 +49,8 @@ class ExpertParallel:
                 break
         if not seeds:
             raise TacticError(
-                f"{self} finds no experts: none of {len(products)} products with weights "
-                f"has a batch dim, or a group dim, that {work.mesh.size(self.axis)} divides"
+                f"{self} finds no experts: none of {len(products)} products with "
+                f"weights has a batch dim, or a group dim, that {size} divides"
             )
         for unit in units:
             self._claim(work, region, unit)
@@ -56,7 +59,9 @@ class ExpertParallel:
     def _claim(self, work: Workspace, region: dict[int, int], unit: str) -> None:
         """Cut a region by expert, if it is cut otherwise; else propagation does it."""
         cuts = work.state.factor_of
-        other = [i for i, factor in region.items() if cuts[i].get(unit, factor) != factor]
+        other = [
+            i for i, factor in region.items() if cuts[i].get(unit, factor) != factor
+        ]
         for index in other:
             work.state.retract(work.graph.nodes[index], unit)
         if other:
@@ -106,5 +111,7 @@ def _expert_factor(work: Workspace, node: Node, value: int, dim: int) -> int | N
     factor = major(next(dims for number, dims in ports if number == value)[dim])
     arrays = [dims for v, dims in node.ins if work.graph.values[v].shape]
     arrays += [dims for _, dims in node.outs]
-    is_everywhere = all(factor is not None and dim_of(dims, factor) is not None for dims in arrays)
+    is_everywhere = all(
+        factor is not None and dim_of(dims, factor) is not None for dims in arrays
+    )
     return factor if is_everywhere else None

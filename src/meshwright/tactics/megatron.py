@@ -40,7 +40,8 @@ class Megatron:
         products = find_products(work, find_structure(work))
         products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
         search = _Search(work, self.axis, units, products, str(self))
-        if not any([search.attempt(product) for product in products]):
+        pairs = [product for product in products if search.attempt(product)]
+        if not pairs:
             ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
             raise TacticError(
                 f"{self} finds no pair of matmuls with weights, the second of which "
@@ -126,7 +127,9 @@ class _Search:
 
     def _undo(self, mark: int, refusals: int) -> None:
         self.work.state.rollback(mark)
-        self.work.engine.carrier = Carrier(self.work.state)  # the old one knows too much
+        self.work.engine.carrier = Carrier(
+            self.work.state
+        )  # the old one knows too much
         del self.work.refusals[refusals:]
 
     def _try(
@@ -160,7 +163,9 @@ class _Search:
     def _gathered(self, node: Node, unit: str) -> int:
         """Bytes of the values around a node that are cut, and read otherwise."""
         graph, state = self.work.graph, self.work.state
-        readers = [(v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]]
+        readers = [
+            (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]
+        ]
         readers += [(v, node) for v, _ in node.ins]
         moved = 0
         for value, reader in readers:

@@ -26,7 +26,7 @@ class Product:
 
     @property
     def free(self) -> list[int]:
-        """Factors of the weight that reach the result, and are not in the activation."""
+        """Factors that weight and result share and the activation lacks."""
         return self._factors(self.weight[1], self._made - _all(self.activation[1]))
 
     @property
@@ -69,10 +69,10 @@ class Product:
         value, dims = self.weight
         dim = next(d for d, fs in enumerate(dims) if factor in fs)
         found = leaf_dim(work.graph, value, dim)
-        if found is None or found[0].input_position is None:
+        position = None if found is None else found[0].input_position
+        if found is None or position is None:
             return None
-        node, leaf_position = found
-        return work.paths[node.input_position], node, leaf_position
+        return work.paths[position], found[0], found[1]
 
 
 def find_products(work: Workspace, structure: Structure) -> list[Product]:

@@ -83,19 +83,11 @@ def _trained(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
     says nothing; without one that says something the influence of the leaves decides.
     """
     everything = sum(1 << i for i in state)
-    read, is_clear = 0, False
-    for position, bits in _outputs(graph, depends):
-        if position in graph.ties or not bits & everything:
-            continue
-        if bits & everything != everything:
-            read, is_clear = read | bits, True
-    wide = any(
-        bits & everything == everything
-        for position, bits in _outputs(graph, depends)
-        if position not in graph.ties
-    )
-    found = {i for i in state if read >> i & 1}
-    if state and (wide or not is_clear):
+    outputs = _outputs(graph, depends)
+    read = {bits & everything for o, bits in outputs if o not in graph.ties} - {0}
+    narrow = read - {everything}
+    found = {i for i in state if any(bits >> i & 1 for bits in narrow)}
+    if state and (everything in read or not narrow):
         found |= _influential(graph, depends, state)
     return found
 
@@ -175,7 +167,9 @@ def _owners(
     """Same shapes first: a moment belongs to the parameter that it looks like."""
     found: dict[int, list[int]] = {i: [] for i in optimizer}
     mask = sum(1 << i for i in optimizer)
-    outputs = {graph.ties[o]: bits for o, bits in _outputs(graph, depends) if o in graph.ties}
+    outputs = {
+        graph.ties[o]: bits for o, bits in _outputs(graph, depends) if o in graph.ties
+    }
     for param in params:
         for leaf in members(outputs.get(param, 0) & mask):
             found[leaf].append(param)

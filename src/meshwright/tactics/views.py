@@ -94,9 +94,7 @@ def _dims(ports: tuple[tuple[int, Dims], ...], value: int) -> Dims:
     return next(dims for number, dims in ports if number == value)
 
 
-def _places(
-    ports: tuple[tuple[int, Dims], ...], factor: int
-) -> list[tuple[int, int]]:
+def _places(ports: tuple[tuple[int, Dims], ...], factor: int) -> list[tuple[int, int]]:
     found = [(value, dim_of(dims, factor)) for value, dims in ports]
     return [(value, dim) for value, dim in found if dim is not None]
 

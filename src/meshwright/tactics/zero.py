@@ -24,7 +24,8 @@ class Zero:
 
     Of each leaf the first dim that the axis divides, other than a dim of stacked
     layers; optimizer state like the parameter that it belongs to. Stage 2 keeps the
-    parameters whole along the axis. Leaves that nothing divides stay as they are.
+    parameters whole along the axis. Leaves that nothing divides stay as they are. Data
+    parallelism along the same axis comes before, or gradients are not summed in parts.
     """
 
     stage: int
@@ -33,7 +34,7 @@ class Zero:
     state: str | None = None
 
     def apply(self, work: Workspace) -> None:
-        """Cut all leaves together, and propagate; data parallelism should come first."""
+        """Cut all leaves together, and propagate."""
         work.mesh.require(self.axis)
         structure = find_structure(work)
         params = _leaves(work, self.params, structure.params)
@@ -57,8 +58,8 @@ class Zero:
     def _require(self, work: Workspace, params: Leaves, state: Leaves) -> None:
         if self.stage == 2 and not state:
             raise TacticError(
-                f"{self} finds no optimizer state: no input that the step hands back is "
-                "without influence on its other outputs; zero(stage=3) cuts parameters"
+                f"{self} finds no optimizer state: all that the step hands back acts on "
+                "its other outputs too; zero(stage=3) cuts parameters"
             )
         if not params and not state:
             raise TacticError(
@@ -74,7 +75,9 @@ class Zero:
         dims = {n.index: _first_open(work, n, self.axis, n) for _, n in params}
         for _, node in state:
             owners = structure.owner.get(node.input_position or 0, ())
-            like = next((nodes[p] for p in owners if _alike(work, nodes[p], node)), None)
+            like = next(
+                (nodes[p] for p in owners if _alike(work, nodes[p], node)), None
+            )
             same = like is not None and work.value(like).shape == work.value(node).shape
             dim = dims.get(like.index) if same and like is not None else None
             if dim is None or work.is_cut(node, self.axis):

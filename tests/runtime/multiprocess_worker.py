@@ -1,0 +1,48 @@
+"""One of several processes that run the same partitioned step together."""
+
+import os
+import sys
+
+RANK, COUNT, PORT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+
+import meshwright as mw  # noqa: E402
+
+
+def step(state, x):
+    def loss(w):
+        return jnp.mean(jnp.tanh(x @ w["up"]) @ w["down"])
+
+    value, grads = jax.value_and_grad(loss)(state)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, state, grads), value
+
+
+def main():
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{PORT}", COUNT, RANK)
+    rng = np.random.default_rng(0)
+    state = {
+        "up": rng.normal(size=(8, 16)).astype("f4"),
+        "down": rng.normal(size=(16, 8)).astype("f4"),
+    }
+    x = rng.normal(size=(16, 8)).astype("f4")
+    wanted = step(step(state, x)[0], x)
+    run = mw.partition(
+        step,
+        {"data": 2, "model": 2},
+        [mw.shard({"x": 0}, "data"), mw.shard({"state.up": 1}, "model")],
+    )
+    got = run(run(state, x)[0], x)
+    for w, g in zip(jax.tree.leaves(wanted), jax.tree.leaves(got), strict=True):
+        for shard in g.addressable_shards:
+            np.testing.assert_allclose(shard.data, w[shard.index], atol=1e-5)
+    print(f"process {RANK} of {COUNT}: equal on {jax.device_count()} devices")
+
+
+if __name__ == "__main__":
+    main()
