@@ -38,29 +38,15 @@ def _reshaped(*shape):
         (lambda x, y: lax.concatenate([x, y], 0), (f32(4, 2), f32(2, 2)), "-a,-a->-a"),
         (partial(lax.concatenate_p.bind, dimension=0), (f32(4, 2),), "ab->ab"),
         (lambda x: lax.split(x, (1, 3), 1), (f32(4, 4),), "a-->a-,a-"),
+        (lambda x: lax.tile(x, (1, 3)), (f32(4, 2),), "ab->a(cb)"),
+        (lambda x, y: lax.stack([x, y], 1), (f32(4, 2), f32(4, 2)), "ab,ab->a-b"),
+        (lambda x: lax.unstack(x, 1), (f32(4, 2),), "a-->a,a"),
         (lambda: lax.broadcasted_iota(jnp.int32, (4, 2), 1), (), "->ab"),
         (lambda: lax.empty((4, 2), jnp.float32), (), "->ab"),
     ],
 )
 def test_dims_that_arrive_whole_share_a_letter(fn, args, expected):
     assert letters(rule_for(fn, *args)) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "params", "expected"),
-    [
-        ("tile_p", (f32(4, 2),), {"reps": (1, 3)}, "ab->a(cb)"),
-        ("stack_p", (f32(4, 2), f32(4, 2)), {"axis": 1}, "ab,ab->a-b"),
-        ("unstack_p", (f32(4, 2),), {"axis": 1}, "a-->a,a"),
-    ],
-)
-def test_primitives_of_newer_releases(name, args, params, expected):
-    from jax._src.lax import lax as private  # noqa: TID251 (no public name)
-
-    if not hasattr(private, name):
-        pytest.skip("this release of JAX has no such primitive")
-    rule = rule_for(lambda *xs: getattr(private, name).bind(*xs, **params), *args)
-    assert letters(rule) == expected
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ All = Annotated[bool, typer.Option("--all", help="every layer, not one for all")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; our own errors are one message and status 2."""
     try:
-        app(arguments)
+        app(arguments, prog_name="meshwright")
     except MeshwrightError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -146,13 +146,10 @@ def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
         if inspect.isfunction(fn)
         and fn.__module__ == module.__name__
         and not name.startswith("_")
-        and all(_is_optional(p) for p in inspect.signature(fn).parameters.values())
+        and all(
+            p.default is not p.empty for p in inspect.signature(fn).parameters.values()
+        )
     }
-
-
-def _is_optional(parameter: inspect.Parameter) -> bool:
-    star = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    return parameter.default is not parameter.empty or parameter.kind in star
 
 
 def _only(found: Mapping[str, object], place: str) -> str:

@@ -15,7 +15,7 @@ Law: show_program(parse_program(text)) == text, for every text that show_program
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -44,6 +44,12 @@ def show_program(program: Program) -> str:
 def show_op(op: Op) -> str:
     """One op by itself: its values are numbered from its operands on."""
     return _Writer().op(op)
+
+
+def show_ops(ops: Iterable[Op]) -> list[str]:
+    """One line per op, values numbered alike in all of them."""
+    writer = _Writer()
+    return [writer.op(op) for op in ops]
 
 
 def show_param(value: object) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from meshwright.ir.program import Atom, Op, Program, Value, Wire
-from meshwright.ir.text import show_op
+from meshwright.ir.text import show_ops, show_param
 
 
 def verify(program: Program) -> None:
@@ -26,38 +27,51 @@ class _Scope:
         self.visible: set[Value] = set()
 
     def check(self, program: Program) -> None:
-        self.define((*program.inputs, *program.constants), "an input or constant", "")
+        start = _Around(program, -1)
+        self.define(
+            (*program.inputs, *program.constants), "an input or constant", start
+        )
         for index, op in enumerate(program.ops):
-            around = _neighbours(program, index)
+            around = _Around(program, index)
             for position, atom in enumerate(op.operands):
                 self.read(atom, f"operand {position} of {op.kind}", around)
             _check_region(op, around)
             for body in op.bodies:
                 _Scope(self.made).check(body)
             self.define(op.results, f"a result of {op.kind}", around)
-        around = _neighbours(program, len(program.ops))
+        around = _Around(program, len(program.ops))
         for position, atom in enumerate(program.outputs):
             self.read(atom, f"output {position}", around)
 
-    def define(self, values: Iterable[Value], what: str, around: str) -> None:
+    def define(self, values: Iterable[Value], what: str, around: _Around) -> None:
         for value in values:
             assert value not in self.made, f"{what}, {value}, is made twice{around}"
             self.made.add(value)
             self.visible.add(value)
 
-    def read(self, atom: Atom, what: str, around: str) -> None:
+    def read(self, atom: Atom, what: str, around: _Around) -> None:
         if isinstance(atom, Value):
             assert atom in self.visible, f"{what}, {atom}, is not made before{around}"
 
 
-def _neighbours(program: Program, index: int) -> str:
-    """The ops around a position, the one in question marked."""
-    near = range(max(0, index - 2), min(len(program.ops), index + 3))
-    lines = (f"{'->' if i == index else '  '} {show_op(program.ops[i])}" for i in near)
-    return ":\n" + "\n".join(lines)
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The ops around a position, the one in question marked; written when asked for."""
+
+    program: Program
+    index: int
+
+    def __str__(self) -> str:
+        first = max(0, self.index - 2)
+        shown = show_ops(self.program.ops[first : self.index + 3])
+        lines = (
+            f"{'->' if i == self.index else '  '} {line}"
+            for i, line in enumerate(shown, first)
+        )
+        return ":\n" + "\n".join(lines)
 
 
-def _check_region(op: Op, around: str) -> None:
+def _check_region(op: Op, around: _Around) -> None:
     _check_once(op, [w.operand for w in op.wires], len(op.operands), "operand", around)
     _check_once(op, [w.result for w in op.wires], len(op.results), "result", around)
     for index, body in enumerate(op.bodies):
@@ -70,7 +84,7 @@ def _check_region(op: Op, around: str) -> None:
 
 
 def _check_once(
-    op: Op, named: Iterable[int | None], count: int, what: str, around: str
+    op: Op, named: Iterable[int | None], count: int, what: str, around: _Around
 ) -> None:
     """Each of `count` positions is named once (by an op without bodies, none is)."""
     wanted = list(range(count)) if op.bodies else []
@@ -80,7 +94,7 @@ def _check_once(
     )
 
 
-def _check_wire(op: Op, wire: Wire, around: str) -> None:
+def _check_wire(op: Op, wire: Wire, around: _Around) -> None:
     """All ends agree; outside of a stacked wire there is one dim more, in front."""
     inner = [op.bodies[b].inputs[i] for b, i in wire.inputs]
     inner += [op.bodies[b].outputs[i] for b, i in wire.outputs]
@@ -94,5 +108,6 @@ def _check_wire(op: Op, wire: Wire, around: str) -> None:
     )
     assert all(len(a.shape) >= skip for a in outer), f"{wire} stacks a scalar{around}"
     if wire.is_stacked and "length" in op.params:
-        extents = {a.shape[0] for a in outer}
-        assert extents <= {op.params["length"]}, f"{wire} is of {extents}{around}"
+        length = show_param(op.params["length"])  # a number, or its text
+        found = {str(a.shape[0]) for a in outer}
+        assert found <= {length}, f"{wire} is of {found}, wanted {length}{around}"

@@ -21,7 +21,7 @@ from meshwright.rules.builder import Builder
 from meshwright.rules.contraction import product_dims, product_linear
 from meshwright.rules.factors import Factor, Factors, can_sum, local_shape
 from meshwright.rules.registry import rule
-from meshwright.rules.rule import Cut, Dims, FactorRule, Shape
+from meshwright.rules.rule import Cut, Dims, FactorRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ def ragged_dot_general(op: Op) -> FactorRule:
     )
     if ragged in left_batch or not is_summed or len(op.operands[2].shape) > 1:
         return _plain(factors, op, (left, right, made), (ragged, left_sum, left_batch))
-    sizes: Shape = op.operands[2].shape
-    (group,) = factors.one(sizes[0])
+    ((group,),) = factors.each(op.operands[2].shape)
     (row,) = left[ragged]
     if groups:
         right = _with(right, groups[0], (group,))

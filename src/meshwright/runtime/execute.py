@@ -34,6 +34,8 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         return _REGIONS[op.kind](op, operands)
     if op.has_effect:
         return run_effect(op, operands)
+    if op.kind in MANUAL:
+        return MANUAL[op.kind](operands, op.params)
     if op.primitive is None:
         params = dict(op.params)
         if op.kind == "iota":
@@ -41,8 +43,6 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         elif op.kind == "random_bits_window":
             params["local_shape"] = op.results[0].shape[operands[0].ndim :]
         return [function_of(op.kind)(*operands, **params)]
-    if op.kind in MANUAL:
-        return MANUAL[op.kind](operands, op.params)
     if op.kind == "shard_map":
         return run_program(op.params["jaxpr"], operands)  # type: ignore[arg-type]
     return _bind(op.primitive, operands, op.params)

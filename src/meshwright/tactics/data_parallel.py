@@ -44,10 +44,11 @@ class DataParallel:
             return [(path, node) for path, node in found if work.value(node).shape]
         found = data_leaves(work)
         if not found:
+            shown = ", ".join(work.paths[:8])
             raise TacticError(
-                f"{self} finds no data among the inputs: all are state, weights, "
-                f"PRNG keys or scalars ({', '.join(work.paths[:8])}, ...); name the data, as "
-                "in data_parallel(axis, inputs='batch.**')"
+                f"{self} finds no data among the inputs: all are state, weights, PRNG "
+                f"keys or scalars ({shown}, ...); name the data, as in "
+                "data_parallel(axis, inputs='batch.**')"
             )
         return found
 

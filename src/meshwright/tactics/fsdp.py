@@ -11,7 +11,7 @@ from meshwright.tactics.zero import zero
 
 @dataclass(frozen=True, slots=True)
 class FullySharded:
-    """`data_parallel(axis)`, unless some input is cut along it, then `zero(3, axis)`."""
+    """`data_parallel(axis)`, unless that is done, then `zero(3, axis)`."""
 
     axis: str
 

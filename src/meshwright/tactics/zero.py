@@ -25,7 +25,7 @@ class Zero:
     Of each leaf the first dim that the axis divides, other than a dim of stacked
     layers; optimizer state like the parameter that it belongs to. Stage 2 keeps the
     parameters whole along the axis. Leaves that nothing divides stay as they are. Data
-    parallelism along the same axis comes before, or gradients are not summed in parts.
+    parallelism along the same axis comes before: a gradient is then reduce-scattered.
     """
 
     stage: int
@@ -58,8 +58,8 @@ class Zero:
     def _require(self, work: Workspace, params: Leaves, state: Leaves) -> None:
         if self.stage == 2 and not state:
             raise TacticError(
-                f"{self} finds no optimizer state: all that the step hands back acts on "
-                "its other outputs too; zero(stage=3) cuts parameters"
+                f"{self} finds no optimizer state: all that the step hands back acts "
+                "on its other outputs too; zero(stage=3) cuts parameters"
             )
         if not params and not state:
             raise TacticError(

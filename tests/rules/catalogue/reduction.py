@@ -74,6 +74,8 @@ EXAMPLES: list[Example] = [
     Example("reduce_max_bool", lambda x: lax.reduce_max(x, (0,)), (_B,)),
     Example("reduce_min_bool", lambda x: lax.reduce_min(x, (0,)), (_B,)),
     Example("reduce_max_complex", lambda x: lax.reduce_max(x, (0,)), (_C,)),
+    Example("reduce_max_nan", lambda x: lax.reduce_max(x, (1,)), (_NAN,)),
+    Example("reduce_min_nan", lambda x: lax.reduce_min(x, (1,)), (_NAN,)),
     Example("reduce_and", lambda x: jnp.all(x, 0), (_B,)),
     Example("reduce_or", lambda x: jnp.any(x, 1), (_B,)),
     Example("reduce_xor", lambda x: lax.reduce_xor(x, (0,)), (_B,)),

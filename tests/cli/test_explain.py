@@ -1,0 +1,77 @@
+import json
+
+MESH = ("--mesh", "data=4")
+
+CONFLICT = """
+import jax, jax.numpy as jnp
+import meshwright as mw
+
+def square(x):
+    return x @ x.T
+
+def target():
+    return square, (jax.ShapeDtypeStruct((8, 6), jnp.float32),)
+
+schedules = {"rows": [mw.shard({"x": 0}, axis="data")]}
+"""
+
+STUCK = """
+import jax, jax.numpy as jnp
+import meshwright as mw
+
+def step(x, w):
+    return jnp.fft.fft(x, axis=0).real @ w
+
+def target():
+    shapes = (8, 6), (6, 6)
+    return step, tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
+
+schedules = {"rows": [mw.shard({name: 0}, axis="data") for name in ("x", "w")]}
+"""
+
+
+def test_a_collective_is_told_with_its_line_and_both_chains(run, mlp):
+    tactics = "shard({'batch.*': 0}, 'data'), shard({'params.*.up': 0}, 'data')"
+    done = run("explain", mlp, *MESH, "--tactics", tactics)
+    assert done.status == 0, done.err
+    assert "all_gather of f32[2, 16] along data, 512 bytes, x1 at mlp.py:9" in done.out
+    assert (
+        "operand 1 of dot_general, params.0.up, f32[8, 16], is stored cut on dim 0 "
+        "along 'data' (since shard({'params.*.up': 0}, axis='data') cut it), but needed "
+        "whole, as this op cuts dim 0 of operand 0 along it (since "
+        "shard({'batch.*': 0}, axis='data') cut batch.x)"
+    ) in done.out
+    assert "    stored: 'data' cuts dim 0 of params.0.up: shard({'params" in done.out
+    assert "    used: 'data' cuts dim 0 of batch.x: shard({'batch.*'" in done.out
+    assert "the sum over 'data' of dot_general (mlp.py:" in done.out
+
+
+def test_a_conflict_is_told_with_both_sides(run, write):
+    done = run("explain", write("square.py", CONFLICT), *MESH)
+    assert (
+        "dot_general (square.py:6) stays whole along 'data', which dim 0 of operand 0 "
+        "(x, since shard({'x': 0}, axis='data') cut it) and dim 1 of operand 1 "
+        "(transpose (square.py:6), since shard({'x': 0}, axis='data') cut x) both want"
+    ) in done.out
+    assert "\nconflicts\n" in done.out
+
+
+def test_what_was_asked_for_and_not_done_is_told(run, write):
+    done = run("explain", write("stuck.py", STUCK), *MESH)
+    assert (
+        "asked for, and not done\n  shard({'w': 0}, axis='data'): w along" in done.out
+    )
+    assert "4 parts do not divide extent 6" in done.out
+
+
+def test_explain_as_json_has_the_chains(run, mlp):
+    done = run("explain", mlp, *MESH, "--schedule", "dp", "--json")
+    fields = json.loads(done.out)
+    assert set(fields) == {"mesh", "gather", "counts", "collectives", "steps", "whole"}
+    assert fields["collectives"][0]["source"].startswith("mlp.py:")
+    assert fields["collectives"][0]["chain"]
+
+
+def test_a_program_without_collectives_says_so(run, mlp):
+    done = run("explain", mlp, *MESH, "--tactics", "")
+    assert "no collectives" in done.out

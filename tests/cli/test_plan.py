@@ -1,0 +1,82 @@
+import json
+
+import meshwright as mw
+
+MESH = ("--mesh", "data=4,model=2")
+
+
+def test_plan_prints_counts_tactic_by_tactic_and_shardings(run, mlp):
+    done = run("plan", mlp, *MESH, "--schedule", "dp+mp")
+    assert done.status == 0, done.err
+    assert "mesh data=4,model=2, gather shared" in done.out
+    assert "shard({'batch.*': 0}, axis='data')" in done.out
+    assert "params.0.up: f32[8, 16] [-, model]" in done.out
+    assert "batch.x: f32[32, 8] [data, -]" in done.out
+    assert "all_reduce     data" in done.out
+    assert "mlp.py:9" in done.out
+    assert not done.err
+
+
+def test_plan_as_json_is_a_plan_and_nothing_else(run, mlp):
+    done = run("plan", mlp, *MESH, "--schedule", "dp", "--json")
+    assert done.status == 0, done.err
+    counts = json.loads(done.out)["counts"]
+    assert counts.pop("all_reduce") == 2
+    assert counts == dict.fromkeys(
+        ("all_gather", "reduce_scatter", "all_to_all", "permute"), 0
+    )
+    assert mw.Plan.from_json(done.out).counts["all_reduce"] == 2
+
+
+def test_plan_saves_itself(run, mlp, tmp_path):
+    done = run("plan", mlp, *MESH, "--schedule", "dp", "--out", "plan.json")
+    assert done.status == 0, done.err
+    plan = mw.Plan.from_json((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    assert done.out == f"{plan}\n"
+
+
+def test_plan_cannot_save_where_there_is_no_folder(run, mlp):
+    done = run("plan", mlp, *MESH, "--schedule", "dp", "--out", "none/plan.json")
+    assert done.status == 2
+    assert done.err == "error: cannot write none/plan.json: No such file or directory\n"
+
+
+def test_layers_that_are_alike_are_one_line(run, write):
+    place = write(
+        "deep.py",
+        "import jax, jax.numpy as jnp, meshwright as mw\n"
+        "def fn(layers, x):\n"
+        "    for w in layers:\n"
+        "        x = jnp.sin(x @ w['w'])\n"
+        "    return x\n"
+        "def target():\n"
+        "    w = {'w': jax.ShapeDtypeStruct((8, 8), jnp.float32)}\n"
+        "    return fn, ([w] * 5, jax.ShapeDtypeStruct((4, 8), jnp.float32))\n"
+        "schedules = {'z': [mw.shard({'x': 0}, axis='a'), "
+        "mw.shard({'layers.**': 0}, axis='a')]}\n",
+    )
+    done = run("plan", place, "--mesh", "a=4")
+    assert done.status == 0, done.err
+    assert "  layers.*.w: f32[8, 8] [a, -]  (x5)" in done.out
+    assert "all_gather     a                       256 x5     deep.py:4" in done.out
+    told = run("explain", place, "--mesh", "a=4").out
+    assert told.count("all_gather of") == 1
+    assert "operand 1 of dot_general, layers.*.w, f32[8, 8]," in told
+    assert (
+        run("explain", place, "--mesh", "a=4", "--all").out.count("all_gather of") == 5
+    )
+
+
+def test_tactics_may_be_written_out(run, mlp):
+    tactics = "shard({'batch.*': 0}, axis='data'), mw.replicate('params.**')"
+    done = run("plan", mlp, *MESH, "--tactics", tactics, "--json")
+    assert done.status == 0, done.err
+    assert json.loads(done.out)["counts"]["all_reduce"] == 2
+
+
+def test_gather_is_handed_on(run, mlp):
+    done = run("plan", mlp, *MESH, "--schedule", "dp", "--gather", "at_use")
+    assert "gather at_use" in done.out
+    refused = run("plan", mlp, *MESH, "--schedule", "dp", "--gather", "never")
+    assert refused.status == 2
+    assert "'never' is not one of 'at_use', 'shared'" in refused.err
