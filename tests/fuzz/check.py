@@ -53,7 +53,7 @@ def run_case(case: Case) -> Outcome:
     try:
         step = case.partitioned()
         decided = step.decide(*args)
-        got = jax.tree.leaves(step(*map(copied, args)))
+        got = jax.tree.leaves(step(*args))
     except mw.MeshwrightError as error:
         return Outcome("refused", f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001
@@ -72,11 +72,6 @@ def run_case(case: Case) -> Outcome:
         if not e.ok and not _is_explained(w, g, m)
     ]
     return Outcome("wrong" if bad else "ill-conditioned", "\n".join(bad), **found)
-
-
-def copied(tree: Any) -> Any:
-    """Arrays that may be donated."""
-    return jax.tree.map(lambda x: jnp.array(x) if isinstance(x, np.ndarray) else x, tree)
 
 
 def _facts(decided: Any) -> dict[str, Any]:

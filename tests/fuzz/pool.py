@@ -72,7 +72,7 @@ class Input:
         if self.recipe == "bool":
             return rng.integers(0, 2, self.shape).astype(bool)
         x = np.clip(rng.standard_normal(self.shape), -2, 2)
-        return np.asarray(jnp.asarray(x, self.dtype))
+        return x.astype(jnp.dtype(self.dtype))
 
 
 @dataclass

@@ -18,36 +18,49 @@ MESH = mw.Mesh({"data": 4, "model": 2})
 
 
 class Program(NamedTuple):
-    """build: returns (function, arguments); inputs: the leaves that carry the batch."""
+    """build: returns (function, arguments); inputs: the leaves that carry the batch.
+
+    heavy: takes long to compile; all its checks run with the slow ones.
+    """
 
     name: str
     build: Callable[[], tuple[Callable, tuple]]
+    strategies: tuple[str, ...]
     inputs: str = "batch.*"
-    strategies: tuple[str, ...] = ("dp", "fsdp")
+    heavy: bool = False
 
 
-ALL = ("dp", "fsdp", "megatron")
+BATCH_ONLY = ("dp", "fsdp")
+MATMULS = ("dp", "fsdp", "megatron")
+TRANSFORMER = ("dp", "fsdp", "megatron", "3d")
 
 PROGRAMS = [
-    Program("linen mlp, adamw", linen_models.mlp, strategies=ALL),
-    Program("linen vit, adamw", linen_models.vit, strategies=ALL),
-    Program("linen resnet, sgd", linen_models.resnet),
-    Program("linen lstm, adafactor", linen_models.lstm),
-    Program("linen scan remat, lion", linen_models.transformer, strategies=ALL),
-    Program("nnx cnn, adamw", nnx_models.cnn),
-    Program("nnx scan remat, muon", nnx_models.transformer, strategies=ALL),
-    Program("nnx mixer, amsgrad", nnx_models.mixer),
-    Program("equinox mlp, lion", equinox_models.perceptron, strategies=ALL),
-    Program("equinox transformer, adamw", equinox_models.transformer, strategies=ALL),
-    Program("equinox gru, rmsprop", equinox_models.gru),
-    Program("equinox batch norm, nadam", equinox_models.convnet),
-    Program("haiku transformer, adafactor", haiku_models.transformer, strategies=ALL),
-    Program("haiku resnet, lamb", haiku_models.resnet),
-    Program("haiku lstm, adamw", haiku_models.lstm),
-    Program("haiku stack, shampoo", haiku_models.stack, strategies=ALL),
-    Program("moe top-2, adam", plain_models.moe, strategies=("dp", "fsdp", "experts")),
-    Program("decode by scan", plain_models.decode, "prompt", ALL),
-    Program("decode by while", plain_models.decode_until_end, "prompt", ALL),
+    Program("linen mlp, adamw", linen_models.mlp, MATMULS),
+    Program("linen vit, adamw", linen_models.vit, TRANSFORMER, heavy=True),
+    Program("linen resnet, sgd", linen_models.resnet, BATCH_ONLY),
+    Program("linen lstm, adafactor", linen_models.lstm, BATCH_ONLY),
+    Program(
+        "linen scan remat, lion", linen_models.transformer, TRANSFORMER, heavy=True
+    ),
+    Program("nnx cnn, adamw", nnx_models.cnn, BATCH_ONLY),
+    Program("nnx scan remat, muon", nnx_models.transformer, TRANSFORMER, heavy=True),
+    Program("nnx mixer, amsgrad", nnx_models.mixer, BATCH_ONLY),
+    Program("equinox mlp, lion", equinox_models.perceptron, MATMULS),
+    Program("equinox transformer, adamw", equinox_models.transformer, TRANSFORMER),
+    Program("equinox gru, rmsprop", equinox_models.gru, BATCH_ONLY),
+    Program("equinox batch norm, nadam", equinox_models.convnet, BATCH_ONLY),
+    Program(
+        "haiku transformer, adafactor",
+        haiku_models.transformer,
+        TRANSFORMER,
+        heavy=True,
+    ),
+    Program("haiku resnet, lamb", haiku_models.resnet, BATCH_ONLY, heavy=True),
+    Program("haiku lstm, adamw", haiku_models.lstm, BATCH_ONLY),
+    Program("haiku stack, shampoo", haiku_models.stack, MATMULS, heavy=True),
+    Program("moe top-2, adam", plain_models.moe, (*BATCH_ONLY, "experts")),
+    Program("decode by scan", plain_models.decode, MATMULS, "prompt"),
+    Program("decode by while", plain_models.decode_until_end, MATMULS, "prompt"),
 ]
 
 
@@ -59,4 +72,5 @@ def tactics_of(strategy: str, inputs: str) -> list:
         "fsdp": [batch, mw.fsdp("data")],
         "megatron": [batch, mw.megatron("model")],
         "experts": [batch, mw.expert_parallel("model")],
+        "3d": [batch, mw.megatron("model"), mw.fsdp("data")],
     }[strategy]

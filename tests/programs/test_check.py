@@ -1,18 +1,38 @@
-"""Every program, under every strategy that applies, gives the one-device numbers."""
+"""Every program, under every strategy that applies, gives the one-device numbers.
+
+A light program's last strategy runs with the quick tests, all others with the slow.
+"""
+
+from functools import cache
 
 import pytest
 
 import meshwright as mw
 from tests.programs.catalogue import MESH, PROGRAMS, tactics_of
 
-CASES = [(program, name) for program in PROGRAMS for name in program.strategies]
+CASES = [
+    pytest.param(
+        program,
+        strategy,
+        id=f"{program.name}, {strategy}",
+        marks=[pytest.mark.slow]
+        if program.heavy or strategy != program.strategies[-1]
+        else [],
+    )
+    for program in PROGRAMS
+    for strategy in program.strategies
+]
 
 
-@pytest.mark.parametrize(
-    ("program", "strategy"), CASES, ids=[f"{p.name}, {name}" for p, name in CASES]
-)
+@cache
+def built(build):
+    """One program for all its strategies, so that the original compiles once."""
+    return build()
+
+
+@pytest.mark.parametrize(("program", "strategy"), CASES)
 def test_the_partitioned_program_equals_the_original(program, strategy):
-    fn, args = program.build()
-    step = mw.partition(fn, mw.Mesh(MESH), tactics_of(strategy, program.inputs))
+    fn, args = built(program.build)
+    step = mw.partition(fn, MESH, tactics_of(strategy, program.inputs))
     report = step.check(*args)
     assert report.ok, str(report)

@@ -7,8 +7,6 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-import meshwright.rules.families
-import meshwright.rules.ragged  # noqa: F401
 from meshwright.capture.convert import convert
 from meshwright.ir import Op
 from meshwright.rules import FactorRule, rule_of

@@ -17,7 +17,7 @@ def normal(*shape):
 
 
 def adam_step(loss):
-    """`step(state, batch) -> (state, loss)`, with moments named away from everything."""
+    """`step(state, batch) -> (state, loss)`, with names that say nothing."""
 
     def step(state, batch):
         params, m, v = state["p"], state["q"], state["r"]

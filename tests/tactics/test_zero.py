@@ -54,7 +54,7 @@ def test_layers_in_a_scan_are_gathered_one_by_one():
         assert found[f"state.{leaf}"] == (None, "data", None)
     gathers = [c for c in plan.collectives if c.kind == "all_gather"]
     assert any(c.executions == 4 for c in gathers)
-    assert all(not c.value.startswith("f32[4, ") for c in gathers)
+    assert all(c.value.count(",") == 1 for c in gathers)  # one layer's, not the stack
     assert step.check(*args).ok
 
 

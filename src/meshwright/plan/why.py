@@ -20,23 +20,26 @@ def explain_collective(names: Names, op: Op, origin: Origin) -> Why:
         return _explain_inside(names, op, origin, node)
     if names.maker(origin.value) is node:
         return _explain_output(names, origin, node)
-    return _explain_read(names, origin, node)
+    return _explain_read(names, op, origin, node)
 
 
 # -- operands --------------------------------------------------------------------------
 
 
-def _explain_read(names: Names, origin: Origin, node: Node) -> Why:
+def _explain_read(names: Names, op: Op, origin: Origin, node: Node) -> Why:
     """An operand that is stored cut, and needed otherwise."""
     axis = origin.axes[0]
     position, dim = _operand(names, origin, node)
     label = node.op.kind if node.op is not None else "the input"
     maker = names.maker(origin.value)
     stored = f"{names.value(origin.value)} is stored cut on dim {dim} along"
+    need = f"needed {_need(names, node, (position, dim), axis)}"
+    if op.kind == "permute":
+        need = "the axes that are gathered must come last"
     reason = (
         f"operand {position} of {label}, {stored} {names.axes(origin.axes)}"
         f"{_since(names, maker, axis)}, "
-        f"but needed {_need(names, node, (position, dim), axis)}"
+        f"but {need}"
     )
     chain = [f"stored: {line}" for line in trace(names, maker, axis)]
     chain += [f"used: {line}" for line in trace(names, node, axis)]

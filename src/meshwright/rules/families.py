@@ -5,6 +5,7 @@ import meshwright.rules.reshape  # noqa: F401
 import meshwright.rules.dynamic  # noqa: F401
 import meshwright.rules.indexing  # noqa: F401
 import meshwright.rules.contraction  # noqa: F401
+import meshwright.rules.ragged  # noqa: F401
 import meshwright.rules.reduction  # noqa: F401
 import meshwright.rules.cumulative  # noqa: F401
 import meshwright.rules.convolution  # noqa: F401

@@ -62,7 +62,7 @@ def _stretched(op: Op) -> FactorRule:
     return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
 
 
-@rule("threefry2x32", "random_gamma_grad", "random_clone", "random_seed")
+@rule("threefry2x32", "random_clone", "random_seed")
 def elementwise(op: Op) -> FactorRule:
     """Every element by itself."""
     return _stretched(op)

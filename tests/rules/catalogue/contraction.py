@@ -113,11 +113,10 @@ EXAMPLES = [
         _normal(2, 4, 3, 8),
         _normal(8, 4, 2, 5),
     ),
-    *_with_grad(
+    Example(
         "two batch dims, crossed",
         partial(_dot, (((3,), (2,)), ((0, 1), (1, 0)))),
-        _normal(2, 4, 3, 8),
-        _normal(4, 2, 8, 1),
+        (_normal(2, 4, 3, 8), _normal(4, 2, 8, 1)),
     ),
     *_with_grad("outer", partial(_dot, (((), ()), ((), ()))), _normal(8), _normal(4)),
     Example("inner", jnp.dot, (_normal(8), _normal(8))),
@@ -157,7 +156,7 @@ EXAMPLES = [
         (_normal(2, 4, 8), _normal(8, 2, 4), _normal(2, 2, 4)),
     ),
     Example("chain", _chain, (_normal(4, 8), _normal(8, 4), _normal(4, 2))),
-    *_with_grad("ragged rows", _ragged_rows, ROWS, EXPERTS, SIZES),
+    Example("ragged rows", _ragged_rows, (ROWS, EXPERTS, SIZES)),
     Example("ragged rows, some in no group", _ragged_rows, (ROWS, EXPERTS, SHORT)),
     Example(
         "ragged rows, sizes of 8 bits",

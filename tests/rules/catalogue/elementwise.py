@@ -88,8 +88,8 @@ def _incomplete(a, x):
     return lax.igamma(a, x), lax.igammac(a, x), lax.zeta(x + 1.5, a)
 
 
-def _beta(a, b, x):
-    return lax.betainc(a, b, x)
+def _incomplete_grad(a, x):
+    return jax.grad(lambda a: jnp.sum(lax.igamma(a, x)))(a)
 
 
 def _selections(which, x, y):
@@ -194,10 +194,10 @@ EXAMPLES = [
     Example("bits of bools", _BITS, (BOOL, BOOL[::-1])),
     Example("integer unary", _INTEGER_UNARY, (INT,)),
     Example("shifts", _SHIFTS, (INT, SHIFT + 1)),
-    Example("incomplete gamma", _incomplete, (ODD, ODD[::-1])),
-    Example("incomplete gamma grad", _grad(lax.igamma), (X, X[::-1])),
-    Example("polygamma", lambda x: lax.polygamma(jnp.float32(2), x), (ODD,)),
-    Example("incomplete beta", _beta, (ODD, ODD[::-1], ODD / 3)),
+    Example("incomplete gamma", _incomplete, (X, X[::-1])),
+    Example("incomplete gamma grad", _incomplete_grad, (X, X[::-1])),
+    Example("polygamma", lambda x: lax.polygamma(jnp.float32(2), x), (X,)),
+    Example("incomplete beta", lax.betainc, (X, X[::-1], X / 3)),
     Example("selections", _selections, (BOOL, SIGNED, SIGNED[::-1])),
     Example(
         "selections grad",

@@ -154,7 +154,6 @@ def _gradients(words, rates):
 
     return {
         "gamma": jax.grad(lambda a: random.gamma(words, a).sum())(rates),
-        "loggamma": jax.grad(lambda a: random.loggamma(words, a).sum())(rates),
         "alone": lax.random_gamma_grad(rates, rates[::-1]),
         "dropout": jax.grad(dropped)(rates),
     }
@@ -164,13 +163,16 @@ def _threefry(first, second, x, y):
     return threefry2x32_p.bind(first, second, x, y)
 
 
+SAMPLERS = _BITS | _TRANSFORMED | _CHOSEN | _GAMMAS | _LOOPS | _FACTORED
+"""Every sampler, as functions of a key; those not in `EXAMPLES` compile slowly."""
+
+_FEW = ("gamma", "loggamma", "rejected", "multivariate normal")
+
 EXAMPLES: list[Example] = [
     Example("random bits", each(**_BITS), (RAW,)),
     Example("random numbers by closed forms", each(**_TRANSFORMED), (RAW,)),
     Example("random choices", each(**_CHOSEN), (RAW,)),
-    Example("random numbers by gamma", each(**_GAMMAS), (RAW,)),
-    Example("random numbers by loops", each(**_LOOPS), (RAW,)),
-    Example("random vectors", each(**_FACTORED), (RAW,)),
+    Example("random samplers", each(**{name: SAMPLERS[name] for name in _FEW}), (RAW,)),
     Example("typed key", lambda w: random.normal(_wrapped(w), SHAPE), (RAW,)),
     Example(
         "constant key", lambda x: x * random.normal(random.key(3), x.shape), (LOGITS,)

@@ -1,0 +1,106 @@
+"""What partitioning costs, beside what XLA's compilation of the same step costs.
+
+For each schedule: seconds to capture (tracing, which `jax.jit` needs as well, is shown
+apart), to propagate and lower, and for XLA to compile our step and stock `jax.jit` with
+the same in- and out-shardings. PartIR (Alabed et al., 2024) reports up to 14 % of XLA's
+compile time for partitioning.
+
+    python -m benchmarks.partition_cost [--model t32] [--schedules bp+mp,bp+mp+z3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+import jax  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+import meshwright as mw  # noqa: E402
+from meshwright.capture import capture  # noqa: E402
+from meshwright.lower import Gather  # noqa: E402
+from meshwright.plan.decide import decide  # noqa: E402
+from meshwright.runtime import jax_mesh, make_executable, named_shardings  # noqa: E402
+from zoo import gpt  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results" / "partition_cost.json"
+CONSOLE = Console()
+MESH = mw.Mesh({"batch": 4, "model": 2})
+
+
+def seconds(run: Any) -> tuple[float, Any]:
+    """Wall seconds of a call, and its result."""
+    gc.collect()
+    start = time.perf_counter()
+    result = run()
+    return time.perf_counter() - start, result
+
+
+def measure(model: str, schedule: str) -> dict[str, float | str]:
+    """One row: seconds of each stage, and the two ratios."""
+    fn, args = getattr(gpt, model)()
+    flat, tree = jax.tree.flatten(args)
+    trace_s, _ = seconds(lambda: jax.make_jaxpr(lambda *xs: fn(*xs))(*args))
+    capture_s, captured = seconds(lambda: capture(fn, args))
+    decide_s, decided = seconds(
+        lambda: decide(captured, MESH, gpt.schedules[schedule], Gather.SHARED)
+    )
+    executable = make_executable(decided.lowered)
+    shapes = [
+        jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s)
+        for x, s in zip(flat, executable.in_shardings, strict=True)
+    ]
+    emit_s, ours = seconds(lambda: executable.jitted.lower(*shapes))
+    ours_s, _ = seconds(ours.compile)
+    outs = named_shardings(jax_mesh(decided.lowered.mesh), decided.lowered.outputs)
+    stock = jax.jit(
+        lambda *xs: jax.tree.leaves(fn(*jax.tree.unflatten(tree, xs))),
+        in_shardings=executable.in_shardings,
+        out_shardings=list(outs),
+    )
+    stock_lower_s, lowered = seconds(lambda: stock.lower(*shapes))
+    stock_s, _ = seconds(lowered.compile)
+    return {
+        "model": model,
+        "schedule": schedule,
+        "trace_s": trace_s,
+        "capture_s": capture_s,
+        "propagate_and_lower_s": decide_s,
+        "emit_s": emit_s,
+        "compile_ours_s": ours_s,
+        "stock_trace_and_emit_s": stock_lower_s,
+        "compile_stock_s": stock_s,
+        "partition_share": (capture_s + decide_s) / stock_s,
+        "compile_ratio": ours_s / stock_s,
+    }
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="t32")
+    parser.add_argument("--schedules", default="bp,bp+mp,bp+mp+z3")
+    options = parser.parse_args()
+    rows = []
+    for schedule in options.schedules.split(","):
+        with CONSOLE.status(f"{options.model} {schedule}"):
+            rows.append(measure(options.model, schedule))
+    keys = [k for k in rows[0] if k != "model"]
+    table = Table(*keys, title=options.model)
+    for row in rows:
+        table.add_row(*(f"{row[k]:.2f}" if k != "schedule" else str(row[k]) for k in keys))
+    CONSOLE.print(table)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"jax": jax.__version__, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Equal numbers: generated programs under generated schedules."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+
+import jax
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.case import Case, draw_case
+from tests.fuzz.check import run_case
+from tests.fuzz.program import FLAT, REGIONS
+from tests.fuzz.shrink import shrink
+
+CASES = 200
+SHARES = 8  # so that the workers of pytest-xdist divide them
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_partitioned_programs_give_what_the_original_gives(share: int):
+    seen: Counter[str] = Counter()
+
+    @settings(
+        max_examples=CASES // SHARES,
+        phases=(Phase.generate,),
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.randoms(use_true_random=False))
+    def equal(rng: random.Random) -> None:
+        case = draw_case(random.Random(f"{share}:{rng.getrandbits(48)}"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            outcome = run_case(case)
+        seen[outcome.verdict] += 1
+        assert not outcome.is_failure, report(case)
+
+    equal()
+    jax.clear_caches()
+    assert seen["equal"] >= 0.85 * seen.total(), seen
+
+
+def report(case: Case) -> str:
+    """The smallest case that fails in the same way, as source text."""
+    small = shrink(case, attempts=40)
+    return f"{run_case(small).detail}\n\n{small}"
+
+
+def test_every_family_of_ops_is_drawn():
+    drawn: set[str] = set()
+    for number in range(150):
+        drawn |= set(draw_case(random.Random(f"families:{number}")).program.families)
+    missing = {f.__name__ for f, _ in FLAT} | {f.__name__ for f in REGIONS}
+    assert not missing - drawn
+
+
+def test_a_case_is_the_same_each_time():
+    assert draw_case(random.Random("7")) == draw_case(random.Random("7"))

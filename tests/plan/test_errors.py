@@ -1,0 +1,214 @@
+"""Every kind of wrong input to the Python interface, with the words that it gets."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.errors import (
+    CaptureError,
+    MeshError,
+    MeshwrightError,
+    PlanError,
+    RuleError,
+    TacticError,
+)
+
+X = np.ones((8, 6), np.float32)
+STATE = {"params": {"w": np.ones((6, 4), np.float32)}, "step": np.int32(0)}
+
+
+def step(state, batch):
+    return mw.tag(batch @ state["params"]["w"], "product")
+
+
+def plan(*tactics, mesh=None, fn=step, args=(STATE, X), **options):
+    return mw.partition(fn, mesh or {"data": 4}, tactics, **options).plan(*args)
+
+
+def refuses(error, words):
+    return pytest.raises(error, match=re.escape(words))
+
+
+# -- tactics ---------------------------------------------------------------------------
+
+TACTICS = {
+    "pattern 'batsh' matches nothing; the program's leaves are: batch": (
+        mw.shard({"batsh": 0}, axis="data"),
+    ),
+    "did you mean 'state.params.**'?": (mw.shard({"state.params": 0}, axis="data"),),
+    "pattern 'tag:sum' matches nothing; the program's tags are: tag:product": (
+        mw.replicate("tag:sum"),
+    ),
+    "dim 2 is out of range for batch, which is f32[8, 6] with 2 dims": (
+        mw.shard({"batch": 2}, axis="data"),
+    ),
+    "dim -3 is out of range for batch": (mw.shard({"batch": -3}, axis="data"),),
+    "dim 5 is out of range for state.step, which is i32[] with 0 dims": (
+        mw.shard(lambda path, value: 5 if path == "state.step" else None, axis="data"),
+    ),
+    "dim 'rows' is out of range for batch": (
+        mw.shard({"batch": lambda path, value: "rows"}, axis="data"),
+    ),
+    "'data' is no tactic; wanted mw.shard(...) and the like": ("data",),
+    "axis 'model' is not in the mesh, which has data=4": (
+        mw.shard({"batch": 0}, axis="model"),
+    ),
+    "axis 'rows' is not in the mesh, which has data=4": (
+        mw.replicate("batch", axis="rows"),
+    ),
+}
+
+
+@pytest.mark.parametrize("words", TACTICS)
+def test_a_tactic_that_does_not_fit_is_refused(words):
+    with refuses((TacticError, MeshError), words):
+        plan(*TACTICS[words])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: mw.shard({"x": 1.5}, "a"),
+            "dim of 'x' is 1.5; wanted an int, REPL",
+        ),
+        (lambda: mw.shard({"x": True}, "a"), "dim of 'x' is True; wanted an int"),
+        (
+            lambda: mw.shard("x", "a"),
+            "shard wants a mapping from patterns to dims, got",
+        ),
+        (lambda: mw.replicate(), "replicate wants at least one pattern"),
+    ],
+)
+def test_a_tactic_that_makes_no_sense_is_refused_at_once(make, words):
+    with refuses(TacticError, words):
+        make()
+
+
+def test_what_cannot_be_cut_is_no_error_but_told():
+    told = plan(mw.shard({"batch": 1}, axis="data")).steps[-1].refused
+    assert told == ("batch along 'data': 4 parts do not divide extent 6",)
+
+
+# -- meshes ----------------------------------------------------------------------------
+
+MESHES = {
+    "a mesh needs at least one axis, such as {'data': 8}": dict,
+    "axis 'data' has size 0; wanted an int >= 1": lambda: {"data": 0},
+    "axis 'data' has size 2.0; wanted an int >= 1": lambda: {"data": 2.0},
+    "axis name 'a b' is empty or holds one of": lambda: {"a b": 2},
+    "7 is no mesh; wanted Mesh, jax.sharding.Mesh or axis sizes": lambda: 7,
+    "1 devices do not fill mesh data=4 of 4": lambda: mw.Mesh({"data": 4}, ["cpu"]),
+}
+
+
+@pytest.mark.parametrize("words", MESHES)
+def test_a_mesh_that_cannot_be_is_refused(words):
+    with refuses(MeshError, words):
+        mw.partition(step, MESHES[words](), ())
+
+
+def test_too_few_devices_say_how_to_make_virtual_ones():
+    partitioned = mw.partition(step, {"data": 16}, ())
+    assert partitioned.plan(STATE, X).mesh.num_devices == 16
+    words = (
+        "mesh data=16 needs 16 devices, but JAX sees 8 (cpu); to try it on one machine, "
+        "set XLA_FLAGS=--xla_force_host_platform_device_count=16 before JAX starts"
+    )
+    with refuses(MeshError, words):
+        partitioned(STATE, X)
+    with refuses(MeshError, words):
+        _ = partitioned.plan(STATE, X).in_shardings
+
+
+# -- options ---------------------------------------------------------------------------
+
+OPTIONS = {
+    "gather is 'never'; wanted one of 'at_use', 'shared'": {"gather": "never"},
+    "argument number 2 is out of range; there are ['state', 'batch']": {
+        "static_argnums": 2
+    },
+    "argument number -3 is out of range": {"donate_argnums": (0, -3)},
+    "no parameter named ['stat']; there are ['state', 'batch']": {
+        "donate_argnames": "stat"
+    },
+    "no parameter named ['mode']; there are ['state', 'batch']": {
+        "static_argnames": ("mode",)
+    },
+}
+
+
+@pytest.mark.parametrize("words", OPTIONS)
+def test_an_option_that_does_not_fit_is_refused(words):
+    with refuses(PlanError, words):
+        mw.partition(step, {"data": 4}, (), **OPTIONS[words])
+
+
+def test_an_unhashable_static_argument_is_refused():
+    fn = lambda x, n: x * n[0]  # noqa: E731
+    partitioned = mw.partition(fn, {"data": 4}, (), static_argnames="n")
+    with refuses(PlanError, "static arguments must be hashable, got (('n', [2]),)"):
+        partitioned(X, [2])
+
+
+# -- arguments -------------------------------------------------------------------------
+
+
+def test_an_argument_that_is_no_array_is_named():
+    words = "batch is a str, not an array; pass it in static_argnums or static_argnames"
+    with refuses(CaptureError, words):
+        plan(args=(STATE, "text"))
+    with refuses(CaptureError, "state.params.w is a set, not an array"):
+        plan(args=({"params": {"w": {1}}}, X))
+
+
+def test_ordered_effects_are_refused():
+    def speak(x):
+        jax.debug.print("{}", x, ordered=True)
+        return x
+
+    with refuses(CaptureError, "have no meaning on several devices; use debug.print("):
+        plan(fn=speak, args=(X,))
+
+
+def test_the_users_own_error_in_tracing_is_the_users():
+    with pytest.raises(TypeError, match="dot_general requires contracting dimensions"):
+        plan(args=(STATE, X.T))
+
+
+# -- rules and plans -------------------------------------------------------------------
+
+
+def test_a_second_rule_for_an_op_is_refused():
+    with refuses(RuleError, "op 'add' has a rule already"):
+        mw.rule("add")(lambda op: "i,i->i")
+
+
+PLANS = {
+    "this is no plan: JSONDecodeError": "garbage",
+    "this is no plan: KeyError('format')": "{}",
+    "this is no plan: TypeError": "[]",
+    "plan has format 99; this is 1": '{"format": 99}',
+    "this is no plan: KeyError('mesh')": '{"format": 1}',
+}
+
+
+@pytest.mark.parametrize("words", PLANS)
+def test_a_text_that_is_no_plan_is_refused(words):
+    with refuses(PlanError, words):
+        mw.Plan.from_json(PLANS[words])
+
+
+def test_a_leaf_that_a_plan_does_not_have_is_refused():
+    with refuses(
+        PlanError, "no leaf 'x'; there are ['state.params.w', 'state.step', 'ba"
+    ):
+        plan().spec("x")
+
+
+def test_all_errors_are_of_one_family():
+    found = [v for v in vars(mw.errors).values() if isinstance(v, type)]
+    assert all(issubclass(error, MeshwrightError) for error in found)
