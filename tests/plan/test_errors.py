@@ -115,8 +115,8 @@ def test_too_few_devices_say_how_to_make_virtual_ones():
     partitioned = mw.partition(step, {"data": 16}, ())
     assert partitioned.plan(STATE, X).mesh.num_devices == 16
     words = (
-        "mesh data=16 needs 16 devices, but JAX sees 8 (cpu); to try it on one machine, "
-        "set XLA_FLAGS=--xla_force_host_platform_device_count=16 before JAX starts"
+        "mesh data=16 needs 16 devices, but JAX sees 8 (cpu); to try it on one machine"
+        ", set XLA_FLAGS=--xla_force_host_platform_device_count=16 before JAX starts"
     )
     with refuses(MeshError, words):
         partitioned(STATE, X)

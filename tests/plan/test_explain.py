@@ -44,8 +44,8 @@ def test_a_gather_says_what_is_stored_cut_what_needs_it_and_who_decided():
     assert found.source == line_of(two_matmuls, "x @ w")
     assert found.reason == (
         "operand 1 of dot_general, w, f32[16, 16], is stored cut on dim 0 along 'data' "
-        "(since shard({'w': 0}, axis='data') cut it), but needed whole, as this op cuts "
-        "dim 0 of operand 0 along it (since shard({'x': 0}, axis='data') cut x)"
+        "(since shard({'w': 0}, axis='data') cut it), but needed whole, as this op "
+        "cuts dim 0 of operand 0 along it (since shard({'x': 0}, axis='data') cut x)"
     )
     assert found.chain == (
         "stored: 'data' cuts dim 0 of w: shard({'w': 0}, axis='data')",

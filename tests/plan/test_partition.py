@@ -237,3 +237,22 @@ def test_a_user_rule_partitions_a_primitive_of_his_own():
     mw.rule("test_twice")(lambda op: "ij->ij")
     assert step.plan(X).counts["all_gather"] == 0
     assert step.check(X).ok
+
+
+def test_a_partial_sum_passes_a_mask_of_zeros():
+    def fn(w, x, mask):
+        return jnp.where(mask, x @ w, 0.0).sum(axis=1)
+
+    step = mw.partition(fn, MESH, [mw.shard({"w": 0}, "x")])
+    mask = X > 0
+    (collective,) = step.plan(W, X, mask).collectives
+    assert (collective.kind, collective.value) == ("all_reduce", "f32[8]")
+    assert step.check(W, X, mask).ok
+
+
+def test_platform_dependent_code_takes_the_branch_of_this_platform():
+    def fn(x):
+        return jax.lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos)
+
+    step = mw.partition(fn, MESH, [mw.shard({"x": 0}, "x")])
+    close(step(X), np.sin(X))

@@ -39,8 +39,8 @@ def _generator(words):
         ("threefry2x32", "ab->abcd"),
         ("threefry4x32", "ab->ab--"),
         ("philox4x32", "ab->ab--"),
-        ("rbg", "-->----"),
-        ("unsafe_rbg", "-->----"),
+        ("rbg", "--->----"),
+        ("unsafe_rbg", "--->----"),
     ],
 )
 def test_bits_are_cut_where_they_are_a_function_of_the_index(impl, expected):

@@ -65,7 +65,7 @@ def test_a_block_has_two_sums_forward_and_two_backward(name):
     plan = mw.partition(fn, MESH, TACTICS).plan(*args)
     assert cuts(plan) == {f"l.{i}.{n}": d for i in (0, 1) for n, d in wanted.items()}
     (sums,) = on_model(plan).items()
-    # where a norm comes last, gradients of q, k and v may meet the residual's one by one
+    # with the norm last, gradients of q, k, v may meet the residual's one by one
     most = 2 * 6 if name == "bert" else 2 * 4
     assert sums[0] == "all_reduce"
     assert 2 * 4 <= sums[1] <= most

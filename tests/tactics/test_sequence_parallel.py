@@ -41,7 +41,7 @@ def test_layers_in_a_scan():
 
 
 def test_the_gpt_of_the_zoo():
-    fn, args = gpt.tiny()
+    fn, args = gpt.train_step, gpt.shapes(gpt.TINY)
     mesh = {"batch": 2, "model": 4}
     tactics = [mw.data_parallel("batch"), mw.megatron("model")]
     whole = mw.partition(fn, mesh, tactics).plan(*args).counts

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from meshwright.capture.convert import convert
+from meshwright.capture.ties import find_ties
 from meshwright.errors import CaptureError
 from meshwright.ir import Program, prune
 from meshwright.jax_private import is_ordered
@@ -74,7 +75,7 @@ def capture(
     _refuse_ordered(jaxpr.effects)
     program = prune(convert(jaxpr))
     tree, out_paths = out_tree
-    ties = find_ties(tree_args, tree, program, given)
+    ties = find_ties(in_tree, tree, program, given)
     return Captured(
         program, paths, out_paths, in_tree, tree, tuple(leaves), tuple(out_avals), ties, given
     )
@@ -135,45 +136,3 @@ def _refuse_ordered(effects: Any) -> None:
             f"ordered effects ({', '.join(bad)}) have no meaning on several devices; "
             "use debug.print(..., ordered=False) or io_callback(..., ordered=False)"
         )
-
-
-def find_ties(
-    tree_args: Any, out_tree: Any, program: Program, donated: Collection[int]
-) -> dict[int, int]:
-    """Outputs that are the next step's inputs: output position -> input position.
-
-    An argument and a top-level output (or the whole result) of the same structure,
-    shapes and dtypes are taken to be the same state, first come first served. A bare
-    array must be donated as well: its shape alone says too little.
-    """
-    outer = jax.tree_util.treedef_children(out_tree)
-    starts = _starts([tree.num_leaves for tree in outer])
-    pieces = [(0, out_tree)] + list(zip(starts, outer, strict=True))
-    args = list(tree_args[0]) + list(tree_args[1].values())
-    trees = [jax.tree_util.tree_structure(arg) for arg in args]
-    in_starts = _starts([tree.num_leaves for tree in trees])
-    ties: dict[int, int] = {}
-    for start, tree in pieces:
-        for in_start, in_tree in zip(in_starts, trees, strict=True):
-            span = range(tree.num_leaves)
-            if tree != in_tree or not tree.num_leaves or start in ties:
-                continue
-            if jax.tree_util.treedef_is_leaf(tree) and in_start not in donated:
-                continue
-            if any(in_start + i in ties.values() for i in span):
-                continue
-            if all(_same(program, start + i, in_start + i) for i in span):
-                ties.update({start + i: in_start + i for i in span})
-    return ties
-
-
-def _starts(sizes: list[int]) -> list[int]:
-    starts = [0]
-    for size in sizes:
-        starts.append(starts[-1] + size)
-    return starts[:-1]
-
-
-def _same(program: Program, out_position: int, in_position: int) -> bool:
-    out, value = program.outputs[out_position], program.inputs[in_position]
-    return out.shape == value.shape and out.dtype == value.dtype

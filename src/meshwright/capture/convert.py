@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,9 @@ class _Converter:
         if name in _INLINED and _INLINED[name] in eqn.params:
             return self.inline(eqn.params[_INLINED[name]], operands)
         op = _REGIONS.get(name, _plain)(eqn, operands)
+        if name in _SEPARABLE and len(operands) > 1:
+            self.ops += _separate(op)
+            return op.results
         self.ops.append(op)
         demand = _demand(eqn, op)
         if demand is None:
@@ -132,6 +136,18 @@ def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
         eqn.primitive,
         has_effect=_has_effect(eqn),
     )
+
+
+def _separate(op: Op) -> list[Op]:
+    """One op per operand, so that each can be cut in its own way."""
+    return [
+        replace(op, operands=(operand,), results=(result,))
+        for operand, result in zip(op.operands, op.results, strict=True)
+    ]
+
+
+_SEPARABLE = ("optimization_barrier",)
+"""Identities of several operands that have nothing to do with each other."""
 
 
 def _demand(eqn: Any, op: Op) -> Op | None:
@@ -214,7 +230,8 @@ def _cond(eqn: Any, operands: tuple[Atom, ...]) -> Op:
     wires += [
         Wire(None, (), tuple((b, i) for b in every), i) for i in range(len(eqn.outvars))
     ]
-    return _region("cond", eqn, operands, branches, wires)
+    platforms = eqn.params.get("branches_platforms")
+    return _region("cond", eqn, operands, branches, wires, platforms=platforms)
 
 
 def _remat(eqn: Any, operands: tuple[Atom, ...]) -> Op:

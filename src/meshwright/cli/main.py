@@ -33,6 +33,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_WIDE = 160
+"""Columns of a table that goes into a file or a pipe."""
+
 TargetText = Annotated[
     str,
     typer.Argument(
@@ -141,7 +144,8 @@ def check_command(  # noqa: PLR0913  the options of a command
             )
         )
     else:
-        Console().print(check_table(report, expand))
+        width = None if sys.stdout.isatty() else _WIDE
+        Console(width=width).print(check_table(report, expand))
         verdict = "equal" if report.ok else "NOT EQUAL"
         num = len(report.outputs)
         print(f"{verdict}: {num} outputs, largest error {report.worst:.2e}")

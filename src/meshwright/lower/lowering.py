@@ -346,7 +346,7 @@ class _Scope:
         local = self.read(atom, Sharding(need.dims), node)
         have = self.have[atom][1].partial if isinstance(atom, Value) else ()
         missing = tuple(a for a in need.partial if a not in have)
-        if not missing:
+        if not missing or self.shared.carrier.is_zero(atom):
             return local
         builder = self.builder
         first = builder.compare("eq", builder.axis_index(missing), 0)

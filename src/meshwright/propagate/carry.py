@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meshwright.ir import Atom, Op, Value, num_bytes
+from meshwright.ir import Atom, Literal, Op, Value, num_bytes
 from meshwright.propagate.graph import Node
 from meshwright.propagate.state import State
 
@@ -63,17 +63,32 @@ class Carrier:
     # -- one op ---------------------------------------------------------------------
 
     def _is_carried(self, node: Node, group: frozenset[int], axis: str) -> bool:
-        """True when all operands of a linear group arrive partial, and only they."""
+        """True when all operands of a linear group arrive partial, and only they.
+
+        A zero is a partial sum of zero, on every device.
+        """
         assert node.op is not None
-        for position, number in self._operands(node.op):
+        has_partial = False
+        for position, atom in enumerate(node.op.operands):
+            number = self._number(atom)
             if position in group:
+                if self.is_zero(atom):
+                    continue
                 if number is None or not self._is_cheap(number):
                     return False
                 if not self.is_partial(number, axis):
                     return False
+                has_partial = True
             elif number is not None and self.is_partial(number, axis):
                 return False
-        return True
+        return has_partial
+
+    def is_zero(self, atom: Atom) -> bool:
+        """True for values that are known to be zero everywhere."""
+        if isinstance(atom, Literal):
+            return bool(atom.value == 0)
+        node = self.graph.nodes[self.graph.producer[self.graph.number[atom]]]
+        return node.rule is not None and node.rule.is_zero
 
     def _accepts(self, node: Node, value: int, axis: str) -> bool:
         if node.wire is not None:

@@ -60,6 +60,7 @@ class FactorRule:
         sums and all other operands are whole; the result is then partial too.
     special: factors that only `expand` can cut.
     least: smallest local size of a factor that a cut must leave, where it is not 1.
+    is_zero: every result is zero, whatever the operands are.
     done: factors over which the op itself reduces, so that nothing is left partial.
     opaque: why the op cannot be cut at all ("" when it can).
     """
@@ -73,6 +74,7 @@ class FactorRule:
     least: Mapping[int, int] | None = None
     local_params: LocalParams | None = None
     expand: Expand | None = None
+    is_zero: bool = False
     done: frozenset[int] = frozenset()
     opaque: str = ""
 

@@ -39,7 +39,11 @@ def broadcast_in_dim(op: Op) -> FactorRule:
         for n, d in zip(operand.shape, places, strict=True)
     )
     return factors.rule(
-        [taken], [tuple(dims)], linear=_FIRST, local_params=spelling_result("shape")
+        [taken],
+        [tuple(dims)],
+        linear=_FIRST,
+        local_params=spelling_result("shape"),
+        is_zero=isinstance(operand, Literal) and bool(operand.value == 0),
     )
 
 

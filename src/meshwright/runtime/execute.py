@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -123,10 +124,21 @@ def _cond(op: Op, operands: list[Any]) -> Sequence[Any]:
 
         return run
 
-    branches = [branch(i) for i in range(len(op.bodies))]
     given = [operands[w.operand] for w in args]  # type: ignore[index]
+    chosen = _branch_here(op.params["platforms"])
+    if chosen is not None:
+        return _results(op, [(outs, branch(chosen)(given))])
+    branches = [branch(i) for i in range(len(op.bodies))]
     results = lax.switch(operands[index.operand], branches, given)  # type: ignore[index]
     return _results(op, [(outs, results)])
+
+
+def _branch_here(platforms: Any) -> int | None:
+    """Of `lax.platform_dependent`, the branch for this platform; None for other conds."""
+    for index, names in enumerate(platforms or ()):
+        if names is None or jax.default_backend() in names:
+            return index
+    return None
 
 
 def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:

@@ -1,0 +1,45 @@
+"""What generated programs have found, each reduced to its core."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import meshwright as mw
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def assert_equal(fn, mesh, tactics, *args, gather="shared") -> None:
+    report = mw.partition(fn, mesh, tactics, gather=gather).check(*args)
+    assert report.ok, report
+
+
+def test_a_partial_max_is_never_scattered_as_a_sum():
+    def fn(ids, kernel, x):
+        y = jnp.tanh(x.at[:, ids].max(x[:, :6]))
+        return lax.conv_general_dilated(
+            y, kernel, (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC")
+        )
+
+    tactics = [mw.shard({"ids": 0, "kernel": 1}, "b")]
+    ids = np.array([0, 3, 3, 7, 11, 5], "int32")
+    assert_equal(fn, {"b": 2}, tactics, ids, floats(1, 8, 6), floats(8, 12, 8))
+
+
+def test_a_permute_names_its_axes_in_the_order_of_the_mesh():
+    def fn(x, ids):
+        return mw.tag(x.at[:, ids].multiply(0.7), "scaled")
+
+    tactics = [
+        mw.shard({"ids": 0}, "b"),
+        mw.shard({"x": mw.FIRST_DIVISIBLE}, "b"),
+        mw.shard({"x": 0}, "a"),
+    ]
+    ids = np.arange(16, dtype="int32") * 3 % 16
+    assert_equal(fn, {"a": 2, "b": 4}, tactics, floats(8, 16), ids)
