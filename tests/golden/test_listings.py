@@ -11,13 +11,14 @@ import pytest
 import meshwright as mw
 from meshwright.ir import Op, Program, Value, parse_program, show_program
 from meshwright.lower import verify_lowered
+from meshwright.plan.show import show_explanation
 from meshwright.rules import Builder
 
 BP = mw.shard({"x": 0}, axis="B")
 MP = mw.shard({"w1": 1}, axis="M")
 Z3 = mw.shard({"w1": 0, "w2": 1}, axis="B")
 
-WHERE = re.compile(r"\([^()]*\.py:\d+\)")
+WHERE = re.compile(r"[^() ]*\.py:\d+")
 
 SCHEDULES = {"bp": [BP], "bp_mp": [BP, MP], "bp_mp_z3": [BP, MP, Z3]}
 
@@ -54,6 +55,12 @@ def test_the_worked_example_is_lowered_as_printed(name, golden):
     args = (struct(256, 8), struct(8, 16), struct(16, 8))
     text = lowered_text(chain, {"B": 4, "M": 2}, SCHEDULES[name], *args)
     golden(f"chain_{name}", text)
+
+
+def test_the_worked_example_explains_itself(golden):
+    args = (struct(256, 8), struct(8, 16), struct(16, 8))
+    plan = mw.partition(chain, {"B": 4, "M": 2}, SCHEDULES["bp_mp_z3"]).plan(*args)
+    golden("chain_explained", WHERE.sub("here", show_explanation(plan)))
 
 
 def test_the_worked_example_computes_the_same():
@@ -124,7 +131,7 @@ def test_a_conflict_stops_the_propagation_and_is_told(golden):
     """Both operands of `x @ x.T` come cut; the op stays whole."""
     args = (lambda x: x @ x.T, {"B": 4}, [BP], struct(8, 16))
     step = mw.partition(*args[:3]).plan(args[3]).steps[-1]
-    told = "\n".join(WHERE.sub("(here)", line) for line in step.conflicts)
+    told = "\n".join(WHERE.sub("here", line) for line in step.conflicts)
     golden("conflict", f"{lowered_text(*args)}\n{told}")
 
 

@@ -34,5 +34,14 @@ def built(build):
 def test_the_partitioned_program_equals_the_original(program, strategy):
     fn, args = built(program.build)
     step = mw.partition(fn, MESH, tactics_of(strategy, program.inputs))
+    assert any(leaf.spec for leaf in step.plan(*args).inputs), "nothing is cut"
     report = step.check(*args)
     assert report.ok, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS, ids=[p.name for p in PROGRAMS])
+def test_no_primitive_of_these_programs_lacks_a_rule(program):
+    fn, args = built(program.build)
+    tactics = tactics_of("dp", program.inputs)
+    assert mw.partition(fn, MESH, tactics).plan(*args).whole == ()

@@ -64,11 +64,3 @@ def test_a_tridiagonal_solve_has_its_systems_in_columns():
     )
     assert letters(rule) == "a-,a-,a-,a-b->a-b"
     assert rule.linear == (frozenset({3}),)
-
-
-def test_a_custom_linear_solve_is_opaque_and_says_so():
-    def fn(a, b):
-        return lax.custom_linear_solve(lambda x: a @ x, b, lambda _, y: y)
-
-    rule = rule_for(fn, np.eye(3, dtype=np.float32), f32(3))
-    assert "solver" in rule.opaque

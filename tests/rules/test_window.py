@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from jax import lax
 
-import meshwright.rules.scatter_window  # noqa: F401
 from tests.rules.letters import f32, letters, rule_for
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from meshwright.capture.source import Source
@@ -75,6 +76,10 @@ class _Converter:
         name = eqn.primitive.name
         if name in _INLINED and _INLINED[name] in eqn.params:
             return self.inline(eqn.params[_INLINED[name]], operands)
+        if name == "custom_linear_solve":
+            return self.solve(eqn, operands)
+        if name == "convert_element_type" and isinstance(operands[0], Literal):
+            return [_converted(operands[0], _dtype(eqn.outvars[0].aval))]
         op = _REGIONS.get(name, _plain)(eqn, operands)
         if name in _SEPARABLE and len(operands) > 1:
             self.ops += _separate(op)
@@ -86,6 +91,13 @@ class _Converter:
         self.ops.append(demand)
         return demand.results
 
+    def solve(self, eqn: Any, operands: tuple[Atom, ...]) -> list[Atom]:
+        """The solver of a linear solve, without the transposes that only grads need."""
+        counts, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+        first = counts.matvec + counts.vecmat
+        consts = operands[first : first + counts.solve]
+        return self.inline(jaxprs.solve, (*consts, *operands[sum(counts) :]))
+
     def inline(self, closed: Any, operands: tuple[Atom, ...]) -> list[Atom]:
         jaxpr, consts = open_jaxpr(closed)
         names: dict[Any, Atom] = {
@@ -94,6 +106,11 @@ class _Converter:
         }
         names.update(zip(jaxpr.invars, operands, strict=True))
         return self.run(jaxpr, names)
+
+
+def _converted(literal: Literal, dtype: str) -> Literal:
+    """A literal of another dtype."""
+    return Literal(np.asarray(literal.value).astype(jnp.dtype(dtype))[()], dtype)
 
 
 def _value(aval: Any) -> Value:

@@ -63,8 +63,9 @@ def show_param(value: object) -> str:
     if type(value) is dict:
         items = (f"{show_param(k)}: {show_param(v)}" for k, v in value.items())
         return f"{{{', '.join(items)}}}"
-    if callable(value) and hasattr(value, "__name__"):
-        return f"<{value.__name__.strip('<>')}>"
+    name = getattr(value, "__name__", "")
+    if callable(value) and name:
+        return f"<{name.strip('<>')}>"
     text = repr(value)
     plain = len(text) <= _LONGEST and text.isprintable() and " at 0x" not in text
     return text if plain and _is_balanced(text) else f"<{type(value).__name__}>"

@@ -21,3 +21,4 @@ import meshwright.rules.halo  # noqa: F401
 import meshwright.rules.monoid  # noqa: F401
 import meshwright.rules.placement  # noqa: F401
 import meshwright.rules.callbacks  # noqa: F401
+import meshwright.rules.scatter_window  # noqa: F401

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from meshwright.ir import Atom, Op
 from meshwright.rules.factors import Factor, Factors
 from meshwright.rules.registry import rule
-from meshwright.rules.rule import Dims, FactorRule, opaque_rule
+from meshwright.rules.rule import Dims, FactorRule
 
 _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "cholesky": (2,),
@@ -72,9 +72,3 @@ def _are_columns(op: Op) -> bool:
 def _batched(batch: Sequence[Factor], value: Atom) -> Dims:
     """Batch dims first, the others whole."""
     return (*batch, *((),) * (len(value.shape) - len(batch)))
-
-
-@rule("custom_linear_solve")
-def custom_linear_solve(op: Op) -> FactorRule:
-    """The user's solver is not opened."""
-    return opaque_rule(op, "a custom linear solve runs a solver that is not opened")

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from meshwright.jax_private import is_key
 from meshwright.runtime.random_window import random_bits_window
@@ -95,19 +96,36 @@ def _by_gather(reduce: Callable[[Any], Any]) -> Callable[[Any, tuple[str, ...]],
     return lambda x, axes: reduce(lax.all_gather(x, axes))
 
 
-def _extreme(reduce: Callable[..., Any]) -> Callable[[Any, tuple[str, ...]], Any]:
+def _extreme(
+    reduce: Callable[..., Any], nan_as: str
+) -> Callable[[Any, tuple[str, ...]], Any]:
+    """`pmax` or `pmin` that keeps NaN, which XLA's on CPU drops.
+
+    Floats are compared by integers in the same order, where NaN is the extreme one.
+    """
+
     def run(x: Any, axes: tuple[str, ...]) -> Any:
         if x.dtype == jnp.bool_:
             return reduce(x.astype(jnp.int32), axes).astype(jnp.bool_)
-        return reduce(x, axes)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return reduce(x, axes)
+        bits = jnp.iinfo(f"int{8 * x.dtype.itemsize}")
+        key = _flip(lax.bitcast_convert_type(x, bits.dtype))
+        key = jnp.where(jnp.isnan(x), getattr(bits, nan_as), key)
+        return lax.bitcast_convert_type(_flip(reduce(key, axes)), x.dtype)
 
     return run
 
 
+def _flip(key: Any) -> Any:
+    """Between a float's bits and an integer in the same order; its own inverse."""
+    return key ^ ((key >> (8 * key.dtype.itemsize - 1)) & jnp.iinfo(key.dtype).max)
+
+
 _REDUCERS: dict[str, Callable[[Any, tuple[str, ...]], Any]] = {
     "sum": _sum,
-    "max": _extreme(lax.pmax),
-    "min": _extreme(lax.pmin),
+    "max": _extreme(lax.pmax, "max"),
+    "min": _extreme(lax.pmin, "min"),
     "or": _by_gather(lambda y: lax.reduce_or(y, [0])),
     "and": _by_gather(lambda y: lax.reduce_and(y, [0])),
     "xor": _by_gather(lambda y: lax.reduce_xor(y, [0])),
@@ -187,12 +205,19 @@ def function_of(kind: str) -> Callable[..., Any]:
     return _stretched(fn)
 
 
+def _fft(operands: list[Any], params: Any) -> list[Any]:
+    """An fft in row-major layout: XLA on CPU fails where a collective wants another."""
+    result = lax.fft_p.bind(*operands, **params)
+    return [with_layout_constraint(result, Layout(tuple(range(result.ndim))))]
+
+
 def _unchanged(operands: list[Any], params: Any) -> list[Any]:
     del params
     return operands
 
 
 MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
+    "fft": _fft,
     "tag": _unchanged,
     "sharding_constraint": _unchanged,
     "reshard": _unchanged,
@@ -205,5 +230,5 @@ MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
         for x in xs
     ],
 }
-"""Captured primitives that mean something else on one device: placements, which are
-done by then, and the typed collectives of a user's own `shard_map`."""
+"""Captured primitives that are executed otherwise on one device: placements, which are
+done by then, the typed collectives of a user's own `shard_map`, and what needs help."""
