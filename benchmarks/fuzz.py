@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 import jax
 
 from tests.fuzz.case import Case, draw_case
-from tests.fuzz.check import Outcome, run_case
+from tests.fuzz.check import Outcome, run_case, trace_case
 from tests.fuzz.shrink import shrink
 
 SAVE_EVERY = 20
@@ -94,20 +95,23 @@ def load_record(path: Path, seed: int) -> Record:
     return record
 
 
-def run_number(seed: int, number: int) -> tuple[Case, Outcome]:
+Run = Callable[[Case], Outcome]
+
+
+def run_number(seed: int, number: int, run_fn: Run) -> tuple[Case, Outcome]:
     """Draw and run one case."""
     case = draw_case(random.Random(f"{seed}:{number}"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return case, run_case(case)
+        return case, run_fn(case)
 
 
-def run_all(record: Record, cases: int, out: Path) -> None:
+def run_all(record: Record, cases: int, out: Path, run_fn: Run) -> None:
     """Go on to `cases` cases, saving now and then."""
     out.parent.mkdir(parents=True, exist_ok=True)
     for number in range(record.next_case, cases):
         start = time.perf_counter()
-        case, outcome = run_number(record.seed, number)
+        case, outcome = run_number(record.seed, number, run_fn)
         record.add(number, case, outcome)
         record.seconds += time.perf_counter() - start
         if outcome.is_failure:
@@ -135,16 +139,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fuzz.json"))
     parser.add_argument("--only", type=int, help="run this case alone and print it")
     parser.add_argument("--shrink", action="store_true", help="with --only: make it small")
+    parser.add_argument("--trace", action="store_true", help="plan and trace, don't run")
     options = parser.parse_args()
+    run_fn = trace_case if options.trace else run_case
     if options.only is not None:
-        case, outcome = run_number(options.seed, options.only)
+        case, outcome = run_number(options.seed, options.only, run_fn)
         if options.shrink and outcome.is_failure:
-            case = shrink(case)
-            outcome = run_case(case)
+            case = shrink(case, run_fn)
+            outcome = run_fn(case)
         print(f"{case}\n{outcome.verdict}: {outcome.detail}")
         return int(outcome.is_failure)
     record = load_record(options.out, options.seed)
-    run_all(record, options.cases, options.out)
+    run_all(record, options.cases, options.out, run_fn)
     return int(bool(record.failures))
 
 

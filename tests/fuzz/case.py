@@ -88,9 +88,15 @@ def draw_case(rng: random.Random) -> Case:
 def draw_tactics(
     rng: random.Random, program: Generated, mesh: dict[str, int]
 ) -> tuple[str, ...]:
-    """One to five tactics, most of which cut something."""
-    count = rng.choice((1, 1, 2, 2, 3, 4, 5))
+    """One to six tactics, most of which cut something."""
+    count = rng.choice((1, 2, 2, 3, 3, 4, 5, 6))
     return tuple(draw_tactic(rng, program, mesh) for _ in range(count))
+
+
+NAMED = (
+    "mw.data_parallel({axis})", "mw.zero(2, {axis})", "mw.zero(3, {axis})", "mw.fsdp({axis})",
+    "mw.megatron({axis})", "mw.sequence_parallel({axis})", "mw.expert_parallel({axis})",
+)  # fmt: skip
 
 
 def draw_tactic(rng: random.Random, program: Generated, mesh: dict[str, int]) -> str:
@@ -110,6 +116,8 @@ def draw_tactic(rng: random.Random, program: Generated, mesh: dict[str, int]) ->
     if kind in (4, 5, 6) and program.tags:
         name, rank = rng.choice(program.tags)
         return f"mw.shard({{'tag:{name}': {rng.randrange(rank)}}}, {axis!r})"
+    if kind == 7 and rng.randrange(3) == 0:
+        return rng.choice(NAMED).format(axis=repr(axis))
     dims = dict(draw_dim(rng, program, mesh[axis]) for _ in range(rng.choice((1, 1, 1, 2, 3))))
     extra = rng.randrange(12) == 0
     if extra:

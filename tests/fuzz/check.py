@@ -8,6 +8,7 @@ move a little.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
+from meshwright.ir import verify
+from meshwright.lower.verify import verify_lowered
 from meshwright.plan.check import compare
 from tests.fuzz.case import Case
 
@@ -29,7 +32,7 @@ LOW_NUDGE = 1e-2  # where 16-bit floats occur
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """verdict: "equal", "ill-conditioned" (equal within what nudged inputs do),
-    "refused" (an error of our own), "wrong" or "crash". kinds: ops of the program.
+    "refused" (an error of our own), "wrong", "crash" or "traced" (not run). kinds: ops of the program.
     counts: collectives by kind. detail: what went wrong."""
 
     verdict: str
@@ -46,18 +49,18 @@ class Outcome:
 
 
 def run_case(case: Case) -> Outcome:
-    """Partition, run both, compare; never raises."""
+    """Partition, run both, compare; never raises for what we get wrong."""
     args = case.args()
     original = jax.jit(case.fn())
     wanted = jax.tree.leaves(original(*args))
     try:
         step = case.partitioned()
-        decided = step.decide(*args)
+        decided = check_structure(step, args)
         got = jax.tree.leaves(step(*args))
     except mw.MeshwrightError as error:
         return Outcome("refused", f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001
-        return Outcome("crash", f"{type(error).__name__}: {str(error)[:1500]}")
+        return crash(error)
     errors = [
         compare(p, w, g)
         for p, w, g in zip(decided.captured.out_paths, wanted, got, strict=True)
@@ -72,6 +75,41 @@ def run_case(case: Case) -> Outcome:
         if not e.ok and not _is_explained(w, g, m)
     ]
     return Outcome("wrong" if bad else "ill-conditioned", "\n".join(bad), **found)
+
+
+def trace_case(case: Case) -> Outcome:
+    """All that needs no compiler: plan, check the device program, trace it."""
+    args = case.args()
+    try:
+        step = case.partitioned()
+        decided = check_structure(step, args)
+        jax.eval_shape(step.jitted(*args), *jax.tree.leaves(args))
+    except mw.MeshwrightError as error:
+        return Outcome("refused", f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001
+        return crash(error)
+    return Outcome("traced", **_facts(decided))
+
+
+def check_structure(step: mw.Partitioned, args: tuple[Any, ...]) -> Any:
+    """Verify programs before and after lowering; the plan must survive its JSON."""
+    plan = step.plan(*args)
+    assert mw.Plan.from_json(plan.to_json()) == plan, "the plan changes on its way"
+    str(plan)
+    decided = plan.decided
+    assert decided is not None
+    verify(decided.captured.program)
+    verify_lowered(decided.lowered, decided.captured.program)
+    return decided
+
+
+def crash(error: Exception) -> Outcome:
+    """The error, and the innermost of our own lines that it passed."""
+    rows = traceback.extract_tb(error.__traceback__)
+    ours = [f"{r.filename.rpartition('meshwright/')[2]}:{r.lineno}" for r in rows
+            if "meshwright/" in r.filename]  # fmt: skip
+    where = " ".join(ours[-3:])
+    return Outcome("crash", f"{type(error).__name__}: {str(error)[:1200]} [{where}]")
 
 
 def _facts(decided: Any) -> dict[str, Any]:

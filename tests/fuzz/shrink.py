@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tests.fuzz.case import Case
-from tests.fuzz.check import run_case
+from tests.fuzz.check import Outcome, run_case
 from tests.fuzz.pool import Input, Var
 from tests.fuzz.program import Generated
 
 
-def shrink(case: Case, attempts: int = 200) -> Case:
+def shrink(
+    case: Case, run_fn: Callable[[Case], Outcome] = run_case, attempts: int = 200
+) -> Case:
     """The smallest case found within that many runs."""
-    verdict = run_case(case).verdict
+    verdict = run_fn(case).verdict
     progress = True
     while progress:
         progress = False
@@ -22,16 +24,16 @@ def shrink(case: Case, attempts: int = 200) -> Case:
             attempts -= 1
             if attempts < 0:
                 return case
-            if fails(smaller, verdict):
+            if fails(smaller, run_fn, verdict):
                 case, progress = smaller, True
                 break
     return case
 
 
-def fails(case: Case, verdict: str) -> bool:
+def fails(case: Case, run_fn: Callable[[Case], Outcome], verdict: str) -> bool:
     """True when a case still ends that way; one that cannot run at all does not."""
     try:
-        return run_case(case).verdict == verdict
+        return run_fn(case).verdict == verdict
     except Exception:  # noqa: BLE001 - a cut too many, the original no longer runs
         return False
 

@@ -36,10 +36,14 @@ def convert(jaxpr: Any) -> Program:
 
 
 class _Converter:
-    """One conversion; `names` maps the variables in scope to our atoms."""
+    """One conversion; `names` maps the variables in scope to our atoms.
 
-    def __init__(self) -> None:
+    outer: the source of the call that is being inlined, if any.
+    """
+
+    def __init__(self, outer: Source | None = None) -> None:
         self.ops: list[Op] = []
+        self.outer = outer
         self.constants: dict[Value, Any] = {}
 
     def program(self, closed: Any) -> Program:
@@ -75,12 +79,16 @@ class _Converter:
     def equation(self, eqn: Any, operands: tuple[Atom, ...]) -> Sequence[Atom]:
         name = eqn.primitive.name
         if name in _INLINED and _INLINED[name] in eqn.params:
-            return self.inline(eqn.params[_INLINED[name]], operands)
+            outer, self.outer = self.outer, Source(eqn.source_info.traceback, self.outer)
+            atoms = self.inline(eqn.params[_INLINED[name]], operands)
+            self.outer = outer
+            return atoms
         if name == "custom_linear_solve":
             return self.solve(eqn, operands)
         if name == "convert_element_type" and isinstance(operands[0], Literal):
             return [_converted(operands[0], _dtype(eqn.outvars[0].aval))]
-        op = _REGIONS.get(name, _plain)(eqn, operands)
+        source = Source(eqn.source_info.traceback, self.outer)
+        op = _REGIONS.get(name, _plain)(eqn, operands, source)
         if name in _SEPARABLE and len(operands) > 1:
             self.ops += _separate(op)
             return op.results
@@ -110,7 +118,8 @@ class _Converter:
 
 def _converted(literal: Literal, dtype: str) -> Literal:
     """A literal of another dtype."""
-    return Literal(np.asarray(literal.value).astype(jnp.dtype(dtype))[()], dtype)
+    with np.errstate(all="ignore"):
+        return Literal(np.asarray(literal.value).astype(jnp.dtype(dtype))[()], dtype)
 
 
 def _value(aval: Any) -> Value:
@@ -130,11 +139,7 @@ def _has_effect(eqn: Any) -> bool:
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
-def _source(eqn: Any) -> Source:
-    return Source(eqn.source_info.traceback)
-
-
-def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+def _plain(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     name = eqn.primitive.name
     params = dict(eqn.params)
     if name not in _PLACED:
@@ -149,7 +154,7 @@ def _plain(eqn: Any, operands: tuple[Atom, ...]) -> Op:
         _results(eqn),
         params,
         (),
-        _source(eqn),
+        source,
         eqn.primitive,
         has_effect=_has_effect(eqn),
     )
@@ -188,6 +193,7 @@ def _region(
     kind: str,
     eqn: Any,
     operands: tuple[Atom, ...],
+    source: Source,
     bodies: Sequence[Any],
     wires: list[Wire],
     **params: object,
@@ -197,14 +203,14 @@ def _region(
         operands,
         _results(eqn),
         params,
-        tuple(convert(body) for body in bodies),
-        _source(eqn),
+        tuple(_Converter(source).program(body) for body in bodies),
+        source,
         wires=tuple(wires),
         has_effect=_has_effect(eqn),
     )
 
 
-def _scan(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+def _scan(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     num_consts, num_carry = scan_counts(eqn.params)
     first = num_consts + num_carry
     wires = [Wire(i, ((0, i),)) for i in range(num_consts)]
@@ -218,13 +224,12 @@ def _scan(eqn: Any, operands: tuple[Atom, ...]) -> Op:
         for i in range(num_carry, len(eqn.outvars))
     ]
     params = eqn.params
-    return _region(
-        "scan", eqn, operands, [params["jaxpr"]], wires,
+    return _region("scan", eqn, operands, source, [params["jaxpr"]], wires,
         length=params["length"], reverse=params["reverse"], unroll=params["unroll"],
     )  # fmt: skip
 
 
-def _while(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+def _while(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     wires = [Wire(i, ((0, i),)) for i in range(num_cond)]
@@ -234,10 +239,10 @@ def _while(eqn: Any, operands: tuple[Atom, ...]) -> Op:
         wires.append(Wire(num_cond + num_body + i, ends, ((1, i),), i))
     wires.append(Wire(outputs=((0, 0),)))
     bodies = [params["cond_jaxpr"], params["body_jaxpr"]]
-    return _region("while", eqn, operands, bodies, wires)
+    return _region("while", eqn, operands, source, bodies, wires)
 
 
-def _cond(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+def _cond(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     branches = eqn.params["branches"]
     every = range(len(branches))
     wires = [Wire(0)]
@@ -248,22 +253,21 @@ def _cond(eqn: Any, operands: tuple[Atom, ...]) -> Op:
         Wire(None, (), tuple((b, i) for b in every), i) for i in range(len(eqn.outvars))
     ]
     platforms = eqn.params.get("branches_platforms")
-    return _region("cond", eqn, operands, branches, wires, platforms=platforms)
+    return _region("cond", eqn, operands, source, branches, wires, platforms=platforms)
 
 
-def _remat(eqn: Any, operands: tuple[Atom, ...]) -> Op:
+def _remat(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     wires = [Wire(i, ((0, i),)) for i in range(len(operands))]
     wires += [Wire(None, (), ((0, i),), i) for i in range(len(eqn.outvars))]
     prevent = eqn.params["prevent_cse"]
     barrier = eqn.params["differentiated"] and (
         any(prevent) if isinstance(prevent, tuple) else prevent
     )
-    return _region(
-        "remat", eqn, operands, [eqn.params["jaxpr"]], wires, barrier=bool(barrier)
+    return _region("remat", eqn, operands, source, [eqn.params["jaxpr"]], wires, barrier=bool(barrier)
     )
 
 
-_REGIONS: dict[str, Callable[[Any, tuple[Atom, ...]], Op]] = {
+_REGIONS: dict[str, Callable[[Any, tuple[Atom, ...], Source], Op]] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,

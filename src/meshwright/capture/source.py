@@ -24,29 +24,35 @@ def _is_library(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Where an op was written; prints as `file:line`, found only when asked for."""
+    """Where an op was written; prints as `file:line`, found only when asked for.
+
+    outer: of the call from which the op was inlined. JAX cuts tracebacks at a jit: an
+        op of `jnp.take` knows the user's line only from there.
+    """
 
     traceback: Any
+    outer: Source | None = None
 
     def __str__(self) -> str:
-        return _locate(self.traceback)
+        user, library = _locate(self.traceback)
+        return user or (str(self.outer) if self.outer else "") or library
 
     def __bool__(self) -> bool:
         return bool(str(self))
 
 
-def _locate(traceback: Any) -> str:
-    """The innermost frame of the user's code, else the innermost outside of JAX."""
+def _locate(traceback: Any) -> tuple[str, str]:
+    """The innermost frames of the user's code and of a library that is not JAX."""
     if traceback is None:
-        return ""
+        return "", ""
     fallback = ""
     for code, last in zip(*traceback.raw_frames(), strict=True):
         path = code.co_filename
         if not _is_library(path):
-            return f"{_shorten(path)}:{_line(traceback, code, last)}"
+            return f"{_shorten(path)}:{_line(traceback, code, last)}", fallback
         if not fallback and f"{os.sep}jax{os.sep}" not in path and _PACKAGE not in path:
             fallback = f"{_shorten(path)}:{_line(traceback, code, last)}"
-    return fallback
+    return "", fallback
 
 
 def _line(traceback: Any, code: Any, last: int) -> int:

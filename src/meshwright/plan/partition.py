@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from meshwright.capture import Captured, abstract, capture, positional_names
-from meshwright.errors import MeshError, PlanError
+from meshwright.errors import MeshError, PlanError, TacticError
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.check import CheckReport, check_outputs
@@ -43,6 +43,8 @@ def partition(
         for each, so that it need not be kept.
     static_*, donate_*: as in `jax.jit`.
     """
+    if hasattr(tactics, "apply"):
+        raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
     return Partitioned(
         fn,
         as_mesh(mesh),
