@@ -113,7 +113,7 @@ def draw_tactic(rng: random.Random, program: Generated, mesh: dict[str, int]) ->
         return f"mw.shard({{{name!r}: mw.FIRST_DIVISIBLE}}, {axis!r})"
     if kind == 3:
         return f"mw.shard(lambda path, value: len(value.shape) - 1 if value.shape else None, {axis!r})"
-    if kind in (4, 5, 6) and program.tags:
+    if kind in (4, 5, 6, 8, 9) and program.tags:
         name, rank = rng.choice(program.tags)
         return f"mw.shard({{'tag:{name}': {rng.randrange(rank)}}}, {axis!r})"
     if kind == 7 and rng.randrange(3) == 0:

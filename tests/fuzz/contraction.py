@@ -70,9 +70,18 @@ def attention(s: Scope) -> None:
     s.emit(f"jnp.einsum({mix!r}, jax.nn.softmax({scores}), {v}){back}", x.bound)
 
 
+def image(s: Scope) -> Var:
+    """A batch of signals or pictures; a new input if there is none."""
+    fits = [v for v in s.pool if v.is_float and len(v.shape) in (3, 4)]
+    if fits and s.draft.chance(0.6):
+        return s.rng.choice(fits)
+    space = (8,) * s.rng.choice((1, 2)) if s.draft.chance(0.6) else (16,)
+    return s.input((s.rng.choice((2, 4)), *space, s.rng.choice((2, 4))))
+
+
 def conv(s: Scope) -> None:
     """1-D and 2-D convolutions with strides, dilations, padding, groups."""
-    x = s.floats(3, 4)
+    x = image(s)
     spatial = len(x.shape) - 2
     c = x.shape[-1]
     groups = s.rng.choice([g for g in (1, 1, 1, 2, c) if c % g == 0])
@@ -101,7 +110,7 @@ def conv(s: Scope) -> None:
 
 def pool(s: Scope) -> None:
     """Reductions over windows."""
-    x = s.floats(2, 4)
+    x = image(s) if s.draft.chance(0.5) else s.floats(2, 4)
     size = tuple(s.rng.choice((1, 2, 3)) if n > 2 else 1 for n in x.shape)
     strides = tuple(s.rng.choice((1, k)) for k in size)
     padding = s.rng.choice(("SAME", "VALID"))
@@ -131,11 +140,35 @@ def linalg(s: Scope) -> None:
             ("jnp.linalg.solve({m}, {m}[..., :1])", 1.0),
             ("jax.scipy.linalg.solve_triangular(jnp.tril({m}), {m}, lower=True)", 2.0),
             ("jnp.linalg.det({m} / 2.5)", 2.0), ("jnp.linalg.qr({m})[1]", 3.0),
-            ("jnp.linalg.eigvalsh({m})", 3.0), ("jnp.trace({m}, axis1=-2, axis2=-1)", 9.0),
+            ("jnp.linalg.eigvalsh({m})", 3.0),
+            ("jnp.linalg.svd({m}, compute_uv=False)", 3.0), ("jnp.trace({m}, axis1=-2, axis2=-1)", 9.0),
             ("jnp.linalg.matrix_power({m} / 3, 3)", 1.0),
         )  # fmt: skip
     )
     s.emit(code.format(m=m.name), bound)
+
+
+def ragged(s: Scope) -> None:
+    """Rows in groups, each group times a matrix of its own."""
+    x = s.pick(lambda v: v.dtype == "float32" and len(v.shape) == 2)
+    rows, n = x.shape
+    groups = s.rng.choice((2, 4))
+    w = s.input((groups, n, s.draft.extent()))
+    i = s.ints(1, 1)
+    owners = f"(jnp.arange({rows}) * ({i.name}[0] % 3 + 1)) % {groups}"
+    sizes = f"jnp.bincount({owners}, length={groups})"
+    s.emit(f"lax.ragged_dot({x.name}, {w.name}, {sizes}) / {math.sqrt(n):.3f}", 1.5 * x.bound)
+
+
+def outer(s: Scope) -> None:
+    """Products that jax.numpy builds from others."""
+    a = s.floats(1, 1)
+    b = s.pick(lambda v: v.dtype == a.dtype and len(v.shape) == 1)
+    code = s.rng.choice(
+        ("jnp.outer({a}, {b})", "jnp.convolve({a}, {b}) / 4", "jnp.kron({a}, {b})",
+         "jnp.polyval(jnp.tanh({a})[:3], jnp.tanh({b}))")
+    )  # fmt: skip
+    s.emit(code.format(a=a.name, b=b.name), 2 * a.bound * b.bound)
 
 
 def fft(s: Scope) -> None:
@@ -151,5 +184,6 @@ def fft(s: Scope) -> None:
 
 
 FAMILIES = (
-    (matmul, 8), (einsum, 8), (attention, 1), (conv, 3), (pool, 2), (linalg, 1), (fft, 1),
+    (matmul, 8), (einsum, 8), (attention, 2), (conv, 5), (pool, 3), (linalg, 1), (fft, 1),
+    (ragged, 1), (outer, 1),
 )  # fmt: skip

@@ -132,6 +132,8 @@ def sample(s: Scope) -> None:
             ("jax.random.truncated_normal({k}, -1, 1, {s})", False),
             ("jax.random.rademacher({k}, {s}, dtype=jnp.int32)", True),
             ("jax.random.categorical({k}, jnp.zeros({s} + (4,)))", True),
+            ("jax.random.gamma({k}, 2.0, {s}) / 4", False), ("jax.random.beta({k}, 2.0, 3.0, {s})", False),
+            ("jax.random.choice({k}, jnp.arange(9), {s})", True),
             ("jax.random.laplace({k}, {s})", False), ("jax.random.cauchy({k}, {s}) / 50", False),
             ("jax.random.permutation({k}, jnp.arange({n}))", True),
             ("jax.random.bits({k}, {s}).astype(jnp.int32) % 7", True),

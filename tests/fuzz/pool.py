@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.ad_checkpoint
+import jax.scipy.linalg
+import jax.scipy.special
 import jax.numpy as jnp
 import numpy as np
 from jax import lax

@@ -99,7 +99,7 @@ def grow(s: Scope, count: int) -> None:
             family(s, grow) if family in REGIONS else family(s)
         except NoFitError:
             continue
-        except (TypeError, ValueError, NotImplementedError, IndexError) as error:
+        except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
             s.draft.rejected[f"{family.__name__}: {str(error).splitlines()[0][:90]}"] += 1
             continue
         s.draft.families[family.__name__] += 1

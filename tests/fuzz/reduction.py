@@ -27,12 +27,16 @@ def reduce(s: Scope) -> None:
             ("jnp.sqrt(0.1 + jnp.var({x}, {k}))", x.bound),
             ("jax.nn.logsumexp({x}, {k})", x.bound + math.log(n)),
             ("jnp.sum(jnp.square({x}), {k}) / " + f"{n}", x.bound**2),
+            ("lax.reduce({x}, np.array(-9, {x}.dtype), lax.max, {k1})", x.bound),
+            ("jnp.ptp({x}, {k})", 2 * x.bound), ("jnp.max(jnp.abs({x}), {k}, initial=0.5)", x.bound),
+            ("jnp.average({x}, {k1}, weights=jnp.cos({x}) + 2)", x.bound),
             ("jnp.median({x}, {k})", x.bound) if x.is_exact and not s.draft.is_smooth
             else ("jnp.mean(jnp.abs({x}), {k})", x.bound),
         )  # fmt: skip
     )
     keepdims = ", keepdims=True" if s.draft.chance(0.4) else ""
-    s.emit(code.format(x=x.name, k=f"axis={dims}{keepdims}"), bound)
+    code = code.format(x=x.name, k=f"axis={dims}{keepdims}", k1=dims)
+    s.emit(code, bound)
 
 
 def reduce_exact(s: Scope) -> None:
@@ -46,8 +50,8 @@ def reduce_exact(s: Scope) -> None:
         codes = ["jnp.argmax({x}, axis={d})", "jnp.argmin({x}, axis={d})"]
         if x.dtype == "int32":
             codes += ["jnp.sum({x}, axis={d})", "jnp.max({x}, axis={d})", "jnp.prod({x}, axis={d})",
-                      "jnp.bitwise_xor.reduce({x}, axis={d})", "jnp.bitwise_or.reduce({x}, axis={d})",
-                      "jnp.bitwise_and.reduce({x}, axis={d})"]  # fmt: skip
+                      "lax.reduce_xor({x}, ({d},))", "lax.reduce_or({x}, ({d},))",
+                      "lax.reduce_and({x}, ({d},))"]  # fmt: skip
     s.emit(s.rng.choice(codes).format(x=x.name, d=d), 12, True)
 
 

@@ -169,5 +169,5 @@ def tagged(s: Scope) -> None:
 
 FAMILIES = (
     (transpose, 4), (reshape, 8), (dims, 5), (move, 4), (window, 6), (pad, 3), (join, 5),
-    (split, 2), (make, 2), (tagged, 3),
+    (split, 2), (make, 2), (tagged, 5),
 )  # fmt: skip

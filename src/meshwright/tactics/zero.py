@@ -74,7 +74,8 @@ class Zero:
         nodes = work.graph.input_nodes
         dims = {n.index: _first_open(work, n, self.axis, n) for _, n in params}
         for _, node in state:
-            owners = structure.owner.get(node.input_position or 0, ())
+            position = -1 if node.input_position is None else node.input_position
+            owners = structure.owner.get(position, ())
             like = next(
                 (nodes[p] for p in owners if _alike(work, nodes[p], node)), None
             )
