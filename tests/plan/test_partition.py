@@ -256,3 +256,14 @@ def test_platform_dependent_code_takes_the_branch_of_this_platform():
 
     step = mw.partition(fn, MESH, [mw.shard({"x": 0}, "x")])
     close(step(X), np.sin(X))
+
+
+def test_addends_that_are_whole_do_not_part_partial_ones():
+    def fn(x, a, u, b, v):
+        return jnp.tanh(((x + a @ u) + b @ v) * 2.0)
+
+    tactics = [mw.shard({"a": 1, "b": 1}, "x")]
+    step = mw.partition(fn, MESH, tactics)
+    args = (X, X + 1, W, X - 1, W * 2)
+    assert step.plan(*args).counts["all_reduce"] == 1
+    assert step.check(*args).ok

@@ -163,6 +163,9 @@ class _Scope:
             for r, s in zip(op.results, shardings, strict=True)
         )
         self.builder.source = op.source
+        carried = self._carried_axes(op, node)
+        if carried:
+            operands = self._level(op, node, operands, carried)
         cuts = state.axes_of[node.index]
         if rule.special and any(cuts.get(f) for f in rule.special):
             cut = Cut(
@@ -179,7 +182,6 @@ class _Scope:
             if rule.local_params is not None and cuts:
                 params = rule.local_params(op, tuple(o.shape for o in operands), shapes)
             locals_ = self.builder.apply(op, operands, shapes, params)
-        carried = self._carried_axes(op, node)
         for result, local, sharding in zip(op.results, locals_, shardings, strict=True):
             number = self.graph.number[result]
             partial = tuple(
@@ -207,6 +209,25 @@ class _Scope:
             if isinstance(atom, Value):
                 axes.update(self.have[atom][1].partial)
         return axes
+
+    def _level(
+        self, op: Op, node: Node, operands: tuple[Atom, ...], axes: set[str]
+    ) -> tuple[Atom, ...]:
+        """Whole addends of a sum that is carried on partial count on one device only."""
+        level = list(operands)
+        for axis in sorted(axes):
+            for position in self.shared.carrier.addends(node, axis):
+                atom = op.operands[position]
+                have = self.have[atom][1].partial if isinstance(atom, Value) else ()
+                if axis not in have and not self.shared.carrier.is_zero(atom):
+                    level[position] = self._as_partial(level[position], (axis,))
+        return tuple(level)
+
+    def _as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
+        """A whole value on the first device along `axes`, zero on the others."""
+        builder = self.builder
+        first = builder.compare("eq", builder.axis_index(axes), 0)
+        return builder.select(first, builder.full(local.shape, 0, local.dtype), local)
 
     def settle(self, value: Value, number: int, node: Node) -> None:
         """Reduce a partial value along the axes that it may not carry on."""
@@ -348,7 +369,4 @@ class _Scope:
         missing = tuple(a for a in need.partial if a not in have)
         if not missing or self.shared.carrier.is_zero(atom):
             return local
-        builder = self.builder
-        first = builder.compare("eq", builder.axis_index(missing), 0)
-        zero = builder.full(local.shape, 0, local.dtype)
-        return builder.select(first, zero, local)
+        return self._as_partial(local, missing)

@@ -23,11 +23,24 @@ class Carrier:
         self._carries: dict[int, bool] = {}
         self._loops: dict[tuple[int, str], bool] = {}
         self._assumed: set[tuple[int, str]] = set()
+        self._partial: dict[tuple[int, str, bool], bool] = {}
+        self._version = state.version
         outputs = self.graph.program.outputs
         self._outputs = {self.graph.number[v] for v in outputs if isinstance(v, Value)}
 
-    def is_partial(self, value: int, axis: str) -> bool:
-        """True where a value, as made, holds addends of a sum along an axis."""
+    def is_partial(self, value: int, axis: str, is_strict: bool = False) -> bool:
+        """True where a value, as made, holds addends of a sum along an axis.
+
+        is_strict: only where no whole addend has to be made partial for it.
+        """
+        self._follow()
+        key = (value, axis, is_strict)
+        known = self._partial.get(key)
+        if known is None:
+            known = self._partial[key] = self._find_partial(value, axis, is_strict)
+        return known
+
+    def _find_partial(self, value: int, axis: str, is_strict: bool) -> bool:
         state = self.state
         if (value, axis) in self._assumed:
             return True
@@ -37,7 +50,17 @@ class Carrier:
         if axis in state.factor_of[node.index]:
             is_sum = node.rule is not None and node.rule.monoid == "sum"
             return is_sum and state.dim_on(value, axis) == -1
-        return any(self._is_carried(node, group, axis) for group in _groups(node))
+        return any(
+            self._is_carried(node, group, axis, is_strict) for group in _groups(node)
+        )
+
+    def _follow(self) -> None:
+        """Forget the answers of an older state."""
+        if self._version != self.state.version:
+            self._version = self.state.version
+            self._partial.clear()
+            self._loops.clear()
+            self._assumed.clear()
 
     def can_carry(self, value: int, axis: str) -> bool:
         """True when a partial value is handed on; else it is summed where it is made."""
@@ -54,34 +77,84 @@ class Carrier:
         The carried-in value must only be added to, so that one sum after the loop
         replaces one in each iteration.
         """
+        self._follow()
         key = (node.index, axis)
         if key not in self._loops:
             self._loops[key] = False
             self._loops[key] = self._try_loop(node, axis)
+            self._partial.clear()
         return self._loops[key]
 
     # -- one op ---------------------------------------------------------------------
 
-    def _is_carried(self, node: Node, group: frozenset[int], axis: str) -> bool:
-        """True when all operands of a linear group arrive partial, and only they.
+    def addends(self, node: Node, axis: str) -> frozenset[int]:
+        """The operands of which an op that carries a partial sum on is the sum.
 
-        A zero is a partial sum of zero, on every device.
+        Those of them that are whole must be made partial: counted on one device only.
+        """
+        for group in _groups(node):
+            if self._is_carried(node, group, axis):
+                return group
+        return frozenset()
+
+    def _is_carried(
+        self, node: Node, group: frozenset[int], axis: str, is_strict: bool = False
+    ) -> bool:
+        """True when the operands of a linear group arrive partial, and only they.
+
+        A zero is a partial sum of zero, on every device. A whole addend is made partial
+        where the result goes on into a sum with another partial addend, so that the
+        order of additions does not matter.
         """
         assert node.op is not None
-        has_partial = False
+        has_partial = has_whole = False
         for position, atom in enumerate(node.op.operands):
             number = self._number(atom)
-            if position in group:
-                if self.is_zero(atom):
-                    continue
-                if number is None or not self._is_cheap(number):
+            if position not in group:
+                if number is not None and self.is_partial(number, axis, is_strict):
                     return False
-                if not self.is_partial(number, axis):
+            elif self.is_zero(atom):
+                continue
+            elif number is not None and self.is_partial(number, axis, is_strict):
+                if not self._is_cheap(number):
                     return False
                 has_partial = True
-            elif number is not None and self.is_partial(number, axis):
-                return False
-        return has_partial
+            else:
+                has_whole = True
+        if has_whole and (is_strict or not has_partial or len(group) < 2):
+            return False
+        return has_partial and (not has_whole or self._merges(node, axis))
+
+    def _merges(self, node: Node, axis: str) -> bool:
+        """True when the one result is only read by a sum with another partial addend."""
+        assert node.op is not None
+        if len(node.outs) != 1:
+            return False
+        value = node.outs[0][0]
+        readers = self.graph.consumers[value]
+        if len(readers) != 1 or value in self._outputs:
+            return False
+        reader = self.graph.nodes[readers[0]]
+        if reader.op is None or reader.wire or axis in self.state.factor_of[reader.index]:
+            return False
+        numbers = [number for _, number in self._operands(reader.op)]
+        if numbers.count(value) != 1:
+            return False
+        return any(
+            numbers.index(value) in group
+            and len(group) > 1
+            and (self._has_other(numbers, group, value, axis) or self._merges(reader, axis))
+            for group in _groups(reader)
+        )
+
+    def _has_other(
+        self, numbers: list[int | None], group: frozenset[int], value: int, axis: str
+    ) -> bool:
+        others = [n for p, n in enumerate(numbers) if p in group and n != value]
+        return any(
+            n is not None and self._is_cheap(n) and self.is_partial(n, axis, is_strict=True)
+            for n in others
+        )
 
     def is_zero(self, atom: Atom) -> bool:
         """True for values that are known to be zero everywhere."""

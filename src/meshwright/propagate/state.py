@@ -55,6 +55,7 @@ class State:
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
         self.tactic = ""
+        self.version = 0
         self._journal: list[tuple[object, ...]] = []
 
     # -- reading --------------------------------------------------------------------
@@ -142,19 +143,19 @@ class State:
         self.factor_of[index][axis] = factor
         self.axes_of[index][factor] = (*self.axes_of[index].get(factor, ()), axis)
         self.causes[index, axis] = cause
-        self._journal.append(("assign", index, axis, factor))
+        self._note(("assign", index, axis, factor))
 
     def scatter(self, value: int, axis: str, dim: int) -> None:
         """Take a partial value's sum along `axis` as cut on `dim` from here on."""
         self.scattered[value, axis] = dim
-        self._journal.append(("scatter", value, axis))
+        self._note(("scatter", value, axis))
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
         """Note that a consumer wants a whole value cut."""
         wanted = self.requests.setdefault((value, axis), {})
         if dim not in wanted:
             wanted[dim] = node
-            self._journal.append(("request", value, axis, dim))
+            self._note(("request", value, axis, dim))
 
     def retract(self, node: Node, axis: str) -> None:
         """Take back one decision, for a tactic that puts another in its place."""
@@ -163,12 +164,16 @@ class State:
         axes = self.axes_of[index][factor]
         self.axes_of[index][factor] = tuple(a for a in axes if a != axis)
         cause = self.causes.pop((index, axis))
-        self._journal.append(("retract", index, axis, factor, axes, cause))
+        self._note(("retract", index, axis, factor, axes, cause))
 
     def block(self, node: Node, axis: str) -> None:
         """Keep a node whole along an axis from here on."""
-        self._journal.append(("block", node.index, self.blocked[node.index]))
+        self._note(("block", node.index, self.blocked[node.index]))
         self.blocked[node.index] |= {axis}
+
+    def _note(self, change: tuple[object, ...]) -> None:
+        self.version += 1
+        self._journal.append(change)
 
     def mark(self) -> int:
         """A point to which `rollback` can return."""
@@ -176,6 +181,7 @@ class State:
 
     def rollback(self, mark: int) -> None:
         """Take back everything decided since `mark`."""
+        self.version += 1
         while len(self._journal) > mark:
             kind, *what = self._journal.pop()
             if kind == "assign":
@@ -202,4 +208,4 @@ class State:
         key = (conflict.node, conflict.axis)
         if key not in self.conflicts:
             self.conflicts[key] = conflict
-            self._journal.append(("conflict", key))
+            self._note(("conflict", key))

@@ -13,7 +13,7 @@ from itertools import islice
 
 from meshwright.errors import TacticError
 from meshwright.ir import num_bytes
-from meshwright.propagate import Carrier, Node
+from meshwright.propagate import Node
 from meshwright.tactics.products import Product, find_products
 from meshwright.tactics.structure import find_structure
 from meshwright.tactics.workspace import Workspace
@@ -127,9 +127,6 @@ class _Search:
 
     def _undo(self, mark: int, refusals: int) -> None:
         self.work.state.rollback(mark)
-        self.work.engine.carrier = Carrier(
-            self.work.state
-        )  # the old one knows too much
         del self.work.refusals[refusals:]
 
     def _try(

@@ -85,16 +85,6 @@ def _batched(mode, cube, ids):
     return _raw(cube, ids[..., None], numbers, (1, 1, 4), mode)
 
 
-def _unindexed(table, ids):
-    """A collapsed dim that no index addresses, and a window at its start."""
-    numbers = {
-        "offset_dims": (1,),
-        "collapsed_slice_dims": (0,),
-        "start_index_map": (),
-    }
-    return _raw(table, ids, numbers, (1, 2), "clip")
-
-
 def _grad(fn, *args):
     """Gradient of a weighted sum, so that every element counts differently."""
     out = jax.eval_shape(fn, *args)
@@ -162,7 +152,6 @@ EXAMPLES: list[Example] = [
         ),
         (TABLE, WILD),
     ),
-    Example("gather without indices", _unindexed, (TABLE, np.zeros((4, 0), np.int32))),
     Example("rows of keys", _of_keys, (np.uint32(np.arange(16)).reshape(8, 2), IDS)),
     Example(
         "a sum travels through a lookup",
