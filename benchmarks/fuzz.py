@@ -71,7 +71,11 @@ class Record:
         if outcome.verdict == "refused":
             self.refusals[outcome.detail[:120]] += 1
         if outcome.is_failure:
-            failure = {"case": number, "verdict": outcome.verdict, "detail": outcome.detail}
+            failure = {
+                "case": number,
+                "verdict": outcome.verdict,
+                "detail": outcome.detail,
+            }
             self.failures.append({**failure, "reproducer": str(case)})
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +119,10 @@ def run_all(record: Record, cases: int, out: Path, run_fn: Run) -> None:
         record.add(number, case, outcome)
         record.seconds += time.perf_counter() - start
         if outcome.is_failure:
-            print(f"\ncase {number}: {outcome.verdict}: {outcome.detail[:300]}", flush=True)
+            print(
+                f"\ncase {number}: {outcome.verdict}: {outcome.detail[:300]}",
+                flush=True,
+            )
         if number % SAVE_EVERY == SAVE_EVERY - 1 or number + 1 == cases:
             out.write_text(json.dumps(record.to_json(), indent=1) + "\n", "utf-8")
             show(record)
@@ -128,7 +135,10 @@ def show(record: Record) -> None:
     rate = record.seconds / max(1, record.next_case)
     verdicts = ", ".join(f"{n} {v}" for v, n in record.verdicts.most_common())
     kinds = len(record.kinds)
-    print(f"{record.next_case} cases, {rate:.2f} s each: {verdicts}; {kinds} kinds", flush=True)
+    print(
+        f"{record.next_case} cases, {rate:.2f} s each: {verdicts}; {kinds} kinds",
+        flush=True,
+    )
 
 
 def main() -> int:
@@ -136,10 +146,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fuzz.json"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("benchmarks/results/fuzz.json")
+    )
     parser.add_argument("--only", type=int, help="run this case alone and print it")
-    parser.add_argument("--shrink", action="store_true", help="with --only: make it small")
-    parser.add_argument("--trace", action="store_true", help="plan and trace, don't run")
+    parser.add_argument(
+        "--shrink", action="store_true", help="with --only: make it small"
+    )
+    parser.add_argument(
+        "--trace", action="store_true", help="plan and trace, don't run"
+    )
     options = parser.parse_args()
     run_fn = trace_case if options.trace else run_case
     if options.only is not None:

@@ -20,16 +20,16 @@ from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
-import jax  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+import jax
+from rich.console import Console
+from rich.table import Table
 
-import meshwright as mw  # noqa: E402
-from meshwright.capture import capture  # noqa: E402
-from meshwright.lower import Gather  # noqa: E402
-from meshwright.plan.decide import decide  # noqa: E402
-from meshwright.runtime import jax_mesh, make_executable, named_shardings  # noqa: E402
-from zoo import gpt  # noqa: E402
+import meshwright as mw
+from meshwright.capture import capture
+from meshwright.lower import Gather
+from meshwright.plan.decide import decide
+from meshwright.runtime import jax_mesh, make_executable, named_shardings
+from zoo import gpt
 
 RESULTS = Path(__file__).parent / "results" / "partition_cost.json"
 CONSOLE = Console()
@@ -96,7 +96,9 @@ def main() -> None:
     keys = [k for k in rows[0] if k != "model"]
     table = Table(*keys, title=options.model)
     for row in rows:
-        table.add_row(*(f"{row[k]:.2f}" if k != "schedule" else str(row[k]) for k in keys))
+        table.add_row(
+            *(f"{row[k]:.2f}" if k != "schedule" else str(row[k]) for k in keys)
+        )
     CONSOLE.print(table)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({"jax": jax.__version__, "rows": rows}, indent=1))

@@ -77,7 +77,11 @@ from meshwright.capture import capture
 captured = capture(mlp, args)
 print(captured.program)
 
-assert [op.kind for op in captured.program.ops] == ["dot_general", "tanh", "dot_general"]
+assert [op.kind for op in captured.program.ops] == [
+    "dot_general",
+    "tanh",
+    "dot_general",
+]
 assert captured.paths == ("x", "w1", "w2")
 
 # %% 3. Rules: one for each op, and all stages read it
@@ -89,7 +93,9 @@ assert captured.paths == ("x", "w1", "w2")
 from meshwright.rules import rule_of
 
 rule = rule_of(captured.program.ops[0])
-print("operands", rule.operands, "results", rule.results, "reduced", set(rule.reductions))
+print(
+    "operands", rule.operands, "results", rule.results, "reduced", set(rule.reductions)
+)
 
 assert len(rule.reductions) == 1
 
@@ -127,7 +133,9 @@ def gram(x):
     return x @ x.T
 
 
-plan = mw.partition(gram, {"data": 8}, [mw.shard({"x": 0}, axis="data")]).plan(array(16, 4))
+plan = mw.partition(gram, {"data": 8}, [mw.shard({"x": 0}, axis="data")]).plan(
+    array(16, 4)
+)
 print(*plan.steps[-1].conflicts, sep="\n")
 
 assert plan.steps[-1].conflicts
@@ -158,7 +166,9 @@ engine.cut(x_node, "data", factor=0)
 lowered = lower(state)
 print(lowered.program)
 
-assert [op.kind for op in lowered.program.ops if op.params.get("axes")] == ["all_reduce"]
+assert [op.kind for op in lowered.program.ops if op.params.get("axes")] == [
+    "all_reduce"
+]
 
 # Partial sums travel: through ops that are linear, as long as that does not cost more.
 # Two matmuls that are added pay one all-reduce.
@@ -169,7 +179,9 @@ def two(a, b, u, v):
 
 
 tactics = [mw.shard({"a": 1, "b": 1}, axis="model")]
-plan = mw.partition(two, {"model": 8}, tactics).plan(array(4, 16), array(4, 16), *[array(16, 4)] * 2)
+plan = mw.partition(two, {"model": 8}, tactics).plan(
+    array(4, 16), array(4, 16), *[array(16, 4)] * 2
+)
 
 assert plan.counts["all_reduce"] == 1
 
@@ -200,7 +212,9 @@ def dropout(key, x):
     return jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
 
 
-dropped = mw.partition(dropout, mesh, [mw.shard({"x": 0}, "data"), mw.shard({"x": 1}, "model")])
+dropped = mw.partition(
+    dropout, mesh, [mw.shard({"x": 0}, "data"), mw.shard({"x": 1}, "model")]
+)
 np.testing.assert_array_equal(
     dropped(jax.random.key(7), args[0]), dropout(jax.random.key(7), args[0])
 )

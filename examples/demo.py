@@ -28,11 +28,15 @@ def plan_large_model() -> None:
     step, args = gpt.t32()
     size = sum(leaf.size for leaf in jax.tree.leaves(args[0].params))
     CONSOLE.rule(f"1. Plan: {size / 1e9:.1f} billion parameters on 32 chips")
-    table = Table("schedule", *("all-gather", "all-reduce", "reduce-scatter"), "seconds to plan")
+    table = Table(
+        "schedule", *("all-gather", "all-reduce", "reduce-scatter"), "seconds to plan"
+    )
     mesh = mw.Mesh({"batch": 8, "model": 4})
     for name in track(SCHEDULES, "planning", console=CONSOLE, transient=True):
         start = time.perf_counter()
-        plan = mw.partition(step, mesh, gpt.schedules[name], gather="at_use").plan(*args)
+        plan = mw.partition(step, mesh, gpt.schedules[name], gather="at_use").plan(
+            *args
+        )
         kinds = ("all_gather", "all_reduce", "reduce_scatter")
         counts = [str(plan.counts[kind]) for kind in kinds]
         table.add_row(name, *counts, f"{time.perf_counter() - start:.1f}")
@@ -59,7 +63,9 @@ def check_small_model() -> mw.Partitioned:
 
 def train(step: mw.Partitioned, num_steps: int) -> None:
     """Both versions, side by side, on real text."""
-    CONSOLE.rule(f"3. Train: {num_steps} steps on the Constitution of the United States")
+    CONSOLE.rule(
+        f"3. Train: {num_steps} steps on the Constitution of the United States"
+    )
     fn, (state, _) = gpt.tiny()
     one_device, devices = jax.jit(fn), (state, state)
     losses: list[tuple[float, float]] = []

@@ -29,7 +29,10 @@ def scan_counts(params: Any) -> tuple[int, int]:
 
 def is_ordered(effect: Any) -> bool:
     """True for effects whose order JAX promises to keep."""
-    return "Ordered" in type(effect).__name__ or "ordered" in str(effect).lower().split("un")[0]
+    return (
+        "Ordered" in type(effect).__name__
+        or "ordered" in str(effect).lower().split("un")[0]
+    )
 
 
 def is_key(dtype: Any) -> bool:

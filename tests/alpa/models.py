@@ -133,7 +133,9 @@ def depthwise(batch, size, channels, widening=8):
 def _program(model, inputs, loss_fn, data, optimizer=None):
     """(train step, (state, batch)) of `loss_fn(apply, batch)`."""
     key = jax.random.key(0)
-    shapes = jax.eval_shape(lambda k: model.init({"params": k, "dropout": k}, *inputs), key)
+    shapes = jax.eval_shape(
+        lambda k: model.init({"params": k, "dropout": k}, *inputs), key
+    )
     state = TrainState.create(
         apply_fn=model.apply,
         params=drawn(shapes["params"]),

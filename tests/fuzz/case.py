@@ -33,7 +33,7 @@ class Case:
     def fn(self) -> Callable[..., Any]:
         """The function, from its source."""
         scope: dict[str, Any] = dict(LIBRARY)
-        exec(self.program.source, scope)  # noqa: S102
+        exec(self.program.source, scope)
         return scope["fn"]
 
     def args(self) -> tuple[Any, ...]:
@@ -54,10 +54,14 @@ class Case:
 
     def partitioned(self) -> mw.Partitioned:
         """The function on the mesh, as the tactics say."""
-        tactics = [eval(t, dict(LIBRARY)) for t in self.tactics]  # noqa: S307
+        tactics = [eval(t, dict(LIBRARY)) for t in self.tactics]
         donated = 0 if self.donates else None
         return mw.partition(
-            self.fn(), dict(self.mesh), tactics, gather=self.gather, donate_argnums=donated
+            self.fn(),
+            dict(self.mesh),
+            tactics,
+            gather=self.gather,
+            donate_argnums=donated,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -65,7 +69,9 @@ class Case:
         return asdict(self)
 
     def __str__(self) -> str:
-        inputs = "".join(f"# {i.name}: {i.dtype}{list(i.shape)}\n" for i in self.program.inputs)
+        inputs = "".join(
+            f"# {i.name}: {i.dtype}{list(i.shape)}\n" for i in self.program.inputs
+        )
         tactics = "".join(f"    {t},\n" for t in self.tactics)
         return (
             f"{inputs}{self.program.source}\n# {self.program.variant}, seed {self.seed}\n"
@@ -118,7 +124,9 @@ def draw_tactic(rng: random.Random, program: Generated, mesh: dict[str, int]) ->
         return f"mw.shard({{'tag:{name}': {rng.randrange(rank)}}}, {axis!r})"
     if kind == 7 and rng.randrange(3) == 0:
         return rng.choice(NAMED).format(axis=repr(axis))
-    dims = dict(draw_dim(rng, program, mesh[axis]) for _ in range(rng.choice((1, 1, 1, 2, 3))))
+    dims = dict(
+        draw_dim(rng, program, mesh[axis]) for _ in range(rng.choice((1, 1, 1, 2, 3)))
+    )
     extra = rng.randrange(12) == 0
     if extra:
         dims[pattern(rng, program)] = "mw.REPLICATED"
@@ -136,7 +144,9 @@ def draw_dim(rng: random.Random, program: Generated, size: int) -> tuple[str, st
         return pattern(rng, program), "None"
     name, d = rng.choice(every)
     whole = next(i for i in program.inputs if i.name == name)
-    return path(program, name, rng), str(d if rng.randrange(4) else d - len(whole.shape))
+    return path(program, name, rng), str(
+        d if rng.randrange(4) else d - len(whole.shape)
+    )
 
 
 def pattern(rng: random.Random, program: Generated) -> str:

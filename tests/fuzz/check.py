@@ -33,7 +33,8 @@ LOW_NUDGE = 1e-2  # where 16-bit floats occur
 class Outcome:
     """verdict: "equal", "ill-conditioned" (equal within what nudged inputs do),
     "refused" (an error of our own), "wrong", "crash" or "traced" (not run). kinds: ops of the program.
-    counts: collectives by kind. detail: what went wrong."""
+    counts: collectives by kind. detail: what went wrong.
+    """
 
     verdict: str
     detail: str = ""
@@ -128,7 +129,9 @@ def _facts(decided: Any) -> dict[str, Any]:
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
 
 
-def _noise(case: Case, original: Any, wanted: list[Any]) -> tuple[list[float], list[float]]:
+def _noise(
+    case: Case, original: Any, wanted: list[Any]
+) -> tuple[list[float], list[float]]:
     """How far each output moves when the inputs do, and each output's scale."""
     rng = np.random.default_rng(case.seed + 1)
     size = LOW_NUDGE if case.program.is_low_precision else NUDGE
@@ -142,7 +145,10 @@ def _noise(case: Case, original: Any, wanted: list[Any]) -> tuple[list[float], l
 
     for _ in range(NUDGES):
         other = jax.tree.leaves(original(*jax.tree.map(nudged, case.args())))
-        moves = [max(m, _distance(w, o)) for m, w, o in zip(moves, wanted, other, strict=True)]
+        moves = [
+            max(m, _distance(w, o))
+            for m, w, o in zip(moves, wanted, other, strict=True)
+        ]
     return moves, [_distance(w, jnp.zeros_like(w)) for w in wanted]
 
 
@@ -152,7 +158,10 @@ def _is_explained(wanted: Any, got: Any, move: float) -> bool:
 
 def _distance(a: Any, b: Any) -> float:
     """The largest absolute difference; infinite where only one is finite."""
-    x, y = (np.asarray(v, np.complex128 if jnp.iscomplexobj(v) else np.float64) for v in (a, b))
+    x, y = (
+        np.asarray(v, np.complex128 if jnp.iscomplexobj(v) else np.float64)
+        for v in (a, b)
+    )
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     difference = np.abs(np.where(same, 0, x - np.where(same, x, y)))
     worst = float(np.max(difference, initial=0.0))

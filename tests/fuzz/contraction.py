@@ -31,7 +31,9 @@ def einsum(s: Scope) -> None:
     left = list(ascii_lowercase[: len(a.shape)])
     right: list[str] = []
     for d, n in enumerate(b.shape):
-        same = [c for c, k in zip(left, a.shape, strict=True) if k == n and c not in right]
+        same = [
+            c for c, k in zip(left, a.shape, strict=True) if k == n and c not in right
+        ]
         shared = same and s.draft.chance(0.7)
         right.append(s.rng.choice(same) if shared else ascii_lowercase[10 + d])
     extent = dict(zip(left + right, a.shape + b.shape, strict=True))
@@ -125,9 +127,13 @@ def pool(s: Scope) -> None:
 
 def square(s: Scope) -> Var:
     """A well-conditioned symmetric matrix, or a batch of them."""
-    x = s.pick(lambda v: v.dtype == "float32" and 2 <= len(v.shape) <= 3 and v.size < 600)
+    x = s.pick(
+        lambda v: v.dtype == "float32" and 2 <= len(v.shape) <= 3 and v.size < 600
+    )
     n = x.shape[-2]
-    code = f"jnp.tanh({x.name}) @ jnp.tanh({x.name}).mT / {x.shape[-1]} + 2 * jnp.eye({n})"
+    code = (
+        f"jnp.tanh({x.name}) @ jnp.tanh({x.name}).mT / {x.shape[-1]} + 2 * jnp.eye({n})"
+    )
     return s.emit(code, 3.0)
 
 
@@ -136,12 +142,15 @@ def linalg(s: Scope) -> None:
     m = square(s)
     code, bound = s.rng.choice(
         (
-            ("jnp.linalg.cholesky({m})", 1.8), ("jnp.linalg.inv({m})", 0.6),
+            ("jnp.linalg.cholesky({m})", 1.8),
+            ("jnp.linalg.inv({m})", 0.6),
             ("jnp.linalg.solve({m}, {m}[..., :1])", 1.0),
             ("jax.scipy.linalg.solve_triangular(jnp.tril({m}), {m}, lower=True)", 2.0),
-            ("jnp.linalg.det({m} / 2.5)", 2.0), ("jnp.linalg.qr({m})[1]", 3.0),
+            ("jnp.linalg.det({m} / 2.5)", 2.0),
+            ("jnp.linalg.qr({m})[1]", 3.0),
             ("jnp.linalg.eigvalsh({m})", 3.0),
-            ("jnp.linalg.svd({m}, compute_uv=False)", 3.0), ("jnp.trace({m}, axis1=-2, axis2=-1)", 9.0),
+            ("jnp.linalg.svd({m}, compute_uv=False)", 3.0),
+            ("jnp.trace({m}, axis1=-2, axis2=-1)", 9.0),
             ("jnp.linalg.matrix_power({m} / 3, 3)", 1.0),
         )  # fmt: skip
     )
@@ -157,7 +166,10 @@ def ragged(s: Scope) -> None:
     i = s.ints(1, 1)
     owners = f"(jnp.arange({rows}) * ({i.name}[0] % 3 + 1)) % {groups}"
     sizes = f"jnp.bincount({owners}, length={groups})"
-    s.emit(f"lax.ragged_dot({x.name}, {w.name}, {sizes}) / {math.sqrt(n):.3f}", 1.5 * x.bound)
+    s.emit(
+        f"lax.ragged_dot({x.name}, {w.name}, {sizes}) / {math.sqrt(n):.3f}",
+        1.5 * x.bound,
+    )
 
 
 def outer(s: Scope) -> None:

@@ -188,7 +188,8 @@ def complex_(s: Scope) -> None:
     a = s.pick(lambda v: v.dtype == "float32")
     code = s.rng.choice(
         (
-            "jnp.real(jnp.exp(1j * {x}))", "jnp.imag(jnp.conj({x} + 2j) * (1 + 1j * {x}))",
+            "jnp.real(jnp.exp(1j * {x}))",
+            "jnp.imag(jnp.conj({x} + 2j) * (1 + 1j * {x}))",
             "jnp.abs(lax.complex({x}, 1.5 + 0 * {x}))",
             "jnp.real(jnp.tanh(0.5j * {x}) * (1 - 2j))",
             "jnp.real(jnp.sqrt(2 + 1j * jnp.tanh({x})))",

@@ -44,7 +44,9 @@ def gather(s: Scope) -> None:
     d = s.dim(x)
     n = x.shape[d]
     i = s.ints(1, 2)
-    how = s.rng.choice(("take", "take", "plain", "along", "wild", "one_hot", "batch", "pair"))
+    how = s.rng.choice(
+        ("take", "take", "plain", "along", "wild", "one_hot", "batch", "pair")
+    )
     if how == "take":
         mode = s.rng.choice(("clip", "wrap", "fill"))
         extra = ", fill_value=0" if mode == "fill" else ""
@@ -78,7 +80,9 @@ def scatter(s: Scope) -> None:
     d = s.dim(x)
     n = x.shape[d]
     i = s.ints(1, 1)
-    how = s.rng.choice(("add", "add", "set", "max", "mul", "segment", "row", "count", "drop"))
+    how = s.rng.choice(
+        ("add", "add", "set", "max", "mul", "segment", "row", "count", "drop")
+    )
     index = along(d, f"{i.name} % {n}")
     rows = f"jnp.take({x.name}, jnp.arange({i.shape[0]}) % {n}, axis={d})"
     if how == "add":
@@ -93,7 +97,9 @@ def scatter(s: Scope) -> None:
     elif how == "row":
         code = f"{x.name}.at[{along(d, f'{s.scalar_int()} % {n}')}].add(0.25)"
     elif how == "count":
-        code = f"jnp.bincount({i.name} % 8, length=8).astype(jnp.float32) / {i.shape[0]}"
+        code = (
+            f"jnp.bincount({i.name} % 8, length=8).astype(jnp.float32) / {i.shape[0]}"
+        )
     elif how == "drop":
         code = f"{x.name}.at[{along(d, i.name)}].add(0.3, mode='drop')"
     else:
@@ -126,15 +132,20 @@ def sample(s: Scope) -> None:
     shape = x.shape
     code, is_exact = s.rng.choice(
         (
-            ("jax.random.uniform({k}, {s})", True), ("jax.random.normal({k}, {s})", False),
-            ("jax.random.bernoulli({k}, 0.7, {s})", True), ("jax.random.gumbel({k}, {s})", False),
-            ("jax.random.randint({k}, {s}, 0, 9)", True), ("jax.random.exponential({k}, {s})", False),
+            ("jax.random.uniform({k}, {s})", True),
+            ("jax.random.normal({k}, {s})", False),
+            ("jax.random.bernoulli({k}, 0.7, {s})", True),
+            ("jax.random.gumbel({k}, {s})", False),
+            ("jax.random.randint({k}, {s}, 0, 9)", True),
+            ("jax.random.exponential({k}, {s})", False),
             ("jax.random.truncated_normal({k}, -1, 1, {s})", False),
             ("jax.random.rademacher({k}, {s}, dtype=jnp.int32)", True),
             ("jax.random.categorical({k}, jnp.zeros({s} + (4,)))", True),
-            ("jax.random.gamma({k}, 2.0, {s}) / 4", False), ("jax.random.beta({k}, 2.0, 3.0, {s})", False),
+            ("jax.random.gamma({k}, 2.0, {s}) / 4", False),
+            ("jax.random.beta({k}, 2.0, 3.0, {s})", False),
             ("jax.random.choice({k}, jnp.arange(9), {s})", True),
-            ("jax.random.laplace({k}, {s})", False), ("jax.random.cauchy({k}, {s}) / 50", False),
+            ("jax.random.laplace({k}, {s})", False),
+            ("jax.random.cauchy({k}, {s}) / 50", False),
             ("jax.random.permutation({k}, jnp.arange({n}))", True),
             ("jax.random.bits({k}, {s}).astype(jnp.int32) % 7", True),
         )  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any
 
 import jax
 import jax.ad_checkpoint
+import jax.numpy as jnp
 import jax.scipy.linalg
 import jax.scipy.special
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -136,9 +136,11 @@ class Scope:
     def exact(self, min_rank: int = 0) -> Var:
         """An array of numbers without rounding, floats or ints."""
         return self.pick(
-            lambda v: v.is_exact
-            and len(v.shape) >= min_rank
-            and v.dtype in ("float32", "bfloat16", "int32")
+            lambda v: (
+                v.is_exact
+                and len(v.shape) >= min_rank
+                and v.dtype in ("float32", "bfloat16", "int32")
+            )
         )
 
     def arrays(self, min_rank: int = 0) -> Var:
@@ -222,8 +224,11 @@ class Scope:
         reads = [v for v in self.pool if v.name in mentioned]
 
         def run(*values: Any) -> list[Any]:
-            scope = {**LIBRARY, **dict(zip([v.name for v in reads], values, strict=True))}
-            exec(code, scope)  # noqa: S102
+            scope = {
+                **LIBRARY,
+                **dict(zip([v.name for v in reads], values, strict=True)),
+            }
+            exec(code, scope)
             return [jnp.asarray(scope[name]) for name in names]
 
         return jax.eval_shape(run, *map(abstract, reads))

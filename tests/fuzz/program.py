@@ -54,7 +54,9 @@ class Generated:
     @property
     def is_low_precision(self) -> bool:
         """True when 16-bit floats occur."""
-        return "bfloat16" in self.source or any(i.dtype == "bfloat16" for i in self.inputs)
+        return "bfloat16" in self.source or any(
+            i.dtype == "bfloat16" for i in self.inputs
+        )
 
 
 def generate(rng: random.Random) -> Generated:
@@ -100,7 +102,9 @@ def grow(s: Scope, count: int) -> None:
         except NoFitError:
             continue
         except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
-            s.draft.rejected[f"{family.__name__}: {str(error).splitlines()[0][:90]}"] += 1
+            s.draft.rejected[
+                f"{family.__name__}: {str(error).splitlines()[0][:90]}"
+            ] += 1
             continue
         s.draft.families[family.__name__] += 1
         count -= 1
@@ -132,7 +136,9 @@ def write_forward(g: Generated) -> str:
 def write_loss(g: Generated) -> str:
     """A scalar function of `p` and the rest, with auxiliary results."""
     terms = " + ".join(
-        f"jnp.mean(jnp.sin({v.name}.astype(jnp.float32)))" for v in g.outputs if v.is_float
+        f"jnp.mean(jnp.sin({v.name}.astype(jnp.float32)))"
+        for v in g.outputs
+        if v.is_float
     )
     aux = ", ".join(v.name for v in g.outputs)
     unpack = f"({', '.join(g.params)},) = ({', '.join(f'p[{n!r}]' for n in g.params)},)"

@@ -21,16 +21,20 @@ def reduce(s: Scope) -> None:
     root = f"{math.sqrt(n):.3f}"
     code, bound = s.rng.choice(
         (
-            ("jnp.sum({x}, {k}) / " + root, 2 * x.bound), ("jnp.mean({x}, {k})", x.bound),
-            ("jnp.max({x}, {k})", x.bound), ("jnp.min({x}, {k})", x.bound),
+            ("jnp.sum({x}, {k}) / " + root, 2 * x.bound),
+            ("jnp.mean({x}, {k})", x.bound),
+            ("jnp.max({x}, {k})", x.bound),
+            ("jnp.min({x}, {k})", x.bound),
             ("jnp.prod(1 + 0.1 * jnp.tanh({x}), {k})", 3.0),
             ("jnp.sqrt(0.1 + jnp.var({x}, {k}))", x.bound),
             ("jax.nn.logsumexp({x}, {k})", x.bound + math.log(n)),
             ("jnp.sum(jnp.square({x}), {k}) / " + f"{n}", x.bound**2),
             ("lax.reduce({x}, np.array(-9, {x}.dtype), lax.max, {k1})", x.bound),
-            ("jnp.ptp({x}, {k})", 2 * x.bound), ("jnp.max(jnp.abs({x}), {k}, initial=0.5)", x.bound),
+            ("jnp.ptp({x}, {k})", 2 * x.bound),
+            ("jnp.max(jnp.abs({x}), {k}, initial=0.5)", x.bound),
             ("jnp.average({x}, {k1}, weights=jnp.cos({x}) + 2)", x.bound),
-            ("jnp.median({x}, {k})", x.bound) if x.is_exact and not s.draft.is_smooth
+            ("jnp.median({x}, {k})", x.bound)
+            if x.is_exact and not s.draft.is_smooth
             else ("jnp.mean(jnp.abs({x}), {k})", x.bound),
         )  # fmt: skip
     )
@@ -65,7 +69,8 @@ def cumulate(s: Scope) -> None:
         (
             ("lax.cumsum({x}, " + tail + f" / {n:.3f}", 2 * x.bound),
             ("lax.cumprod(1 + 0.1 * jnp.tanh({x}), " + tail, 3.0),
-            ("lax.cummax({x}, " + tail, x.bound), ("lax.cummin({x}, " + tail, x.bound),
+            ("lax.cummax({x}, " + tail, x.bound),
+            ("lax.cummin({x}, " + tail, x.bound),
             ("lax.cumlogsumexp({x}, " + tail, x.bound + 2),
             (f"lax.associative_scan(jnp.maximum, {{x}}, axis={d})", x.bound),
         )  # fmt: skip
@@ -79,8 +84,12 @@ def normalise(s: Scope) -> None:
     d = s.dim(x)
     code, bound = s.rng.choice(
         (
-            ("jax.nn.softmax({x}, axis={d})", 1.0), ("jax.nn.log_softmax({x}, axis={d})", 4.0),
-            ("({x} - {x}.mean({d}, keepdims=True)) * lax.rsqrt({x}.var({d}, keepdims=True) + 0.1)", 3.0),
+            ("jax.nn.softmax({x}, axis={d})", 1.0),
+            ("jax.nn.log_softmax({x}, axis={d})", 4.0),
+            (
+                "({x} - {x}.mean({d}, keepdims=True)) * lax.rsqrt({x}.var({d}, keepdims=True) + 0.1)",
+                3.0,
+            ),
             ("{x} * lax.rsqrt(jnp.mean({x} * {x}, {d}, keepdims=True) + 0.1)", 3.0),
             ("jax.nn.standardize({x}, axis={d}, epsilon=0.1)", 3.0),
             ("{x} / (0.5 + jnp.linalg.norm({x} + 2.5, axis={d}, keepdims=True))", 1.0),

@@ -80,7 +80,9 @@ def scan(s: Scope, grow: Grow) -> None:
     rows = arguments(s, [(v.shape[1:], v) for v in slices])
     body = inside(s, [*inner, *rows], grow)
     ends = [like(body, v) for v in inner]
-    stacked = [v for v in body.pool[-3:] if v.size <= 128 and not v.dtype.startswith("key")]
+    stacked = [
+        v for v in body.pool[-3:] if v.size <= 128 and not v.dtype.startswith("key")
+    ]
     stacked = stacked[: s.rng.choice((0, 1, 1, 2)) or (not carries)]
     if not carries and not stacked:
         raise NoFitError
@@ -126,7 +128,12 @@ def loop(s: Scope, grow: Grow) -> None:
         call = f"_, {', '.join(made)} = lax.while_loop(lambda c: {stop}, {name}, {tuple_of(init)})"
     code = code.replace(":\n", ":\n" + head + "\n", 1)
     if s.draft.is_smooth and "while_loop" in call:
-        call = call.replace("lax.while_loop(", "jax.tree.map(lax.stop_gradient, lax.while_loop(") + ")"
+        call = (
+            call.replace(
+                "lax.while_loop(", "jax.tree.map(lax.stop_gradient, lax.while_loop("
+            )
+            + ")"
+        )
         code = _stopped(code, s, body)
     s.emit_block(code + call, len(made), 1.5)
 
@@ -162,7 +169,9 @@ def branch(s: Scope, grow: Grow) -> None:
     made = tuple_of([f"{{{i}}}" for i in range(len(wanted))])
     args = ", ".join(names(given))
     if count == 2:
-        test = s.rng.choice((f"{s.scalar_int()} % 2 == 0", f"jnp.sum({s.ints().name}) > 4"))
+        test = s.rng.choice(
+            (f"{s.scalar_int()} % 2 == 0", f"jnp.sum({s.ints().name}) > 4")
+        )
         call = f"{made} = lax.cond({test}, {branches[0]}, {branches[1]}, {args})"
     else:
         index = f"{s.scalar_int()} % 4"
@@ -175,7 +184,9 @@ def call(s: Scope, grow: Grow) -> None:
     given = [s.arrays() for _ in range(s.rng.choice((1, 2)))]
     inner = arguments(s, [(v.shape, v) for v in given])
     body = inside(s, inner, grow)
-    results = [v for v in body.pool[-2:] if v not in inner and not v.dtype.startswith("key")]
+    results = [
+        v for v in body.pool[-2:] if v not in inner and not v.dtype.startswith("key")
+    ]
     results = [v for v in results if v not in s.pool] or [body.pool[-1]]
     name, code = define(s, names(inner), body, tuple_of(names(results)))
     wrapper = s.rng.choice(
@@ -225,7 +236,9 @@ def custom(s: Scope, grow: Grow) -> None:
     if kind == "vjp":
         code += f"{name}.defvjp(lambda x: ({name}(x), jnp.cos(x)), lambda r, g: (0.5 * g * r,))\n"
     else:
-        code += f"{name}.defjvp(lambda p, t: ({name}(p[0]), 0.5 * t[0] * jnp.cos(p[0])))\n"
+        code += (
+            f"{name}.defjvp(lambda p, t: ({name}(p[0]), 0.5 * t[0] * jnp.cos(p[0])))\n"
+        )
     s.emit_block(f"{code}{{0}} = {name}({x.name})", 1, 1.0)
 
 

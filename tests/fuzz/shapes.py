@@ -106,7 +106,15 @@ def pad(s: Scope) -> None:
             raise NoFitError
         keep(s, f"jnp.pad({x.name}, 1, mode={mode!r})", x)
         return
-    options = ((0, 0, 0), (0, 0, 0), (1, 1, 0), (2, 0, 0), (0, 4, 0), (-1, 1, 0), (0, 0, 1))
+    options = (
+        (0, 0, 0),
+        (0, 0, 0),
+        (1, 1, 0),
+        (2, 0, 0),
+        (0, 4, 0),
+        (-1, 1, 0),
+        (0, 0, 1),
+    )
     config = tuple(s.rng.choice(options) for _ in x.shape)
     value = s.rng.choice(("0", "-0.5", "1"))
     value = f"jnp.asarray({value}, {x.name}.dtype)"
@@ -149,11 +157,16 @@ def make(s: Scope) -> None:
     n, m = s.draft.extent(), s.draft.extent()
     code = s.rng.choice(
         (
-            f"jnp.arange({n})", f"jnp.arange({n})[:, None] >= jnp.arange({m})[None, :]",
-            f"jnp.eye({n}, {m})", f"jnp.linspace(0, 1, {n})", f"jnp.ones(({n}, {m}))",
-            f"jnp.full(({m}, {n}), 0.25)", f"lax.broadcasted_iota(jnp.int32, ({n}, {m}), 1)",
+            f"jnp.arange({n})",
+            f"jnp.arange({n})[:, None] >= jnp.arange({m})[None, :]",
+            f"jnp.eye({n}, {m})",
+            f"jnp.linspace(0, 1, {n})",
+            f"jnp.ones(({n}, {m}))",
+            f"jnp.full(({m}, {n}), 0.25)",
+            f"lax.broadcasted_iota(jnp.int32, ({n}, {m}), 1)",
             f"jnp.asarray((np.arange({n * m}, dtype=np.float32) % 7 / 7).reshape({n}, {m}))",
-            f"jnp.asarray(np.arange({n}) * 5 % 7, dtype=np.int32)", f"jnp.tri({n}, {m})",
+            f"jnp.asarray(np.arange({n}) * 5 % 7, dtype=np.int32)",
+            f"jnp.tri({n}, {m})",
         )  # fmt: skip
     )
     s.emit_block("{0} = " + code, 1, 1.0 if "arange" not in code else 12.0, True)

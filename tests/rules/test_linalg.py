@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from jax import lax
 from jax.lax import linalg
 
 from tests.rules.letters import f32, letters, rule_for

@@ -44,7 +44,9 @@ def lowered_parts(program: Program) -> list[Lowered]:
         for node in nodes:
             if factor >= len(node.sizes):
                 continue
-            axis = next((a for a in MESH.axes if not state.why_not(node, a, factor)), None)
+            axis = next(
+                (a for a in MESH.axes if not state.why_not(node, a, factor)), None
+            )
             if axis is not None:
                 state.assign(node, axis, factor, Cause("tactic", "test"))
         if any(state.factor_of):
@@ -71,5 +73,3 @@ def test_every_known_op_is_reached_by_an_example():
         reached |= {op.kind for op in capture(example.fn, example.args).program.walk()}
     missing = sorted(set(known_ops()) - reached)
     assert not missing, f"no example reaches {missing}"
-
-

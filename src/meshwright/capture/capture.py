@@ -57,7 +57,9 @@ def capture(
     with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
     names = positional_names(fn, len(args)) if names is None else names
     paths = tuple(_path(path, names) for path, _ in with_paths)
-    leaves = [abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)]
+    leaves = [
+        abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
+    ]
     given = tuple(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
@@ -67,7 +69,9 @@ def capture(
         inner_args, inner_kwargs = jax.tree_util.tree_unflatten(in_tree, flat_leaves)
         result = fn(*inner_args, **inner_kwargs)
         with_paths_out, tree = jax.tree_util.tree_flatten_with_path(result)
-        out_paths = tuple(".".join(["out", *map(_component, p)]) for p, _ in with_paths_out)
+        out_paths = tuple(
+            ".".join(["out", *map(_component, p)]) for p, _ in with_paths_out
+        )
         out_tree[:] = [tree, out_paths]
         return [leaf for _, leaf in with_paths_out]
 
@@ -77,7 +81,15 @@ def capture(
     tree, out_paths = out_tree
     ties = find_ties(in_tree, tree, program, given)
     return Captured(
-        program, paths, out_paths, in_tree, tree, tuple(leaves), tuple(out_avals), ties, given
+        program,
+        paths,
+        out_paths,
+        in_tree,
+        tree,
+        tuple(leaves),
+        tuple(out_avals),
+        ties,
+        given,
     )
 
 
@@ -85,8 +97,10 @@ def abstract(leaf: Any, path: str = "argument") -> Any:
     """The `ShapeDtypeStruct` of an array-like leaf; Python scalars stay weakly typed."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
-    if isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic | jax.Array):
-        aval = jax.api_util.shaped_abstractify(leaf)
+    if isinstance(
+        leaf, bool | int | float | complex | np.ndarray | np.generic | jax.Array
+    ):
+        aval: Any = jax.api_util.shaped_abstractify(leaf)
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)

@@ -67,7 +67,9 @@ class _Converter:
         """Convert the equations; the atoms of the jaxpr's outputs."""
         for eqn in jaxpr.eqns:
             operands = tuple(self.read(a, names) for a in eqn.invars)
-            for var, atom in zip(eqn.outvars, self.equation(eqn, operands), strict=True):
+            for var, atom in zip(
+                eqn.outvars, self.equation(eqn, operands), strict=True
+            ):
                 names[var] = atom
         return [self.read(a, names) for a in jaxpr.outvars]
 
@@ -79,7 +81,10 @@ class _Converter:
     def equation(self, eqn: Any, operands: tuple[Atom, ...]) -> Sequence[Atom]:
         name = eqn.primitive.name
         if name in _INLINED and _INLINED[name] in eqn.params:
-            outer, self.outer = self.outer, Source(eqn.source_info.traceback, self.outer)
+            outer, self.outer = (
+                self.outer,
+                Source(eqn.source_info.traceback, self.outer),
+            )
             atoms = self.inline(eqn.params[_INLINED[name]], operands)
             self.outer = outer
             return atoms
@@ -181,7 +186,14 @@ def _demand(eqn: Any, op: Op) -> Op | None:
         return None
     (value,) = op.results
     placed = Value(value.shape, value.dtype)
-    return Op("sharding_constraint", (value,), (placed,), {"sharding": sharding}, (), op.source)
+    return Op(
+        "sharding_constraint",
+        (value,),
+        (placed,),
+        {"sharding": sharding},
+        (),
+        op.source,
+    )
 
 
 _SHARDINGS = ("sharding", "out_sharding")
@@ -216,9 +228,7 @@ def _scan(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     wires = [Wire(i, ((0, i),)) for i in range(num_consts)]
     for i in range(num_carry):
         wires.append(Wire(num_consts + i, ((0, num_consts + i),), ((0, i),), i))
-    wires += [
-        Wire(i, ((0, i),), is_stacked=True) for i in range(first, len(operands))
-    ]
+    wires += [Wire(i, ((0, i),), is_stacked=True) for i in range(first, len(operands))]
     wires += [
         Wire(None, (), ((0, i),), i, is_stacked=True)
         for i in range(num_carry, len(eqn.outvars))
@@ -263,7 +273,14 @@ def _remat(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     barrier = eqn.params["differentiated"] and (
         any(prevent) if isinstance(prevent, tuple) else prevent
     )
-    return _region("remat", eqn, operands, source, [eqn.params["jaxpr"]], wires, barrier=bool(barrier)
+    return _region(
+        "remat",
+        eqn,
+        operands,
+        source,
+        [eqn.params["jaxpr"]],
+        wires,
+        barrier=bool(barrier),
     )
 
 

@@ -41,9 +41,7 @@ def _prune_region(op: Op, live: Collection[Atom]) -> Op:
         )
         used = [_used_inputs(body) for body in bodies]
         grown = [
-            w
-            for w in op.wires
-            if w in wires or any(i in used[b] for b, i in w.inputs)
+            w for w in op.wires if w in wires or any(i in used[b] for b, i in w.inputs)
         ]
         if len(grown) == len(wires):
             break
@@ -70,8 +68,14 @@ def _rewire(op: Op, bodies: tuple[Program, ...], wires: list[Wire]) -> Op:
     """
     operands = sorted(w.operand for w in wires if w.operand is not None)
     results = sorted(w.result for w in wires if w.result is not None)
-    inputs = [sorted({i for w in wires for b, i in w.inputs if b == k}) for k in range(len(bodies))]
-    outputs = [sorted({i for w in wires for b, i in w.outputs if b == k}) for k in range(len(bodies))]
+    inputs = [
+        sorted({i for w in wires for b, i in w.inputs if b == k})
+        for k in range(len(bodies))
+    ]
+    outputs = [
+        sorted({i for w in wires for b, i in w.outputs if b == k})
+        for k in range(len(bodies))
+    ]
     renumbered = tuple(
         Wire(
             None if w.operand is None else operands.index(w.operand),

@@ -45,7 +45,9 @@ class Sharding:
     def __str__(self) -> str:
         dims = ", ".join(".".join(axes) or "-" for axes in self.dims)
         name = "partial" if self.monoid == "sum" else f"partial_{self.monoid}"
-        return f"[{dims}]" + (f" {name}({', '.join(self.partial)})" if self.partial else "")
+        return f"[{dims}]" + (
+            f" {name}({', '.join(self.partial)})" if self.partial else ""
+        )
 
 
 def whole(rank: int) -> Sharding:

@@ -28,7 +28,7 @@ def executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
 
 def count_collectives(program: Program) -> dict[str, int]:
     """Executions by kind of collective; of a `cond` the busiest branch."""
-    counts = dict.fromkeys(COLLECTIVES, 0)
+    counts: dict[str, int] = dict.fromkeys(COLLECTIVES, 0)
     for op in program.ops:
         if op.kind in COLLECTIVES:
             counts[op.kind] += 1

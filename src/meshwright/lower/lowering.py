@@ -63,7 +63,9 @@ def lower(state: State, gather: Gather = Gather.SHARED) -> Lowered:
         inputs[graph.ties[i]] if i in graph.ties else None
         for i in range(len(graph.program.outputs))
     ]
-    scope = _Scope(lowering, graph.program, dict(zip(graph.program.inputs, inputs, strict=True)))
+    scope = _Scope(
+        lowering, graph.program, dict(zip(graph.program.inputs, inputs, strict=True))
+    )
     outputs = [scope.output(i, need) for i, need in enumerate(needs)]
     program = scope.finish(tuple(atom for atom, _ in outputs))
     return Lowered(
@@ -101,7 +103,9 @@ def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
 class _Scope:
     """One body under way: where each global value is, and how it is stored."""
 
-    def __init__(self, lowering: _Lowering, program: Program, inputs: Mapping[Value, Sharding]):
+    def __init__(
+        self, lowering: _Lowering, program: Program, inputs: Mapping[Value, Sharding]
+    ):
         self.shared = lowering
         self.state = lowering.state
         self.graph = lowering.graph
@@ -123,7 +127,9 @@ class _Scope:
             self.region(op) if op.bodies else self.op(op)
 
     def finish(self, outputs: tuple[Atom, ...]) -> Program:
-        return Program(tuple(self.inputs), tuple(self.builder.ops), outputs, self.constants)
+        return Program(
+            tuple(self.inputs), tuple(self.builder.ops), outputs, self.constants
+        )
 
     def output(self, index: int, need: Sharding | None) -> tuple[Atom, Sharding]:
         """The stored form of one output, as needed, or as it comes."""
@@ -155,7 +161,9 @@ class _Scope:
         assert rule is not None
         operands = tuple(
             self.read(atom, Sharding(self._dims(node, dims)), node, position)
-            for position, (atom, dims) in enumerate(zip(op.operands, rule.operands, strict=True))
+            for position, (atom, dims) in enumerate(
+                zip(op.operands, rule.operands, strict=True)
+            )
         )
         shardings = [Sharding(self._dims(node, dims)) for dims in rule.results]
         shapes = tuple(
@@ -172,9 +180,12 @@ class _Scope:
                 tuple(cuts.get(f, ()) for f in range(len(rule.sizes))),
                 tuple(state.parts(node, f) for f in range(len(rule.sizes))),
             )
-            assert rule.expand is not None
+            expand = rule.expand
+            assert expand is not None
             self.builder.reason = f"{op.kind} cut where it needs its neighbours"
-            locals_ = self._tracked(node, lambda: rule.expand(self.builder, op, operands, cut))  # type: ignore[misc]
+            locals_ = self._tracked(
+                node, lambda: expand(self.builder, op, operands, cut)
+            )
         else:
             params = op.params
             if op.has_effect:
@@ -196,7 +207,9 @@ class _Scope:
             if partial:
                 self.settle(result, number, node)
 
-    def _dims(self, node: Node, dims: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    def _dims(
+        self, node: Node, dims: tuple[tuple[int, ...], ...]
+    ) -> tuple[tuple[str, ...], ...]:
         cuts = self.state.axes_of[node.index]
         if not cuts:
             return ((),) * len(dims)
@@ -234,12 +247,16 @@ class _Scope:
         local, have = self.have[value]
         carrier = self.shared.carrier
         kept = tuple(
-            a for a in have.partial if have.monoid == "sum" and carrier.can_carry(number, a)
+            a
+            for a in have.partial
+            if have.monoid == "sum" and carrier.can_carry(number, a)
         )
         axes = tuple(a for a in have.partial if a not in kept)
         if not axes:
             return
-        self.builder.reason = f"the {have.monoid} over {', '.join(axes)} that {node.label} leaves open"
+        self.builder.reason = (
+            f"the {have.monoid} over {', '.join(axes)} that {node.label} leaves open"
+        )
         dims = [list(d) for d in have.dims]
         rest: list[str] = []
         scatters: dict[int, list[str]] = {}
@@ -264,7 +281,9 @@ class _Scope:
             )  # fmt: skip
         self.have[value] = (local, Sharding(tuple(map(tuple, dims)), kept))
 
-    def read(self, atom: Atom, need: Sharding, node: Node, position: int | None = None) -> Atom:
+    def read(
+        self, atom: Atom, need: Sharding, node: Node, position: int | None = None
+    ) -> Atom:
         """A value as a node needs it; partial sums that were carried stay partial."""
         if isinstance(atom, Literal):
             return atom
@@ -294,7 +313,9 @@ class _Scope:
             self.gathered.add((atom, need))
         return local
 
-    def _track(self, node: Node, number: int, axes: tuple[str, ...], is_read: bool, write):
+    def _track(
+        self, node: Node, number: int, axes: tuple[str, ...], is_read: bool, write
+    ):
         before = len(self.builder.ops)
         result = write()
         for op in self.builder.ops[before:]:
@@ -317,12 +338,16 @@ class _Scope:
         body_outputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
         results: dict[int, Sharding] = {}
         for node, wire in zip(nodes, op.wires, strict=True):
-            inner = Sharding(self._dims(node, tuple((d,) for d in range(len(node.sizes)))))
+            inner = Sharding(
+                self._dims(node, tuple((d,) for d in range(len(node.sizes))))
+            )
             partial = self._loop_axes(node)
             inner = Sharding(inner.dims, partial)
             outer = Sharding(((), *inner.dims)) if wire.is_stacked else inner
             if wire.operand is not None:
-                operands[wire.operand] = self._operand(op.operands[wire.operand], outer, node)
+                operands[wire.operand] = self._operand(
+                    op.operands[wire.operand], outer, node
+                )
             for body, i in wire.inputs:
                 body_inputs[body][i] = inner
             for body, i in wire.outputs:
@@ -344,7 +369,9 @@ class _Scope:
             self.have[result] = (local, results[i])
             if results[i].partial:
                 number = self.graph.number[result]
-                self.settle(result, number, self.graph.nodes[self.graph.producer[number]])
+                self.settle(
+                    result, number, self.graph.nodes[self.graph.producer[number]]
+                )
 
     def _body(self, op: Op, body: Program, inputs: Mapping[int, Sharding],
               needs: Mapping[int, Sharding]) -> Program:  # fmt: skip
@@ -353,7 +380,9 @@ class _Scope:
         outputs = []
         for i in range(len(body.outputs)):
             need = needs[i]
-            scope.builder.reason = f"a value that {op.kind} hands on must be stored alike"
+            scope.builder.reason = (
+                f"a value that {op.kind} hands on must be stored alike"
+            )
             outputs.append(scope.output(i, need)[0])
         return scope.finish(tuple(outputs))
 

@@ -146,8 +146,12 @@ def _reorder(mesh: Mesh, old: Axes, new: Axes) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(pairs))
 
 
-def local_shape(shape: tuple[int, ...], sharding: Sharding, mesh: Mesh) -> tuple[int, ...]:
+def local_shape(
+    shape: tuple[int, ...], sharding: Sharding, mesh: Mesh
+) -> tuple[int, ...]:
     """The shape of one device's part."""
     if not any(sharding.dims):
         return shape
-    return tuple(n // mesh.size(axes) for n, axes in zip(shape, sharding.dims, strict=True))
+    return tuple(
+        n // mesh.size(axes) for n, axes in zip(shape, sharding.dims, strict=True)
+    )

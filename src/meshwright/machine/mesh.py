@@ -80,7 +80,9 @@ def parse_mesh(text: str) -> Mesh:
     for part in text.split(","):
         name, equals, size = part.partition("=")
         if not equals or not size.strip().isdigit():
-            raise MeshError(f"cannot read {part!r} in mesh {text!r}; wanted name=size,...")
+            raise MeshError(
+                f"cannot read {part!r} in mesh {text!r}; wanted name=size,..."
+            )
         if name.strip() in axes:
             raise MeshError(f"axis {name.strip()!r} stands twice in mesh {text!r}")
         axes[name.strip()] = int(size)

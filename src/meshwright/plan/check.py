@@ -159,7 +159,8 @@ def _host(x: Any) -> np.ndarray:
 
 def _error(wanted: np.ndarray, got: np.ndarray) -> float:
     """Relative to the scale of `wanted`; places where both are NaN, or the same
-    infinity, agree."""
+    infinity, agree.
+    """
     if wanted.shape != got.shape or not wanted.size:
         return 0.0 if wanted.shape == got.shape else float("inf")
     if not np.issubdtype(wanted.dtype, np.inexact):

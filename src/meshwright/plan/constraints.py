@@ -38,7 +38,9 @@ def apply_constraints(work: Workspace) -> None:
             _close(work, op, node)
 
 
-def _constraint_seeds(work: Workspace, op: Op, node: Node) -> list[tuple[str, Node, int, str]]:
+def _constraint_seeds(
+    work: Workspace, op: Op, node: Node
+) -> list[tuple[str, Node, int, str]]:
     spec = _spec(op)
     where = f"{op.kind} ({op.source})"
     seeds = []
@@ -47,7 +49,9 @@ def _constraint_seeds(work: Workspace, op: Op, node: Node) -> list[tuple[str, No
             if axis in work.mesh.axes:
                 seeds.append((where, node, dim, axis))
             else:
-                work.refusals.append(Refusal(where, axis, "this axis is not in the mesh"))
+                work.refusals.append(
+                    Refusal(where, axis, "this axis is not in the mesh")
+                )
     return seeds
 
 
@@ -67,7 +71,11 @@ def _close(work: Workspace, op: Op, node: Node) -> None:
 def _spec(op: Op) -> tuple[Any, ...]:
     """The entries of a constraint's `PartitionSpec`; none for other shardings."""
     sharding: Any = op.params.get("sharding")
-    spec = sharding if isinstance(sharding, PartitionSpec) else getattr(sharding, "spec", ())
+    spec = (
+        sharding
+        if isinstance(sharding, PartitionSpec)
+        else getattr(sharding, "spec", ())
+    )
     return tuple(spec)
 
 
@@ -75,13 +83,19 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
     """Cut a user's `shard_map` exactly as its specs say, and let nothing else cut it."""
     sizes: Mapping[str, int] = manual_axes(op)
     ours = work.mesh.shape
-    wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n or len(work.units[a]) > 1]
+    wrong = [
+        f"{a}={n}"
+        for a, n in sizes.items()
+        if ours.get(a) != n or len(work.units[a]) > 1
+    ]
     if wrong:
         raise CaptureError(
             f"shard_map ({op.source}) works over {', '.join(wrong)}, but the mesh is "
             f"{work.mesh}; give the mesh the same axes, or call partition inside"
         )
-    used = {a for spec in (*_specs(op, "in_specs"), *_specs(op, "out_specs")) for a in spec}
+    used = {
+        a for spec in (*_specs(op, "in_specs"), *_specs(op, "out_specs")) for a in spec
+    }
     state = work.state
     for factor, axis in enumerate(sizes):
         if axis in used:
@@ -93,4 +107,6 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
 
 def _specs(op: Op, which: str) -> list[tuple[str, ...]]:
     specs: Any = op.params[which]
-    return [tuple(a for axes in spec_axes(s, len(tuple(s))) for a in axes) for s in specs]
+    return [
+        tuple(a for axes in spec_axes(s, len(tuple(s))) for a in axes) for s in specs
+    ]

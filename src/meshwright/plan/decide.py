@@ -45,7 +45,9 @@ def decide(
         after_tactic(None, work)
     for tactic in tactics:
         if not hasattr(tactic, "apply"):
-            raise TacticError(f"{tactic!r} is no tactic; wanted mw.shard(...) and the like")
+            raise TacticError(
+                f"{tactic!r} is no tactic; wanted mw.shard(...) and the like"
+            )
         tactic.apply(work)
         if after_tactic:
             after_tactic(tactic, work)

@@ -63,7 +63,9 @@ def as_mesh(mesh: Mesh | jax.sharding.Mesh | Mapping[str, int]) -> Mesh:
         return Mesh(dict(mesh.shape), tuple(mesh.devices.flat))
     if isinstance(mesh, Mapping):
         return Mesh(mesh)
-    raise MeshError(f"{mesh!r} is no mesh; wanted Mesh, jax.sharding.Mesh or axis sizes")
+    raise MeshError(
+        f"{mesh!r} is no mesh; wanted Mesh, jax.sharding.Mesh or axis sizes"
+    )
 
 
 def _as_gather(gather: str | Gather) -> Gather:
@@ -101,7 +103,9 @@ class Partitioned:
 
         Needs no devices and no memory.
         """
-        return make_plan(self._capture(args, kwargs), self.mesh, self.tactics, self.gather)
+        return make_plan(
+            self._capture(args, kwargs), self.mesh, self.tactics, self.gather
+        )
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
         """The device program itself, without the plan around it."""
@@ -146,16 +150,22 @@ class Partitioned:
         """The parameter name of each positional argument given."""
         return list(positional_names(self.fn, len(args)))
 
-    def _split(self, args: Any, kwargs: Any) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+    def _split(
+        self, args: Any, kwargs: Any
+    ) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
         """((traced args, traced kwargs), (static name, value) pairs)."""
         names = self._names(args)
-        traced = tuple(a for n, a in zip(names, args, strict=True) if n not in self._static)
+        traced = tuple(
+            a for n, a in zip(names, args, strict=True) if n not in self._static
+        )
         keywords = {k: v for k, v in kwargs.items() if k not in self._static}
         pairs = [(n, a) for n, a in zip(names, args, strict=True) if n in self._static]
         pairs += [(k, v) for k, v in kwargs.items() if k in self._static]
         return (traced, keywords), tuple(pairs)
 
-    def _join(self, args: Any, kwargs: Any, traced: Any, keywords: Any) -> tuple[list[Any], dict[str, Any]]:
+    def _join(
+        self, args: Any, kwargs: Any, traced: Any, keywords: Any
+    ) -> tuple[list[Any], dict[str, Any]]:
         """All arguments, with the traced ones replaced."""
         rest = iter(traced)
         full = [
@@ -174,7 +184,9 @@ class Partitioned:
         names = [n for n in self._names(args) if n not in self._static]
         return capture(fn, traced[0], traced[1], names, self._donated)
 
-    def _compile(self, args: Any, kwargs: Any, keep: bool = False) -> tuple[Decided, Executable]:
+    def _compile(
+        self, args: Any, kwargs: Any, keep: bool = False
+    ) -> tuple[Decided, Executable]:
         """What was decided for a signature, and what runs it, from the cache.
 
         keep: without donation, for callers that need the arguments afterwards.
@@ -185,7 +197,9 @@ class Partitioned:
         try:
             known = self._compiled.get(key)
         except TypeError:
-            raise PlanError(f"static arguments must be hashable, got {static}") from None
+            raise PlanError(
+                f"static arguments must be hashable, got {static}"
+            ) from None
         if known is None:
             decided = self.decide(*args, **kwargs)
             donated = () if keep else decided.captured.donated
@@ -215,7 +229,9 @@ def _numbers(fn: Callable[..., Any], numbers: Numbers, names: Names) -> frozense
     ]  # fmt: skip
     for number in wanted:
         if not -len(positional) <= number < len(positional):
-            raise PlanError(f"argument number {number} is out of range; there are {positional}")
+            raise PlanError(
+                f"argument number {number} is out of range; there are {positional}"
+            )
         chosen.add(positional[number])
     takes_any = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
     unknown = sorted(chosen - set(parameters))

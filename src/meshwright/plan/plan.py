@@ -129,7 +129,9 @@ class Plan:
         for leaf in (*self.inputs, *self.outputs):
             if leaf.path == path:
                 return leaf.partition_spec
-        raise PlanError(f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}")
+        raise PlanError(
+            f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}"
+        )
 
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:

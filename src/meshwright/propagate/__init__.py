@@ -6,4 +6,14 @@ from meshwright.propagate.graph import Graph, Node
 from meshwright.propagate.state import Cause, Conflict, State
 from meshwright.propagate.units import split_axes, user_axes
 
-__all__ = ["Carrier", "Cause", "Conflict", "Engine", "Graph", "Node", "State", "split_axes", "user_axes"]
+__all__ = [
+    "Carrier",
+    "Cause",
+    "Conflict",
+    "Engine",
+    "Graph",
+    "Node",
+    "State",
+    "split_axes",
+    "user_axes",
+]

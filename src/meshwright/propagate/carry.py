@@ -135,7 +135,11 @@ class Carrier:
         if len(readers) != 1 or value in self._outputs:
             return False
         reader = self.graph.nodes[readers[0]]
-        if reader.op is None or reader.wire or axis in self.state.factor_of[reader.index]:
+        if (
+            reader.op is None
+            or reader.wire
+            or axis in self.state.factor_of[reader.index]
+        ):
             return False
         numbers = [number for _, number in self._operands(reader.op)]
         if numbers.count(value) != 1:
@@ -143,7 +147,10 @@ class Carrier:
         return any(
             numbers.index(value) in group
             and len(group) > 1
-            and (self._has_other(numbers, group, value, axis) or self._merges(reader, axis))
+            and (
+                self._has_other(numbers, group, value, axis)
+                or self._merges(reader, axis)
+            )
             for group in _groups(reader)
         )
 
@@ -152,7 +159,9 @@ class Carrier:
     ) -> bool:
         others = [n for p, n in enumerate(numbers) if p in group and n != value]
         return any(
-            n is not None and self._is_cheap(n) and self.is_partial(n, axis, is_strict=True)
+            n is not None
+            and self._is_cheap(n)
+            and self.is_partial(n, axis, is_strict=True)
             for n in others
         )
 
@@ -221,16 +230,26 @@ class Carrier:
         wire, op = node.wire, node.op
         if wire is None or op is None or op.kind != "scan" or wire.is_stacked:
             return False
-        if not wire.outputs or wire.operand is None or axis in self.state.factor_of[node.index]:
+        if (
+            not wire.outputs
+            or wire.operand is None
+            or axis in self.state.factor_of[node.index]
+        ):
             return False
         start = self.graph.number[op.bodies[0].inputs[wire.inputs[0][1]]]
         last = op.bodies[0].outputs[wire.outputs[0][1]]
         init = self._number(op.operands[wire.operand])
-        if not isinstance(last, Value) or init is None or last is self.graph.values[start]:
+        if (
+            not isinstance(last, Value)
+            or init is None
+            or last is self.graph.values[start]
+        ):
             return False
         if self.is_partial(init, axis) or len(self.graph.consumers[start]) != 1:
             return False
-        result = () if wire.result is None else (self.graph.number[op.results[wire.result]],)
+        result = (
+            () if wire.result is None else (self.graph.number[op.results[wire.result]],)
+        )
         self._assumed.add((start, axis))
         end = self.graph.number[last]
         if self._is_cheap(start) and self._is_cheap(end) and self.is_partial(end, axis):

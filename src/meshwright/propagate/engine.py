@@ -32,7 +32,9 @@ class Engine:
             self.cut_all([(node, factor)], axis, tactic)
         return refusal
 
-    def cut_all(self, seeds: Iterable[tuple[Node, int]], axis: str, tactic: str = "") -> None:
+    def cut_all(
+        self, seeds: Iterable[tuple[Node, int]], axis: str, tactic: str = ""
+    ) -> None:
         """Cut factors of nodes (each already asked `why_not`) and propagate together."""
         self.state.tactic = tactic
         work = _Work()
@@ -115,7 +117,9 @@ class Engine:
                     found = True
         return found
 
-    def _assign(self, node: Node, axis: str, factor: int, cause: Cause, work: _Work) -> None:
+    def _assign(
+        self, node: Node, axis: str, factor: int, cause: Cause, work: _Work
+    ) -> None:
         self.state.assign(node, axis, factor, cause)
         self._notify(node, axis, factor, work)
 

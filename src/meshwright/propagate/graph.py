@@ -76,7 +76,9 @@ class Graph:
 
     def _add_program(self, program: Program, ties: Mapping[int, int] | None) -> None:
         if ties is not None:
-            self.input_nodes = tuple(self._source_node(v, i) for i, v in enumerate(program.inputs))
+            self.input_nodes = tuple(
+                self._source_node(v, i) for i, v in enumerate(program.inputs)
+            )
         for value in program.constants:
             self._source_node(value, None)
         for op in program.ops:
@@ -104,13 +106,12 @@ class Graph:
             if isinstance(a, Value)
         )
         outs = tuple(
-            (self._number(r), dims) for r, dims in zip(op.results, rule.results, strict=True)
+            (self._number(r), dims)
+            for r, dims in zip(op.results, rule.results, strict=True)
         )
         node = self._node(rule.sizes, ins, outs)
         node.op, node.rule = op, rule
-        node.has_products = any(
-            len(fs) > 1 for _, dims in (*ins, *outs) for fs in dims
-        )
+        node.has_products = any(len(fs) > 1 for _, dims in (*ins, *outs) for fs in dims)
         self.op_node[op] = node
 
     def _rule(self, op: Op) -> FactorRule:
@@ -155,18 +156,20 @@ class Graph:
             return self._number(value), ((), *dims) if stacked else dims
 
         if wire.operand is not None:
-            ins.append(port(op.operands[wire.operand], True))  # type: ignore[arg-type]
-        ins += [port(op.bodies[b].outputs[i], False) for b, i in wire.outputs]  # type: ignore[misc]
-        outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]  # type: ignore[misc]
+            ins.append(port(op.operands[wire.operand], True))  # pyright: ignore[reportArgumentType]
+        ins += [port(op.bodies[b].outputs[i], False) for b, i in wire.outputs]  # pyright: ignore[reportAssignmentType]
+        outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]  # pyright: ignore[reportAssignmentType]
         if wire.result is not None:
-            outs.append(port(op.results[wire.result], True))  # type: ignore[arg-type]
+            outs.append(port(op.results[wire.result], True))  # pyright: ignore[reportArgumentType]
         return self._node(
             shape,
             tuple(p for p in ins if p is not None),
             tuple(p for p in outs if p is not None),
         )
 
-    def _node(self, sizes: tuple[int, ...], ins: tuple[Port, ...], outs: tuple[Port, ...]) -> Node:
+    def _node(
+        self, sizes: tuple[int, ...], ins: tuple[Port, ...], outs: tuple[Port, ...]
+    ) -> Node:
         node = Node(len(self.nodes), tuple(sizes), ins, outs)
         self.nodes.append(node)
         return node

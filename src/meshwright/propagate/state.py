@@ -88,7 +88,10 @@ class State:
         if not cuts:
             return Sharding(((),) * len(port[1]))
         return Sharding(
-            tuple(tuple(a for f in factors for a in cuts.get(f, ())) for factors in port[1])
+            tuple(
+                tuple(a for f in factors for a in cuts.get(f, ()))
+                for factors in port[1]
+            )
         )
 
     def is_available(self, value: int, dim: int, axis: str) -> bool:
@@ -100,9 +103,9 @@ class State:
             if number == value:
                 for factor in dims[dim]:
                     parts *= self.parts(producer, factor)
-        for (other, name), d in self.scattered.items() if self.scattered else ():
-            if other == value and d == dim:
-                parts *= self.size[name]
+        for other, size in self.size.items() if self.scattered else ():
+            if self.scattered.get((value, other)) == dim:
+                parts *= size
         return shape[dim] % parts == 0
 
     def why_not(self, node: Node, axis: str, factor: int) -> str | None:
@@ -118,6 +121,10 @@ class State:
         least = (node.rule.least or {}).get(factor, 1) if node.rule else 1
         if extent % parts or extent < parts * least:
             return f"{parts} parts do not divide extent {extent}"
+        for value, dims in node.outs if self.scattered else ():
+            for dim, factors in enumerate(dims):
+                if factor in factors and not self.is_available(value, dim, axis):
+                    return f"{axis!r} does not divide what a scattered sum leaves of dim {dim}"
         if node.has_products:
             return self._why_not_product(node, factor)
         return None
@@ -129,9 +136,13 @@ class State:
                 if factor not in factors or len(factors) == 1:
                     continue
                 position = factors.index(factor)
-                if any(self.parts(node, f) != node.sizes[f] for f in factors[:position]):
+                if any(
+                    self.parts(node, f) != node.sizes[f] for f in factors[:position]
+                ):
                     return "the cut does not line up with the split of a reshape"
-                if any(self.axes_of[node.index].get(f) for f in factors[position + 1 :]):
+                if any(
+                    self.axes_of[node.index].get(f) for f in factors[position + 1 :]
+                ):
                     return "the cut does not line up with the split of a reshape"
         return None
 
@@ -186,22 +197,22 @@ class State:
             kind, *what = self._journal.pop()
             if kind == "assign":
                 index, axis, factor = what
-                del self.factor_of[index][axis]  # type: ignore[index]
-                self.axes_of[index][factor] = self.axes_of[index][factor][:-1]  # type: ignore[index]
-                del self.causes[index, axis]  # type: ignore[arg-type]
+                del self.factor_of[index][axis]  # pyright: ignore[reportArgumentType, reportCallIssue]
+                self.axes_of[index][factor] = self.axes_of[index][factor][:-1]  # pyright: ignore[reportArgumentType, reportCallIssue]
+                del self.causes[index, axis]  # pyright: ignore[reportArgumentType]
             elif kind == "scatter":
-                del self.scattered[what[0], what[1]]  # type: ignore[arg-type]
+                del self.scattered[what[0], what[1]]  # pyright: ignore[reportArgumentType]
             elif kind == "request":
-                del self.requests[what[0], what[1]][what[2]]  # type: ignore[index,arg-type]
+                del self.requests[what[0], what[1]][what[2]]  # pyright: ignore[reportArgumentType]
             elif kind == "retract":
                 index, axis, factor, axes, cause = what
-                self.factor_of[index][axis] = factor  # type: ignore[index,assignment]
-                self.axes_of[index][factor] = axes  # type: ignore[index,assignment]
-                self.causes[index, axis] = cause  # type: ignore[index,assignment]
+                self.factor_of[index][axis] = factor  # pyright: ignore[reportArgumentType, reportCallIssue]
+                self.axes_of[index][factor] = axes  # pyright: ignore[reportArgumentType, reportCallIssue]
+                self.causes[index, axis] = cause  # pyright: ignore[reportArgumentType]
             elif kind == "block":
-                self.blocked[what[0]] = what[1]  # type: ignore[index,call-overload]
+                self.blocked[what[0]] = what[1]  # pyright: ignore[reportArgumentType, reportCallIssue]
             elif kind == "conflict":
-                self.conflicts.pop(what[0], None)  # type: ignore[call-overload]
+                self.conflicts.pop(what[0], None)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     def add_conflict(self, conflict: Conflict) -> None:
         """Record a conflict; the first one of a node and axis stands."""

@@ -36,7 +36,11 @@ def split_axes(graph: Graph, mesh: Mesh) -> tuple[Mesh, Mapping[str, tuple[str, 
     units: dict[str, tuple[str, ...]] = {}
     for axis, size in mesh.sizes:
         parts = _split(size, (extent for extents in majors for extent in extents))
-        names = (axis,) if len(parts) == 1 else tuple(f"{axis}{UNIT}{i}" for i in range(len(parts)))
+        names = (
+            (axis,)
+            if len(parts) == 1
+            else tuple(f"{axis}{UNIT}{i}" for i in range(len(parts)))
+        )
         units[axis] = names
         sizes.update(zip(names, parts, strict=True))
     return Mesh(sizes, mesh.devices), units

@@ -1,8 +1,8 @@
 """Factor rules of all primitives, one file per family."""
 
+from meshwright.rules import families as _families  # noqa: F401  (fills the table)
 from meshwright.rules.builder import COLLECTIVES, Builder
 from meshwright.rules.registry import known_ops, rule, rule_of
-from meshwright.rules import families as _families  # noqa: F401  (fills the table)
 from meshwright.rules.rule import Cut, FactorRule, einsum_rule, opaque_rule
 
 __all__ = [

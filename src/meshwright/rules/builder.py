@@ -101,9 +101,13 @@ class Builder:
         """0, 1, 2, ... along `dim`."""
         return self.emit("iota", (), shape, dtype, shape=shape, dim=dim)
 
-    def broadcast(self, x: Atom, shape: tuple[int, ...], dims: tuple[int, ...]) -> Value:
+    def broadcast(
+        self, x: Atom, shape: tuple[int, ...], dims: tuple[int, ...]
+    ) -> Value:
         """Operand dim i becomes result dim `dims[i]`; all others are stretched."""
-        return self.emit("broadcast_in_dim", (x,), shape, x.dtype, shape=shape, dims=dims)
+        return self.emit(
+            "broadcast_in_dim", (x,), shape, x.dtype, shape=shape, dims=dims
+        )
 
     def reshape(self, x: Atom, shape: tuple[int, ...]) -> Value:
         """The same elements in another shape."""
@@ -116,7 +120,9 @@ class Builder:
     def slice(self, x: Atom, dim: int, start: int, limit: int) -> Value:
         """Elements `start` to `limit` of one dim."""
         shape = x.shape[:dim] + (limit - start,) + x.shape[dim + 1 :]
-        return self.emit("slice", (x,), shape, x.dtype, dim=dim, start=start, limit=limit)
+        return self.emit(
+            "slice", (x,), shape, x.dtype, dim=dim, start=start, limit=limit
+        )
 
     def concatenate(self, values: Sequence[Atom], dim: int) -> Value:
         """Values side by side along `dim`."""
@@ -159,7 +165,9 @@ class Builder:
             "reduce_scatter", x, shape, dim=dim, axes=axes, monoid=monoid
         )
 
-    def all_to_all(self, x: Atom, gather: int, split: int, axes: tuple[str, ...]) -> Value:
+    def all_to_all(
+        self, x: Atom, gather: int, split: int, axes: tuple[str, ...]
+    ) -> Value:
         """Move `axes` from dim `gather`, which grows, to dim `split`, which shrinks."""
         n = self.mesh.size(axes)
         shape = list(x.shape)
@@ -193,7 +201,9 @@ class Builder:
             position = position * self.mesh.size(axis) + coordinates[axis]
         return position
 
-    def _collective(self, kind: str, x: Atom, shape: tuple[int, ...], **params: object) -> Value:
+    def _collective(
+        self, kind: str, x: Atom, shape: tuple[int, ...], **params: object
+    ) -> Value:
         return self.emit(kind, (x,), shape, x.dtype, reason=self.reason, **params)
 
     @staticmethod

@@ -1,24 +1,25 @@
 """Brings every family's rules into the table."""
-import meshwright.rules.elementwise  # noqa: F401
-import meshwright.rules.shape  # noqa: F401
-import meshwright.rules.reshape  # noqa: F401
-import meshwright.rules.dynamic  # noqa: F401
-import meshwright.rules.indexing  # noqa: F401
-import meshwright.rules.contraction  # noqa: F401
-import meshwright.rules.ragged  # noqa: F401
-import meshwright.rules.reduction  # noqa: F401
-import meshwright.rules.cumulative  # noqa: F401
-import meshwright.rules.convolution  # noqa: F401
+
+import meshwright.rules.callbacks
+import meshwright.rules.contraction
+import meshwright.rules.convolution
+import meshwright.rules.cumulative
+import meshwright.rules.dynamic
+import meshwright.rules.elementwise
+import meshwright.rules.factors
+import meshwright.rules.fft
+import meshwright.rules.gather
+import meshwright.rules.halo
+import meshwright.rules.indexing
+import meshwright.rules.linalg
+import meshwright.rules.monoid
+import meshwright.rules.placement
+import meshwright.rules.ragged
+import meshwright.rules.random
+import meshwright.rules.reduction
+import meshwright.rules.reshape
+import meshwright.rules.scatter
+import meshwright.rules.scatter_window
+import meshwright.rules.shape
+import meshwright.rules.sorting
 import meshwright.rules.window  # noqa: F401
-import meshwright.rules.sorting  # noqa: F401
-import meshwright.rules.linalg  # noqa: F401
-import meshwright.rules.fft  # noqa: F401
-import meshwright.rules.gather  # noqa: F401
-import meshwright.rules.scatter  # noqa: F401
-import meshwright.rules.random  # noqa: F401
-import meshwright.rules.factors  # noqa: F401
-import meshwright.rules.halo  # noqa: F401
-import meshwright.rules.monoid  # noqa: F401
-import meshwright.rules.placement  # noqa: F401
-import meshwright.rules.callbacks  # noqa: F401
-import meshwright.rules.scatter_window  # noqa: F401

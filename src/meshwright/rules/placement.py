@@ -35,28 +35,32 @@ def manual(op: Op) -> FactorRule:
 
     def dims_of(atom: Atom, spec: object) -> Dims:
         dims: list[tuple[int, ...]] = []
-        for axes, extent in zip(spec_axes(spec, len(atom.shape)), atom.shape, strict=True):
+        for axes, extent in zip(
+            spec_axes(spec, len(atom.shape)), atom.shape, strict=True
+        ):
             rest = extent
             for axis in axes:
                 rest //= sizes[axis]
             extents.append(rest)
-            dims.append((*(names.index(a) for a in axes), len(extents) - 1) if axes else ())
+            dims.append(
+                (*(names.index(a) for a in axes), len(extents) - 1) if axes else ()
+            )
         return tuple(dims)
 
-    operands = tuple(map(dims_of, op.operands, op.params["in_specs"]))  # type: ignore[call-overload]
-    results = tuple(map(dims_of, op.results, op.params["out_specs"]))  # type: ignore[call-overload]
+    operands = tuple(map(dims_of, op.operands, op.params["in_specs"]))  # pyright: ignore[reportArgumentType]
+    results = tuple(map(dims_of, op.results, op.params["out_specs"]))  # pyright: ignore[reportArgumentType]
     done = frozenset(range(len(names)))
     return FactorRule(tuple(extents), operands, results, done=done)
 
 
 def manual_axes(op: Op) -> Mapping[str, int]:
     """Axis sizes of the mesh that a `shard_map` names."""
-    return dict(op.params["mesh"].shape)  # type: ignore[attr-defined]
+    return dict(op.params["mesh"].shape)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def spec_axes(spec: object, rank: int) -> tuple[tuple[str, ...], ...]:
     """A `PartitionSpec`, or a list like one, as axes per dim."""
-    entries = list(spec) if isinstance(spec, Iterable) else []  # type: ignore[call-overload]
+    entries = list(spec) if isinstance(spec, Iterable) else []
     axes = [
         (e,) if isinstance(e, str) else tuple(e) if isinstance(e, tuple) else ()
         for e in entries

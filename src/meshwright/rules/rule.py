@@ -89,7 +89,9 @@ class FactorRule:
         """Raise `RuleError` unless every named dim is the product of its factors."""
         for side, values in ((self.operands, op.operands), (self.results, op.results)):
             if len(side) != len(values):
-                raise RuleError(f"rule of {op.kind!r} names {len(side)} of {len(values)}")
+                raise RuleError(
+                    f"rule of {op.kind!r} names {len(side)} of {len(values)}"
+                )
             for dims, value in zip(side, values, strict=True):
                 self._check_value(op, dims, value.shape)
         if self.special and self.expand is None:
@@ -103,7 +105,9 @@ class FactorRule:
             raise RuleError(f"rule of {op.kind!r} uses a factor twice in one value")
         for factors, extent in zip(dims, shape, strict=True):
             if factors and math.prod(self.sizes[f] for f in factors) != extent:
-                raise RuleError(f"rule of {op.kind!r}: factors {factors} do not make {extent}")
+                raise RuleError(
+                    f"rule of {op.kind!r}: factors {factors} do not make {extent}"
+                )
 
 
 def parse_letters(text: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
@@ -157,7 +161,10 @@ def einsum_rule(
     if missing:
         raise RuleError(f"letters {letters!r} of {op.kind!r}: no size for {missing}")
     found = FactorRule(
-        tuple(known[n] for n in order), numbered[0], numbered[1], **fields  # type: ignore[arg-type]
+        tuple(known[n] for n in order),
+        numbered[0],
+        numbered[1],
+        **fields,  # pyright: ignore[reportArgumentType]
     )
     found.check(op)
     return found

@@ -24,8 +24,6 @@ def run_effect(op: Op, operands: list[Any]) -> list[Any]:
         del given
         return [jnp.zeros(r.shape, r.dtype) for r in op.results]
 
-    first = sum(lax.axis_index(a) for a in axes) == 0  # type: ignore[union-attr,arg-type]
+    first = sum(lax.axis_index(a) for a in axes) == 0  # pyright: ignore[reportGeneralTypeIssues]
     results = lax.cond(first, fire, stay, operands)
     return [lax.psum(r, axes) for r in results]
-
-

@@ -45,7 +45,7 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
             params["local_shape"] = op.results[0].shape[operands[0].ndim :]
         return [function_of(op.kind)(*operands, **params)]
     if op.kind == "shard_map":
-        return run_program(op.params["jaxpr"], operands)  # type: ignore[arg-type]
+        return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]
     return _bind(op.primitive, operands, op.params)
 
 
@@ -73,12 +73,17 @@ def _scan(op: Op, operands: list[Any]) -> Sequence[Any]:
             [outputs[w.outputs[0][1]] for w in stacks],
         )
 
-    fixed = [operands[w.operand] for w in consts]  # type: ignore[index]
-    init = [operands[w.operand] for w in carries]  # type: ignore[index]
-    xs = [operands[w.operand] for w in slices]  # type: ignore[index]
+    fixed = [operands[w.operand] for w in consts]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    init = [operands[w.operand] for w in carries]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    xs = [operands[w.operand] for w in slices]  # pyright: ignore[reportArgumentType, reportCallIssue]
     params = op.params
     last, stacked = lax.scan(
-        step, init, xs, params["length"], params["reverse"], params["unroll"]  # type: ignore[arg-type]
+        step,
+        init,
+        xs,
+        params["length"],
+        params["reverse"],
+        params["unroll"],  # pyright: ignore[reportArgumentType]
     )
     return _results(op, [(carries, last), (stacks, stacked)])
 
@@ -92,7 +97,10 @@ def _while(op: Op, operands: list[Any]) -> Sequence[Any]:
     }  # fmt: skip
 
     def inputs(which: int, carry: list[Any]) -> list[Any]:
-        given = {**fixed, **{e: v for w, v in zip(carries, carry, strict=True) for e in w.inputs}}
+        given = {
+            **fixed,
+            **{e: v for w, v in zip(carries, carry, strict=True) for e in w.inputs},
+        }
         return [given[which, i] for i in range(len(op.bodies[which].inputs))]
 
     def body(carry: list[Any]) -> list[Any]:
@@ -102,7 +110,7 @@ def _while(op: Op, operands: list[Any]) -> Sequence[Any]:
     def condition(carry: list[Any]) -> Any:
         return run_program(op.bodies[0], inputs(0, carry))[0]
 
-    init = [operands[w.operand] for w in carries]  # type: ignore[index]
+    init = [operands[w.operand] for w in carries]  # pyright: ignore[reportArgumentType, reportCallIssue]
     return _results(op, [(carries, lax.while_loop(condition, body, init))])
 
 
@@ -124,12 +132,12 @@ def _cond(op: Op, operands: list[Any]) -> Sequence[Any]:
 
         return run
 
-    given = [operands[w.operand] for w in args]  # type: ignore[index]
+    given = [operands[w.operand] for w in args]  # pyright: ignore[reportArgumentType, reportCallIssue]
     chosen = _branch_here(op.params["platforms"])
     if chosen is not None:
         return _results(op, [(outs, branch(chosen)(given))])
     branches = [branch(i) for i in range(len(op.bodies))]
-    results = lax.switch(operands[index.operand], branches, given)  # type: ignore[index]
+    results = lax.switch(operands[index.operand], branches, given)  # pyright: ignore[reportArgumentType, reportCallIssue]
     return _results(op, [(outs, results)])
 
 
@@ -148,7 +156,7 @@ def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:
     given = lax.optimization_barrier(operands) if op.params["barrier"] else operands
     for wire in op.wires:
         for _, i in wire.inputs:
-            inputs[i] = given[wire.operand]  # type: ignore[index]
+            inputs[i] = given[wire.operand]  # pyright: ignore[reportArgumentType, reportCallIssue]
     outputs = run_program(body, inputs)
     outs = [w for w in op.wires if w.result is not None]
     return _results(op, [(outs, [outputs[w.outputs[0][1]] for w in outs])])
@@ -164,4 +172,3 @@ def _results(op: Op, groups: list[tuple[list[Any], Sequence[Any]]]) -> list[Any]
 
 
 _REGIONS = {"scan": _scan, "while": _while, "cond": _cond, "remat": _remat}
-

@@ -103,8 +103,13 @@ def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any
 
 def _place(leaf: Any, sharding: NamedSharding) -> Any:
     if isinstance(leaf, jax.Array):
-        if leaf.sharding == sharding or leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
+        if leaf.sharding == sharding or leaf.sharding.is_equivalent_to(
+            sharding, leaf.ndim
+        ):
             return leaf
-        if not leaf.is_fully_addressable and leaf.sharding.device_set == sharding.device_set:
+        if (
+            not leaf.is_fully_addressable
+            and leaf.sharding.device_set == sharding.device_set
+        ):
             return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
     return jax.device_put(leaf, sharding)

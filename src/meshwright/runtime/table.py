@@ -178,7 +178,9 @@ TABLE: dict[str, Callable[..., Any]] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "slice": _slice,
     "select_n": _select_n,
-    "iota": lambda shape, dim, dtype: lax.broadcasted_iota(jnp.dtype(dtype), shape, dim),
+    "iota": lambda shape, dim, dtype: lax.broadcasted_iota(
+        jnp.dtype(dtype), shape, dim
+    ),
     "convert_element_type": lambda x, new_dtype: lax.convert_element_type(
         x, jnp.dtype(new_dtype)
     ),
@@ -186,13 +188,20 @@ TABLE: dict[str, Callable[..., Any]] = {
     "concatenate": lambda *xs, dim: lax.concatenate(xs, dim),
     "reduce": lambda x, dims, monoid: _LOCAL_REDUCERS[monoid](x, dims),
     "dynamic_slice": lambda x, *starts, sizes: lax.dynamic_slice(x, starts, sizes),
-    "dynamic_update_slice": lambda x, u, *starts: lax.dynamic_update_slice(x, u, starts),
+    "dynamic_update_slice": lambda x, u, *starts: lax.dynamic_update_slice(
+        x, u, starts
+    ),
     "pad": lambda x, value, config: lax.pad(x, value, config),
     "rev": lambda x, dims: lax.rev(x, dims),
 }
 """By kind; kinds that are plain elementwise functions of `jax.lax` are found there."""
 
-_ELEMENTWISE = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+_ELEMENTWISE = {
+    "not": "bitwise_not",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
 
 
 def function_of(kind: str) -> Callable[..., Any]:
@@ -226,7 +235,12 @@ MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
     "pbroadcast": _unchanged,
     "psum_invariant": lambda xs, params: [lax.psum(x, params["axes"]) for x in xs],
     "all_gather_invariant": lambda xs, params: [
-        lax.all_gather(x, params["axis_name"], axis=params["all_gather_dimension"], tiled=params["tiled"])
+        lax.all_gather(
+            x,
+            params["axis_name"],
+            axis=params["all_gather_dimension"],
+            tiled=params["tiled"],
+        )
         for x in xs
     ],
 }

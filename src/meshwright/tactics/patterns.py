@@ -54,6 +54,10 @@ def _no_match(pattern: str, known: list[str]) -> str:
     there = ", ".join(sample) + more if known else "none"
     what = "tags" if pattern.startswith("tag:") else "leaves"
     hint = ""
-    if not pattern.startswith(("tag:", "**")) and any(matches(pattern + ".**", p) for p in known):
+    if not pattern.startswith(("tag:", "**")) and any(
+        matches(pattern + ".**", p) for p in known
+    ):
         hint = f"; did you mean {pattern + '.**'!r}?"
-    return f"pattern {pattern!r} matches nothing; the program's {what} are: {there}{hint}"
+    return (
+        f"pattern {pattern!r} matches nothing; the program's {what} are: {there}{hint}"
+    )

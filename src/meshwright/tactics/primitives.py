@@ -59,7 +59,9 @@ class Shard:
                     seeds.append((path, node, seed))
         work.cut(seeds, self.axis, str(self))
 
-    def _seed(self, work: Workspace, path: str, node: Node, dim: Dim | DimOf) -> int | None:
+    def _seed(
+        self, work: Workspace, path: str, node: Node, dim: Dim | DimOf
+    ) -> int | None:
         """The dim to cut of one leaf; None where there is none to cut."""
         value = work.value(node)
         if callable(dim):

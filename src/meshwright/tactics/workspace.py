@@ -60,7 +60,9 @@ class Workspace:
         """The value that a node makes."""
         return self.graph.values[node.outs[0][0]]
 
-    def cut(self, seeds: Iterable[tuple[str, Node, int]], axis: str, tactic: str) -> None:
+    def cut(
+        self, seeds: Iterable[tuple[str, Node, int]], axis: str, tactic: str
+    ) -> None:
         """Cut dims of what nodes make, all together, then propagate.
 
         seeds: (path, node, dim). What cannot be cut is noted in `refusals`.
