@@ -53,6 +53,7 @@ class Record:
     ops: int = 0
     cut_nodes: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
+    unsteady: list[str] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, number: int, case: Case, outcome: Outcome) -> None:
@@ -68,6 +69,8 @@ class Record:
         self.cases_with_collectives += bool(outcome.counts)
         self.ops += outcome.num_ops
         self.cut_nodes += outcome.num_cut
+        if outcome.verdict == "ill-conditioned":
+            self.unsteady.append(f"case {number}: {outcome.detail}")
         if outcome.verdict == "refused":
             self.refusals[outcome.detail[:120]] += 1
         if outcome.is_failure:

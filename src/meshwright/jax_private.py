@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 
 def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
@@ -37,7 +38,7 @@ def is_ordered(effect: Any) -> bool:
 
 def is_key(dtype: Any) -> bool:
     """True for typed PRNG keys."""
-    return jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def axis_env_is_empty() -> bool:

@@ -1,7 +1,8 @@
 """BERT's layers and GShard's mixture of experts, in flax linen.
 
 Devlin et al., "BERT", NAACL 2019; Lepikhin et al., "GShard", ICLR 2021. Shapes: B
-examples, S tokens, H hidden; a mixture has G groups of S tokens, E experts of capacity C.
+examples, S tokens, H hidden; a mixture has G groups of S tokens and E experts, each of
+capacity C.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ class Widths(NamedTuple):
 
     hidden: int
     heads: int
+
+
+class Mixture(NamedTuple):
+    """Tokens are sent to their experts group by group."""
+
+    widths: Widths
+    group: int
+    experts: int
 
 
 class Attention(nn.Module):
@@ -72,11 +81,13 @@ class BertLayers(nn.Module):
 
     widths: Widths
     layers: int
+    is_remat: bool = False
 
     @nn.compact
     def __call__(self, x, mask):
+        layer = nn.remat(BertLayer) if self.is_remat else BertLayer
         for i in range(self.layers):
-            x = BertLayer(self.widths, name=f"layer_{i}")(x, mask)
+            x = layer(self.widths, name=f"layer_{i}")(x, mask)
         return x
 
 
@@ -183,34 +194,36 @@ def _one_hot(gates):
 class Moe(nn.Module):
     """Attention and a mixture, without dropout; a norm after the addition."""
 
-    widths: Widths
-    group: int
-    experts: int
+    mixture: Mixture
 
     @nn.compact
     def __call__(self, x, mask):
-        x = Attention(self.widths, is_random=False, name="attention")(x, mask)
-        y = Experts(self.group, self.experts, name="moe")(x)
+        widths, group, experts = self.mixture
+        x = Attention(widths, is_random=False, name="attention")(x, mask)
+        y = Experts(group, experts, name="moe")(x)
         return nn.LayerNorm()(y + x)
 
 
 class MoeLM(nn.Module):
     """A mixture layer, then a dense one, between tied embeddings; no dropout."""
 
-    widths: Widths
+    mixture: Mixture
     vocab: int
     sequence: int
-    group: int
-    experts: int
 
     @nn.compact
     def __call__(self, words, mask, types, positions):
-        hidden = self.widths.hidden
+        widths = self.mixture.widths
         embed = Embeddings(
-            self.vocab, self.sequence, hidden, 0, is_random=False, name="embeddings"
+            self.vocab,
+            self.sequence,
+            widths.hidden,
+            0,
+            is_random=False,
+            name="embeddings",
         )
         x = embed(words, types, positions)
-        x = Moe(self.widths, self.group, self.experts, name="mixture")(x, mask)
-        x = BertLayer(self.widths, is_random=False, name="dense")(x, mask)
+        x = Moe(self.mixture, name="sparse")(x, mask)
+        x = BertLayer(widths, is_random=False, name="dense")(x, mask)
         bias = self.param("bias", nn.initializers.zeros, (self.vocab,))
         return x @ embed.table().T + bias

@@ -14,8 +14,10 @@ import numpy as np
 import optax
 from flax.training.train_state import TrainState
 
-from tests.alpa.bert import BertLayers, BertMLM, Moe, MoeLM, Widths
+from tests.alpa.bert import BertLayers, BertMLM, Mixture, Moe, MoeLM, Widths
 from tests.programs.step import drawn, zeros
+
+MIXTURE = Mixture(Widths(hidden=64, heads=16), group=32, experts=16)
 
 
 class NormedState(TrainState):
@@ -43,15 +45,15 @@ def mlp(batch, hidden, layers=6):
     return _program(MLP(), (data["x"],), loss_fn, data)
 
 
-def bert_layers(batch, sequence, hidden, layers=2, heads=8):
-    """Encoder layers on given hidden states [B, S, H], with dropout."""
+def bert_layers(batch, sequence, hidden, layers=2, is_remat=False):
+    """Encoder layers of 8 heads on given hidden states [B, S, H], with dropout."""
     data = _hidden(batch, sequence, hidden) | {"rng": jax.random.PRNGKey(1)}
 
     def loss_fn(apply, batch):
         out = apply(batch["hidden"], batch["mask"], rngs={"dropout": batch["rng"]})
         return jnp.mean((out - batch["label"]) ** 2)
 
-    model = BertLayers(Widths(hidden, heads), layers)
+    model = BertLayers(Widths(hidden, 8), layers, is_remat)
     return _program(model, (data["hidden"], data["mask"]), loss_fn, data)
 
 
@@ -73,28 +75,30 @@ def tied_embedding(batch=8, sequence=8, vocab=1024, hidden=8):
     return _program(Tied(), (data["x"],), loss_fn, data)
 
 
-def bert_mlm(batch, sequence, hidden, vocab, heads=4, layers=2):
+def bert_mlm(batch, sequence, hidden, vocab, layers=2):
     """A masked language model, its output table tied to its input table."""
-    model = BertMLM(Widths(hidden, heads), layers, vocab, sequence)
+    model = BertMLM(Widths(hidden, 4), layers, vocab, sequence)
     return _language(model, _words(batch, sequence, vocab))
 
 
-def moe_layer(batch=64, sequence=16, hidden=64, heads=16, group=32, experts=16):
+def moe_layer():
     """Attention, then a mixture of experts in GShard's style, on hidden states."""
-    data = _hidden(batch, sequence, hidden)
+    data = _hidden(64, 16, hidden=64)
 
     def loss_fn(apply, batch):
         return jnp.mean((apply(batch["hidden"], batch["mask"]) - batch["label"]) ** 2)
 
-    model = Moe(Widths(hidden, heads), group, experts)
-    return _program(model, (data["hidden"], data["mask"]), loss_fn, data)
+    return _program(Moe(MIXTURE), (data["hidden"], data["mask"]), loss_fn, data)
 
 
-def moe_lm(batch=64, sequence=16, vocab=32, hidden=64, heads=16, group=32, experts=16):
-    """A mixture layer and a dense one as language model, with adafactor as theirs."""
-    model = MoeLM(Widths(hidden, heads), vocab, sequence, group, experts)
-    optimizer = optax.adafactor(1e-2, min_dim_size_to_factor=4)
-    return _language(model, _words(batch, sequence, vocab), optimizer)
+def moe_lm(is_factored=True):
+    """A mixture layer and a dense one as language model; theirs has adafactor."""
+    sequence, vocab = 16, 32
+    optimizer = optax.adam(1e-2)
+    if is_factored:
+        optimizer = optax.adafactor(1e-2, min_dim_size_to_factor=4)
+    model = MoeLM(MIXTURE, vocab, sequence)
+    return _language(model, _words(64, sequence, vocab), optimizer)
 
 
 def conv(batch, size, channels, layers):

@@ -31,9 +31,11 @@ LOW_NUDGE = 1e-2  # where 16-bit floats occur
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """verdict: "equal", "ill-conditioned" (equal within what nudged inputs do),
-    "refused" (an error of our own), "wrong", "crash" or "traced" (not run). kinds: ops of the program.
-    counts: collectives by kind. detail: what went wrong.
+    """How a case ended.
+
+    verdict: "equal", "ill-conditioned" (equal within what nudged inputs do), "refused"
+        (an error of our own), "wrong", "crash", or "traced" (not run).
+    kinds: ops of the program. counts: collectives by kind. detail: what went wrong.
     """
 
     verdict: str
@@ -69,13 +71,16 @@ def run_case(case: Case) -> Outcome:
     found = _facts(decided)
     if all(e.ok for e in errors):
         return Outcome("equal", **found)
-    noise = _noise(case, original, wanted)
-    bad = [
-        f"{e} moves {m:.1e} of scale {s:.1e}"
-        for e, w, g, m, s in zip(errors, wanted, got, *noise, strict=True)
-        if not e.ok and not _is_explained(w, g, m)
+    moves = _moves(case, original, wanted)
+    off = [
+        (_is_explained(w, g, m), f"{e} moves {m:.1e} of {_distance(w, 0 * w):.1e}")
+        for e, w, g, m in zip(errors, wanted, got, moves, strict=True)
+        if not e.ok
     ]
-    return Outcome("wrong" if bad else "ill-conditioned", "\n".join(bad), **found)
+    bad = "\n".join(line for explained, line in off if not explained)
+    if bad:
+        return Outcome("wrong", bad, **found)
+    return Outcome("ill-conditioned", "\n".join(line for _, line in off), **found)
 
 
 def trace_case(case: Case) -> Outcome:
@@ -129,10 +134,8 @@ def _facts(decided: Any) -> dict[str, Any]:
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
 
 
-def _noise(
-    case: Case, original: Any, wanted: list[Any]
-) -> tuple[list[float], list[float]]:
-    """How far each output moves when the inputs do, and each output's scale."""
+def _moves(case: Case, original: Any, wanted: list[Any]) -> list[float]:
+    """How far each output moves when the inputs do."""
     rng = np.random.default_rng(case.seed + 1)
     size = LOW_NUDGE if case.program.is_low_precision else NUDGE
     moves = [0.0] * len(wanted)
@@ -149,7 +152,7 @@ def _noise(
             max(m, _distance(w, o))
             for m, w, o in zip(moves, wanted, other, strict=True)
         ]
-    return moves, [_distance(w, jnp.zeros_like(w)) for w in wanted]
+    return moves
 
 
 def _is_explained(wanted: Any, got: Any, move: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -43,3 +44,21 @@ def test_a_permute_names_its_axes_in_the_order_of_the_mesh():
     ]
     ids = np.arange(16, dtype="int32") * 3 % 16
     assert_equal(fn, {"a": 2, "b": 4}, tactics, floats(8, 16), ids)
+
+
+def test_an_axis_must_divide_what_a_scattered_sum_leaves():
+    def fn(x, kernel):
+        def loss(k):
+            y = lax.conv_general_dilated(
+                x, k, (2, 2), [(1, 1), (1, 1)],
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            )  # fmt: skip
+            return jnp.mean(jnp.sin(y))
+
+        return kernel - 0.1 * jax.grad(loss)(kernel)
+
+    tactics = [
+        mw.shard({"kernel": 2, "x": 0}, "a"),
+        mw.shard({"kernel": 3, "x": 3}, "b"),
+    ]
+    assert_equal(fn, {"a": 4, "b": 2}, tactics, floats(4, 8, 8, 4), floats(3, 1, 4, 8))

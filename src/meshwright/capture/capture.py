@@ -128,7 +128,7 @@ def positional_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
 
 def _argument(path: tuple[Any, ...], names: Sequence[str]) -> str:
     """The name of the argument that a leaf of (args, kwargs) belongs to."""
-    return names[path[1].idx] if path[0].idx == 0 else _component(path[1])
+    return str(names[path[1].idx]) if path[0].idx == 0 else _component(path[1])
 
 
 def _path(path: tuple[Any, ...], names: Sequence[str]) -> str:

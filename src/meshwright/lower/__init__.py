@@ -1,7 +1,8 @@
 """Program + decisions -> device program."""
 
 from meshwright.lower.count import count_collectives, executions
-from meshwright.lower.lowering import Gather, Lowered, Origin, lower
+from meshwright.lower.lowered import Gather, Lowered, Origin
+from meshwright.lower.lowering import lower
 from meshwright.lower.reshard import local_shape, reshard_steps
 from meshwright.lower.verify import verify_lowered
 

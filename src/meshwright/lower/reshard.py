@@ -129,7 +129,7 @@ def emit_step(builder: Builder, x: Atom, step: Step) -> Atom:
 
 
 def _reorder(mesh: Mesh, old: Axes, new: Axes) -> tuple[tuple[int, int], ...]:
-    """(from, to) positions along `old`, so that chunks cut by `old` lie cut by `new`."""
+    """(from, to) positions along `old` that leave chunks cut by `old` cut by `new`."""
     pairs = []
     for chunk in range(math.prod(mesh.size(a) for a in old)):
         coordinates: dict[str, int] = {}

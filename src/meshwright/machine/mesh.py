@@ -14,8 +14,8 @@ class Mesh:
     """Named axes and their sizes, major to minor over the devices.
 
     `Mesh({"data": 8, "model": 4})` needs no devices; they are found when a step runs.
-    axes: the names, major to minor. devices: a flat tuple of devices to use in that order, or None for the process's
-        first ones.
+    axes: the names, major to minor. devices: a flat tuple of devices to use in that
+        order, or None for the process's first ones.
     """
 
     sizes: tuple[tuple[str, int], ...]

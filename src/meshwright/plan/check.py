@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from meshwright.jax_private import is_key
 from meshwright.runtime import Executable
 
 
@@ -144,7 +145,7 @@ def _nudge(leaves: Sequence[Any], seed: int) -> list[Any]:
 def compare(path: str, wanted: Any, got: Any) -> OutputError:
     """How far `got` is from `wanted`."""
     dtype = str(wanted.dtype)
-    if jax.dtypes.issubdtype(wanted.dtype, jax.dtypes.prng_key):
+    if is_key(wanted.dtype):
         wanted, got = jax.random.key_data(wanted), jax.random.key_data(got)
     error = _error(_host(wanted), _host(got))
     return OutputError(path, dtype, tuple(wanted.shape), error, tolerance_of(dtype))
@@ -158,9 +159,7 @@ def _host(x: Any) -> np.ndarray:
 
 
 def _error(wanted: np.ndarray, got: np.ndarray) -> float:
-    """Relative to the scale of `wanted`; places where both are NaN, or the same
-    infinity, agree.
-    """
+    """Relative to the scale of `wanted`; equal infinities, and two NaNs, agree."""
     if wanted.shape != got.shape or not wanted.size:
         return 0.0 if wanted.shape == got.shape else float("inf")
     if not np.issubdtype(wanted.dtype, np.inexact):

@@ -23,7 +23,7 @@ Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None
 
 
-def partition(
+def partition(  # noqa: PLR0913 (those of `jax.jit`)
     fn: Callable[..., Any],
     mesh: Mesh | jax.sharding.Mesh | Mapping[str, int],
     tactics: Sequence[Tactic] = (),

@@ -141,8 +141,8 @@ class Graph:
             self._add_program(body, None)
 
     def _wire_node(self, op: Op, wire: Wire) -> Node:
-        ins: list[Port] = []
-        outs: list[Port] = []
+        ins: list[Port | None] = []
+        outs: list[Port | None] = []
         shape: tuple[int, ...] = ()
 
         def port(value: object, is_outer: bool) -> Port | None:
@@ -156,11 +156,11 @@ class Graph:
             return self._number(value), ((), *dims) if stacked else dims
 
         if wire.operand is not None:
-            ins.append(port(op.operands[wire.operand], True))  # pyright: ignore[reportArgumentType]
-        ins += [port(op.bodies[b].outputs[i], False) for b, i in wire.outputs]  # pyright: ignore[reportAssignmentType]
-        outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]  # pyright: ignore[reportAssignmentType]
+            ins.append(port(op.operands[wire.operand], True))
+        ins += [port(op.bodies[b].outputs[i], False) for b, i in wire.outputs]
+        outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]
         if wire.result is not None:
-            outs.append(port(op.results[wire.result], True))  # pyright: ignore[reportArgumentType]
+            outs.append(port(op.results[wire.result], True))
         return self._node(
             shape,
             tuple(p for p in ins if p is not None),

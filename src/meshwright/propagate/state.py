@@ -124,7 +124,7 @@ class State:
         for value, dims in node.outs if self.scattered else ():
             for dim, factors in enumerate(dims):
                 if factor in factors and not self.is_available(value, dim, axis):
-                    return f"{axis!r} does not divide what a scattered sum leaves of dim {dim}"
+                    return f"{axis!r} does not divide what a sum leaves of dim {dim}"
         if node.has_products:
             return self._why_not_product(node, factor)
         return None

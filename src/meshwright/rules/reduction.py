@@ -13,7 +13,7 @@ from meshwright.rules.builder import Builder
 from meshwright.rules.factors import Factors, can_sum, no_dims
 from meshwright.rules.monoid import identity_of, integer_range, is_neutral, monoid_of
 from meshwright.rules.registry import rule
-from meshwright.rules.rule import Cut, FactorRule
+from meshwright.rules.rule import Cut, FactorRule, opaque_rule
 
 _MONOIDS = {
     "reduce_sum": "sum",
@@ -24,6 +24,9 @@ _MONOIDS = {
     "reduce_or": "or",
     "reduce_xor": "xor",
 }
+
+_MAPPED = {"psum": "sum", "pmax": "max", "pmin": "min"}
+"""Over a named axis of `vmap`, which is a dim by now."""
 
 
 @rule(*_MONOIDS)
@@ -42,6 +45,18 @@ def reduce_any(op: Op) -> FactorRule:
         if found and is_neutral(op.operands[1], found):
             monoid = _across_devices(found, op.operands[0].dtype)
     return _reduction(op, op.params["dimensions"], monoid)
+
+
+@rule(*_MAPPED)
+def reduce_mapped(op: Op) -> FactorRule:
+    """A reduction over an axis that `vmap` named and turned into a dim."""
+    axes = op.params["axes"]
+    is_plain = len(op.operands) == 1 and op.params.get("axis_index_groups") is None
+    if not is_plain or not all(
+        isinstance(a, int) for a in cast("Iterable[object]", axes)
+    ):
+        return opaque_rule(op, "it reduces over an axis of the user's own shard_map")
+    return _reduction(op, axes, _across_devices(_MAPPED[op.kind], op.operands[0].dtype))
 
 
 def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:

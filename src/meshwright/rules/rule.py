@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import RuleError
 from meshwright.ir import Op, Value
@@ -44,7 +44,7 @@ LocalParams = Callable[[Op, tuple[Shape, ...], tuple[Shape, ...]], Mapping[str, 
 """(op, local operand shapes, local result shapes) -> the primitive's parameters for one
 device; needed where parameters spell out shapes."""
 
-Expand = Callable[["Builder", Op, tuple[Value, ...], Cut], tuple[Value, ...]]
+Expand = Callable[["Builder", Op, tuple[Any, ...], Cut], tuple[Value, ...]]
 """(builder, op, local operands, cut) -> local results; needed where the part on one
 device is not the same primitive on smaller shapes."""
 

@@ -16,8 +16,8 @@ from meshwright.runtime.table import MANUAL, function_of
 
 def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The local outputs of a device program on this device's local inputs."""
-    have: dict[Atom, Any] = dict(zip(program.inputs, inputs, strict=True))
-    have.update(program.constants)
+    have: dict[Atom, Any] = {**dict(zip(program.inputs, inputs, strict=True))}
+    have.update({**program.constants})
 
     def read(atom: Atom) -> Any:
         if isinstance(atom, Literal):
@@ -76,14 +76,9 @@ def _scan(op: Op, operands: list[Any]) -> Sequence[Any]:
     fixed = [operands[w.operand] for w in consts]  # pyright: ignore[reportArgumentType, reportCallIssue]
     init = [operands[w.operand] for w in carries]  # pyright: ignore[reportArgumentType, reportCallIssue]
     xs = [operands[w.operand] for w in slices]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    params = op.params
+    params: Any = op.params
     last, stacked = lax.scan(
-        step,
-        init,
-        xs,
-        params["length"],
-        params["reverse"],
-        params["unroll"],  # pyright: ignore[reportArgumentType]
+        step, init, xs, params["length"], params["reverse"], params["unroll"]
     )
     return _results(op, [(carries, last), (stacks, stacked)])
 

@@ -20,7 +20,7 @@ from meshwright.runtime.execute import run_program
 
 def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
     """The JAX mesh over this process group's devices; `MeshError` if they are too few."""
-    devices = jax.devices() if mesh.devices is None else list(mesh.devices)
+    devices: list[Any] = list(mesh.devices or jax.devices())
     count = mesh.num_devices
     if len(devices) < count:
         raise MeshError(

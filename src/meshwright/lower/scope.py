@@ -1,0 +1,178 @@
+"""One body while it is lowered: where each global value is, and how it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from meshwright.ir import Atom, Literal, Op, Program, Sharding, Value, whole
+from meshwright.lower.lowered import Gather, Origin
+from meshwright.lower.reshard import emit_step, local_shape, reshard_steps
+from meshwright.propagate import Carrier, Node, State
+from meshwright.rules import COLLECTIVES, Builder
+from meshwright.rules.rule import Dims
+
+
+class Shared:
+    """What all scopes of one lowering share.
+
+    needs: for scattered values, on which dim each reader wants the axis; None for
+        whole.
+    """
+
+    def __init__(self, state: State, gather: Gather) -> None:
+        self.state = state
+        self.gather = gather
+        self.carrier = Carrier(state)
+        self.origins: dict[Op, Origin] = {}
+        self.needs = _collect_needs(state)
+
+
+def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
+    needs: dict[tuple[int, str], set[int | None]] = {}
+    for value, axis in state.scattered:
+        wanted: set[int | None] = set()
+        for index in state.graph.consumers[value]:
+            node = state.graph.nodes[index]
+            for port in node.ins:
+                if port[0] == value:
+                    wanted.add(state.sharding_at(node, port).dim_of(axis))
+        needs[value, axis] = wanted
+    return needs
+
+
+class Scope:
+    """The device program of one body, as far as it is written.
+
+    have: per global value, the local one and its sharding. inputs: global values that
+    the body takes, with their shardings.
+    """
+
+    def __init__(
+        self, shared: Shared, source: Program, inputs: Mapping[Value, Sharding]
+    ):
+        self.shared = shared
+        self.state = shared.state
+        self.graph = shared.state.graph
+        self.mesh = shared.state.mesh
+        self.builder = Builder(self.mesh)
+        self.source = source
+        self.have: dict[Value, tuple[Atom, Sharding]] = {}
+        self._cache: dict[tuple[Value, Sharding], Atom] = {}
+        self._gathered: set[tuple[Value, Sharding]] = set()
+        self._inputs: list[Value] = []
+        self._constants: dict[Value, object] = {}
+        for value, sharding in inputs.items():
+            local = Value(local_shape(value.shape, sharding, self.mesh), value.dtype)
+            self._inputs.append(local)
+            self.have[value] = (local, sharding)
+        for value, array in source.constants.items():
+            self._add_constant(value, array)
+
+    def finish(self, outputs: tuple[Atom, ...]) -> Program:
+        """The device program with these local outputs."""
+        ops = tuple(self.builder.ops)
+        return Program(tuple(self._inputs), ops, outputs, self._constants)
+
+    def node_of(self, value: Value) -> Node:
+        """The node that makes a global value."""
+        return self.graph.nodes[self.graph.producer[self.graph.number[value]]]
+
+    def cuts(self, node: Node, dims: Dims) -> Sharding:
+        """How a node reads or makes a value with these factors."""
+        axes = self.state.axes_of[node.index]
+        if not axes:
+            return whole(len(dims))
+        return Sharding(
+            tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims)
+        )
+
+    def _add_constant(self, value: Value, array: object) -> None:
+        local: Atom = Value(value.shape, value.dtype)
+        self._constants[local] = array
+        node = self.node_of(value)
+        need = self.state.sharding_at(node, node.outs[0])
+        for step in reshard_steps(whole(len(value.shape)), need):
+            local = emit_step(self.builder, local, step)
+        self.have[value] = (local, need)
+
+    # -- bringing values into shape -------------------------------------------------
+
+    def read(self, atom: Atom, need: Sharding, node: Node, what: str) -> Atom:
+        """A value cut as a node needs it; partial sums that were carried stay partial.
+
+        what: for people, what the value is to the node.
+        """
+        if isinstance(atom, Literal):
+            return atom
+        local, have = self.have[atom]
+        if have.dims == need.dims:
+            return local
+        need = Sharding(need.dims, have.partial, have.monoid)
+        known = self._cache.get((atom, need))
+        if known is not None:
+            return known
+        self.builder.source = node.source
+        self.builder.reason = what
+        if (atom, need) in self._gathered:
+            local = self.builder.fence(local)
+        number = self.graph.number[atom]
+        moves = False
+        for step in reshard_steps(have.without_partial(), need.without_partial()):
+            moves = moves or step.kind != "all_slice"
+            with_origin = Origin(node.index, number, step.axes, is_read=True)
+            local = self.tracked(
+                with_origin, lambda s=step, x=local: emit_step(self.builder, x, s)
+            )
+        if self.shared.gather is Gather.SHARED or not moves:
+            self._cache[atom, need] = local
+        else:
+            self._gathered.add((atom, need))
+        return local
+
+    def settle(self, value: Value, node: Node) -> None:
+        """Reduce a partial value along the axes that it may not carry on."""
+        local, have = self.have[value]
+        number = self.graph.number[value]
+        is_sum = have.monoid == "sum"
+        carrier = self.shared.carrier
+        kept = tuple(a for a in have.partial if is_sum and carrier.can_carry(number, a))
+        axes = tuple(a for a in have.partial if a not in kept)
+        if not axes:
+            return
+        self.builder.reason = f"the {have.monoid} that {node.label} leaves open"
+        dims = list(have.dims)
+        rest: list[str] = []
+        for axis in axes:  # nothing scatters a max: it is reduced, and readers slice
+            dim = self.state.scattered.get((number, axis)) if is_sum else None
+            if dim is not None and self.shared.needs[number, axis] == {dim}:
+                dims[dim] = (*dims[dim], axis)
+            else:
+                rest.append(axis)
+        for dim, (old, new) in enumerate(zip(have.dims, dims, strict=True)):
+            run = new[len(old) :]
+            if run:
+                local = self.tracked(
+                    Origin(node.index, number, run, is_read=False),
+                    lambda x=local, d=dim, r=run: self.builder.reduce_scatter(x, d, r),
+                )
+        if rest:
+            local = self.tracked(
+                Origin(node.index, number, tuple(rest), is_read=False),
+                lambda x=local: self.builder.all_reduce(x, tuple(rest), have.monoid),
+            )
+        self.have[value] = (local, Sharding(tuple(dims), kept))
+
+    def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
+        """A whole value on the first device along `axes`, zero on the others."""
+        builder = self.builder
+        first = builder.compare("eq", builder.axis_index(axes), 0)
+        return builder.select(first, builder.full(local.shape, 0, local.dtype), local)
+
+    def tracked[T](self, origin: Origin, write: Callable[[], T]) -> T:
+        """Call `write`, and note where the collectives that it emits come from."""
+        before = len(self.builder.ops)
+        result = write()
+        for op in self.builder.ops[before:]:
+            if op.kind in COLLECTIVES:
+                self.shared.origins[op] = origin
+        return result
