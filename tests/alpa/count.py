@@ -17,6 +17,7 @@ _HLO = {
     "all_to_all": "all-to-all",
     "permute": "collective-permute",
 }
+_MERGEABLE = "axes", "dim", "gather", "split", "monoid"
 
 
 def compiled_counts(step, args):
@@ -43,7 +44,7 @@ def combined_counts(plan):
         for operand in op.operands:
             before |= rounds.get(operand, Counter())
         if op.kind in COLLECTIVES:
-            key = op.kind, *sorted((k, str(v)) for k, v in op.params.items())
+            key = op.kind, *(str(op.params.get(name)) for name in _MERGEABLE)
             before = before + Counter([key])
             found.add((op.kind, key, before[key]))
         rounds |= dict.fromkeys(op.results, before)

@@ -63,7 +63,7 @@ def test_combined_they_are_as_many_as_alpas(name):
 def test_xla_combines_all_reduces_to_as_many_as_alpas(name):
     case = CASES[name]
     args = built(case.build)[1]
-    assert compiled_counts(case.step(), args) == case.combined
+    assert compiled_counts(case.step(), args) == (case.compiled or case.combined)
 
 
 @pytest.mark.parametrize("name", by_weight(["MLP, ZeRO-2", "MLP, ZeRO-3"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,16 @@ class Case:
             state["v"] = {n: (0.1 * x * x).astype(x.dtype) for n, x in p.items()}
             state["t"] = np.int32(2)
         return (p if program.variant == "grad" else state, *leaves.values())
+
+    def finer(self) -> Case:
+        """The same with 32-bit floats throughout."""
+        program = self.program
+        inputs = tuple(
+            replace(i, dtype="float32") if i.dtype == "bfloat16" else i
+            for i in program.inputs
+        )
+        lines = tuple(line.replace("bfloat16", "float32") for line in program.lines)
+        return replace(self, program=replace(program, inputs=inputs, lines=lines))
 
     def partitioned(self) -> mw.Partitioned:
         """The function on the mesh, as the tactics say."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ from tests.fuzz.case import Case
 NUDGES = 3
 LEEWAY = 40.0  # times what a nudge of the inputs does
 NUDGE = 1e-6  # relative, with float32 all the way
+FINER = 4.0  # times what the original is off itself, with 16-bit floats
 LOW_NUDGE = 1e-2  # where 16-bit floats occur
 
 
@@ -135,24 +137,39 @@ COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "perm
 
 
 def _moves(case: Case, original: Any, wanted: list[Any]) -> list[float]:
-    """How far each output moves when the inputs do."""
+    """How far each output moves when the inputs do, or when all is computed finer."""
     rng = np.random.default_rng(case.seed + 1)
-    size = LOW_NUDGE if case.program.is_low_precision else NUDGE
-    moves = [0.0] * len(wanted)
+    is_low = case.program.is_low_precision
+    size = LOW_NUDGE if is_low else NUDGE
 
     def nudged(x: Any) -> Any:
-        if not isinstance(x, np.ndarray) or not jnp.issubdtype(x.dtype, jnp.floating):
+        if not is_real(x):
             return x
         factor = 1 + size * rng.uniform(-1, 1, x.shape)
         return np.asarray(x * factor).astype(x.dtype)
 
-    for _ in range(NUDGES):
-        other = jax.tree.leaves(original(*jax.tree.map(nudged, case.args())))
-        moves = [
-            max(m, _distance(w, o))
-            for m, w, o in zip(moves, wanted, other, strict=True)
+    others = [original(*jax.tree.map(nudged, case.args())) for _ in range(NUDGES)]
+    moves = [
+        max(map(_distance, ws, repeat(w)))
+        for w, *ws in zip(wanted, *map(jax.tree.leaves, others), strict=True)
+    ]
+    if is_low:
+        args = jax.tree.map(
+            lambda x: x.astype("float32") if is_real(x) else x, case.args()
+        )
+        finer = jax.tree.leaves(jax.jit(case.finer().fn())(*args))
+        off = [
+            FINER / LEEWAY * _distance(w, f) for w, f in zip(wanted, finer, strict=True)
         ]
+        moves = list(map(max, moves, off))
     return moves
+
+
+def is_real(x: Any) -> bool:
+    """True for floats of NumPy."""
+    return isinstance(x, np.ndarray | np.generic) and jnp.issubdtype(
+        x.dtype, jnp.floating
+    )
 
 
 def _is_explained(wanted: Any, got: Any, move: float) -> bool:

@@ -90,7 +90,7 @@ def partner(s: Scope, a: Var, same_dtype: bool = True) -> Var:
     others = [v for v in s.pool if v != a and fits(v)]
     if not others or s.draft.chance(0.15):
         shape = tuple(1 if s.draft.chance(0.2) else n for n in a.shape)
-        if a.is_float and s.depth == 0:
+        if s.depth == 0 and not a.dtype.startswith("c"):
             return s.input(shape[s.rng.randrange(len(shape) + 1) :], a.dtype)
         if not others:
             raise NoFitError

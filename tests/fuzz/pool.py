@@ -162,7 +162,10 @@ class Scope:
 
     def masks(self, shape: tuple[int, ...]) -> Var:
         """A bool array that broadcasts to `shape` without enlarging it."""
-        return self.pick(lambda v: v.dtype == "bool" and stretches(v.shape, shape))
+        fits = [v for v in self.pool if v.dtype == "bool" and stretches(v.shape, shape)]
+        if fits and not self.draft.chance(0.2):
+            return self.rng.choice(fits)
+        return self.input(shape[self.rng.randrange(len(shape) + 1) :], "bool")
 
     def scalar_int(self) -> str:
         """An expression of a traced scalar int."""

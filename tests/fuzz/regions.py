@@ -141,14 +141,11 @@ def loop(s: Scope, grow: Grow) -> None:
 def _stopped(code: str, s: Scope, body: Scope) -> str:
     """The body with gradients kept out of the floats that it closes over."""
     outside = [v for v in s.pool if v in body.pool and v.is_float]
-    lines = [f"{v.name}_ = lax.stop_gradient({v.name})" for v in outside]
+    mark = s.draft.fresh("_")
+    lines = [f"{v.name}{mark} = lax.stop_gradient({v.name})" for v in outside]
     for v in outside:
-        code = _renamed(code, v.name)
+        code = re.sub(rf"\b{v.name}\b", v.name + mark, code)
     return "\n".join([*lines, code]) if lines else code
-
-
-def _renamed(code: str, name: str) -> str:
-    return re.sub(rf"\b{name}\b", f"{name}_", code)
 
 
 def branch(s: Scope, grow: Grow) -> None:

@@ -78,6 +78,7 @@ def capture(
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
     program = prune(convert(jaxpr))
+    _refuse_unpartitionable(program)
     tree, out_paths = out_tree
     ties = find_ties(in_tree, tree, program, given)
     return Captured(
@@ -141,6 +142,17 @@ def _component(key: Any) -> str:
         if hasattr(key, attribute):
             return str(getattr(key, attribute)).replace(".", "/")
     return str(key)
+
+
+def _refuse_unpartitionable(program: Program) -> None:
+    """Bits must follow from an element's place, or a cut would change them."""
+    if jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    if any(op.kind == "random_bits" for op in program.walk()):
+        raise CaptureError(
+            "jax_threefry_partitionable is off, and random bits made so cannot be cut; "
+            "call jax.config.update('jax_threefry_partitionable', True)"
+        )
 
 
 def _refuse_ordered(effects: Any) -> None:

@@ -41,8 +41,6 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         params = dict(op.params)
         if op.kind == "iota":
             params["dtype"] = op.results[0].dtype
-        elif op.kind == "random_bits_window":
-            params["local_shape"] = op.results[0].shape[operands[0].ndim :]
         return [function_of(op.kind)(*operands, **params)]
     if op.kind == "shard_map":
         return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]

@@ -41,6 +41,8 @@ class Zero:
         state = _leaves(work, self.state, structure.optimizer)
         state = [leaf for leaf in state if leaf not in params]
         self._require(work, params, state)
+        if self.state is None:
+            state = _one_factor_each(work, structure, state, self.axis)
         dims = self._dims(work, structure, params, state)
         cut = state
         if self.stage == 2:
@@ -112,6 +114,41 @@ def _leaves(work: Workspace, pattern: str | None, found: tuple[int, ...]) -> Lea
     return [(work.paths[i], work.graph.input_nodes[i]) for i in found]
 
 
+def _one_factor_each(
+    work: Workspace, structure: Structure, state: Leaves, axis: str
+) -> Leaves:
+    """State without all but one of a parameter's factored moments, sooner of its rows.
+
+    A gradient is cut one way: moments of rows and of columns cut both would turn it
+    round. What is left out is cut where propagation gets there.
+    """
+    nodes = work.graph.input_nodes
+    owners: dict[int, tuple[Node, ...]] = {}
+    for _, node in state:
+        assert node.input_position is not None
+        found = [nodes[p] for p in structure.owner.get(node.input_position, ())]
+        if all(_rank(work, node) < _rank(work, p) for p in found):
+            owners[node.index] = tuple(found)
+    chosen: dict[int, int] = {}
+    for is_row in (True, False):
+        for _, node in state:
+            if _first_open(work, node, axis, None) is None:
+                continue
+            for param in owners.get(node.index, ()):
+                if _alike(work, param, node) is is_row:
+                    chosen.setdefault(param.index, node.index)
+    return [
+        (path, node)
+        for path, node in state
+        if not owners.get(node.index)
+        or any(chosen.get(p.index) == node.index for p in owners[node.index])
+    ]
+
+
+def _rank(work: Workspace, node: Node) -> int:
+    return len(work.value(node).shape)
+
+
 def _alike(work: Workspace, param: Node, leaf: Node) -> bool:
     """Equal shapes, or at least as many rows, as factored moments have."""
     return work.value(param).shape[:1] == work.value(leaf).shape[:1]
@@ -126,7 +163,7 @@ def _first_open(
     size = work.mesh.size(axis)
     extents = [work.local_extent(node, d) for d in range(len(work.value(node).shape))]
     found = [d for d, n in enumerate(extents) if n >= size and n % size == 0]
-    rank = 0 if like is None else len(work.value(like).shape)
+    rank = 0 if like is None else _rank(work, like)
     for dim in found:
         if like is None or dim >= rank or is_open(work.graph, like, dim):
             return dim
