@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import meshwright as mw
+from tests.fuzz.cuts import Cuts
 from tests.fuzz.pool import LIBRARY
 from tests.fuzz.program import Generated, generate
 
@@ -64,7 +65,7 @@ class Case:
 
     def partitioned(self) -> mw.Partitioned:
         """The function on the mesh, as the tactics say."""
-        tactics = [eval(t, dict(LIBRARY)) for t in self.tactics]
+        tactics = [eval(t, {**LIBRARY, "Cuts": Cuts}) for t in self.tactics]
         donated = 0 if self.donates else None
         return mw.partition(
             self.fn(),
@@ -118,7 +119,9 @@ NAMED = (
 def draw_tactic(rng: random.Random, program: Generated, mesh: dict[str, int]) -> str:
     """One tactic as an expression."""
     axis = rng.choice(list(mesh))
-    kind = rng.randrange(20)
+    kind = rng.randrange(25)
+    if kind >= 20:
+        return f"Cuts({rng.randrange(1000)}, {rng.choice((1, 2, 4, 16))}, {axis!r})"
     if kind == 0:
         axes = rng.choice((f", axis={axis!r}", ""))
         return f"mw.replicate({pattern(rng, program)!r}{axes})"
@@ -132,7 +135,7 @@ def draw_tactic(rng: random.Random, program: Generated, mesh: dict[str, int]) ->
     if kind in (4, 5, 6, 8, 9) and program.tags:
         name, rank = rng.choice(program.tags)
         return f"mw.shard({{'tag:{name}': {rng.randrange(rank)}}}, {axis!r})"
-    if kind == 7 and rng.randrange(3) == 0:
+    if kind == 7 and program.variant != "forward" and rng.randrange(3) == 0:
         return rng.choice(NAMED).format(axis=repr(axis))
     dims = dict(
         draw_dim(rng, program, mesh[axis]) for _ in range(rng.choice((1, 1, 1, 2, 3)))

@@ -3,18 +3,12 @@
 import os
 import sys
 
-RANK, COUNT, PORT = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-os.environ["JAX_PLATFORMS"] = "cpu"
-
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
-
-import meshwright as mw  # noqa: E402
-
 
 def step(state, x):
+    """Two weights, one step of gradient descent."""
+    import jax
+    import jax.numpy as jnp
+
     def loss(w):
         return jnp.mean(jnp.tanh(x @ w["up"]) @ w["down"])
 
@@ -22,9 +16,17 @@ def step(state, x):
     return jax.tree.map(lambda w, g: w - 0.1 * g, state, grads), value
 
 
-def main():
+def main(rank: int, count: int, port: str) -> None:
+    """Join the others, run two steps, compare this process's shards."""
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+    import numpy as np
+
+    import meshwright as mw
+
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(f"127.0.0.1:{PORT}", COUNT, RANK)
+    jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
     rng = np.random.default_rng(0)
     state = {
         "up": rng.normal(size=(8, 16)).astype("f4"),
@@ -41,8 +43,8 @@ def main():
     for w, g in zip(jax.tree.leaves(wanted), jax.tree.leaves(got), strict=True):
         for shard in g.addressable_shards:
             np.testing.assert_allclose(shard.data, w[shard.index], atol=1e-5)
-    print(f"process {RANK} of {COUNT}: equal on {jax.device_count()} devices")
+    print(f"process {rank} of {count}: equal on {jax.device_count()} devices")
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

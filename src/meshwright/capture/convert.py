@@ -197,7 +197,7 @@ def _demand(eqn: Any, op: Op) -> Op | None:
 
 
 _SHARDINGS = ("sharding", "out_sharding")
-_PLACED = ("sharding_constraint", "reshard", "mesh_cast", "shard_map")
+_PLACED = ("sharding_constraint", "reshard", "shard_map")
 """Primitives whose sharding parameter is what they are for."""
 
 

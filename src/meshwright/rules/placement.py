@@ -14,7 +14,7 @@ from meshwright.rules.registry import rule
 from meshwright.rules.rule import Dims, FactorRule
 
 
-@rule("sharding_constraint", "reshard", "mesh_cast")
+@rule("sharding_constraint", "reshard")
 def constraint(op: Op) -> FactorRule:
     """An identity; its own sharding is applied before any tactic."""
     dims: Dims = tuple((d,) for d in range(len(op.operands[0].shape)))

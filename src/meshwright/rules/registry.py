@@ -31,9 +31,14 @@ def rule(*kinds: str) -> Callable[[RuleFn], RuleFn]:
     return register
 
 
-def known_ops() -> tuple[str, ...]:
-    """Names of all primitives that have a rule, sorted."""
-    return tuple(sorted(_RULES))
+def known_ops(package: str = "") -> tuple[str, ...]:
+    """Names of all primitives that have a rule, sorted.
+
+    package: only rules that its modules registered; all by default.
+    """
+    return tuple(
+        sorted(k for k, fn in _RULES.items() if fn.__module__.startswith(package))
+    )
 
 
 def rule_of(op: Op) -> FactorRule:

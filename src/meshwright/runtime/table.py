@@ -230,7 +230,6 @@ MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
     "tag": _unchanged,
     "sharding_constraint": _unchanged,
     "reshard": _unchanged,
-    "mesh_cast": _unchanged,
     "pvary": _unchanged,
     "pbroadcast": _unchanged,
     "psum_invariant": lambda xs, params: [lax.psum(x, params["axes"]) for x in xs],

@@ -56,7 +56,12 @@ def _gradient(reduce):
     return jax.grad(lambda x: jnp.sum(jnp.sin(reduce(x))))
 
 
+def _mapped(x):
+    return lax.psum(x, "i"), lax.pmax(x, "i"), x - lax.pmin(x, "i")
+
+
 EXAMPLES: list[Example] = [
+    Example("reduce_mapped", jax.vmap(_mapped, axis_name="i"), (_X,)),
     Example("reduce_sum_middle", lambda x: jnp.sum(x, 1), (_X,)),
     Example("reduce_sum_all", lambda x: jnp.sum(x), (_X,)),
     Example("reduce_sum_none", lambda x: lax.reduce_sum(x, ()), (_X,)),

@@ -1,0 +1,27 @@
+"""A tactic that cuts anything anywhere: the states that a search can reach."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from meshwright.tactics import Workspace
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Cut random factors of random nodes along one axis, each propagated."""
+
+    seed: int
+    count: int
+    axis: str
+
+    def apply(self, work: Workspace) -> None:
+        """Try `count` times; what cannot be cut stays whole."""
+        rng = random.Random(self.seed)
+        nodes = [node for node in work.graph.nodes if node.sizes]
+        for unit in work.units[work.mesh.require(self.axis)] if nodes else ():
+            for _ in range(self.count):
+                node = rng.choice(nodes)
+                factor = rng.randrange(len(node.sizes))
+                work.engine.cut(node, unit, factor, str(self))
