@@ -28,6 +28,17 @@ def scan_counts(params: Any) -> tuple[int, int]:
     return len(list(consts)), len(list(carry))
 
 
+def jit_options(fn: Any, which: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Numbers and names of the "static" or "donate" arguments of a jitted function.
+
+    Both empty for a function that `jax.jit` did not make.
+    """
+    options = getattr(fn, "_jit_info", None)
+    numbers = getattr(options, f"{which}_argnums", None)
+    names = getattr(options, f"{which}_argnames", None)
+    return tuple(numbers or ()), tuple(names or ())
+
+
 def is_ordered(effect: Any) -> bool:
     """True for effects whose order JAX promises to keep."""
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 import meshwright as mw
@@ -62,3 +63,16 @@ def test_an_axis_must_divide_what_a_scattered_sum_leaves():
         mw.shard({"kernel": 3, "x": 3}, "b"),
     ]
     assert_equal(fn, {"a": 4, "b": 2}, tactics, floats(4, 8, 8, 4), floats(3, 1, 4, 8))
+
+
+@pytest.mark.parametrize("tactics", [[("x", 0, "a")], [("n", 0, "a"), ("x", 1, "b")]])
+def test_a_while_loop_under_vmap_ends_for_each_element_in_its_own_time(tactics):
+    def count(x, n):
+        def goes_on(c):
+            return (c[0] < n) & jnp.all(jnp.abs(c[1]) < 100)
+
+        return lax.while_loop(goes_on, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))
+
+    cuts = [mw.shard({leaf: dim}, axis) for leaf, dim, axis in tactics]
+    n = np.arange(8, dtype="int32") % 5
+    assert_equal(jax.vmap(count), {"a": 4, "b": 2}, cuts, floats(8, 4), n)

@@ -91,6 +91,31 @@ def test_a_jitted_function_is_taken_as_it_is():
     close(step(X, n=2), X * 2)
 
 
+def test_a_jitted_functions_own_static_and_donated_arguments_stay_so():
+    fn = jax.jit(
+        lambda s, x, n: s + x if n > 1 else s, static_argnames="n", donate_argnums=0
+    )
+    step = mw.partition(fn, MESH, [mw.shard({"s": 0}, "x")])
+    state = step(X, X, n=2)
+    close(state, X + X)
+    step(state, X, n=2)
+    assert state.is_deleted()
+
+
+def test_variadic_arguments_are_counted_as_jit_counts_them():
+    step = mw.partition(
+        lambda *xs: xs[0] * xs[1] + xs[2],
+        MESH,
+        [mw.shard({"xs.0": 0}, "x")],
+        static_argnums=1,
+        donate_argnums=(0,),
+    )
+    state = step(X, 2, X)
+    close(state, X * 3)
+    step(state, 2, X)
+    assert state.is_deleted()
+
+
 def test_variadic_arguments_have_paths():
     def total(*xs, **named):
         return sum(xs) + named["k"]

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from meshwright.capture.batched_while import is_batched, unbatch
 from meshwright.capture.source import Source
 from meshwright.ir import Atom, Literal, Op, Program, Value, Wire
 from meshwright.jax_private import open_jaxpr, scan_counts
@@ -241,6 +242,8 @@ def _scan(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
 
 def _while(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     params = eqn.params
+    if is_batched(params):
+        params, operands = unbatch(params, operands)
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     wires = [Wire(i, ((0, i),)) for i in range(num_cond)]
     wires += [Wire(num_cond + i, ((1, i),)) for i in range(num_body)]

@@ -68,9 +68,10 @@ def _lower_op(scope: Scope, op: Op) -> None:
     node = scope.graph.op_node[op]
     rule = node.rule
     assert rule is not None
+    ends = scope.shared.ends_of(node)
     operands = tuple(
-        scope.read(atom, scope.cuts(node, dims), node, f"operand {i} of {node.label}")
-        for i, (atom, dims) in enumerate(zip(op.operands, rule.operands, strict=True))
+        scope.read(atom, need, node, i)
+        for i, (atom, need) in enumerate(zip(op.operands, ends.operands, strict=True))
     )
     carried = {
         axis
@@ -80,14 +81,13 @@ def _lower_op(scope: Scope, op: Op) -> None:
     }
     if carried:
         operands = _level(scope, op, operands, carried)
-    shardings = [scope.cuts(node, dims) for dims in rule.results]
     scope.builder.source = op.source
-    results = _apply(scope, op, operands, shardings)
+    results = _apply(scope, op, operands, ends.shapes)
     factor_of = scope.state.factor_of[node.index]
     left = {axis for axis, factor in factor_of.items() if factor in rule.reductions}
     partial = tuple(a for a in scope.mesh.axes if a in carried or a in left)
     monoid = "sum" if carried else rule.monoid
-    for value, local, sharding in zip(op.results, results, shardings, strict=True):
+    for value, local, sharding in zip(op.results, results, ends.results, strict=True):
         if partial:
             scope.have[value] = (local, Sharding(sharding.dims, partial, monoid))
             scope.settle(value, node)
@@ -96,7 +96,10 @@ def _lower_op(scope: Scope, op: Op) -> None:
 
 
 def _apply(
-    scope: Scope, op: Op, operands: tuple[Atom, ...], shardings: list[Sharding]
+    scope: Scope,
+    op: Op,
+    operands: tuple[Atom, ...],
+    shapes: tuple[tuple[int, ...], ...],
 ) -> tuple[Value, ...]:
     """This device's part of the op: the same primitive, or its rule's expansion."""
     node = scope.graph.op_node[op]
@@ -105,10 +108,6 @@ def _apply(
     axes_of = scope.state.axes_of[node.index]
     if rule.expand is not None and any(axes_of.get(f) for f in rule.special):
         return _expand(scope, op, operands, rule)
-    shapes = tuple(
-        local_shape(r.shape, s, scope.mesh)
-        for r, s in zip(op.results, shardings, strict=True)
-    )
     params = op.params
     if op.has_effect:
         params = {**params, "mesh_axes": scope.mesh.axes}

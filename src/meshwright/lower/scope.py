@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from meshwright.ir import Atom, Literal, Op, Program, Sharding, Value, whole
 from meshwright.lower.lowered import Gather, Origin
@@ -10,6 +11,15 @@ from meshwright.lower.reshard import emit_step, local_shape, reshard_steps
 from meshwright.propagate import Carrier, Node, State
 from meshwright.rules import COLLECTIVES, Builder
 from meshwright.rules.rule import Dims
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How an op reads its operands and makes its results; shapes: local, of results."""
+
+    operands: tuple[Sharding, ...]
+    results: tuple[Sharding, ...]
+    shapes: tuple[tuple[int, ...], ...]
 
 
 class Shared:
@@ -25,6 +35,35 @@ class Shared:
         self.carrier = Carrier(state)
         self.origins: dict[Op, Origin] = {}
         self.needs = _collect_needs(state)
+        self._ends: dict[object, Ends] = {}
+
+    def ends_of(self, node: Node) -> Ends:
+        """Of an op's node; ops that share a rule and are cut alike share the answer."""
+        axes = self.state.axes_of[node.index]
+        key = (id(node.rule), tuple(sorted(axes.items())) if axes else None)
+        known = self._ends.get(key)
+        if known is None:
+            known = self._ends[key] = self._find_ends(node)
+        return known
+
+    def _find_ends(self, node: Node) -> Ends:
+        assert node.op is not None
+        assert node.rule is not None
+        axes = self.state.axes_of[node.index]
+        results = tuple(cut_by(axes, dims) for dims in node.rule.results)
+        shapes = (
+            local_shape(value.shape, sharding, self.state.mesh)
+            for value, sharding in zip(node.op.results, results, strict=True)
+        )
+        operands = tuple(cut_by(axes, dims) for dims in node.rule.operands)
+        return Ends(operands, results, tuple(shapes))
+
+
+def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
+    """The sharding of a value with these factors, when these axes cut the factors."""
+    if not axes:
+        return whole(len(dims))
+    return Sharding(tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims))
 
 
 def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
@@ -79,12 +118,7 @@ class Scope:
 
     def cuts(self, node: Node, dims: Dims) -> Sharding:
         """How a node reads or makes a value with these factors."""
-        axes = self.state.axes_of[node.index]
-        if not axes:
-            return whole(len(dims))
-        return Sharding(
-            tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims)
-        )
+        return cut_by(self.state.axes_of[node.index], dims)
 
     def _add_constant(self, value: Value, array: object) -> None:
         local: Atom = Value(value.shape, value.dtype)
@@ -97,10 +131,10 @@ class Scope:
 
     # -- bringing values into shape -------------------------------------------------
 
-    def read(self, atom: Atom, need: Sharding, node: Node, what: str) -> Atom:
+    def read(self, atom: Atom, need: Sharding, node: Node, what: str | int) -> Atom:
         """A value cut as a node needs it; partial sums that were carried stay partial.
 
-        what: for people, what the value is to the node.
+        what: for people, what the value is to the node; a number is an operand's.
         """
         if isinstance(atom, Literal):
             return atom
@@ -112,7 +146,8 @@ class Scope:
         if known is not None:
             return known
         self.builder.source = node.source
-        self.builder.reason = what
+        is_operand = isinstance(what, int)
+        self.builder.reason = f"operand {what} of {node.label}" if is_operand else what
         if (atom, need) in self._gathered:
             local = self.builder.fence(local)
         number = self.graph.number[atom]
@@ -141,13 +176,13 @@ class Scope:
             return
         self.builder.reason = f"the {have.monoid} that {node.label} leaves open"
         dims = list(have.dims)
-        rest: list[str] = []
-        for axis in axes:  # nothing scatters a max: it is reduced, and readers slice
-            dim = self.state.scattered.get((number, axis)) if is_sum else None
+        rest = list(axes)
+        for axis in self._as_read(number) if is_sum else ():
+            # Nothing scatters a max: it is reduced, and readers slice.
+            dim = self.state.scattered.get((number, axis)) if axis in rest else None
             if dim is not None and self.shared.needs[number, axis] == {dim}:
                 dims[dim] = (*dims[dim], axis)
-            else:
-                rest.append(axis)
+                rest.remove(axis)
         for dim, (old, new) in enumerate(zip(have.dims, dims, strict=True)):
             run = new[len(old) :]
             if run:
@@ -161,6 +196,14 @@ class Scope:
                 lambda x=local: self.builder.all_reduce(x, tuple(rest), have.monoid),
             )
         self.have[value] = (local, Sharding(tuple(dims), kept))
+
+    def _as_read(self, value: int) -> list[str]:
+        """Axes that cut a value, in the order in which its first reader has them."""
+        for index in self.graph.consumers[value]:
+            node = self.graph.nodes[index]
+            port = next(p for p in node.ins if p[0] == value)
+            return [a for cut in self.state.sharding_at(node, port).dims for a in cut]
+        return []
 
     def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
         """A whole value on the first device along `axes`, zero on the others."""

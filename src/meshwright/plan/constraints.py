@@ -12,11 +12,17 @@ from jax.sharding import PartitionSpec
 
 from meshwright.errors import CaptureError
 from meshwright.ir import Op
-from meshwright.propagate import Cause, Node
+from meshwright.propagate import Cause, Graph, Node
 from meshwright.rules.placement import manual_axes, spec_axes
 from meshwright.tactics import Refusal, Workspace
 
 CONSTRAINTS = ("sharding_constraint", "reshard")
+
+
+def manual_names(graph: Graph) -> frozenset[str]:
+    """Axes that the user's own `shard_map`s work over, which must stay in one piece."""
+    ops = (op for op in graph.op_node if op.kind == "shard_map")
+    return frozenset(name for op in ops for name in manual_axes(op))
 
 
 def apply_constraints(work: Workspace) -> None:
@@ -83,11 +89,7 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
     """Cut a user's `shard_map` exactly as its specs say, and let nothing else cut it."""
     sizes: Mapping[str, int] = manual_axes(op)
     ours = work.mesh.shape
-    wrong = [
-        f"{a}={n}"
-        for a, n in sizes.items()
-        if ours.get(a) != n or len(work.units[a]) > 1
-    ]
+    wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]
     if wrong:
         raise CaptureError(
             f"shard_map ({op.source}) works over {', '.join(wrong)}, but the mesh is "

@@ -9,7 +9,7 @@ from meshwright.capture import Captured
 from meshwright.errors import TacticError
 from meshwright.lower import Gather, Lowered, lower
 from meshwright.machine import Mesh
-from meshwright.plan.constraints import apply_constraints
+from meshwright.plan.constraints import apply_constraints, manual_names
 from meshwright.propagate import Engine, Graph, State, split_axes
 from meshwright.tactics import Tactic, Workspace
 
@@ -38,7 +38,7 @@ def decide(
         program as it was (constraints in the user's own code included).
     """
     graph = Graph(captured.program, captured.ties)
-    unit_mesh, units = split_axes(graph, mesh)
+    unit_mesh, units = split_axes(graph, mesh, manual_names(graph))
     work = Workspace(Engine(State(graph, unit_mesh)), captured.paths, mesh, units)
     apply_constraints(work)
     if after_tactic:

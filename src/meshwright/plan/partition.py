@@ -11,6 +11,7 @@ import numpy as np
 
 from meshwright.capture import Captured, abstract, capture, positional_names
 from meshwright.errors import MeshError, PlanError, TacticError
+from meshwright.jax_private import jit_options
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.check import CheckReport, check_outputs
@@ -36,7 +37,8 @@ def partition(  # noqa: PLR0913 (those of `jax.jit`)
 ) -> Partitioned:
     """The same function, running on a mesh as the tactics say.
 
-    fn: any function of pytrees that `jax.jit` takes, or one already jitted.
+    fn: any function of pytrees that `jax.jit` takes, or one already jitted, whose own
+        static and donated arguments stay so.
     mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name.
     tactics: applied in order, each propagated before the next.
     gather: "shared" gathers a value once for all ops that need it whole, "at_use" anew
@@ -50,8 +52,10 @@ def partition(  # noqa: PLR0913 (those of `jax.jit`)
         as_mesh(mesh),
         tuple(tactics),
         _as_gather(gather),
-        _numbers(fn, static_argnums, static_argnames),
-        _numbers(fn, donate_argnums, donate_argnames),
+        _numbers(fn, static_argnums, static_argnames)
+        | _numbers(fn, *jit_options(fn, "static")),
+        _numbers(fn, donate_argnums, donate_argnames)
+        | _numbers(fn, *jit_options(fn, "donate")),
     )
 
 
@@ -227,14 +231,18 @@ def _numbers(fn: Callable[..., Any], numbers: Numbers, names: Names) -> frozense
         p.name for p in parameters.values()
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]  # fmt: skip
+    takes_more = any(p.kind == p.VAR_POSITIONAL for p in parameters.values())
     for number in wanted:
-        if not -len(positional) <= number < len(positional):
+        if number >= len(positional) and takes_more:
+            chosen.add(positional_names(fn, number + 1)[number])
+        elif not -len(positional) <= number < len(positional):
             raise PlanError(
                 f"argument number {number} is out of range; there are {positional}"
             )
-        chosen.add(positional[number])
+        else:
+            chosen.add(positional[number])
     takes_any = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
-    unknown = sorted(chosen - set(parameters))
+    unknown = sorted(c for c in chosen if c.partition(".")[0] not in parameters)
     if unknown and not takes_any:
         raise PlanError(f"no parameter named {unknown}; there are {list(parameters)}")
     return frozenset(chosen)

@@ -8,7 +8,7 @@ axis is replaced by units (4, 2) that together mean the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from meshwright.machine import Mesh
 from meshwright.propagate.graph import Graph
@@ -17,10 +17,13 @@ UNIT = "\N{MIDDLE DOT}"
 """Between an axis and the number of one of its units: `model` and a number."""
 
 
-def split_axes(graph: Graph, mesh: Mesh) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
+def split_axes(
+    graph: Graph, mesh: Mesh, kept: Collection[str] = ()
+) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
     """The mesh over units, and the units of each axis, major to minor.
 
-    An axis that fits every reshape is its own single unit.
+    An axis that fits every reshape is its own single unit, and so is one to be `kept`:
+    what does not fit into a reshape's major part then stops there.
     """
     majors = sorted(
         {
@@ -35,7 +38,8 @@ def split_axes(graph: Graph, mesh: Mesh) -> tuple[Mesh, Mapping[str, tuple[str, 
     sizes: dict[str, int] = {}
     units: dict[str, tuple[str, ...]] = {}
     for axis, size in mesh.sizes:
-        parts = _split(size, (extent for extents in majors for extent in extents))
+        extents = (extent for extents in majors for extent in extents)
+        parts = (size,) if axis in kept else _split(size, extents)
         names = (
             (axis,)
             if len(parts) == 1

@@ -8,7 +8,7 @@ releases of JAX. `runtime` holds the table that executes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from meshwright.ir import Atom, Literal, Op, Value
 from meshwright.machine import Mesh
@@ -58,7 +58,16 @@ class Builder:
         )
         chosen = op.params if params is None else params
         self.ops.append(
-            replace(op, operands=tuple(operands), results=results, params=chosen)
+            Op(
+                op.kind,
+                tuple(operands),
+                results,
+                chosen,
+                (),
+                op.source,
+                op.primitive,
+                has_effect=op.has_effect,
+            )
         )
         return results
 

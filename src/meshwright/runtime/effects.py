@@ -1,4 +1,8 @@
-"""Effects run once: on the first device of the mesh, on whole operands."""
+"""Effects run once: on the first device of the mesh, on whole operands.
+
+Lowering marks them by a parameter `mesh_axes`. Those in a user's own `shard_map` carry
+none: there every device runs its own, as JAX does.
+"""
 
 from __future__ import annotations
 

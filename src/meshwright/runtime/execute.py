@@ -33,7 +33,9 @@ def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
 def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
     if op.bodies:
         return _REGIONS[op.kind](op, operands)
-    if op.has_effect:
+    if op.kind == "shard_map":
+        return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]
+    if "mesh_axes" in op.params:
         return run_effect(op, operands)
     if op.kind in MANUAL:
         return MANUAL[op.kind](operands, op.params)
@@ -42,8 +44,6 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         if op.kind == "iota":
             params["dtype"] = op.results[0].dtype
         return [function_of(op.kind)(*operands, **params)]
-    if op.kind == "shard_map":
-        return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]
     return _bind(op.primitive, operands, op.params)
 
 
