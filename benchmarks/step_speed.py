@@ -37,13 +37,15 @@ SCHEDULES = ("bp", "mp", "bp+mp", "bp+mp+z2", "bp+mp+z3", "bp+mp+z3+emb")
 Case = tuple[str, Callable[..., Any], tuple[Any, ...], mw.Mesh, list[Any]]
 
 
-def cases() -> Iterator[Case]:
+def cases(is_light: bool = False) -> Iterator[Case]:
     """(name, function, arguments, mesh, tactics) of every case."""
     mesh = mw.Mesh({"batch": 4, "model": 2})
     for name in SCHEDULES:
         fn, args = gpt.tiny()
         yield f"gpt tiny, {name}", fn, args, mesh, gpt.schedules[name]
     for program in PROGRAMS:
+        if is_light and program.heavy:
+            continue
         fn, args = program.build()
         for strategy in program.strategies:
             tactics = tactics_of(strategy, program.inputs)
@@ -97,9 +99,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--light", action="store_true", help="without heavy programs")
     options = parser.parse_args()
     rows = []
-    chosen = [c for c in cases() if options.only in c[0]]
+    chosen = [c for c in cases(options.light) if options.only in c[0]]
     for case in track(chosen, "measuring", console=CONSOLE, transient=True):
         rows.append(measure(case, options.rounds))
         write(rows)

@@ -230,8 +230,8 @@ for collective in step.plan(*args).collectives:
 
 # %% 9. Plans travel
 #
-# A plan is text. Saved by whoever sizes the cluster, it is read by whoever runs on it;
-# and its shardings feed plain `jax.jit` as well.
+# A plan is text, saved by whoever sizes the cluster, read by whoever runs on it. The
+# shardings of one that was made here feed plain `jax.jit` as well, tree for tree.
 
 plan = step.plan(*args)
 assert mw.Plan.from_json(plan.to_json()) == plan

@@ -51,7 +51,7 @@ def check_small_model() -> mw.Partitioned:
     step = mw.partition(fn, mesh, gpt.schedules["bp+mp+z3"])
     with CONSOLE.status("compiling both"):
         report = step.check(*args)
-    CONSOLE.print(str(step.plan(*args)), highlight=False)
+    CONSOLE.print(str(step.plan(*args)), highlight=False, markup=False, soft_wrap=True)
     CONSOLE.print(
         f"[bold]{len(report.outputs)} outputs, largest relative error "
         f"{report.worst:.1e}: {'equal' if report.ok else 'NOT EQUAL'}[/bold]"

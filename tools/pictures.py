@@ -33,8 +33,12 @@ def draw_counts(axes: plt.Axes) -> None:
     ]
     for kind in KINDS:
         heights = [c[kind] for c in counts]
-        bars = axes.bar(SCHEDULES, heights, bottom=bottoms, label=kind.replace("_", "-"))
-        axes.bar_label(bars, [h or "" for h in heights], label_type="center", fontsize=8)
+        bars = axes.bar(
+            SCHEDULES, heights, bottom=bottoms, label=kind.replace("_", "-")
+        )
+        axes.bar_label(
+            bars, [h or "" for h in heights], label_type="center", fontsize=8
+        )
         bottoms = [b + h for b, h in zip(bottoms, heights, strict=True)]
     axes.set_title("T32, 5.5 billion parameters, 8 x 4 chips: collectives a step")
     axes.tick_params("x", rotation=20)

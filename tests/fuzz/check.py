@@ -25,10 +25,9 @@ from meshwright.plan.check import compare
 from tests.fuzz.case import Case
 
 NUDGES = 3
-LEEWAY = 40.0  # times what a nudge of the inputs does
-NUDGE = 1e-6  # relative, with float32 all the way
-FINER = 4.0  # times what the original is off itself, with 16-bit floats
-LOW_NUDGE = 1e-2  # where 16-bit floats occur
+NUDGE, LEEWAY = 1e-6, 40.0  # relative, and times what such a nudge does
+LOW_NUDGE, LOW_LEEWAY = 4e-3, 10.0  # the same where 16-bit floats occur
+FINER = 4.0  # times what the original is off itself, where they do
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def run_case(case: Case) -> Outcome:
         return Outcome("equal", **found)
     moves = _moves(case, original, wanted)
     off = [
-        (_is_explained(w, g, m), f"{e} moves {m:.1e} of {_distance(w, 0 * w):.1e}")
+        (_is_explained(w, g, m), f"{e} may move {m:.1e} of {_distance(w, 0 * w):.1e}")
         for e, w, g, m in zip(errors, wanted, got, moves, strict=True)
         if not e.ok
     ]
@@ -137,10 +136,13 @@ COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "perm
 
 
 def _moves(case: Case, original: Any, wanted: list[Any]) -> list[float]:
-    """How far each output moves when the inputs do, or when all is computed finer."""
+    """How far rounding may move each output, seen from nudged inputs.
+
+    Where 16-bit floats occur, also from the same computed with 32-bit ones.
+    """
     rng = np.random.default_rng(case.seed + 1)
     is_low = case.program.is_low_precision
-    size = LOW_NUDGE if is_low else NUDGE
+    size, leeway = (LOW_NUDGE, LOW_LEEWAY) if is_low else (NUDGE, LEEWAY)
 
     def nudged(x: Any) -> Any:
         if not is_real(x):
@@ -150,7 +152,7 @@ def _moves(case: Case, original: Any, wanted: list[Any]) -> list[float]:
 
     others = [original(*jax.tree.map(nudged, case.args())) for _ in range(NUDGES)]
     moves = [
-        max(map(_distance, ws, repeat(w)))
+        leeway * max(map(_distance, ws, repeat(w)))
         for w, *ws in zip(wanted, *map(jax.tree.leaves, others), strict=True)
     ]
     if is_low:
@@ -158,9 +160,7 @@ def _moves(case: Case, original: Any, wanted: list[Any]) -> list[float]:
             lambda x: x.astype("float32") if is_real(x) else x, case.args()
         )
         finer = jax.tree.leaves(jax.jit(case.finer().fn())(*args))
-        off = [
-            FINER / LEEWAY * _distance(w, f) for w, f in zip(wanted, finer, strict=True)
-        ]
+        off = [FINER * _distance(w, f) for w, f in zip(wanted, finer, strict=True)]
         moves = list(map(max, moves, off))
     return moves
 
@@ -173,7 +173,7 @@ def is_real(x: Any) -> bool:
 
 
 def _is_explained(wanted: Any, got: Any, move: float) -> bool:
-    return wanted.shape == got.shape and _distance(wanted, got) <= LEEWAY * move
+    return wanted.shape == got.shape and _distance(wanted, got) <= move
 
 
 def _distance(a: Any, b: Any) -> float:

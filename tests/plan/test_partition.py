@@ -10,6 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import meshwright as mw
+from meshwright.plan import check
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(8, 8)).astype(np.float32)
@@ -292,3 +293,50 @@ def test_addends_that_are_whole_do_not_part_partial_ones():
     args = (X, X + 1, W, X - 1, W * 2)
     assert step.plan(*args).counts["all_reduce"] == 1
     assert step.check(*args).ok
+
+
+def test_mixed_precision_rounds_sums_not_addends():
+    def fn(x, w):
+        return jnp.dot(x, w).astype(jnp.bfloat16).astype(jnp.float32) + 1
+
+    step = mw.partition(fn, MESH, [mw.shard({"x": 1}, "x")])
+    assert step.plan(X, W).counts["all_reduce"] == 1
+    assert step.check(X, W).ok
+
+
+def test_a_sum_over_zero_is_infinite_as_on_one_device():
+    step = mw.partition(lambda x, w, c: x @ w / c, MESH, [mw.shard({"x": 1}, "x")])
+    assert step.check(X, W, jnp.zeros(())).ok
+
+
+def test_check_compares_with_one_device_wherever_the_arguments_lie():
+    devices = []
+
+    def fn(x):
+        jax.debug.inspect_array_sharding(
+            x, callback=lambda s: devices.append(s.num_devices)
+        )
+        return jnp.tanh(x)
+
+    step = mw.partition(jnp.tanh, MESH, [mw.shard({"x": 0}, "x")])
+    assert step.check(step(X)).ok
+    jax.jit(fn)(check.on_one_device(step(X)))
+    assert devices == [1]
+
+
+def test_a_partitioned_function_works_inside_other_transformations():
+    step = mw.partition(layer, MESH, TACTICS)
+    close(jax.jit(step)(W, X), layer(W, X))
+    grad = jax.grad(lambda w: step(w, X).sum())(W)
+    close(grad, jax.grad(lambda w: layer(w, X).sum())(W))
+
+
+def test_results_lie_on_the_mesh_that_the_user_gave():
+    def fn(x):
+        return (x.reshape(4, 2, 8) * 2).reshape(8, 8)
+
+    result = mw.partition(fn, {"x": 8}, [mw.shard({"x": 0}, "x")])(X)
+    assert dict(result.sharding.mesh.shape) == {"x": 8}
+    assert result.sharding.spec == P("x")
+    with pytest.raises(mw.MeshwrightError, match="mesh x=16 needs 16 devices"):
+        mw.partition(fn, {"x": 16}, [mw.shard({"x": 0}, "x")])(X)

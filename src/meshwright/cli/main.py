@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from meshwright.lower import Gather
 from meshwright.machine import Mesh, parse_mesh
 from meshwright.plan import Partitioned, Plan, partition
 from meshwright.plan.sample import sample_arguments
-from meshwright.plan.show import show_explanation
+from meshwright.plan.show import show_explanation, show_not_done
 from meshwright.plan.virtual import use_virtual_devices
 
 app = typer.Typer(
@@ -71,6 +72,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MeshwrightError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except Exception as error:  # noqa: BLE001  of the user's function, or of JAX
+        where = _user_line(error)
+        print(f"error: {where}{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _user_line(error: BaseException) -> str:
+    """`file:line: ` of the innermost frame outside of installed code, "" if none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = str(Path(__file__).parents[1])
+    for frame in reversed(frames):
+        if not frame.filename.startswith((mine, sys.base_prefix, sys.prefix, "<")):
+            return f"{frame.filename}:{frame.lineno}: "
+    return ""
 
 
 @app.command("plan")
@@ -137,6 +152,7 @@ def check_command(  # noqa: PLR0913  the options of a command
     require_memory(loaded, parsed)
     with _progress(f"running {loaded.name} on one device and on {parsed}"):
         report = step.check(*sample_arguments(loaded.fn, loaded.args, seed))
+        steps = step.plan(*loaded.args).steps
     if as_json:
         print(
             json.dumps(
@@ -149,6 +165,8 @@ def check_command(  # noqa: PLR0913  the options of a command
         verdict = "equal" if report.ok else "NOT EQUAL"
         num = len(report.outputs)
         print(f"{verdict}: {num} outputs, largest error {report.worst:.2e}")
+        for line in show_not_done(steps):
+            print(line)
     raise typer.Exit(0 if report.ok else 1)
 
 

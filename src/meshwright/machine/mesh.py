@@ -19,7 +19,7 @@ class Mesh:
     """
 
     sizes: tuple[tuple[str, int], ...]
-    devices: tuple[object, ...] | None
+    devices: tuple[object, ...] | None = field(compare=False)
     axes: tuple[str, ...] = field(compare=False)
     _size: Mapping[str, int] = field(compare=False, repr=False)
 

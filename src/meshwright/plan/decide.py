@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 
 from meshwright.capture import Captured
 from meshwright.errors import TacticError
@@ -44,6 +45,10 @@ def decide(
     if after_tactic:
         after_tactic(None, work)
     for tactic in tactics:
+        if isinstance(tactic, FunctionType):
+            raise TacticError(
+                f"{tactic.__name__} is no tactic yet; call it, with an axis"
+            )
         if not hasattr(tactic, "apply"):
             raise TacticError(
                 f"{tactic!r} is no tactic; wanted mw.shard(...) and the like"

@@ -71,6 +71,12 @@ class Step:
     indivisible: tuple[str, ...]
     counts: Mapping[str, int]
 
+    @property
+    def is_idle(self) -> bool:
+        """True when it did nothing and nothing was asked of it."""
+        told = (self.cut, self.refused, self.conflicts, self.indivisible)
+        return not any(told) and not any(self.counts.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:

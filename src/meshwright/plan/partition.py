@@ -45,6 +45,12 @@ def partition(  # noqa: PLR0913 (those of `jax.jit`)
         for each, so that it need not be kept.
     static_*, donate_*: as in `jax.jit`.
     """
+    if not callable(fn):
+        raise PlanError(f"partition wants a function, got {fn!r}")
+    if isinstance(tactics, str):
+        raise TacticError(
+            f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
+        )
     if hasattr(tactics, "apply"):
         raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
     return Partitioned(
@@ -207,7 +213,7 @@ class Partitioned:
         if known is None:
             decided = self.decide(*args, **kwargs)
             donated = () if keep else decided.captured.donated
-            run = make_executable(decided.lowered, donated)
+            run = make_executable(decided.lowered, donated, self.mesh)
             known = self._compiled[key] = (decided, run)
         return known
 

@@ -119,7 +119,9 @@ class Plan:
                 tuple(fields["whole"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(f"this is no plan: {error!r}") from error
+            raise PlanError(
+                f"this is no plan: {error!r}; wanted the text of to_json, not a path"
+            ) from error
 
     def __str__(self) -> str:
         return show_plan(self)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from meshwright.plan.plan import Plan
 
 _LARGEST = 10
-_WIDTH = 38
+_NAME, _COUNT, _LINE = 20, 12, 78
+"""Columns of a tactic's name, of a count, and of a whole line."""
 
 
 def show_plan(plan: Plan) -> str:
@@ -24,7 +25,8 @@ def show_plan(plan: Plan) -> str:
     cut = [str(leaf) for leaf in plan.inputs if any(leaf.spec)]
     lines += [f"  {line}{_times(n)}" for line, n in collapse(cut)]
     whole = sum(not any(leaf.spec) for leaf in plan.inputs)
-    lines.append(f"  {whole} more, whole on every device")
+    if whole:
+        lines.append(f"  {whole} more, whole on every device")
     groups = _groups(plan.collectives)
     if groups:
         shown = f", {_LARGEST} of {len(groups)}" if len(groups) > _LARGEST else ""
@@ -54,14 +56,20 @@ def show_explanation(plan: Plan, expand: bool = False) -> str:
 
 def _counts(plan: Plan) -> list[str]:
     """The table of collectives after each tactic."""
-    kinds = list(plan.counts)
-    header = f"{'after':40}" + "".join(f"{kind:>15}" for kind in kinds)
-    rows = [
-        f"{shorten(step.tactic, _WIDTH):40}"
-        + "".join(f"{step.counts[kind]:>15}" for kind in kinds)
-        for step in plan.steps
+    names = [
+        kind.replace("_", "-").replace("reduce-scatter", "red-scatter")
+        for kind in plan.counts
     ]
-    return [header, *rows]
+    rows = [f"{'after':{_NAME}}" + "".join(f"{name:>{_COUNT}}" for name in names)]
+    for step in plan.steps:
+        if step.is_idle and step is plan.steps[0]:
+            continue  # the code itself asks for nothing
+        counts = "".join(f"{n:>{_COUNT}}" for n in step.counts.values())
+        if len(step.tactic) < _NAME:
+            rows.append(f"{step.tactic:{_NAME}}{counts}")
+        else:
+            rows += [shorten(step.tactic, _LINE), " " * _NAME + counts]
+    return rows
 
 
 def _groups(collectives: Iterable[Collective]) -> list[list[Collective]]:
@@ -104,6 +112,16 @@ def _troubles(plan: Plan, expand: bool = True) -> list[str]:
         lines += ["", "stay whole for want of a rule"]
         lines += [f"  {text}" for text in plan.whole]
     return lines
+
+
+def show_not_done(steps: Sequence[Step]) -> list[str]:
+    """What tactics asked for and did not get, as lines with a title; none if all done."""
+    found = [line for step in steps for line in _refused(step)]
+    return (
+        [_TROUBLES[0][0], *(f"  {line}{_times(n)}" for line, n in collapse(found))]
+        if found
+        else []
+    )
 
 
 def _listed(lines: Iterable[str], expand: bool) -> list[tuple[str, int]]:

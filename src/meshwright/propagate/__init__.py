@@ -4,7 +4,7 @@ from meshwright.propagate.carry import Carrier
 from meshwright.propagate.engine import Engine
 from meshwright.propagate.graph import Graph, Node
 from meshwright.propagate.state import Cause, Conflict, State
-from meshwright.propagate.units import split_axes, user_axes
+from meshwright.propagate.units import split_axes, user_axes, whole_axes
 
 __all__ = [
     "Carrier",
@@ -16,4 +16,5 @@ __all__ = [
     "State",
     "split_axes",
     "user_axes",
+    "whole_axes",
 ]

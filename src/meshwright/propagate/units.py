@@ -8,8 +8,9 @@ axis is replaced by units (4, 2) that together mean the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from meshwright.ir import Sharding
 from meshwright.machine import Mesh
 from meshwright.propagate.graph import Graph
 
@@ -64,6 +65,20 @@ def _split(size: int, extents: Iterable[int]) -> tuple[int, ...]:
                 parts[i : i + 1] = [common, part // common]
             break
     return tuple(parts)
+
+
+def whole_axes(sharding: Sharding, units: Sequence[str]) -> Sharding | None:
+    """The sharding in the user's axes; None where some dim is cut by part of an axis.
+
+    units: all axes of the mesh over units, major to minor.
+    """
+    dims: list[tuple[str, ...]] = []
+    for cut in sharding.dims:
+        axes = user_axes(cut)
+        if tuple(u for a in axes for u in units if u.partition(UNIT)[0] == a) != cut:
+            return None
+        dims.append(axes)
+    return Sharding(tuple(dims))
 
 
 def user_axes(axes: Iterable[str]) -> tuple[str, ...]:

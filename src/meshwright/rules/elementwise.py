@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from meshwright.ir import Atom, Op, Value
+from meshwright.ir import Atom, Literal, Op, Value
 from meshwright.rules.factors import (
     Factor,
     Factors,
@@ -70,7 +70,10 @@ def _product(op: Op) -> Linear:
 
 
 def _quotient(op: Op) -> Linear:
-    return _FIRST if is_inexact(op.results[0].dtype) else ()
+    """Not by a divisor that may be zero: infinities of addends do not add up."""
+    divisor = op.operands[1]
+    is_known = isinstance(divisor, Literal) and bool(divisor.value != 0)
+    return _FIRST if is_known and is_inexact(op.results[0].dtype) else ()
 
 
 def _cases(op: Op) -> Linear:
@@ -79,11 +82,12 @@ def _cases(op: Op) -> Linear:
 
 
 def _conversion(op: Op) -> Linear:
-    """Floats convert linearly up to rounding; eight bits round too much for addends."""
+    """Linear where nothing is rounded: addends rounded alone are off by more."""
     source, target = op.operands[0].dtype, op.results[0].dtype
     if not (is_inexact(source) and is_inexact(target)):
         return _FIRST if source == target else ()
-    return () if is_narrow(target) else _FIRST
+    lost = _BITS.get(source, (99, 99))[1] > _BITS.get(target, (99, 99))[1]
+    return () if is_narrow(target) or lost else _FIRST
 
 
 _BITS = {

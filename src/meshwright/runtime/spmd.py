@@ -9,12 +9,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from meshwright.errors import MeshError
 from meshwright.ir import Sharding
 from meshwright.lower import Lowered
 from meshwright.machine import Mesh
+from meshwright.propagate import whole_axes
 from meshwright.runtime.execute import run_program
 
 
@@ -69,8 +71,15 @@ class Executable:
             return self.jitted(*placed)
 
 
-def make_executable(lowered: Lowered, donated: Sequence[int] = ()) -> Executable:
-    """The device program as one jitted SPMD function; needs the mesh's devices."""
+def make_executable(
+    lowered: Lowered, donated: Sequence[int] = (), user_mesh: Mesh | None = None
+) -> Executable:
+    """The device program as one jitted SPMD function; needs the mesh's devices.
+
+    user_mesh: the mesh before its axes were split; arrays that use whole axes only are
+        stored over it.
+    """
+    outer = jax_mesh(user_mesh or lowered.mesh)
     mesh = jax_mesh(lowered.mesh)
 
     def device_step(*inputs: Any) -> tuple[Any, ...]:
@@ -83,14 +92,24 @@ def make_executable(lowered: Lowered, donated: Sequence[int] = ()) -> Executable
         out_specs=tuple(partition_spec(s) for s in lowered.outputs),
         check_vma=False,
     )
-    in_shardings = named_shardings(mesh, lowered.inputs)
+    in_shardings = tuple(_outermost(s, outer, mesh) for s in lowered.inputs)
     jitted = jax.jit(
         mapped,
         in_shardings=in_shardings,
-        out_shardings=named_shardings(mesh, lowered.outputs),
+        out_shardings=tuple(_outermost(s, outer, mesh) for s in lowered.outputs),
         donate_argnums=tuple(donated),
     )
     return Executable(jitted, mesh, in_shardings)
+
+
+def _outermost(
+    sharding: Sharding, outer: jax.sharding.Mesh, inner: jax.sharding.Mesh
+) -> NamedSharding:
+    """Over the user's mesh where units make up whole axes, else over the units' mesh."""
+    named = whole_axes(sharding, inner.axis_names)
+    if named is None:
+        return NamedSharding(inner, partition_spec(sharding))
+    return NamedSharding(outer, partition_spec(named))
 
 
 def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any]:
@@ -102,6 +121,8 @@ def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any
 
 
 def _place(leaf: Any, sharding: NamedSharding) -> Any:
+    if isinstance(leaf, Tracer):
+        return leaf  # inside another transformation, which places it
     if isinstance(leaf, jax.Array):
         if leaf.sharding == sharding or leaf.sharding.is_equivalent_to(
             sharding, leaf.ndim

@@ -67,8 +67,11 @@ class Workspace:
 
         seeds: (path, node, dim). What cannot be cut is noted in `refusals`.
         """
+        units = self.units[self.mesh.require(axis)]
+        if len(units) > 1:  # all units of the axis or none
+            seeds = [seed for seed in seeds if self._takes_all(*seed, axis)]
         seeds = list(seeds)
-        for unit in self.units[self.mesh.require(axis)]:
+        for unit in units:
             accepted: list[tuple[Node, int]] = []
             for path, node, dim in seeds:
                 if self._is_cut_so(node, dim, unit):
@@ -84,6 +87,15 @@ class Workspace:
                 else:
                     self.refusals.append(Refusal(path, axis, str(why)))
             self.engine.cut_all(accepted, unit, tactic)
+
+    def _takes_all(self, path: str, node: Node, dim: int, axis: str) -> bool:
+        extent, size = self.local_extent(node, dim), self.mesh.size(axis)
+        is_new = not self.is_cut(node, axis)
+        if is_new and node.outs[0][1][dim] and extent % size:
+            why = f"{size} parts do not divide extent {extent}"
+            self.refusals.append(Refusal(path, axis, why))
+            return False
+        return True
 
     def block(self, nodes: Iterable[tuple[str, Node]], axes: Iterable[str]) -> None:
         """Keep what nodes make whole along axes from here on."""
