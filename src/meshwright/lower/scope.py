@@ -199,11 +199,12 @@ class Scope:
 
     def _as_read(self, value: int) -> list[str]:
         """Axes that cut a value, in the order in which its first reader has them."""
-        for index in self.graph.consumers[value]:
-            node = self.graph.nodes[index]
-            port = next(p for p in node.ins if p[0] == value)
-            return [a for cut in self.state.sharding_at(node, port).dims for a in cut]
-        return []
+        readers = self.graph.consumers[value]
+        if not readers:
+            return []
+        node = self.graph.nodes[readers[0]]
+        port = next(p for p in node.ins if p[0] == value)
+        return [a for cut in self.state.sharding_at(node, port).dims for a in cut]
 
     def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
         """A whole value on the first device along `axes`, zero on the others."""
