@@ -69,8 +69,9 @@ class Record:
         self.cases_with_collectives += bool(outcome.counts)
         self.ops += outcome.num_ops
         self.cut_nodes += outcome.num_cut
-        if outcome.verdict == "ill-conditioned":
-            self.unsteady.append(f"case {number}: {outcome.detail}")
+        if outcome.verdict in ("ill-conditioned", "miscompiled"):
+            note = f"case {number}: {outcome.verdict}: {outcome.detail}"
+            self.unsteady.append(note)
         if outcome.verdict == "refused":
             self.refusals[outcome.detail[:120]] += 1
         if outcome.is_failure:

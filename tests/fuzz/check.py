@@ -35,7 +35,8 @@ class Outcome:
     """How a case ended.
 
     verdict: "equal", "ill-conditioned" (equal within what nudged inputs do), "refused"
-        (an error of our own), "wrong", "crash", or "traced" (not run).
+        (an error of our own), "wrong", "crash", "traced" (not run), or "miscompiled"
+        (the original differs from itself run op by op, which the partitioned equals).
     kinds: ops of the program. counts: collectives by kind. detail: what went wrong.
     """
 
@@ -78,10 +79,16 @@ def run_case(case: Case) -> Outcome:
         for e, w, g, m in zip(errors, wanted, got, moves, strict=True)
         if not e.ok
     ]
-    bad = "\n".join(line for explained, line in off if not explained)
-    if bad:
-        return Outcome("wrong", bad, **found)
-    return Outcome("ill-conditioned", "\n".join(line for _, line in off), **found)
+    detail = "\n".join(line for _, line in off)
+    if all(explained for explained, _ in off):
+        return Outcome("ill-conditioned", detail, **found)
+    with jax.disable_jit():
+        stepwise = jax.tree.leaves(case.fn()(*args))
+    agree = all(
+        compare("", w, g).ok or _is_explained(w, g, m)
+        for w, g, m in zip(map(jnp.asarray, stepwise), got, moves, strict=True)
+    )
+    return Outcome("miscompiled" if agree else "wrong", detail, **found)
 
 
 def trace_case(case: Case) -> Outcome:

@@ -106,3 +106,8 @@ def test_part_of_an_axis_is_no_axis(dims):
 def test_an_axis_is_named_once_in_order():
     assert user_axes(("k·1", "n", "k·0", "m·1")) == ("k", "n", "m")
     assert user_axes(()) == ()
+
+
+def test_three_factors_are_filled_one_after_another():
+    mesh, units = split_axes(reshaped((2, 2, 2)), mw.Mesh({"m": 8}))
+    assert [mesh.size(u) for u in units["m"]] == [2, 2, 2]

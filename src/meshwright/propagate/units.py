@@ -39,8 +39,7 @@ def split_axes(
     sizes: dict[str, int] = {}
     units: dict[str, tuple[str, ...]] = {}
     for axis, size in mesh.sizes:
-        extents = (extent for extents in majors for extent in extents)
-        parts = (size,) if axis in kept else _split(size, extents)
+        parts = (size,) if axis in kept else _split(size, majors)
         names = (
             (axis,)
             if len(parts) == 1
@@ -51,20 +50,35 @@ def split_axes(
     return Mesh(sizes, mesh.devices), units
 
 
-def _split(size: int, extents: Iterable[int]) -> tuple[int, ...]:
-    """Factors of `size`, such that some prefix of them fills each extent that it can."""
+def _split(size: int, majors: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """Factors of `size`, such that for each product its major extents are filled in turn.
+
+    majors: of each dim that is a product, all extents but the last.
+    """
     parts = [size]
-    for extent in extents:
-        rest = extent
-        for i, part in enumerate(parts):
-            common = math.gcd(rest, part)
-            if common == part:
-                rest //= part
-                continue
-            if common > 1:
-                parts[i : i + 1] = [common, part // common]
-            break
+    for extents in majors:
+        position = 0
+        for extent in extents:
+            position, is_filled = _fill(parts, position, extent)
+            if not is_filled:
+                break
     return tuple(parts)
+
+
+def _fill(parts: list[int], position: int, extent: int) -> tuple[int, bool]:
+    """Take parts from `position` on to fill an extent, splitting the last one taken.
+
+    Returns the first part not taken, and whether the extent is filled exactly.
+    """
+    while extent > 1 and position < len(parts):
+        common = math.gcd(extent, parts[position])
+        if common == 1:
+            break
+        if common < parts[position]:
+            parts[position : position + 1] = [common, parts[position] // common]
+        extent //= common
+        position += 1
+    return position, extent == 1
 
 
 def whole_axes(sharding: Sharding, units: Sequence[str]) -> Sharding | None:
