@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+import meshwright as mw
 from meshwright.lower import count_collectives, lower
 from meshwright.propagate import Carrier, Engine
 from tests.propagate.programs import engine, f32, made, the
@@ -275,3 +276,14 @@ def test_what_is_scattered_is_partial_no_more():
 
 def bools():
     return jax.ShapeDtypeStruct((8, 8), jnp.bool_)
+
+
+def test_a_sum_of_very_many_addends_needs_no_deep_recursion():
+    def fn(x, w):
+        total = 0.0
+        for i in range(1500):
+            total = total + (x @ w).sum() * float(i)
+        return total
+
+    step = mw.partition(fn, {"m": 2}, [mw.shard({"x": 1}, axis="m")])
+    assert step.plan(f32(4, 4), f32(4, 4)).counts["all_reduce"] == 1

@@ -35,10 +35,30 @@ class Carrier:
         """
         self._follow()
         key = (value, axis, is_strict)
-        known = self._partial.get(key)
-        if known is None:
-            known = self._partial[key] = self._find_partial(value, axis, is_strict)
-        return known
+        if key not in self._partial:
+            for number in self._upstream(value, axis, is_strict):
+                found = self._find_partial(number, axis, is_strict)
+                self._partial[number, axis, is_strict] = found
+        return self._partial[key]
+
+    def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
+        """The value after all on whose answers its own may rest, in program order.
+
+        Chains of additions are long; answered in this order, none recurses deeply.
+        """
+        found, todo = {value}, [value]
+        while todo:
+            node = self.graph.nodes[self.graph.producer[todo.pop()]]
+            if not _groups(node) or axis in self.state.factor_of[node.index]:
+                continue
+            assert node.op is not None
+            for _, number in self._operands(node.op):
+                if number is None or number in found or not self._is_cheap(number):
+                    continue
+                if (number, axis, is_strict) not in self._partial:
+                    found.add(number)
+                    todo.append(number)
+        return sorted(found)
 
     def _find_partial(self, value: int, axis: str, is_strict: bool) -> bool:
         state = self.state
@@ -110,49 +130,42 @@ class Carrier:
         has_partial = has_whole = False
         for position, atom in enumerate(node.op.operands):
             number = self._number(atom)
+            arrives = (
+                number is not None
+                and self._is_cheap(number)  # else it is summed where it is made
+                and self.is_partial(number, axis, is_strict)
+            )
             if position not in group:
-                if number is not None and self.is_partial(number, axis, is_strict):
+                if arrives:
                     return False
-            elif self.is_zero(atom):
-                continue
-            elif number is not None and self.is_partial(number, axis, is_strict):
-                if not self._is_cheap(number):
-                    return False
+            elif arrives:
                 has_partial = True
-            else:
+            elif not self.is_zero(atom):
                 has_whole = True
         if has_whole and (is_strict or not has_partial or len(group) < 2):
             return False
         return has_partial and (not has_whole or self._merges(node, axis))
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """True when the one result is only read by a sum with another partial addend."""
-        assert node.op is not None
-        if len(node.outs) != 1:
-            return False
-        value = node.outs[0][0]
-        readers = self.graph.consumers[value]
-        if len(readers) != 1 or value in self._outputs:
-            return False
-        reader = self.graph.nodes[readers[0]]
-        if (
-            reader.op is None
-            or reader.wire
-            or axis in self.state.factor_of[reader.index]
-        ):
-            return False
-        numbers = [number for _, number in self._operands(reader.op)]
-        if numbers.count(value) != 1:
-            return False
-        return any(
-            numbers.index(value) in group
-            and len(group) > 1
-            and (
-                self._has_other(numbers, group, value, axis)
-                or self._merges(reader, axis)
-            )
-            for group in _groups(reader)
-        )
+        """True when the one result goes only into sums, one with a partial addend."""
+        for _ in range(MAX_ADDENDS):
+            value = node.outs[0][0]
+            readers = self.graph.consumers[value]
+            if len(node.outs) != 1 or len(readers) != 1 or value in self._outputs:
+                return False
+            node = self.graph.nodes[readers[0]]
+            if node.op is None or node.wire or axis in self.state.factor_of[node.index]:
+                return False
+            numbers = [number for _, number in self._operands(node.op)]
+            if numbers.count(value) != 1:
+                return False
+            place = numbers.index(value)
+            groups = [g for g in _groups(node) if place in g and len(g) > 1]
+            if any(self._has_other(numbers, g, value, axis) for g in groups):
+                return True
+            if not groups:
+                return False
+        return False
 
     def _has_other(
         self, numbers: list[int | None], group: frozenset[int], value: int, axis: str
@@ -257,6 +270,10 @@ class Carrier:
             return True
         self._assumed.discard((start, axis))
         return False
+
+
+MAX_ADDENDS = 64
+"""So far a sum of many addends is searched for another partial one."""
 
 
 def _groups(node: Node) -> tuple[frozenset[int], ...]:
