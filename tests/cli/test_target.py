@@ -1,6 +1,9 @@
 """How targets are found: by file in or out of a package, and by module."""
 
+import pytest
+
 from meshwright.cli.target import load_target
+from meshwright.errors import TargetError
 
 MODEL = (
     "from {package}layers import width\ndef target(): return (lambda x: x), (width,)\n"
@@ -65,3 +68,17 @@ def test_the_zoo_loads_by_path(monkeypatch, request):
     target = load_target("zoo/gpt.py:t32")
     assert "bp+mp+z3" in target.schedules
     assert set(target.others) >= {"tiny", "t48"}
+
+
+def test_a_module_may_offer_targets_by_any_name(write):
+    text = "def make(): return (lambda x: x), (3.0,)\n"
+    place = write("family.py", text + "targets = {'1.3b': make}\n")
+    loaded = load_target(f"{place}:1.3b")
+    assert loaded.args == (3.0,)
+    assert "make" in loaded.others
+
+
+def test_targets_that_are_no_table_are_refused(write):
+    place = write("list_of_targets.py", "targets = ['a']\n")
+    with pytest.raises(TargetError, match=r"targets is .*wanted \{name: function\}"):
+        load_target(place)

@@ -91,3 +91,19 @@ def test_an_axis_that_is_not_in_the_mesh_is_an_error():
     fn, args = models.mlp()
     with pytest.raises(MeshError, match=r"'batch' is not in the mesh.*data=4"):
         mw.partition(fn, MESH, [mw.data_parallel("batch")]).plan(*args)
+
+
+def test_several_patterns_name_the_data_together():
+    def predict(w, left, right):
+        return left @ w, right @ w
+
+    args = normal(D, F), normal(8, D), normal(8, D)
+    tactic = mw.data_parallel("data", inputs=("left", "right"))
+    assert str(tactic) == "data_parallel('data', inputs=['left', 'right'])"
+    plan = mw.partition(predict, MESH, [tactic]).plan(*args)
+    assert [leaf.spec[0] for leaf in plan.inputs] == [(), ("data",), ("data",)]
+
+
+def test_what_is_no_pattern_is_an_error():
+    with pytest.raises(TacticError, match="inputs holds 0; wanted patterns of paths"):
+        mw.data_parallel("data", inputs=(0,))

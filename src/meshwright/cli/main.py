@@ -1,4 +1,4 @@
-"""The commands: `plan`, `explain` and `check`."""
+"""The commands: `plan`, `explain`, `check` and `zoo`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from meshwright.cli.memory import require_memory
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.table import check_table
 from meshwright.cli.target import Target, load_target
+from meshwright.cli.zoo import print_rows, zoo_rows
 from meshwright.errors import MeshwrightError, TargetError
 from meshwright.lower import Gather
 from meshwright.machine import Mesh, parse_mesh
@@ -168,6 +169,28 @@ def check_command(  # noqa: PLR0913  the options of a command
         for line in show_not_done(steps):
             print(line)
     raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command("zoo")
+def zoo_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="all by default")
+    ] = None,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="the small forms, not the published sizes")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the programs of the zoo: parameters, FLOPs a step, memory on one device.
+
+    Memory is what is alive at once when ops run in order and nothing is fused.
+    """
+    rows = zoo_rows(names or (), tiny)
+    if as_json:
+        print(json.dumps([row.to_json() for row in rows], indent=1))
+        return
+    width = None if sys.stdout.isatty() else _WIDE
+    print_rows(rows, Console(width=width))
 
 
 def _partition(

@@ -1,4 +1,8 @@
-"""Targets: `path.py[:name]` or `pkg.module:name`, functions that return (fn, args)."""
+"""Targets: `path.py[:name]` or `pkg.module:name`, functions that return (fn, args).
+
+Beside its public functions, a module may offer `targets`, more of them by name, and
+`schedules`, lists of tactics by name.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +39,8 @@ class Target:
 def load_target(text: str) -> Target:
     """The target that `text` names; `TargetError` says what there is instead."""
     place, name = _split(text)
-    module = _load_module(place)
-    found = _candidates(module)
+    module = load_module(place)
+    found = _candidates(module) | _named_table(module, place, "targets")
     name = name or _only(found, place)
     make = found.get(name) or getattr(module, name, None)
     if make is None:
@@ -45,7 +49,8 @@ def load_target(text: str) -> Target:
         raise TargetError(f"{place}:{name} is {make!r}, not a function")
     fn, args = _call(f"{place}:{name}", make)
     others = {n: f for n, f in found.items() if n != name}
-    return Target(f"{place}:{name}", fn, args, _schedules(module, place), others)
+    schedules = _named_table(module, place, "schedules")
+    return Target(f"{place}:{name}", fn, args, schedules, others)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -63,7 +68,8 @@ def _split(text: str) -> tuple[str, str]:
 # -- modules ---------------------------------------------------------------------------
 
 
-def _load_module(place: str) -> ModuleType:
+def load_module(place: str) -> ModuleType:
+    """The module of a path or of a dotted name, looked for in this folder first."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -201,10 +207,12 @@ def _brief(value: object) -> str:
     return f"{short} ({type(value).__name__})"
 
 
-def _schedules(module: ModuleType, place: str) -> Mapping[str, Sequence[Tactic]]:
-    found = getattr(module, "schedules", {})
+def _named_table(module: ModuleType, place: str, table: str) -> dict[str, Any]:
+    """The module's `schedules`, {name: [tactics]}, or `targets`, {name: function}."""
+    found = getattr(module, table, {})
     if not isinstance(found, Mapping):
+        wanted = {"schedules": "[tactics]", "targets": "function"}[table]
         raise TargetError(
-            f"{place}: schedules is {_brief(found)}; wanted {{name: [tactics]}}"
+            f"{place}: {table} is {_brief(found)}; wanted {{name: {wanted}}}"
         )
-    return {str(name): tactics for name, tactics in found.items()}
+    return {str(name): entry for name, entry in found.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import TacticError
@@ -25,7 +26,7 @@ class DataParallel:
     """
 
     axis: str
-    inputs: str | None = None
+    inputs: tuple[str, ...] = ()
 
     def apply(self, work: Workspace) -> None:
         """Cut the data, all leaves together, and propagate."""
@@ -39,9 +40,9 @@ class DataParallel:
             raise TacticError(f"{self} cuts nothing: {why}")
 
     def _leaves(self, work: Workspace) -> list[tuple[str, Node]]:
-        if self.inputs is not None:
-            found = find_nodes(work, self.inputs)
-            return [(path, node) for path, node in found if work.value(node).shape]
+        if self.inputs:
+            named = {p: n for glob in self.inputs for p, n in find_nodes(work, glob)}
+            return [(path, n) for path, n in named.items() if work.value(n).shape]
         found = data_leaves(work)
         if not found:
             shown = ", ".join(work.paths[:8])
@@ -53,18 +54,28 @@ class DataParallel:
         return found
 
     def __str__(self) -> str:
-        inputs = "" if self.inputs is None else f", inputs={self.inputs!r}"
-        return f"data_parallel({self.axis!r}{inputs})"
+        if not self.inputs:
+            return f"data_parallel({self.axis!r})"
+        inputs = self.inputs[0] if len(self.inputs) == 1 else list(self.inputs)
+        return f"data_parallel({self.axis!r}, inputs={inputs!r})"
 
 
-def data_parallel(axis: str, inputs: str | None = None) -> DataParallel:
+def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> DataParallel:
     """Cut the batch along a mesh axis: `data_parallel("data")`.
 
-    inputs: pattern of the leaves that carry the batch; by default those that are
-        neither state nor weights nor PRNG keys nor scalars.
-    Raises `TacticError` where there is nothing to cut, when the tactic is applied.
+    inputs: pattern, or several, of the leaves that carry the batch; by default those
+        that are neither state nor weights nor PRNG keys nor scalars.
+    Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
+    the tactic is applied.
     """
-    return DataParallel(axis, inputs)
+    patterns = (inputs,) if isinstance(inputs, str) else tuple(inputs or ())
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TacticError(
+                f"data_parallel: inputs holds {pattern!r}; wanted patterns of paths, "
+                "as in inputs='batch.**'"
+            )
+    return DataParallel(axis, patterns)
 
 
 def data_leaves(work: Workspace) -> list[tuple[str, Node]]:
