@@ -29,9 +29,14 @@ def layer_norm(x: Array, scale: Array, bias: Array) -> Array:
 
 
 def rotary_table(sequence: int, d_head: int) -> tuple[Array, Array]:
-    """Cosines and sines [S, 1, H / 2] of rotary positions (Su et al., 2021)."""
-    rate = 10_000.0 ** (-jnp.arange(0, d_head, 2) / d_head)
-    angle = jnp.arange(sequence)[:, None, None] * rate
+    """Cosines and sines [S, 1, H / 2] of the positions 0 to S - 1."""
+    return rotary_angles(jnp.arange(sequence), d_head, 10_000.0)
+
+
+def rotary_angles(positions: Array, d_head: int, base: float) -> tuple[Array, Array]:
+    """Cosines and sines [S, 1, H / 2] of rotary positions [S] (Su et al., 2021)."""
+    rate = base ** (-jnp.arange(0, d_head, 2) / d_head)
+    angle = positions[:, None, None] * rate
     return jnp.cos(angle), jnp.sin(angle)
 
 

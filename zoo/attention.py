@@ -1,0 +1,183 @@
+"""Attention, MLP and a stack of blocks, as linen modules that text models share.
+
+Letters: B batch, S queries, T keys, D d_model, N heads, K key-value heads, H d_head,
+F d_ff.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from zoo.layers import rotary_angles, rotate
+
+ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
+    "gelu": jax.nn.gelu,
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "squared_relu": lambda x: jnp.square(jax.nn.relu(x)),  # Primer (So et al., 2021)
+}
+
+REMAT = {
+    "none": None,
+    "full": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
+"""What a block keeps for its backward pass, by the name that configurations use."""
+
+
+class Cache(NamedTuple):
+    """Keys and values [B, T, K, H]; those of positions not yet reached are zeros."""
+
+    k: Array
+    v: Array
+
+
+def attend(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    """Softmax attention [B, S, N, H] of q [B, S, N, H] over k, v [B, T, K, H].
+
+    K divides N: each key-value head serves N / K query heads (Ainslie et al., 2023;
+    K = 1 is multi-query, Shazeer, 2019). mask: true where a key is seen, and broadcasts
+    to [B, S, T].
+    """
+    batch, sequence, heads, d_head = q.shape
+    groups = (batch, sequence, k.shape[2], heads // k.shape[2], d_head)
+    scores = jnp.einsum("bskgh,btkh->bkgst", q.reshape(groups), k) * d_head**-0.5
+    scores = scores.astype(jnp.float32)
+    if mask is not None:
+        whole = jnp.broadcast_to(mask, (mask.ndim < 3) * (1,) + mask.shape)
+        scores = jnp.where(whole[:, None, None], scores, -1e30)
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+    return jnp.einsum("bkgst,btkh->bskgh", weights, v).reshape(q.shape)
+
+
+def causal_mask(queries: Array, num_keys: int) -> Array:
+    """True [S, T] where key position t is not later than the query positions [S]."""
+    return jnp.arange(num_keys) <= queries[:, None]
+
+
+class Attention(nn.Module):
+    """Projections around `attend`, for self- and cross-attention, with or without cache.
+
+    kv_heads: K, all heads if None.
+    rotary: base of rotary positions, none if None.
+    after_projection: a module applied to each of q, k, v [B, S, N, H], such as Primer's
+        convolution; built once for each.
+    """
+
+    heads: int
+    d_head: int
+    kv_heads: int | None = None
+    bias: bool = False
+    rotary: float | None = None
+    after_projection: Callable[[], nn.Module] | None = None
+    dtype: Any = jnp.float32
+
+    def project(self, name: str, x: Array, heads: int) -> Array:
+        """`x` [B, S, D] as heads [B, S, heads, H]."""
+        y = nn.DenseGeneral(
+            (heads, self.d_head), use_bias=self.bias, dtype=self.dtype, name=name
+        )(x)
+        if self.after_projection is None:
+            return y
+        return self.after_projection()(y)
+
+    @nn.compact
+    def __call__(
+        self,
+        x: Array,
+        mask: Array | None = None,
+        *,
+        memory: Array | None = None,
+        positions: Array | None = None,
+        cache: Cache | None = None,
+    ) -> Array | tuple[Array, Cache]:
+        """Attention [B, S, D] of x [B, S, D] over `memory` [B, T, D], or over itself.
+
+        positions [S]: where x stands in its sequence, 0 to S - 1 if None. With a cache,
+        x's keys and values are written at positions[0] and the result is a pair, the
+        second the cache that holds them.
+        """
+        source = x if memory is None else memory
+        kv_heads = self.kv_heads or self.heads
+        q = self.project("q", x, self.heads)
+        k = self.project("k", source, kv_heads)
+        v = self.project("v", source, kv_heads)
+        positions = jnp.arange(x.shape[1]) if positions is None else positions
+        if self.rotary is not None:
+            table = rotary_angles(positions, self.d_head, self.rotary)
+            q, k = rotate(q, table).astype(q.dtype), rotate(k, table).astype(k.dtype)
+        if cache is not None:
+            cache = Cache(
+                *(
+                    jax.lax.dynamic_update_slice_in_dim(
+                        old, new.astype(old.dtype), positions[0], axis=1
+                    )
+                    for old, new in zip(cache, (k, v), strict=True)
+                )
+            )
+            k, v = cache
+        y = nn.DenseGeneral(
+            x.shape[-1], axis=(-2, -1), use_bias=self.bias, dtype=self.dtype, name="out"
+        )(attend(q, k, v, mask))
+        return y if cache is None else (y, cache)
+
+
+class Mlp(nn.Module):
+    """Two layers with an activation between, or three where one gates (GLU)."""
+
+    d_ff: int
+    activation: str = "gelu"
+    gated: bool = False
+    bias: bool = False
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[..., D] of x [..., D]."""
+
+        def dense(width: int, name: str) -> nn.Dense:
+            return nn.Dense(width, use_bias=self.bias, dtype=self.dtype, name=name)
+
+        y = ACTIVATIONS[self.activation](dense(self.d_ff, "up")(x))
+        if self.gated:
+            y = y * dense(self.d_ff, "gate")(x)
+        return dense(x.shape[-1], "down")(y)
+
+
+class Stack(nn.Module):
+    """`layers` equal blocks, each built by `block()`, one after another.
+
+    A block takes (x, *inputs) and returns x; `inputs` are the same for all.
+    scan: one traced block whose weights are stacked on a first dim, or all unrolled.
+    remat: one of REMAT.
+    """
+
+    block: Callable[[], nn.Module]
+    layers: int
+    scan: bool = True
+    remat: str = "none"
+
+    @nn.compact
+    def __call__(self, x: Array, *inputs: Any) -> Array:
+        """The residual stream after the last block."""
+
+        def one(block: nn.Module, x: Array) -> Array:
+            return block(x, *inputs)
+
+        if self.remat != "none":
+            one = nn.remat(one, policy=REMAT[self.remat], prevent_cse=not self.scan)
+        if not self.scan:
+            for layer in range(self.layers):
+                x = one(self.block(name=f"layer_{layer}"), x)
+            return x
+        scanned = nn.scan(
+            lambda block, x, _: (one(block, x), None),
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            length=self.layers,
+        )
+        return scanned(self.block(name="layers"), x, None)[0]

@@ -1,0 +1,103 @@
+"""What a program of the zoo offers beside its code: sizes, schedules, figures.
+
+Every module of a model ends with `workload = Workload(...)`; `zoo.catalogue` lists them,
+and tests, benchmarks, `meshwright zoo` and the tables in `zoo/README.md` walk the list.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from meshwright.tactics import Tactic
+
+Target = Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]
+"""A function without arguments that returns a function and its arguments."""
+
+Curve = Iterator[Mapping[str, float]]
+"""What a training run tells, step by step: "loss" first, then what else is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A number that a paper prints, and how ours is counted.
+
+    quantity: "parameters" or "MACs".
+    within: the relative difference that is still the same model.
+    count: our number, from the program itself.
+    source: where the number stands.
+    """
+
+    model: str
+    quantity: str
+    value: float
+    count: Callable[[], float]
+    source: str
+    within: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One program of the zoo.
+
+    name: that of its module.
+    paper: authors, title, venue, year.
+    tiny: a target with arrays, small enough to train and to check on two cores.
+    full: targets of the published sizes, with shapes only.
+    train: (seed, steps) -> what each step measured; `metric` falls if all is well.
+    steps: of the run whose figures are committed; under a minute on two cores.
+    schedules: the best-known ways to cut it, by name.
+    best: the one of them that fits `mesh`.
+    batch: patterns of the inputs that data parallelism cuts on dim 0.
+    mesh: eight devices for `best`; data parallelism and fsdp take its first axis.
+    published: numbers of the paper against ours.
+    """
+
+    name: str
+    title: str
+    paper: str
+    tiny: Target
+    full: tuple[Target, ...]
+    train: Callable[[int, int], Curve]
+    steps: int
+    schedules: Mapping[str, list[Tactic]]
+    best: str
+    batch: tuple[str, ...] = ("batch.**",)
+    metric: str = "loss"
+    mesh: Mapping[str, int] = field(default_factory=lambda: {"data": 4, "model": 2})
+    published: tuple[Published, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.best not in self.schedules:
+            raise ValueError(
+                f"{self.name}: best schedule {self.best!r} is none of "
+                f"{', '.join(self.schedules)}"
+            )
+
+
+def num_parameters(params: object) -> int:
+    """Numbers in a pytree of arrays or shapes."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def choose[T](name: str, sizes: Mapping[str, T], what: str) -> T:
+    """The entry of `sizes` called `name`; `ValueError` with what there is, if none."""
+    if name not in sizes:
+        raise ValueError(f"there is no {what} {name!r}; there are {', '.join(sizes)}")
+    return sizes[name]
+
+
+def sized[C](
+    make: Callable[[C], tuple[Any, tuple[Any, ...]]], sizes: Mapping[str, C]
+) -> dict[str, Target]:
+    """One target per entry of `sizes`: a module's `targets`, addressed by their names."""
+
+    def target(name: str, config: C) -> Target:
+        def build() -> tuple[Any, tuple[Any, ...]]:
+            return make(config)
+
+        build.__name__ = build.__qualname__ = name
+        return build
+
+    return {name: target(name, config) for name, config in sizes.items()}
