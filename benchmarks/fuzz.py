@@ -3,7 +3,8 @@
     python -m benchmarks.fuzz --cases 3000 --seed 0 --out benchmarks/results/fuzz.json
 
 Each case is drawn from (seed, its number) alone. The file is rewritten as the run goes;
-the same command goes on where it stopped. `--only 17` runs one case and prints it, with
+the same command goes on where it stopped. A case at which the whole process died, as XLA
+does on some programs, is noted and passed over when the run goes on. `--only 17` runs one case and prints it, with
 `--shrink` a small one that fails alike.
 """
 
@@ -54,6 +55,7 @@ class Record:
     cut_nodes: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     unsteady: list[str] = field(default_factory=list)
+    aborted: list[int] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, number: int, case: Case, outcome: Outcome) -> None:
@@ -98,7 +100,7 @@ def load_record(path: Path, seed: int) -> Record:
         return Record(seed)
     record = Record(seed)
     for name, value in vars(record).items():
-        loaded = known[name]
+        loaded = known.get(name, value)
         setattr(record, name, Counter(loaded) if isinstance(value, Counter) else loaded)
     return record
 
@@ -117,7 +119,16 @@ def run_number(seed: int, number: int, run_fn: Run) -> tuple[Case, Outcome]:
 def run_all(record: Record, cases: int, out: Path, run_fn: Run) -> None:
     """Go on to `cases` cases, saving now and then."""
     out.parent.mkdir(parents=True, exist_ok=True)
+    running = out.with_suffix(".running")
+    if running.exists():
+        record.aborted = sorted({*record.aborted, int(running.read_text())})
+        out.write_text(json.dumps(record.to_json(), indent=1) + "\n", "utf-8")
     for number in range(record.next_case, cases):
+        if number in record.aborted:
+            print(f"case {number}: passed over, the process died of it", flush=True)
+            record.verdicts["aborted"] += 1
+            continue
+        running.write_text(str(number))
         start = time.perf_counter()
         case, outcome = run_number(record.seed, number, run_fn)
         record.add(number, case, outcome)
@@ -132,6 +143,7 @@ def run_all(record: Record, cases: int, out: Path, run_fn: Run) -> None:
             show(record)
         if number % FORGET_EVERY == FORGET_EVERY - 1:
             jax.clear_caches()
+    running.unlink(missing_ok=True)
 
 
 def show(record: Record) -> None:
@@ -171,7 +183,7 @@ def main() -> int:
         return int(outcome.is_failure)
     record = load_record(options.out, options.seed)
     run_all(record, options.cases, options.out, run_fn)
-    return int(bool(record.failures))
+    return int(bool(record.failures or record.aborted))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECK = ROOT / "tools/check.py"
-FOLDERS = ("capture", "cli", "ir", "lower", "machine", "plan", "propagate", "rules")
-FOLDERS += ("runtime", "tactics")
 PACKAGE = "src/meshwright"
+FOLDERS = sorted(init.parent.name for init in ROOT.glob(f"{PACKAGE}/*/__init__.py"))
 
 FAULTS = [
     ("format", f"{PACKAGE}/fault.py", "x = (1,2)\n", "fault.py"),

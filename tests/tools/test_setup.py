@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PIN = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; [a-z_]+ [=!<>]+ '[a-z0-9.]+')?")
+PIN = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; [a-z_]+ [=!<>]+ '[A-Za-z0-9.]+')?")
 LOCKS = ("requirements.lock", "requirements-oldest.lock")
 
 
