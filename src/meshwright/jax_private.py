@@ -1,6 +1,6 @@
 """The one place that knows what differs between releases of JAX, or is private there.
 
-Tested with jax 0.11.2 to 0.12.0.
+Tested with jax 0.12.0 and 0.12.0.1.
 """
 
 from __future__ import annotations
