@@ -9,7 +9,7 @@ BIN := .venv/bin
 OLDEST_BIN := .venv-oldest/bin
 STAMP := .venv/.installed
 OLDEST_STAMP := .venv-oldest/.installed
-COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --quiet \
+COMPILE := $(BIN)/uv pip compile pyproject.toml --extra dev --extra zoo --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 

@@ -16,6 +16,10 @@ class MeshError(MeshwrightError):
     """A mesh that does not exist here, or an axis that it does not have."""
 
 
+class MachineError(MeshwrightError):
+    """A machine that nobody describes, or a description that cannot be."""
+
+
 class TacticError(MeshwrightError):
     """A tactic that does not fit the program: pattern, dim or axis."""
 
@@ -34,3 +38,7 @@ class TargetError(MeshwrightError):
 
 class PlanError(MeshwrightError):
     """A plan that cannot be read or does not fit its arguments."""
+
+
+class CompilerError(MeshwrightError):
+    """The ahead-of-time compiler of another machine is missing or failed."""

@@ -1,5 +1,21 @@
 """Machines and meshes."""
 
+from meshwright.machine.chip import Chip, Curve
+from meshwright.machine.fabric import Dim, Kind, Level
+from meshwright.machine.load import load_machine, parse_machine, preset_names
+from meshwright.machine.machine import Machine
 from meshwright.machine.mesh import Mesh, parse_mesh
 
-__all__ = ["Mesh", "parse_mesh"]
+__all__ = [
+    "Chip",
+    "Curve",
+    "Dim",
+    "Kind",
+    "Level",
+    "Machine",
+    "Mesh",
+    "load_machine",
+    "parse_machine",
+    "parse_mesh",
+    "preset_names",
+]

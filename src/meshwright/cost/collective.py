@@ -1,0 +1,117 @@
+"""Seconds of a collective over the links on which its axes lie.
+
+Bandwidth terms are those of the bidirectional ring and of its product over the dims of
+a torus, which all run at once; a group that strides over a dim shares its links with as
+many others. A level inside and one outside it run one after the other (hierarchical
+collectives), each on what the levels before left to move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+
+from meshwright.machine.fabric import Kind, Level
+from meshwright.machine.placement import Segment
+
+
+def all_gather_s(num_bytes: float, segments: Sequence[Segment]) -> float:
+    """Seconds until every device has all `num_bytes`, each having had its share.
+
+    Outer levels go first, while there is little to send.
+    """
+    total, have = 0.0, num_bytes / _devices(segments)
+    for level, parts in reversed(_by_level(segments)):
+        count = _devices(parts)
+        total += have * (count - 1) / _ring_bytes_per_s(level, parts)
+        total += _hops(level, parts) * level.latency_s
+        have *= count
+    return total
+
+
+def reduce_scatter_s(num_bytes: float, segments: Sequence[Segment]) -> float:
+    """Seconds until every device has its share of the sum of `num_bytes` arrays.
+
+    An all-gather played backwards.
+    """
+    return all_gather_s(num_bytes, segments)
+
+
+def all_reduce_s(num_bytes: float, segments: Sequence[Segment]) -> float:
+    """Seconds for a reduce-scatter and an all-gather of `num_bytes`."""
+    return 2 * all_gather_s(num_bytes, segments)
+
+
+def all_to_all_s(num_bytes: float, segments: Sequence[Segment]) -> float:
+    """Seconds until each device has sent a share of its `num_bytes` to every other.
+
+    What crosses the middle of a dim bounds a torus: a quarter of the dim's bytes on
+    each link of a line, half as much on a ring. At a switch a device sends all but its
+    own share.
+    """
+    total = 0.0
+    for level, parts in _by_level(segments):
+        if level.kind is Kind.SWITCH:
+            count = _devices(parts)
+            seconds = num_bytes * (count - 1) / count / _ring_bytes_per_s(level, parts)
+        else:
+            seconds = max(_crossing_s(num_bytes, part) for part in parts)
+        total += seconds + _hops(level, parts) * level.latency_s
+    return total
+
+
+def permute_s(num_bytes: float, segments: Sequence[Segment]) -> float:
+    """Seconds until each device has sent `num_bytes` to one other."""
+    if not segments:
+        return 0.0
+    slowest = min(segments, key=lambda s: s.dim.level.link_bytes_per_s / s.stride)
+    level = slowest.dim.level
+    return num_bytes * slowest.stride / level.link_bytes_per_s + level.latency_s
+
+
+COLLECTIVE_S = {
+    "all_gather": all_gather_s,
+    "all_reduce": all_reduce_s,
+    "all_to_all": all_to_all_s,
+    "permute": permute_s,
+    "reduce_scatter": reduce_scatter_s,
+}
+"""By the kind of the collective; bytes are those of the whole value on one device: the
+gathered result, the reduced operand, what is exchanged."""
+
+
+def _devices(segments: Sequence[Segment]) -> int:
+    return math.prod(s.extent for s in segments)
+
+
+def _by_level(
+    segments: Sequence[Segment],
+) -> list[tuple[Level, tuple[Segment, ...]]]:
+    """Segments of each level together, from the inside out."""
+    ordered = sorted(segments, key=lambda s: -s.dim.level.link_bytes_per_s)
+    groups = groupby(ordered, key=lambda s: s.dim.level)
+    return [(level, tuple(parts)) for level, parts in groups]
+
+
+def _ring_bytes_per_s(level: Level, parts: Sequence[Segment]) -> float:
+    """Bytes per second into one device from all directions."""
+    if level.kind is Kind.SWITCH:
+        return level.link_bytes_per_s
+    return sum(
+        (2 if part.is_ring else 1) * level.link_bytes_per_s / part.stride
+        for part in parts
+    )
+
+
+def _crossing_s(num_bytes: float, part: Segment) -> float:
+    ways = 8 if part.is_ring else 4
+    rate = part.dim.level.link_bytes_per_s / part.stride
+    return num_bytes * part.extent / ways / rate
+
+
+def _hops(level: Level, parts: Sequence[Segment]) -> int:
+    """Links to the farthest device of the group."""
+    if level.kind is Kind.SWITCH:
+        return 1
+    return sum(p.extent // 2 if p.is_ring else p.extent - 1 for p in parts)

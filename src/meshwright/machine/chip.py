@@ -1,0 +1,72 @@
+"""A chip in numbers: what it computes, holds, draws and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meshwright.errors import MachineError
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Share of a peak that is reached, by the size of the work: (size, share) points.
+
+    Between points the share is interpolated in the logarithm of the size; outside it is
+    that of the nearest point.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        sizes = [size for size, _ in self.points]
+        if not sizes or sizes != sorted(set(sizes)) or sizes[0] <= 0:
+            raise MachineError(f"sizes of a curve must grow, from above 0; got {sizes}")
+        if not all(0 < share <= 1 for _, share in self.points):
+            raise MachineError(f"shares of a curve lie in (0, 1]; got {self.points}")
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One device, as JAX counts devices: a core of TPU v2, v3 and 7x, else a chip.
+
+    flops_per_s: peak of the matrix unit by dtype; float32 stands for all not listed.
+    vector_flops_per_s: peak of elementwise float32 operations.
+    hbm_bytes: main memory; usable_bytes: what a program may have of it.
+    hbm_bytes_per_s: bandwidth of main memory.
+    on_chip_bytes: scratch memory between main memory and the units, or last cache.
+    tile: rows and columns to which the two minor dims of an array are padded.
+    unit: rows and columns of the matrix unit's own operand.
+    launch_s: the least time of any operation that a program starts on its own.
+    mean_w, idle_w, peak_w: power with the share of the host; mean while it works.
+    usd_per_hour: list price on demand.
+    efficiency: by class of operation, the share of the peak that is reached.
+    """
+
+    flops_per_s: Mapping[str, float]
+    vector_flops_per_s: float
+    hbm_bytes: float
+    usable_bytes: float
+    hbm_bytes_per_s: float
+    on_chip_bytes: float
+    launch_s: float
+    tile: tuple[int, int] = (1, 1)
+    unit: tuple[int, int] = (1, 1)
+    mean_w: float | None = None
+    idle_w: float | None = None
+    peak_w: float | None = None
+    usd_per_hour: float | None = None
+    efficiency: Mapping[str, Curve] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if "float32" not in self.flops_per_s:
+            raise MachineError("flops_per_s lacks float32, which stands for the rest")
+        if self.usable_bytes > self.hbm_bytes:
+            raise MachineError(
+                f"usable_bytes {self.usable_bytes:g} exceeds hbm_bytes "
+                f"{self.hbm_bytes:g}"
+            )
+
+    def peak_flops_per_s(self, dtype: str) -> float:
+        """Peak of the matrix unit for products of this dtype."""
+        return self.flops_per_s.get(dtype, self.flops_per_s["float32"])

@@ -1,0 +1,213 @@
+"""Machines from TOML: the presets that come along, and files of the user.
+
+A number is written plainly or with its source:
+
+    hbm_bytes_per_s = { value = 819e9, source = "Cloud TPU documentation, v5e" }
+
+Every number of a preset has a source. Quantities are in the units of their names.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from meshwright.errors import MachineError
+from meshwright.machine.chip import Chip, Curve
+from meshwright.machine.fabric import Kind, Level
+from meshwright.machine.machine import Machine, make_grid
+
+_TEXTS = ("title", "compiler", "topology")
+_COMPILERS = ("tpu", "gpu", "cpu")
+
+
+def preset_names() -> tuple[str, ...]:
+    """Names of the machines that come along, sorted."""
+    folder = resources.files("meshwright.machine") / "presets"
+    names = (each.name for each in folder.iterdir())
+    return tuple(sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml")))
+
+
+def load_machine(name: str | Path, num_devices: int = 1) -> Machine:
+    """The machine of a preset's name or of a TOML file, with so many devices.
+
+    Raises `MachineError` for an unknown name, a description with a missing, negative or
+    unknown entry, or a number of devices that no such machine has.
+    """
+    if str(name).endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise MachineError(f"there is no file {path}")
+        return parse_machine(path.read_text(encoding="utf-8"), path.stem, num_devices)
+    if name not in preset_names():
+        near = get_close_matches(str(name), preset_names(), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise MachineError(
+            f"there is no machine {str(name)!r}{hint}; there are "
+            f"{', '.join(preset_names())}, or give a file that ends in .toml"
+        )
+    text = resources.files("meshwright.machine") / "presets" / f"{name}.toml"
+    return parse_machine(text.read_text(encoding="utf-8"), str(name), num_devices)
+
+
+def parse_machine(text: str, name: str, num_devices: int) -> Machine:
+    """The machine that TOML describes; `name` where it does not name itself."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MachineError(f"machine {name!r}: {error}") from None
+    reader = _Reader(str(table.pop("name", name)))
+    texts = {key: str(table.pop(key)) for key in _TEXTS if key in table}
+    if texts.get("compiler", "cpu") not in _COMPILERS:
+        reader.fail(
+            f"compiler is {texts['compiler']!r}; wanted {', '.join(_COMPILERS)}"
+        )
+    chip = reader.chip(reader.table(table.pop("chip", None), "chip"))
+    described = table.pop("levels", [])
+    levels = tuple(reader.level(t, i) for i, t in enumerate(described))
+    numbers = {
+        key: reader.number(table.pop(key), key)
+        for key in ("devices_per_chip", "pue")
+        if key in table
+    }
+    if table:
+        reader.fail(f"unknown entries {', '.join(table)}")
+    per_chip = int(numbers.get("devices_per_chip", 1))
+    if num_devices % per_chip:
+        reader.fail(f"chips have {per_chip} devices each; got {num_devices} devices")
+    return Machine(
+        name=reader.name,
+        title=texts.get("title", reader.name),
+        chip=chip,
+        levels=levels,
+        num_devices=num_devices,
+        grid=make_grid(reader.name, levels, num_devices),
+        compiler=texts.get("compiler", "cpu"),
+        topology=texts.get("topology", ""),
+        devices_per_chip=per_chip,
+        pue=numbers.get("pue", 1.1),
+        sources=reader.sources,
+    )
+
+
+class _Reader:
+    """Reads one description; collects sources by path, and names it in errors."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sources: dict[str, str] = {}
+
+    def fail(self, what: str) -> None:
+        """Raise `MachineError` about this description."""
+        raise MachineError(f"machine {self.name!r}: {what}")
+
+    def table(self, entry: object, path: str) -> dict[str, Any]:
+        """A TOML table."""
+        if not isinstance(entry, Mapping):
+            self.fail(f"wanted a table [{path}]")
+            raise AssertionError
+        return dict(entry)
+
+    def number(self, entry: object, path: str) -> float:
+        """A number of 0 or more, plain or with its source."""
+        if isinstance(entry, Mapping):
+            self.sources[path] = str(entry.get("source", ""))
+            entry = entry.get("value")
+        if isinstance(entry, bool) or not isinstance(entry, int | float):
+            self.fail(f"{path} is {entry!r}; wanted a number")
+            raise AssertionError
+        if not 0 <= entry < float("inf"):
+            self.fail(f"{path} is {entry}; wanted 0 or more")
+        return entry
+
+    def chip(self, table: dict[str, Any]) -> Chip:
+        """The `[chip]` table."""
+        values: dict[str, Any] = {}
+        self._check_names(table, Chip, "chip")
+        for key, entry in table.items():
+            path = f"chip.{key}"
+            if key == "flops_per_s":
+                rates = self.table(entry, path)
+                values[key] = {
+                    d: self.number(n, f"{path}.{d}") for d, n in rates.items()
+                }
+            elif key == "efficiency":
+                curves = self.table(entry, path)
+                values[key] = {
+                    c: self._curve(p, f"{path}.{c}") for c, p in curves.items()
+                }
+            elif key in ("tile", "unit"):
+                values[key] = self._extents(entry, path)
+            else:
+                values[key] = self.number(entry, path)
+        return self._made(Chip, values, "chip")
+
+    def level(self, entry: object, index: int) -> Level:
+        """One of `[[levels]]`."""
+        path = f"levels[{index}]"
+        table = self.table(entry, path)
+        self._check_names(table, Level, path)
+        kinds = [kind.value for kind in Kind]
+        if table.get("kind") not in kinds:
+            self.fail(
+                f"{path}.kind is {table.get('kind')!r}; wanted {', '.join(kinds)}"
+            )
+        values: dict[str, Any] = {"kind": Kind(table.pop("kind"))}
+        values["name"] = str(table.pop("name", path))
+        values["extents"] = self._extents(table.pop("extents", None), f"{path}.extents")
+        for key, number in table.items():
+            values[key] = self.number(number, f"{path}.{key}")
+        values["wraps_at"] = int(values.get("wraps_at", 0))
+        return self._made(Level, values, path)
+
+    def _extents(self, entry: object, path: str) -> tuple[int, ...]:
+        if isinstance(entry, Mapping):
+            self.sources[path] = str(entry.get("source", ""))
+            entry = entry.get("value")
+        if not isinstance(entry, list) or not entry:
+            self.fail(f"{path} is {entry!r}; wanted a list of sizes")
+            raise AssertionError
+        return tuple(int(self.number(n, path)) for n in entry)
+
+    def _curve(self, entry: object, path: str) -> Curve:
+        """`[[size, share], ...]`."""
+        if isinstance(entry, Mapping):
+            self.sources[path] = str(entry.get("source", ""))
+            entry = entry.get("value")
+        if not isinstance(entry, list) or not all(
+            isinstance(p, list) and len(p) == 2 for p in entry
+        ):
+            self.fail(f"{path} is {entry!r}; wanted [[size, share], ...]")
+            raise AssertionError
+        points = tuple((self.number(n, path), self.number(s, path)) for n, s in entry)
+        try:
+            return Curve(points)
+        except MachineError as error:
+            raise MachineError(f"machine {self.name!r}: {path}: {error}") from None
+
+    def _check_names(self, table: Mapping[str, object], kind: type, path: str) -> None:
+        known = [each.name for each in fields(kind)]
+        needed = [
+            each.name
+            for each in fields(kind)
+            if each.default is MISSING and each.default_factory is MISSING
+        ]
+        for key in table:
+            if key not in known:
+                near = get_close_matches(key, known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                self.fail(f"unknown entry {path}.{key}{hint}")
+        missing = [key for key in needed if key not in table]
+        if missing:
+            self.fail(f"[{path}] lacks {', '.join(missing)}")
+
+    def _made[T](self, kind: type[T], values: dict[str, Any], path: str) -> T:
+        try:
+            return kind(**values)
+        except MachineError as error:
+            raise MachineError(f"machine {self.name!r}: [{path}]: {error}") from None

@@ -1,0 +1,95 @@
+"""A machine: so many chips, joined so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meshwright.errors import MachineError
+from meshwright.machine.chip import Chip
+from meshwright.machine.fabric import Dim, Kind, Level
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`num_devices` devices of one kind, and the grid in which they are joined.
+
+    levels: from the inside out. grid: dims of all levels in use, inner ones last.
+    compiler: which of XLA's back ends compiles for it: "tpu", "gpu" or "cpu".
+    topology: what that compiler calls the chip; "" if it has no name.
+    sources: per number of the description, where it comes from.
+    pue: power usage effectiveness of its data centre.
+    """
+
+    name: str
+    title: str
+    chip: Chip
+    levels: tuple[Level, ...]
+    num_devices: int
+    grid: tuple[Dim, ...] = ()
+    compiler: str = "cpu"
+    topology: str = ""
+    devices_per_chip: int = 1
+    pue: float = 1.1
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def num_chips(self) -> int:
+        """Chips as they are sold."""
+        return self.num_devices // self.devices_per_chip
+
+    def __str__(self) -> str:
+        shape = "x".join(str(dim.extent) for dim in self.grid)
+        return f"{self.name}, {self.num_devices} devices ({shape})"
+
+
+def make_grid(
+    name: str, levels: tuple[Level, ...], num_devices: int
+) -> tuple[Dim, ...]:
+    """The dims of a machine of `num_devices`; `MachineError` with what there is.
+
+    The inner levels are filled first; an outer level joins full groups of the inner.
+    """
+    dims: list[Dim] = []
+    left = num_devices
+    for level in levels:
+        size = min(left, level.largest)
+        shape = level.shape(size) if left % size == 0 else None
+        if shape is None:
+            raise MachineError(_no_grid(name, levels, num_devices))
+        dims[:0] = [Dim(level, n, _is_ring(level, n)) for n in shape]
+        left //= size
+    if left != 1:
+        raise MachineError(
+            f"{name} has at most {math.prod(level.largest for level in levels)} "
+            f"devices; got {num_devices}"
+        )
+    return tuple(dims)
+
+
+def _is_ring(level: Level, extent: int) -> bool:
+    """Two devices are joined by one link, whatever its ends are called."""
+    wraps = level.wraps_at > 0 and extent % level.wraps_at == 0
+    return level.kind is Kind.TORUS and wraps and extent > 2
+
+
+def _no_grid(name: str, levels: tuple[Level, ...], num_devices: int) -> str:
+    """Why there is no such machine, and which sizes near it there are."""
+    near = [
+        count
+        for count in range(max(1, num_devices // 2), 2 * num_devices + 1)
+        if count != num_devices and _has_grid(levels, count)
+    ]
+    near.sort(key=lambda count: (abs(count - num_devices), count))
+    shown = ", ".join(map(str, sorted(near[:4])))
+    return f"no {name} has {num_devices} devices; near sizes: {shown or 'none'}"
+
+
+def _has_grid(levels: tuple[Level, ...], count: int) -> bool:
+    for level in levels:
+        size = min(count, level.largest)
+        if count % size or level.shape(size) is None:
+            return False
+        count //= size
+    return count == 1

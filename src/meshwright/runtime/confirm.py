@@ -1,0 +1,264 @@
+"""Asks the real compiler of another machine what it makes of a device program.
+
+The TPU compiler comes as a package (`pip install meshwright[tpu]`) and needs no TPU: it
+compiles for a topology that is only named. It runs in a process of its own, since it
+reads its options when it starts, and since the fast way is to end it once memory is
+assigned, long before code is generated.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import export
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
+
+from meshwright.errors import CompilerError
+from meshwright.lower import Lowered
+from meshwright.machine import Machine
+from meshwright.runtime.execute import run_program
+from meshwright.runtime.spmd import partition_spec
+
+_POLL_S = 0.1
+_SETTLE_S = 0.3
+"""The dump's last file may still be growing when it is first seen."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A device program with its flat global arguments, some of them given up."""
+
+    lowered: Lowered
+    avals: tuple[jax.ShapeDtypeStruct, ...]
+    donated: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a compiler says of a step, per device.
+
+    peak_bytes: arguments, results and all that is alive beside them at once.
+    fits: false where the compiler refused for want of memory; peak_bytes is then what
+        it says it needs.
+    flops: a loop's body counts once; None where the compiler was stopped early.
+    cycles: the sum of what it estimates for each fusion, loops multiplied; None where
+        it was stopped early.
+    hlo: the scheduled program, optimised.
+    """
+
+    peak_bytes: int
+    fits: bool
+    compile_s: float
+    hlo: str
+    flops: float | None = None
+    cycles: float | None = None
+    memory: Mapping[str, int] | None = None
+
+
+def confirm(
+    step: Step,
+    machine: Machine,
+    full: bool = False,
+    timeout_s: float = 600.0,
+) -> Compiled:
+    """Compile a device program for a machine that need not be here.
+
+    full: generate code as well, which takes a minute or more, and tells cycles.
+    Raises `CompilerError` where the compiler is not installed, fails or takes longer.
+    """
+    _require_compiler(machine)
+    with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
+        place = Path(folder)
+        request = _write_request(place, step, machine)
+        return _run(place, request, full, timeout_s)
+
+
+def _require_compiler(machine: Machine) -> None:
+    if machine.compiler != "tpu" or not machine.topology:
+        raise CompilerError(
+            f"there is no ahead-of-time compiler for {machine.name}; it is a "
+            f"{machine.compiler} machine"
+        )
+    for module in ("libtpu", "flatbuffers"):
+        if importlib.util.find_spec(module) is None:
+            raise CompilerError(
+                f"the TPU compiler needs {module}: pip install 'meshwright[tpu]'"
+            )
+
+
+def _write_request(place: Path, step: Step, machine: Machine) -> Path:
+    exported = place / "step.bin"
+    exported.write_bytes(export_step(step))
+    sizes = dict(step.lowered.mesh.sizes)
+    chips = machine.grid[-_ici_rank(machine) :]
+    shape = "x".join(str(dim.extent) for dim in chips)
+    slices = machine.num_devices
+    for dim in chips:
+        slices //= dim.extent
+    request = {
+        "step": str(exported),
+        "hlo": str(place / "compiled.hlo"),
+        "result": str(place / "result.json"),
+        "platform": machine.compiler,
+        "topology": f"{machine.topology}:{shape}",
+        "topology_options": {"num_slices": slices} if slices > 1 else {},
+        "mesh_shape": list(sizes.values()),
+        "axes": list(sizes),
+        "donated": list(step.donated),
+    }
+    path = place / "request.json"
+    path.write_text(json.dumps(request), encoding="utf-8")
+    return path
+
+
+def _ici_rank(machine: Machine) -> int:
+    return len(machine.levels[0].extents)
+
+
+def export_step(step: Step) -> bytes:
+    """The device program for any mesh of its shape, serialised."""
+    lowered = step.lowered
+    sizes = lowered.mesh.sizes
+    mesh = AbstractMesh(
+        tuple(size for _, size in sizes),
+        tuple(name for name, _ in sizes),
+        axis_types=(AxisType.Auto,) * len(sizes),
+    )
+
+    def device_step(*inputs: Any) -> tuple[Any, ...]:
+        return tuple(run_program(lowered.program, inputs))
+
+    in_specs, out_specs = (
+        tuple(partition_spec(s) for s in side)
+        for side in (lowered.inputs, lowered.outputs)
+    )
+    mapped = jax.shard_map(
+        device_step, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+    )
+    jitted = jax.jit(
+        mapped,
+        in_shardings=tuple(NamedSharding(mesh, s) for s in in_specs),
+        out_shardings=tuple(NamedSharding(mesh, s) for s in out_specs),
+        donate_argnums=tuple(step.donated),
+    )
+    made = export.export(jitted, platforms=["tpu"])(*step.avals)
+    return bytes(made.serialize())
+
+
+# -- the child -------------------------------------------------------------------------
+
+
+def _run(place: Path, request: Path, full: bool, timeout_s: float) -> Compiled:
+    dump, log = place / "dump", place / "log"
+    dump.mkdir()
+    start_s = time.perf_counter()
+    with log.open("w", encoding="utf-8") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "meshwright.runtime.compile_child", str(request)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_environment(dump),
+        )
+        try:
+            while child.poll() is None:
+                if time.perf_counter() - start_s > timeout_s:
+                    raise CompilerError(f"the compiler took longer than {timeout_s} s")
+                if not full and _has_memory(dump):
+                    time.sleep(_SETTLE_S)
+                    break
+                time.sleep(_POLL_S)
+        finally:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+    elapsed_s = time.perf_counter() - start_s
+    return _read(place, log.read_text(encoding="utf-8", errors="replace"), elapsed_s)
+
+
+def _environment(dump: Path) -> dict[str, str]:
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump}"
+    flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", flags)
+    return {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "XLA_FLAGS": flags.strip(),
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
+
+
+_FINAL = "*after_optimizations_after_buffer_assignment.txt"
+_REPORT = "*after_optimizations-memory-usage-report.txt"
+
+
+def _has_memory(dump: Path) -> bool:
+    return any(dump.glob(_FINAL)) and any(dump.glob(_REPORT))
+
+
+_NEEDS = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm")
+_TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def _read(place: Path, log: str, elapsed_s: float) -> Compiled:
+    """The child's result, or what lies in the dump; `CompilerError` if neither."""
+    result = place / "result.json"
+    if result.exists():
+        told = json.loads(result.read_text(encoding="utf-8"))
+        hlo = (place / "compiled.hlo").read_text(encoding="utf-8")
+        peak = told.pop("peak_bytes")
+        flops, seconds = told.pop("flops"), told.pop("compile_s")
+        return Compiled(peak, True, seconds, hlo, flops, estimated_cycles(hlo), told)
+    refused = _NEEDS.search(log)
+    if refused:
+        needed = float(refused[1]) * _UNITS[refused[2]]
+        return Compiled(int(needed), False, elapsed_s, "")
+    reports = sorted((place / "dump").glob(_REPORT), key=lambda p: p.stat().st_size)
+    finals = sorted((place / "dump").glob(_FINAL), key=lambda p: p.stat().st_size)
+    total = _TOTAL.search(reports[-1].read_text("utf-8")) if reports else None
+    if not finals or total is None:
+        raise CompilerError(f"the compiler failed:\n{log[-2000:]}")
+    hlo = finals[-1].read_text(encoding="utf-8")
+    return Compiled(int(total[1]), True, elapsed_s, hlo)
+
+
+def estimated_cycles(hlo: str) -> float:
+    """What scheduled HLO says its fusions take, loops multiplied.
+
+    Collectives and custom calls carry no estimate and count nothing.
+    """
+    costs: dict[str, float] = {}
+    calls: dict[str, list[tuple[str, int]]] = {}
+    entry = current = ""
+    for line in hlo.splitlines():
+        head = re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line)
+        if head:
+            current = head[2]
+            entry = current if head[1] else entry
+            costs[current], calls[current] = 0.0, []
+            continue
+        cycles = re.search(r'"estimated_cycles":"(\d+)"', line)
+        if cycles:
+            costs[current] += float(cycles[1])
+        loop = re.search(r"while\(.*body=%?([\w.\-]+)", line)
+        if loop:
+            trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
+            calls[current].append((loop[1], int(trips[1]) if trips else 1))
+
+    def total(name: str) -> float:
+        return costs[name] + sum(n * total(body) for body, n in calls[name])
+
+    return total(entry)

@@ -1,0 +1,116 @@
+"""Machines from presets and from files of the user."""
+
+import tomllib
+from importlib import resources
+
+import pytest
+
+from meshwright.errors import MachineError
+from meshwright.machine import load_machine, parse_machine, preset_names
+
+MINE = """
+title = "Mine"
+[chip]
+vector_flops_per_s = 1e12
+hbm_bytes = 16e9
+usable_bytes = 15e9
+hbm_bytes_per_s = 8e11
+on_chip_bytes = 1e8
+launch_s = 1e-6
+[chip.flops_per_s]
+float32 = 1e14
+[[levels]]
+name = "links"
+kind = "torus"
+extents = [4, 4]
+link_bytes_per_s = 5e10
+latency_s = 1e-6
+wraps_at = 4
+"""
+
+
+def plain_numbers(table, path=""):
+    """Paths of numbers that stand without a source."""
+    if isinstance(table, dict):
+        if "value" in table:
+            return [] if table.get("source") else [path]
+        return [p for k, v in table.items() for p in plain_numbers(v, f"{path}.{k}")]
+    if isinstance(table, list):
+        return [
+            p for i, v in enumerate(table) for p in plain_numbers(v, f"{path}[{i}]")
+        ]
+    return [] if isinstance(table, str) else [path]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_number_of_a_preset_has_a_source(name):
+    text = (resources.files("meshwright.machine") / f"presets/{name}.toml").read_text()
+    table = tomllib.loads(text)
+    per_chip = table.pop("devices_per_chip", 1)
+    assert plain_numbers(table) == []
+    machine = load_machine(name, 8 * per_chip)
+    assert machine.name == name
+    assert machine.num_chips == 8
+    assert all(machine.sources.values())
+
+
+def test_a_file_of_the_user_needs_no_sources(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE)
+    machine = load_machine(path, 16)
+    assert (machine.name, machine.title) == ("mine", "Mine")
+    assert [dim.extent for dim in machine.grid] == [4, 4]
+    assert all(dim.is_ring for dim in machine.grid)
+    assert machine.chip.peak_flops_per_s("bfloat16") == 1e14
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("hbm_bytes = 16e9\n", "", r"\[chip\] lacks hbm_bytes"),
+        ("16e9", "-1", r"chip.hbm_bytes is -1; wanted 0 or more"),
+        ("16e9", "'big'", r"chip.hbm_bytes is 'big'; wanted a number"),
+        ("hbm_bytes =", "hbm_byte =", r"unknown entry chip.hbm_byte; did you mean"),
+        ("15e9", "17e9", r"usable_bytes 1.7e\+10 exceeds hbm_bytes"),
+        ("float32", "float16", r"lacks float32"),
+        ("[4, 4]", "[]", r"levels\[0\].extents is \[\]; wanted a list of sizes"),
+        ('"torus"', '"ring"', r"kind is 'ring'; wanted torus, switch"),
+        ("[chip]", "[levels2]", r"\[chip\] lacks vector_flops_per_s"),
+        ("title = ", "title ", r"machine 'mine': .*line 2"),
+        (
+            "title",
+            'compiler = "llvm"\ntitle',
+            r"compiler is 'llvm'; wanted tpu, gpu, cpu",
+        ),
+    ],
+)
+def test_a_faulty_description_says_what_is_wrong(old, new, words):
+    assert old in MINE
+    with pytest.raises(MachineError, match=words):
+        parse_machine(MINE.replace(old, new, 1), "mine", 4)
+
+
+def test_an_unknown_machine_says_which_there_are():
+    with pytest.raises(MachineError, match=r"'tpu-v5'; did you mean 'tpu-v.*cpu"):
+        load_machine("tpu-v5")
+    with pytest.raises(MachineError, match="there is no file"):
+        load_machine("nowhere.toml")
+
+
+def test_more_devices_than_a_machine_has_is_an_error():
+    with pytest.raises(MachineError, match=r"mine has at most 16 devices; got 32"):
+        parse_machine(MINE, "mine", 32)
+
+
+def test_a_size_that_there_is_not_names_its_neighbours():
+    with pytest.raises(
+        MachineError, match=r"no tpu-v5e has 17 devices; near sizes: .*16"
+    ):
+        load_machine("tpu-v5e", 17)
+
+
+def test_pods_are_joined_by_the_outer_level():
+    machine = load_machine("tpu-v5e", 512)
+    assert [dim.level.name for dim in machine.grid] == ["dcn", "ici", "ici"]
+    assert [dim.extent for dim in machine.grid] == [2, 16, 16]
+    assert [dim.is_ring for dim in machine.grid] == [False, True, True]

@@ -1,0 +1,70 @@
+"""Where mesh axes lie: the enumeration of P2, and the choice among it."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import MachineError
+from meshwright.machine import Mesh, load_machine
+from meshwright.machine.placement import matrices, place_mesh
+
+
+def test_the_example_of_p2_has_its_three_matrices_among_all():
+    found = matrices((4, 4), (1, 2, 2, 4))
+    for matrix in (
+        ((1, 2, 2, 1), (1, 1, 1, 4)),
+        ((1, 2, 1, 2), (1, 1, 2, 2)),
+        ((1, 1, 2, 2), (1, 2, 1, 2)),
+    ):
+        assert matrix in found
+
+
+@pytest.mark.parametrize(
+    ("axes", "count"), [((32,), 1), ((2, 16), 2), ((4, 8), 2), ((2, 2, 8), 3)]
+)
+def test_two_level_systems_have_as_many_matrices_as_p2_counts(axes, count):
+    """Table 4 of P2 on [2 16]: 1 for one axis, 2 for two, 3 for three."""
+    assert len(matrices(axes, (2, 16))) == count
+
+
+@given(st.permutations([1, 2, 3, 4, 6]), st.integers(1, 3))
+def test_rows_and_columns_have_the_products_asked_for(sizes, cut):
+    rows, total = tuple(sizes), math.prod(sizes)
+    columns = (cut, total // cut)
+    if cut * columns[1] != total:
+        return
+    for matrix in matrices(rows, columns):
+        assert tuple(map(math.prod, matrix)) == rows
+        assert tuple(map(math.prod, zip(*matrix, strict=True))) == columns
+
+
+def segments(mesh, machine):
+    placed = place_mesh(Mesh(mesh), machine)
+    return {
+        axis: [(s.extent, s.stride, s.is_ring) for s in found]
+        for axis, found in placed.segments
+    }
+
+
+def test_axes_own_whole_dims_where_they_can():
+    assert segments({"data": 8, "model": 4}, load_machine("tpu-v5e", 32)) == {
+        "data": [(8, 1, False)],
+        "model": [(4, 1, False)],
+    }
+
+
+def test_the_last_axis_gets_the_ring():
+    found = segments({"data": 8, "model": 16}, load_machine("tpu-v5e", 128))
+    assert found == {"data": [(8, 1, False)], "model": [(16, 1, True)]}
+
+
+def test_axes_that_share_a_dim_share_its_links():
+    found = segments({"data": 2, "model": 4}, load_machine("h100", 8))
+    assert found == {"data": [(2, 4, False)], "model": [(4, 1, False)]}
+
+
+def test_a_mesh_of_another_size_is_refused():
+    with pytest.raises(MachineError, match="mesh data=4 has 4 devices, machine h100 8"):
+        place_mesh(Mesh({"data": 4}), load_machine("h100", 8))
