@@ -1,0 +1,109 @@
+"""Energy, carbon and money of a run, as the field reports them.
+
+The formulas are those of Patterson et al., "Carbon Emissions and Large Neural Network
+Training" (2021): energy is time times devices times their mean power times the overhead
+of the data centre (PUE); emissions are energy times the intensity of the place's grid.
+What building the machines emitted is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from meshwright.errors import MachineError
+
+JOULES_PER_KWH = 3.6e6
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a machine stands.
+
+    gross_g_per_kwh: CO2 equivalent of the local grid's mix.
+    net_g_per_kwh: after carbon-free energy bought locally, hour by hour.
+    pue: power of the data centre over that of its computers; None to take the
+        machine's.
+    source: where the numbers stand.
+    """
+
+    name: str
+    gross_g_per_kwh: float
+    net_g_per_kwh: float
+    source: str
+    pue: float | None = None
+
+
+_TABLE_1 = "Patterson et al. (2021), Table 1"
+_TABLE_4 = "Patterson et al. (2021), Table 4"
+
+PLACES: dict[str, Place] = {
+    place.name: place
+    for place in (
+        Place("us-average", 429, 429, f"{_TABLE_1}: 2018 to 2020", 1.59),
+        Place("iowa", 478, 80, f"{_TABLE_1}: Google, 2020", 1.11),
+        Place("georgia", 415, 415, f"{_TABLE_4}: Google, December 2019", 1.09),
+        Place("taiwan", 545, 545, f"{_TABLE_4}: Google, September 2019", 1.12),
+        Place("north-carolina", 201, 177, f"{_TABLE_4}: Google, April 2020", 1.09),
+    )
+}
+
+
+def find_place(name: str) -> Place:
+    """The place called so; `MachineError` with what there is, if none."""
+    if name not in PLACES:
+        near = get_close_matches(name, PLACES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise MachineError(
+            f"there is no place {name!r}{hint}; there are {', '.join(PLACES)}"
+        )
+    return PLACES[name]
+
+
+def energy_j(seconds: float, num_chips: int, mean_w: float, pue: float) -> float:
+    """Energy of `num_chips` that draw `mean_w` each, with the data centre's overhead."""
+    return seconds * num_chips * mean_w * pue
+
+
+def co2e_g(energy: float, g_per_kwh: float) -> float:
+    """Grams of CO2 equivalent for so many joules at so many grams a kWh."""
+    return energy / JOULES_PER_KWH * g_per_kwh
+
+
+def rent_usd(seconds: float, num_chips: int, usd_per_hour: float) -> float:
+    """What `num_chips` cost for so long at a price for each."""
+    return seconds / HOUR_S * num_chips * usd_per_hour
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """How many times less energy and carbon four choices take: the 4Ms.
+
+    model: a better architecture. machine: a processor with more operations a joule.
+    mechanization: a data centre with less overhead. map: a place with a cleaner grid.
+    Patterson et al., "The Carbon Footprint of Machine Learning Training Will Plateau,
+    Then Shrink" (IEEE Computer, 2022).
+    """
+
+    model: float = 1.0
+    machine: float = 1.0
+    mechanization: float = 1.0
+    map: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("model", "machine", "mechanization", "map"):
+            if not getattr(self, name) > 0:
+                raise MachineError(
+                    f"factor {name} is {getattr(self, name)}; wanted > 0"
+                )
+
+    @property
+    def energy(self) -> float:
+        """Times less energy; the place does not change it."""
+        return self.model * self.machine * self.mechanization
+
+    @property
+    def carbon(self) -> float:
+        """Times less carbon."""
+        return self.energy * self.map
