@@ -57,3 +57,10 @@ def axis_env_is_empty() -> bool:
     from jax._src import core
 
     return not core.get_axis_env().axis_sizes
+
+
+def tracing_config() -> tuple[Any, ...]:
+    """All of JAX's configuration that decides what a trace looks like; hashable."""
+    from jax._src import config
+
+    return config.trace_context()

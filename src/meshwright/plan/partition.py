@@ -11,7 +11,7 @@ import numpy as np
 
 from meshwright.capture import Captured, abstract, capture, positional_names
 from meshwright.errors import MeshError, PlanError, TacticError
-from meshwright.jax_private import jit_options
+from meshwright.jax_private import jit_options, tracing_config
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.check import CheckReport, check_outputs
@@ -203,7 +203,7 @@ class Partitioned:
         """
         traced, static = self._split(args, kwargs)
         leaves, tree = jax.tree_util.tree_flatten(traced)
-        key = (tree, tuple(map(_signature, leaves)), static, keep)
+        key = (tree, tuple(map(_signature, leaves)), static, keep, tracing_config())
         try:
             known = self._compiled.get(key)
         except TypeError:
