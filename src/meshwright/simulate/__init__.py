@@ -1,0 +1,1 @@
+"""Device programs in time: fusion, memory, schedule."""

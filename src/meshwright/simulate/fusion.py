@@ -1,0 +1,219 @@
+"""Which ops run together, and so which values are ever written to memory.
+
+A compiler does not store what an elementwise op makes: its readers compute it where
+they need it. So a device program falls into *units*, each with one op at its root and
+the elementwise ops that feed it, and only roots write. The rules are XLA's in the main:
+
+- elementwise ops, broadcasts, slices and other moves of single elements are computed by
+  their readers, again by each, however many there are;
+- reductions and products take such producers in, and write;
+- what every reader takes in is written only where it leaves the program or a reader,
+  such as a collective, a loop or a sort, needs it in memory;
+- reshapes and their like are the same memory under another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from meshwright.ir import Op, Program, Value
+from meshwright.rules import COLLECTIVES, Work, work_of
+
+
+class Kind(Enum):
+    """What a unit's root is, and so what bounds its time."""
+
+    PRODUCT = "product"  # the matrix unit
+    REDUCTION = "reduction"
+    LOOP = "loop"  # elementwise
+    COLLECTIVE = "collective"
+    REGION = "region"  # a loop or a branch, with units of its own
+    OTHER = "other"  # sorts, gathers, scatters, factorisations, random bits
+
+
+_PRODUCTS = frozenset(
+    {"conv_general_dilated", "dot_general", "ragged_dot_general", "scaled_dot"}
+)
+
+_REDUCTIONS = frozenset(
+    {
+        "argmax", "argmin", "reduce", "reduce_and", "reduce_max", "reduce_min",
+        "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor",
+    }
+)  # fmt: skip
+
+_SAME_MEMORY = frozenset(
+    {
+        "copy", "expand_dims", "name", "optimization_barrier", "reshape", "squeeze",
+        "stop_gradient", "tag",
+    }
+)  # fmt: skip
+
+_REGIONS = frozenset({"cond", "remat", "scan", "while"})
+
+_IN_PLACE = frozenset(
+    {
+        "dynamic_update_slice", "scatter", "scatter-add", "scatter-max", "scatter-min",
+        "scatter-mul", "scatter-sub",
+    }
+)  # fmt: skip
+
+_STANDS_ALONE = frozenset(
+    {
+        "all_to_all", "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
+        "cummin", "cumprod", "cumsum", "custom_call", "eig", "eigh", "fft", "gather",
+        "geqrf", "householder_product", "lu", "pallas_call", "pure_callback", "qr",
+        "random_bits", "reduce_window", "reduce_window_max", "reduce_window_min",
+        "reduce_window_sum", "schur", "select_and_gather_add", "select_and_scatter",
+        "select_and_scatter_add", "sort", "svd", "threefry2x32", "top_k",
+        "triangular_solve", "tridiagonal_solve",
+    }
+)  # fmt: skip
+
+
+def kind_of(op: Op) -> Kind:
+    """The kind of unit that has `op` at its root."""
+    if op.kind in _PRODUCTS:
+        return Kind.PRODUCT
+    if op.kind in _REDUCTIONS:
+        return Kind.REDUCTION
+    if op.kind in COLLECTIVES:
+        return Kind.COLLECTIVE
+    if op.bodies or op.kind in _REGIONS:
+        return Kind.REGION
+    if op.kind in _IN_PLACE or op.kind in _STANDS_ALONE or op.has_effect:
+        return Kind.OTHER
+    return Kind.LOOP
+
+
+_TAKES_IN = frozenset({Kind.PRODUCT, Kind.REDUCTION, Kind.LOOP})
+"""Kinds whose operands may be computed on the fly."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Ops that run as one.
+
+    root: the op that writes. reads, writes: values in memory. work: of all ops, those
+    that other units compute as well included. in_place: the operand whose memory the
+    result may take over if nobody reads it later.
+    """
+
+    root: Op
+    kind: Kind
+    reads: tuple[Value, ...]
+    writes: tuple[Value, ...]
+    work: Work
+    in_place: Value | None = None
+
+
+def fuse(program: Program) -> tuple[Unit, ...]:
+    """The units of a program, in the order of their roots."""
+    return _Fusion(program).units()
+
+
+_Fed = tuple[dict[Op, None], dict[Value, None]]
+"""Ops computed on the fly, and the stored values that they read; both in order."""
+
+
+class _Fusion:
+    """What is known while units are formed."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.maker: dict[Value, Op] = {}
+        self.origin: dict[Value, Value] = {}
+        readers: dict[Value, list[Op]] = {}
+        for op in program.ops:
+            if op.kind in _SAME_MEMORY and isinstance(op.operands[0], Value):
+                for result, operand in zip(op.results, op.operands, strict=False):
+                    assert isinstance(operand, Value), f"{op.kind} of a literal"
+                    self.origin[result] = self.origin.get(operand, operand)
+                continue
+            for result in op.results:
+                self.maker[result] = op
+            for value in self.operands(op):
+                readers.setdefault(value, []).append(op)
+        outputs = {
+            self.origin.get(v, v) for v in program.outputs if isinstance(v, Value)
+        }
+        self.stored = self._stored(readers, outputs)
+        self._fed: dict[Value, _Fed] = {}
+        for value, op in self.maker.items():
+            if value not in self.stored and kind_of(op) is Kind.LOOP:
+                ops, reads = self._taken_in(op)
+                self._fed[value] = {**ops, op: None}, reads
+
+    def operands(self, op: Op) -> list[Value]:
+        """The values that an op reads, by the name under which they were made."""
+        return [self.origin.get(v, v) for v in op.operands if isinstance(v, Value)]
+
+    def _stored(
+        self, readers: Mapping[Value, list[Op]], outputs: set[Value]
+    ) -> frozenset[Value]:
+        """Values that are written to memory."""
+        stored: set[Value] = set()
+        for value, op in self.maker.items():
+            used_by = readers.get(value, [])
+            if not used_by and value not in outputs and not op.has_effect:
+                continue
+            is_computed_again = (
+                kind_of(op) is Kind.LOOP
+                and value not in outputs
+                and all(self._takes_in(reader, value) for reader in used_by)
+            )
+            if not is_computed_again:
+                stored.add(value)
+        return frozenset(stored)
+
+    def _takes_in(self, reader: Op, value: Value) -> bool:
+        """A scatter fills its own result first: so it makes what it starts from."""
+        if reader.kind in _IN_PLACE:
+            return self.operands(reader)[0] is value
+        return kind_of(reader) in _TAKES_IN
+
+    def units(self) -> tuple[Unit, ...]:
+        """One for each op that writes or has an effect."""
+        return tuple(
+            self._unit(op)
+            for op in self.program.ops
+            if op.kind not in _SAME_MEMORY
+            and (op.has_effect or any(r in self.stored for r in op.results))
+        )
+
+    def _unit(self, op: Op) -> Unit:
+        ops, reads = self._taken_in(op)
+        work = sum((work_of(each) for each in ops), work_of(op))
+        return Unit(
+            op,
+            kind_of(op),
+            tuple(reads),
+            tuple(r for r in op.results if r in self.stored),
+            work,
+            self._in_place(op, reads),
+        )
+
+    def _in_place(self, op: Op, reads: Mapping[Value, None]) -> Value | None:
+        """The first operand of the result's size, for what may overwrite it."""
+        if op.kind in _IN_PLACE:
+            first = self.operands(op)[0]
+            return first if first in reads else None
+        if kind_of(op) is not Kind.LOOP:
+            return None
+        (result, *_) = op.results
+        for value in reads:
+            if (value.shape, value.dtype) == (result.shape, result.dtype):
+                return value
+        return None
+
+    def _taken_in(self, op: Op) -> _Fed:
+        """Ops that `op` computes itself, and what it reads for them."""
+        ops: dict[Op, None] = {}
+        reads: dict[Value, None] = {}
+        for operand in self.operands(op):
+            more, read = self._fed.get(operand, ({}, {operand: None}))
+            ops |= more
+            reads |= read
+        return ops, reads

@@ -1,0 +1,144 @@
+"""Which values a device program writes to memory."""
+
+import jax
+import jax.numpy as jnp
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+
+from meshwright.capture import capture
+from meshwright.ir import num_bytes
+from meshwright.simulate.fusion import Kind, fuse
+from meshwright.simulate.memory import memory_of
+
+X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+
+
+def units(fn, *args):
+    return fuse(capture(fn, args).program)
+
+
+def test_elementwise_ops_run_in_one_unit():
+    (unit,) = units(lambda x: jnp.tanh(x * 2 + 1) - x, X)
+    assert unit.kind is Kind.LOOP
+    assert unit.root.kind == "sub"
+    assert unit.work.flops == 3 * 64 * 128
+    assert unit.work.transcendentals == 64 * 128
+
+
+def test_a_product_takes_its_operands_elementwise_ops_in_and_writes():
+    product, epilogue = units(lambda x, w: jnp.tanh(jnp.tanh(x) @ w), X, W)
+    assert (product.kind, epilogue.kind) == (Kind.PRODUCT, Kind.LOOP)
+    assert product.work.transcendentals == 64 * 128
+    assert [str(v) for v in product.reads] == ["f32[64, 128]", "f32[128, 128]"]
+
+
+def test_every_reader_computes_an_elementwise_op_again():
+    first, second = units(lambda x, w: (jnp.tanh(x) @ w, jnp.tanh(x).sum(1)), X, W)
+    assert first.work.transcendentals == second.work.transcendentals == 64 * 128
+
+
+def test_a_result_of_the_program_is_written_though_others_read_it():
+    assert len(units(lambda x: (x + 1, (x + 1) * 2), X)) == 2
+
+
+def test_a_sort_needs_its_operand_in_memory():
+    kinds = [unit.kind for unit in units(lambda x: jnp.sort(x * 2), X)]
+    assert kinds == [Kind.LOOP, Kind.OTHER]
+
+
+def test_a_reshape_is_no_unit_and_no_copy():
+    (unit,) = units(lambda x: x.reshape(128, 64).sum(0), X)
+    assert unit.reads[0].shape == (64, 128)
+
+
+def test_a_scatter_makes_what_it_starts_from():
+    index = jax.ShapeDtypeStruct((4,), jnp.int32)
+
+    def fn(i):
+        return jnp.zeros((64, 128)).at[i].add(1.0)
+
+    assert [unit.root.kind for unit in units(fn, index)][-1] == "scatter-add"
+    assert memory_of(capture(fn, (index,)).program).peak_bytes < 1.1 * 64 * 128 * 4
+
+
+def test_a_long_chain_of_elementwise_ops_is_one_unit():
+    def chain(x):
+        for _ in range(2000):
+            x = x + 1.0
+        return x
+
+    assert len(units(chain, X)) == 1
+
+
+def test_an_elementwise_result_takes_over_memory_that_dies():
+    def fn(x, w):
+        return jnp.tanh(x @ w)
+
+    memory = memory_of(capture(fn, (X, W)).program)
+    assert memory.peak_bytes == num_bytes_of(X, W) + 64 * 128 * 4
+
+
+def num_bytes_of(*shapes):
+    return sum(s.size * s.dtype.itemsize for s in shapes)
+
+
+def test_given_up_arguments_make_room():
+    program = capture(lambda x, w: (x @ w) @ w, (X, W)).program
+    kept, given_up = (memory_of(program, reused).peak_bytes for reused in ((), (0,)))
+    assert kept - given_up == 64 * 128 * 4
+
+
+def test_a_loop_needs_its_body_beside_what_is_alive():
+    def fn(x, w):
+        return lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, length=8)[0]
+
+    memory = memory_of(capture(fn, (X, W)).program)
+    assert memory.peak_bytes >= num_bytes_of(X, X, W)
+    assert memory.peak_bytes <= num_bytes_of(X, X, X, X, W)
+
+
+OPS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1
+)
+
+
+def build(ops):
+    """A program of products, sums, reductions and elementwise ops, drawn as numbers."""
+
+    def fn(x):
+        made = [x]
+        for kind, a, b in ops:
+            left, right = made[a % len(made)], made[b % len(made)]
+            made.append(
+                [
+                    lambda p, q: p @ q,
+                    lambda p, q: p + q,
+                    lambda p, q: jnp.broadcast_to(p.sum(0), q.shape),
+                    lambda p, q: jnp.tanh(p) * q,
+                ][kind](left, right)
+            )
+        return made[-1]
+
+    return capture(fn, (jax.ShapeDtypeStruct((32, 32), jnp.float32),)).program
+
+
+@given(OPS)
+def test_a_unit_reads_what_was_written_before(ops):
+    program = build(ops)
+    known = {*program.inputs}
+    for unit in fuse(program):
+        assert set(unit.reads) <= known
+        known |= set(unit.writes)
+    assert set(program.outputs) <= known
+
+
+@given(OPS)
+def test_fusion_never_needs_more_than_every_value_written(ops):
+    program = build(ops)
+    fused = memory_of(program)
+    everything = sum(num_bytes(r) for op in program.ops for r in op.results)
+    inputs = sum(map(num_bytes, program.inputs))
+    assert inputs <= fused.peak_bytes <= inputs + everything
+    assert sum(map(num_bytes, fused.alive)) <= fused.peak_bytes
