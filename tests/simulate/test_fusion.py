@@ -142,3 +142,14 @@ def test_fusion_never_needs_more_than_every_value_written(ops):
     inputs = sum(map(num_bytes, program.inputs))
     assert inputs <= fused.peak_bytes <= inputs + everything
     assert sum(map(num_bytes, fused.alive)) <= fused.peak_bytes
+
+
+def test_a_sum_of_two_with_several_readers_is_written():
+    """Else a residual stream would be added up anew by every reader of every layer."""
+
+    def fn(x, y, w):
+        stream = x + y
+        return stream @ w, stream @ w.T
+
+    kinds = [unit.kind for unit in units(fn, X, X, W)]
+    assert kinds == [Kind.LOOP, Kind.PRODUCT, Kind.PRODUCT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +25,18 @@ class Curve:
             raise MachineError(f"sizes of a curve must grow, from above 0; got {sizes}")
         if not all(0 < share <= 1 for _, share in self.points):
             raise MachineError(f"shares of a curve lie in (0, 1]; got {self.points}")
+
+    def share(self, size: float) -> float:
+        """The share of the peak that work of this size reaches."""
+        (first, share), *rest = self.points
+        for point in rest:
+            if size <= first:
+                break
+            if size <= point[0]:
+                far = math.log(size / first) / math.log(point[0] / first)
+                return share + far * (point[1] - share)
+            first, share = point
+        return share
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ they need it. So a device program falls into *units*, each with one op at its ro
 the elementwise ops that feed it, and only roots write. The rules are XLA's in the main:
 
 - elementwise ops, broadcasts, slices and other moves of single elements are computed by
-  their readers, again by each, however many there are;
+  their readers, again by each, unless there are several and reading what they are
+  computed from takes more than reading them;
 - reductions and products take such producers in, and write;
 - what every reader takes in is written only where it leaves the program or a reader,
   such as a collective, a loop or a sort, needs it in memory;
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from meshwright.ir import Op, Program, Value
+from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import COLLECTIVES, Work, work_of
 
 
@@ -114,6 +115,9 @@ def fuse(program: Program) -> tuple[Unit, ...]:
     return _Fusion(program).units()
 
 
+_SLACK = 1.25
+"""Bytes that may be read for a value of one byte: itself, and vectors beside it."""
+
 _Fed = tuple[dict[Op, None], dict[Value, None]]
 """Ops computed on the fly, and the stored values that they read; both in order."""
 
@@ -139,34 +143,30 @@ class _Fusion:
         outputs = {
             self.origin.get(v, v) for v in program.outputs if isinstance(v, Value)
         }
-        self.stored = self._stored(readers, outputs)
+        self.stored: set[Value] = set()
         self._fed: dict[Value, _Fed] = {}
         for value, op in self.maker.items():
-            if value not in self.stored and kind_of(op) is Kind.LOOP:
-                ops, reads = self._taken_in(op)
-                self._fed[value] = {**ops, op: None}, reads
+            used_by = readers.get(value, [])
+            if value not in outputs and self._is_computed_again(value, op, used_by):
+                continue
+            if used_by or value in outputs or op.has_effect:
+                self.stored.add(value)
 
     def operands(self, op: Op) -> list[Value]:
         """The values that an op reads, by the name under which they were made."""
         return [self.origin.get(v, v) for v in op.operands if isinstance(v, Value)]
 
-    def _stored(
-        self, readers: Mapping[Value, list[Op]], outputs: set[Value]
-    ) -> frozenset[Value]:
-        """Values that are written to memory."""
-        stored: set[Value] = set()
-        for value, op in self.maker.items():
-            used_by = readers.get(value, [])
-            if not used_by and value not in outputs and not op.has_effect:
-                continue
-            is_computed_again = (
-                kind_of(op) is Kind.LOOP
-                and value not in outputs
-                and all(self._takes_in(reader, value) for reader in used_by)
-            )
-            if not is_computed_again:
-                stored.add(value)
-        return frozenset(stored)
+    def _is_computed_again(self, value: Value, op: Op, used_by: list[Op]) -> bool:
+        """Whether all readers compute it; notes what they then read for it."""
+        if kind_of(op) is not Kind.LOOP:
+            return False
+        if not all(self._takes_in(reader, value) for reader in used_by):
+            return False
+        ops, reads = self._taken_in(op)
+        if len(used_by) > 1 and sum(map(num_bytes, reads)) > _SLACK * num_bytes(value):
+            return False
+        self._fed[value] = {**ops, op: None}, reads
+        return True
 
     def _takes_in(self, reader: Op, value: Value) -> bool:
         """A scatter fills its own result first: so it makes what it starts from."""

@@ -1,0 +1,123 @@
+"""Seconds of one unit of work on one chip: what bounds it, by the roofline.
+
+A unit is bound by the matrix unit, by the vector unit, by main memory, or by what it
+takes to start anything at all (Williams, Waterman, Patterson, "Roofline", CACM 2009).
+Each bound is reached in part only; a machine may say in what part, by the size of the
+work.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from meshwright.ir import Op
+from meshwright.machine import Chip
+from meshwright.rules import Work, work_of
+
+TRANSCENDENTAL_FLOPS = 8
+"""Vector operations for one exponential or its like: a polynomial and its scaling."""
+
+
+class Bound(Enum):
+    """What a unit's time is made of."""
+
+    MATRIX = "matrix"
+    VECTOR = "vector"
+    MEMORY = "memory"
+    LAUNCH = "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTime:
+    """Seconds of a unit, and what bounds it."""
+
+    seconds: float
+    bound: Bound
+
+
+def unit_time(op: Op, work: Work, num_bytes: float, chip: Chip) -> UnitTime:
+    """The time of a unit with `op` at its root.
+
+    work: of all its ops. num_bytes: read from and written to main memory.
+    """
+    is_product = op.kind in _PADDED
+    matrix_flops = padded_flops(op, chip) if is_product else 0
+    vector_flops = work.flops - (work_of(op).flops if is_product else 0)
+    vector_flops += TRANSCENDENTAL_FLOPS * work.transcendentals
+    times = {
+        Bound.MATRIX: _product_s(op, matrix_flops, chip),
+        Bound.VECTOR: vector_flops
+        / (chip.vector_flops_per_s * _share(chip, "vector", vector_flops)),
+        Bound.MEMORY: num_bytes
+        / (chip.hbm_bytes_per_s * _share(chip, "memory", num_bytes)),
+        Bound.LAUNCH: chip.launch_s,
+    }
+    bound = max(times, key=lambda b: times[b])
+    return UnitTime(times[bound], bound)
+
+
+def _product_s(op: Op, flops: float, chip: Chip) -> float:
+    if not flops:
+        return 0.0
+    name = "convolution" if op.kind == "conv_general_dilated" else "product"
+    share = _share(chip, name, flops)
+    return flops / (chip.peak_flops_per_s(op.operands[0].dtype) * share)
+
+
+def _share(chip: Chip, name: str, size: float) -> float:
+    curve = chip.efficiency.get(name)
+    return 1.0 if curve is None or size <= 0 else curve.share(size)
+
+
+def padded_flops(op: Op, chip: Chip) -> int:
+    """Operations of a product whose dims are filled up to those of the matrix unit."""
+    return _PADDED[op.kind](op, chip)
+
+
+def _up(extent: int, tile: int) -> int:
+    return -(-extent // tile) * tile
+
+
+def _padded_product(op: Op, chip: Chip) -> int:
+    """2 b m k n, with n and k filled up to the unit and m to the rows of a tile."""
+    params: Any = op.params
+    (left_sum, right_sum), (left_batch, right_batch) = params["dimension_numbers"]
+    left, right = (a.shape for a in op.operands[:2])
+
+    def extent(shape: tuple[int, ...], without: tuple[int, ...]) -> int:
+        return math.prod(n for d, n in enumerate(shape) if d not in without)
+
+    batch = math.prod(left[d] for d in left_batch)
+    summed = math.prod(left[d] for d in left_sum)
+    rows = extent(left, (*left_sum, *left_batch))
+    columns = extent(right, (*right_sum, *right_batch))
+    if rows < columns:
+        rows, columns = columns, rows  # the wider side streams through the unit
+    rows_tile, (sums_tile, columns_tile) = chip.tile[0], chip.unit
+    padded = _up(rows, rows_tile) * _up(columns, columns_tile) * _up(summed, sums_tile)
+    return 2 * batch * padded
+
+
+def _padded_convolution(op: Op, chip: Chip) -> int:
+    """As many times more as output and input channels of a group are filled up."""
+    params: Any = op.params
+    kernel = op.operands[1].shape
+    made, of, *_ = params["dimension_numbers"].rhs_spec
+    groups = params["feature_group_count"] * params["batch_group_count"]
+    outputs, inputs = kernel[made] // groups, kernel[of]
+    taps = math.prod(kernel) // (kernel[made] * kernel[of])
+    fill = _up(outputs, chip.unit[1]) / outputs
+    # A depthwise convolution has too few products for the unit: it runs beside it.
+    if inputs > 1:
+        fill *= _up(inputs * taps, chip.unit[0]) / (inputs * taps)
+    return int(work_of(op).flops * fill)
+
+
+_PADDED = {
+    "conv_general_dilated": _padded_convolution,
+    "dot_general": _padded_product,
+    "ragged_dot_general": lambda op, chip: work_of(op).flops,
+}

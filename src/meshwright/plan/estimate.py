@@ -1,0 +1,158 @@
+"""What a plan takes on a machine: time, memory, energy, money and carbon a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.cost import program_work
+from meshwright.cost.energy import Place, co2e_g, energy_j, rent_usd
+from meshwright.errors import MachineError
+from meshwright.ir import Program, num_bytes
+from meshwright.machine import Machine
+from meshwright.machine.placement import Placement, place_mesh
+from meshwright.simulate.fusion import Kind, fuse
+from meshwright.simulate.memory import Memory, memory_of
+from meshwright.simulate.timeline import (
+    COMPUTE,
+    Setting,
+    Span,
+    Timeline,
+    timeline_of,
+)
+
+if TYPE_CHECKING:
+    from meshwright.plan.decide import Decided
+
+ASYNC = {
+    "tpu": frozenset({"all_gather", "permute", "reduce_scatter"}),
+    "gpu": frozenset(
+        {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}
+    ),
+    "cpu": frozenset[str](),
+}
+"""Collectives that each compiler runs beside computation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A step of a plan on a machine, by simulation.
+
+    breakdown: seconds by "compute", "idle" and, for each kind of collective, those in
+        which nothing was computed beside it ("all_reduce exposed") and the rest
+        ("all_reduce hidden"); exposed, compute and idle add up to the step.
+    model_flops: operations of the program before it was partitioned.
+    """
+
+    machine: Machine
+    step_time_s: float
+    model_flops: int
+    memory: Memory
+    timeline: Timeline
+    breakdown: Mapping[str, float]
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The most that is alive at once on one device."""
+        return self.memory.peak_bytes
+
+    @property
+    def fits(self) -> bool:
+        """True where that is no more than a device gives to programs."""
+        return self.peak_memory_bytes <= self.machine.chip.usable_bytes
+
+    @property
+    def mfu(self) -> float:
+        """Share of the machine's bfloat16 peak that the model's operations reach."""
+        peak = self.machine.chip.peak_flops_per_s("bfloat16")
+        return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
+
+    def energy_j(self, place: Place | None = None) -> float:
+        """Joules a step, the data centre's overhead included."""
+        chip = self.machine.chip
+        watts = chip.mean_w or chip.peak_w
+        if watts is None:
+            raise MachineError(
+                f"{self.machine.name} has no power in its description; set chip.mean_w"
+            )
+        pue = place.pue if place is not None and place.pue else self.machine.pue
+        return energy_j(self.step_time_s, self.machine.num_devices, watts, pue)
+
+    def co2e_g(self, place: Place) -> float:
+        """Grams of CO2 equivalent a step, gross, at a place."""
+        return co2e_g(self.energy_j(place), place.gross_g_per_kwh)
+
+    def cost_usd(self) -> float:
+        """Dollars a step at list price."""
+        price = self.machine.chip.usd_per_hour
+        if price is None:
+            raise MachineError(
+                f"{self.machine.name} has no price; set chip.usd_per_hour"
+            )
+        return rent_usd(self.step_time_s, self.machine.num_devices, price)
+
+
+def estimate(decided: Decided, machine: Machine) -> Estimate:
+    """Simulate a decided program on a machine with as many devices as its mesh."""
+    lowered = decided.lowered
+    placement = place_mesh(lowered.mesh, machine)
+    units = fuse(lowered.program)
+    captured = decided.captured
+    reused = {*captured.ties.values(), *captured.donated}
+    memory = memory_of(lowered.program, reused, num_bytes, units)
+    setting = _setting(placement)
+    timeline = timeline_of(lowered.program, setting, units)
+    return Estimate(
+        machine,
+        timeline.end_s,
+        program_work(_original(decided)).flops,
+        memory,
+        timeline,
+        _breakdown(timeline),
+    )
+
+
+def _setting(placement: Placement) -> Setting:
+    return Setting(placement, num_bytes, ASYNC[placement.machine.compiler])
+
+
+def _original(decided: Decided) -> Program:
+    return decided.captured.program
+
+
+def _breakdown(timeline: Timeline) -> dict[str, float]:
+    """Seconds by what fills them; a loop's are those of its body, times its trips."""
+    told: dict[str, float] = {COMPUTE: 0.0}
+    moments = _computing(timeline)
+    for span in timeline.spans:
+        if span.inner is not None:
+            for name, seconds in _breakdown(span.inner).items():
+                told[name] = told.get(name, 0.0) + span.repeats * seconds
+        elif span.unit.kind is Kind.COLLECTIVE:
+            hidden = _overlap(span, moments)
+            kind = span.unit.root.kind
+            exposed = span.end_s - span.start_s - hidden
+            told[f"{kind} exposed"] = told.get(f"{kind} exposed", 0.0) + exposed
+            told[f"{kind} hidden"] = told.get(f"{kind} hidden", 0.0) + hidden
+        else:
+            told[COMPUTE] += span.end_s - span.start_s
+    filled = sum(s for name, s in told.items() if not name.endswith(("hidden", "idle")))
+    told["idle"] = max(0.0, timeline.end_s - filled)
+    return told
+
+
+def _computing(timeline: Timeline) -> list[tuple[float, float]]:
+    """When the computing stream works, in order."""
+    return [(s.start_s, s.end_s) for s in timeline.spans if s.stream == COMPUTE]
+
+
+def _overlap(span: Span, moments: list[tuple[float, float]]) -> float:
+    """Seconds of a span in which something is computed."""
+    return sum(_common(span, moments))
+
+
+def _common(span: Span, moments: list[tuple[float, float]]) -> Iterator[float]:
+    for start, end in moments:
+        if end > span.start_s and start < span.end_s:
+            yield min(end, span.end_s) - max(start, span.start_s)

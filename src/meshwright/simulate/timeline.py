@@ -1,0 +1,142 @@
+"""A device program in time: one stream of computation, one of communication.
+
+Units run in their order on the computing stream. A collective starts when what it reads
+is there and the links are free, and runs beside computation until somebody needs what
+it makes, where the machine's compiler can do that; else it stands in line with the
+rest. All devices do the same, so that one stands for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.cost.collective import COLLECTIVE_S
+from meshwright.cost.operation import Bound, unit_time
+from meshwright.ir import Program, Value
+from meshwright.machine.placement import Placement
+from meshwright.simulate.fusion import Kind, Unit, fuse
+from meshwright.simulate.memory import SizeFn
+
+COMPUTE, LINKS = "compute", "links"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One unit on one stream.
+
+    repeats: executions that the span stands for; those of a loop's body lie in it.
+    bound: what limits a computing unit. inner: the body of a loop, once.
+    """
+
+    unit: Unit
+    stream: str
+    start_s: float
+    end_s: float
+    bound: Bound | None = None
+    repeats: int = 1
+    inner: Timeline | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The spans of a step, in order of their start."""
+
+    spans: tuple[Span, ...]
+    end_s: float
+
+    def busy_s(self, stream: str) -> float:
+        """Seconds in which a stream works, loops multiplied."""
+        return sum(
+            span.repeats * span.inner.busy_s(stream)
+            if span.inner is not None
+            else (span.end_s - span.start_s) * (span.stream == stream)
+            for span in self.spans
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a program runs on.
+
+    size_fn: bytes of a value in memory.
+    is_async: kinds of collectives that run beside computation.
+    """
+
+    placement: Placement
+    size_fn: SizeFn
+    is_async: frozenset[str]
+
+
+def timeline_of(
+    program: Program, setting: Setting, units: Sequence[Unit] | None = None
+) -> Timeline:
+    """The timeline of one run; bodies of loops are simulated once and multiplied."""
+    clock = _Clock(setting)
+    for unit in fuse(program) if units is None else units:
+        clock.run(unit)
+    return Timeline(tuple(clock.spans), max(clock.free.values(), default=0.0))
+
+
+class _Clock:
+    """When each stream is free, and when each value is there."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.spans: list[Span] = []
+        self.free = {COMPUTE: 0.0, LINKS: 0.0}
+        self.there: dict[Value, float] = {}
+
+    def run(self, unit: Unit) -> None:
+        """Let one unit run as early as it may."""
+        ready = max((self.there.get(v, 0.0) for v in unit.reads), default=0.0)
+        stream = LINKS if unit.kind is Kind.COLLECTIVE else COMPUTE
+        start = max(ready, self.free[stream])
+        waits = unit.kind is Kind.COLLECTIVE and (
+            unit.root.kind not in self.setting.is_async
+        )
+        if waits or unit.kind is Kind.REGION:
+            start = max(start, *self.free.values())
+        span = self._span(unit, stream, start)
+        self.spans.append(span)
+        self.free[stream] = span.end_s
+        if waits or unit.kind is Kind.REGION:
+            self.free = dict.fromkeys(self.free, span.end_s)
+        for value in unit.writes:
+            self.there[value] = span.end_s
+
+    def _span(self, unit: Unit, stream: str, start: float) -> Span:
+        if unit.kind is Kind.COLLECTIVE:
+            return Span(unit, stream, start, start + self._collective_s(unit))
+        if unit.kind is Kind.REGION:
+            inner, repeats = self._body(unit)
+            return Span(
+                unit, stream, start, start + repeats * inner.end_s, None, repeats, inner
+            )
+        touched = sum(map(self.setting.size_fn, (*unit.reads, *unit.writes)))
+        chip = self.setting.placement.machine.chip
+        time = unit_time(unit.root, unit.work, touched, chip)
+        return Span(unit, stream, start, start + time.seconds, time.bound)
+
+    def _body(self, unit: Unit) -> tuple[Timeline, int]:
+        """The longest body of a region, and how often it runs."""
+        op = unit.root
+        bodies = [timeline_of(body, self.setting) for body in op.bodies]
+        longest = max(bodies, key=lambda body: body.end_s)
+        length = op.params.get("length", 1) if op.kind == "scan" else 1
+        assert isinstance(length, int), f"a scan of length {length!r}"
+        return longest, length
+
+    def _collective_s(self, unit: Unit) -> float:
+        op = unit.root
+        params: Mapping[str, Any] = op.params
+        segments = self.setting.placement.of(tuple(params["axes"]))
+        seconds: Callable[..., float] = COLLECTIVE_S[op.kind]
+        return seconds(whole_bytes(unit, self.setting.size_fn), segments)
+
+
+def whole_bytes(unit: Unit, size_fn: SizeFn) -> int:
+    """Bytes of a collective's whole value on one device: the larger of its two sides."""
+    sides = (unit.reads, unit.writes)
+    return max((sum(map(size_fn, side)) for side in sides if side), default=0)
