@@ -4,8 +4,8 @@
 
 Each case is drawn from (seed, its number) alone. The file is rewritten as the run goes;
 the same command goes on where it stopped. A case at which the whole process died, as XLA
-does on some programs, is noted and passed over when the run goes on. `--only 17` runs one case and prints it, with
-`--shrink` a small one that fails alike.
+does on some programs, is noted and passed over when the run goes on. `--only 17` runs
+one case and prints it, with `--shrink` a small one that fails alike.
 """
 
 from __future__ import annotations

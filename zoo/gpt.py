@@ -19,7 +19,6 @@ Letters: B batch, S sequence, D d_model, N heads, H d_head, F d_ff, V vocab.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +34,8 @@ from zoo.layers import (
     rotate,
 )
 from zoo.text import batches, load_text
+from zoo.training import State, new_state, run, train_step_of
+from zoo.workload import Curve, Published, Workload
 
 OPTIMIZER = optax.adam(1e-3)
 
@@ -53,17 +54,17 @@ class Config:
     sequence: int
     batch: int
 
+    def __post_init__(self) -> None:
+        if self.d_model % self.heads:
+            raise ValueError(
+                f"{self.heads} heads do not divide d_model {self.d_model}; "
+                "give heads that do"
+            )
+
 
 T32 = Config(32, 4096, 32, 8192, 32_000, sequence=2048, batch=48)
 T48 = Config(48, 8192, 64, 16384, 32_000, sequence=2048, batch=64)
 TINY = Config(4, 128, 8, 256, 256, sequence=64, batch=16)
-
-
-class State(NamedTuple):
-    """What a train step carries on."""
-
-    params: dict[str, object]
-    optimizer: optax.OptState
 
 
 def init_block(key: Array, config: Config) -> Weights:
@@ -92,7 +93,7 @@ def init(config: Config, key: Array) -> State:
         "embedding": embedding * config.d_model**-0.5,
         "blocks": [init_block(k, config) for k in keys],
     }
-    return State(params, OPTIMIZER.init(params))
+    return new_state(params, OPTIMIZER)
 
 
 def attention(x: Array, weights: Weights, table: tuple[Array, Array]) -> Array:
@@ -133,11 +134,14 @@ def loss(params: dict, batch: dict[str, Array]) -> Array:
     return cross_entropy(logits(params, batch["inputs"]), batch["targets"])
 
 
-def train_step(state: State, batch: dict[str, Array]) -> tuple[State, Array]:
-    """The state after one step of Adam, and the loss before it."""
-    value, gradients = jax.value_and_grad(loss)(state.params, batch)
-    updates, optimizer = OPTIMIZER.update(gradients, state.optimizer)
-    return State(optax.apply_updates(state.params, updates), optimizer), value
+train_step = train_step_of(loss, OPTIMIZER)
+
+
+def train(seed: int, steps: int) -> Curve:
+    """The loss of each step of the small model on bytes of text."""
+    state = jax.jit(partial(init, TINY))(jax.random.key(seed))
+    text = batches(load_text(), TINY.batch, TINY.sequence, seed)
+    return run(train_step, state, text, steps)
 
 
 # -- targets: functions without arguments that return (function, its arguments) ----
@@ -190,6 +194,8 @@ Z3 = mw.shard({f"state.**.{name}": mw.FIRST_DIVISIBLE for name in LARGE}, axis="
 EMB = mw.shard({"state.params.embedding": 1}, axis="model")
 
 schedules = {
+    "dp": [mw.data_parallel("batch", "batch.**")],
+    "fsdp": [mw.data_parallel("batch", "batch.**"), mw.fsdp("batch")],
     "bp": [BP],
     "mp": [MP],
     "bp+mp": [BP, MP],
@@ -198,3 +204,27 @@ schedules = {
     "emb": [MP, EMB],  # the table's row is reported on top of an MP-sharded model
     "bp+mp+z3+emb": [BP, MP, Z3, EMB],
 }
+
+workload = Workload(
+    name="gpt",
+    title="PartIR's T32 and T48",
+    paper="Alabed et al., PartIR: Composing SPMD Partitioning Strategies for Machine "
+    "Learning, ASPLOS 2025",
+    tiny=tiny,
+    full=(t32, t48),
+    train=train,
+    steps=100,
+    schedules=schedules,
+    best="bp+mp+z3",
+    mesh={"batch": 4, "model": 2},
+    published=(
+        Published(
+            "T32",
+            "parameter tensors",
+            289,
+            lambda: len(jax.tree.leaves(t32()[1][0].params)),
+            "Alabed et al., 2025, in its table of collectives",
+            within=0.0,
+        ),
+    ),
+)

@@ -16,12 +16,14 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 import meshwright as mw
-from zoo.gpt import OPTIMIZER, State, Weights
+from zoo.gpt import OPTIMIZER, Weights
 from zoo.layers import causal_attention, cross_entropy, layer_norm
+from zoo.text import batches, load_text
+from zoo.training import State, new_state, run, train_step_of
+from zoo.workload import Curve, Published, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Config:
 
 
 T24 = Config(24, 1024, 24, 96, 4096, vocab=51_200, sequence=2048, batch=16)
+TINY = Config(2, 64, 8, 8, 256, vocab=256, sequence=64, batch=16)
 
 
 def init_block(key: Array, config: Config) -> Weights:
@@ -80,7 +83,7 @@ def init(config: Config, key: Array) -> State:
         "positions": 0.02 * jax.random.normal(position, (config.sequence, d)),
         "blocks": [init_block(k, config) for k in keys],
     }
-    return State(params, OPTIMIZER.init(params))
+    return new_state(params, OPTIMIZER)
 
 
 def block(x: Array, w: Weights) -> Array:
@@ -97,17 +100,25 @@ def block(x: Array, w: Weights) -> Array:
 
 def loss(params: dict, batch: dict[str, Array]) -> Array:
     """Mean cross-entropy, in nats a token."""
+    sequence, known = batch["inputs"].shape[1], len(params["positions"])
+    if sequence != known:
+        raise ValueError(
+            f"a sequence of {sequence} does not fit the {known} learned positions"
+        )
     x = jnp.take(params["embedding"], batch["inputs"], axis=0) + params["positions"]
     for weights in params["blocks"]:
         x = block(x, weights)
     return cross_entropy(x @ params["embedding"].T, batch["targets"])
 
 
-def train_step(state: State, batch: dict[str, Array]) -> tuple[State, Array]:
-    """The state after one step of Adam, and the loss before it."""
-    value, gradients = jax.value_and_grad(loss)(state.params, batch)
-    updates, optimizer = OPTIMIZER.update(gradients, state.optimizer)
-    return State(optax.apply_updates(state.params, updates), optimizer), value
+train_step = train_step_of(loss, OPTIMIZER)
+
+
+def train(seed: int, steps: int) -> Curve:
+    """The loss of each step of the small model on bytes of text."""
+    state = jax.jit(partial(init, TINY))(jax.random.key(seed))
+    text = batches(load_text(), TINY.batch, TINY.sequence, seed)
+    return run(train_step, state, text, steps)
 
 
 def t24():
@@ -115,6 +126,13 @@ def t24():
     state = jax.eval_shape(partial(init, T24), jax.random.key(0))
     tokens = jax.ShapeDtypeStruct((T24.batch, T24.sequence), jnp.int32)
     return train_step, (state, {"inputs": tokens, "targets": tokens})
+
+
+def tiny():
+    """A model of 0.1 million parameters and bytes of real text, as arrays."""
+    state = jax.jit(partial(init, TINY))(jax.random.key(0))
+    batch = next(batches(load_text(), TINY.batch, TINY.sequence, seed=0))
+    return train_step, (state, batch)
 
 
 BP = mw.shard({"batch.*": 0}, axis="batch")
@@ -130,8 +148,35 @@ Z3 = mw.shard(
 )
 
 schedules = {
+    "dp": [mw.data_parallel("batch", "batch.**")],
+    "fsdp": [mw.data_parallel("batch", "batch.**"), mw.fsdp("batch")],
     "bp": [BP],
     "mp": [MP],
     "bp+mp": [BP, MP],
     "bp+mp+z3": [BP, MP, Z3],
 }
+
+workload = Workload(
+    name="gpt3",
+    title="automap's T24",
+    paper="Brown et al., Language Models are Few-Shot Learners, NeurIPS 2020; "
+    "Automatic Discovery of Composite SPMD Partitioning Strategies in PartIR, 2022",
+    tiny=tiny,
+    full=(t24,),
+    train=train,
+    steps=200,
+    schedules=schedules,
+    best="bp+mp+z3",
+    mesh={"batch": 4, "model": 2},
+    published=(
+        Published(
+            "T24",
+            "parameter tensors",
+            24 * 16 + 2,
+            lambda: len(jax.tree.leaves(t24()[1][0].params)),
+            "Automatic Discovery of Composite SPMD Partitioning Strategies in PartIR, "
+            "2022: sixteen a block and two",
+            within=0.0,
+        ),
+    ),
+)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,7 +106,27 @@ def test_t32_traces_to_its_catalogue_of_matmuls():
 
 
 def test_every_schedule_of_the_paper_is_offered():
-    assert set(gpt.schedules) == {
+    assert set(gpt.schedules) == {"dp", "fsdp"} | {
         "bp", "mp", "bp+mp", "bp+mp+z2", "bp+mp+z3", "emb", "bp+mp+z3+emb",
     }  # fmt: skip
     assert all(gpt.schedules.values())
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match="6 heads do not divide d_model 128"):
+        replace(gpt.TINY, heads=6)
+
+
+def test_a_sequence_other_than_the_learned_positions_is_refused():
+    _, (state, batch) = gpt3.tiny()
+    longer = {name: np.tile(tokens, (1, 2)) for name, tokens in batch.items()}
+    with pytest.raises(
+        ValueError, match="a sequence of 128 does not fit the 64 learned"
+    ):
+        gpt3.loss(state.params, longer)
+
+
+def test_the_tiny_gpt3_learns_the_text():
+    losses = [step["loss"] for step in gpt3.train(seed=0, steps=60)]
+    assert losses[0] > 5.0
+    assert losses[-1] < 3.4

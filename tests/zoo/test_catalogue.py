@@ -1,0 +1,104 @@
+"""What every program of the zoo owes: it is tested by being listed."""
+
+from functools import cache
+
+import jax
+import pytest
+
+import meshwright as mw
+from zoo.catalogue import WORKLOADS
+
+EACH = pytest.mark.parametrize("workload", WORKLOADS, ids=[w.name for w in WORKLOADS])
+
+PUBLISHED = [
+    pytest.param(
+        entry,
+        id=f"{workload.name}: {entry.model} {entry.quantity}",
+        marks=[pytest.mark.slow] if entry.quantity == "MACs" else [],
+    )
+    for workload in WORKLOADS
+    for entry in workload.published
+]
+
+
+@cache
+def tiny(workload):
+    """One program for all its strategies, so that the original compiles once."""
+    return workload.tiny()
+
+
+def strategies(workload):
+    """Tactics by name, and the mesh for them."""
+    (first, _), *_ = workload.mesh.items()
+    flat = {first: 8}
+    batch = mw.data_parallel(first, workload.batch)
+    return {
+        "data parallel": (flat, [batch]),
+        "fsdp": (flat, [batch, mw.fsdp(first)]),
+        "best": (workload.mesh, workload.schedules[workload.best]),
+    }
+
+
+CASES = [
+    pytest.param(workload, name, id=f"{workload.name}, {name}")
+    for workload in WORKLOADS
+    for name in ("data parallel", "fsdp", "best")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workload", "strategy"), CASES)
+def test_every_strategy_gives_the_numbers_of_one_device(workload, strategy):
+    mesh, tactics = strategies(workload)[strategy]
+    fn, args = tiny(workload)
+    step = mw.partition(fn, mesh, tactics)
+    cut = [leaf for leaf in step.plan(*args).inputs if any(leaf.spec)]
+    assert cut, "nothing is cut"
+    report = step.check(*args)
+    assert report.ok, str(report)
+
+
+@EACH
+def test_a_program_keeps_its_weights_under_params(workload):
+    fn, args = workload.tiny()
+    paths = mw.partition(fn, workload.mesh, []).plan(*args).inputs
+    assert any("params" in leaf.path.split(".") for leaf in paths)
+
+
+@EACH
+def test_every_schedule_cuts_the_small_form(workload):
+    fn, args = tiny(workload)
+    for name, tactics in workload.schedules.items():
+        plan = mw.partition(fn, workload.mesh, tactics).plan(*args)
+        assert any(any(leaf.spec) for leaf in plan.inputs), f"{name} cuts nothing"
+
+
+@EACH
+def test_nothing_of_the_small_form_lacks_a_rule(workload):
+    fn, args = tiny(workload)
+    best = workload.schedules[workload.best]
+    assert mw.partition(fn, workload.mesh, best).plan(*args).whole == ()
+
+
+@EACH
+def test_full_sizes_need_no_memory(workload):
+    assert workload.full, "no published size"
+    for make in workload.full:
+        _, args = make()
+        leaves = jax.tree.leaves(args)
+        assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+
+
+@pytest.mark.slow
+@EACH
+def test_training_is_the_same_for_the_same_seed(workload):
+    runs = [list(workload.train(seed, 3)) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+    assert all(len(run) == 3 for run in runs)
+    assert all(workload.metric in measured for run in runs for measured in run)
+
+
+@pytest.mark.parametrize("entry", PUBLISHED)
+def test_counts_are_those_of_the_paper(entry):
+    assert entry.count() == pytest.approx(entry.value, rel=entry.within)
