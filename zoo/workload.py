@@ -37,7 +37,7 @@ class Published:
     within: float = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Workload:
     """One program of the zoo.
 
