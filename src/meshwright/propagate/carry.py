@@ -265,7 +265,8 @@ class Carrier:
         )
         self._assumed.add((start, axis))
         end = self.graph.number[last]
-        if self._is_cheap(start) and self._is_cheap(end) and self.is_partial(end, axis):
+        is_handed_on = self.can_carry(start, axis)  # else its readers want the sum
+        if is_handed_on and self._is_cheap(end) and self.is_partial(end, axis):
             self._assumed.update((r, axis) for r in result)
             return True
         self._assumed.discard((start, axis))
