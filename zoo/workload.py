@@ -5,15 +5,18 @@ and tests, benchmarks, `meshwright zoo` and the tables in `zoo/README.md` walk t
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from meshwright.tactics import Tactic
 
-Target = Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]
-"""A function without arguments that returns a function and its arguments."""
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Target = Callable[..., tuple[Callable[..., Any], tuple[Any, ...]]]
+"""Called without arguments, it returns a function and its arguments."""
 
 Curve = Iterator[Mapping[str, float]]
 """What a training run tells, step by step: "loss" first, then what else is measured."""
@@ -88,14 +91,17 @@ def choose[T](name: str, sizes: Mapping[str, T], what: str) -> T:
     return sizes[name]
 
 
-def sized[C](
+def sized[C: DataclassInstance](
     make: Callable[[C], tuple[Any, tuple[Any, ...]]], sizes: Mapping[str, C]
 ) -> dict[str, Target]:
-    """One target per entry of `sizes`: a module's `targets`, addressed by their names."""
+    """One target per entry of `sizes`: a module's `targets`, addressed by their names.
+
+    A target takes changes of its configuration: `targets["b_16"](batch=64)`.
+    """
 
     def target(name: str, config: C) -> Target:
-        def build() -> tuple[Any, tuple[Any, ...]]:
-            return make(config)
+        def build(**changes: Any) -> tuple[Any, tuple[Any, ...]]:
+            return make(replace(config, **changes) if changes else config)
 
         build.__name__ = build.__qualname__ = name
         return build

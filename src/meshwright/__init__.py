@@ -2,7 +2,7 @@
 
 from meshwright.capture import tag
 from meshwright.errors import MeshwrightError
-from meshwright.machine import Mesh
+from meshwright.machine import Machine, Mesh, machine
 from meshwright.plan import CheckReport, Partitioned, Plan, partition
 from meshwright.rules import rule
 from meshwright.tactics import (
@@ -22,6 +22,7 @@ __all__ = [
     "FIRST_DIVISIBLE",
     "REPLICATED",
     "CheckReport",
+    "Machine",
     "Mesh",
     "MeshwrightError",
     "Partitioned",
@@ -29,6 +30,7 @@ __all__ = [
     "data_parallel",
     "expert_parallel",
     "fsdp",
+    "machine",
     "megatron",
     "partition",
     "replicate",

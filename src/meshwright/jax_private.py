@@ -64,3 +64,12 @@ def tracing_config() -> tuple[Any, ...]:
     from jax._src import config
 
     return config.trace_context()
+
+
+def hlo_flops(text: str) -> float:
+    """XLA's count of a module given as HLO text; a loop's body counts once."""
+    from jax._src.lib import _jax, xla_client
+
+    module = xla_client.hlo.hlo_module_from_text(text)
+    client = jax.devices("cpu")[0].client
+    return float(_jax.hlo_module_cost_analysis(client, module)["flops"])

@@ -2,7 +2,7 @@
 
 from meshwright.machine.chip import Chip, Curve
 from meshwright.machine.fabric import Dim, Kind, Level
-from meshwright.machine.load import load_machine, parse_machine, preset_names
+from meshwright.machine.load import load_machine, machine, parse_machine, preset_names
 from meshwright.machine.machine import Machine
 from meshwright.machine.mesh import Mesh, parse_mesh
 
@@ -15,6 +15,7 @@ __all__ = [
     "Machine",
     "Mesh",
     "load_machine",
+    "machine",
     "parse_machine",
     "parse_mesh",
     "preset_names",

@@ -50,6 +50,7 @@ class Chip:
     on_chip_bytes: scratch memory between main memory and the units, or last cache.
     tile: rows and columns to which the two minor dims of an array are padded.
     unit: rows and columns of the matrix unit's own operand.
+    clock_hz: in which its compiler counts cycles.
     launch_s: the least time of any operation that a program starts on its own.
     mean_w, idle_w, peak_w: power with the share of the host; mean while it works.
     usd_per_hour: list price on demand.
@@ -63,6 +64,7 @@ class Chip:
     hbm_bytes_per_s: float
     on_chip_bytes: float
     launch_s: float
+    clock_hz: float | None = None
     tile: tuple[int, int] = (1, 1)
     unit: tuple[int, int] = (1, 1)
     mean_w: float | None = None

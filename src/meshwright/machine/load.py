@@ -22,7 +22,7 @@ from meshwright.machine.chip import Chip, Curve
 from meshwright.machine.fabric import Kind, Level
 from meshwright.machine.machine import Machine, make_grid
 
-_TEXTS = ("title", "compiler", "topology")
+_TEXTS = ("title", "compiler", "topology", "chip_config")
 _COMPILERS = ("tpu", "gpu", "cpu")
 
 
@@ -33,9 +33,20 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml")))
 
 
-def load_machine(name: str | Path, num_devices: int = 1) -> Machine:
+def machine(name: str | Path, *, chips: int = 1) -> Machine:
+    """So many chips of a preset, or of the user's own TOML file.
+
+    TPU v2, v3 and 7x have two devices a chip. Raises as `load_machine` does.
+    """
+    return load_machine(name, None, chips)
+
+
+def load_machine(
+    name: str | Path, num_devices: int | None = 1, chips: int = 1
+) -> Machine:
     """The machine of a preset's name or of a TOML file, with so many devices.
 
+    num_devices: as JAX counts them; as many as `chips` have if None.
     Raises `MachineError` for an unknown name, a description with a missing, negative or
     unknown entry, or a number of devices that no such machine has.
     """
@@ -43,7 +54,8 @@ def load_machine(name: str | Path, num_devices: int = 1) -> Machine:
         path = Path(name)
         if not path.is_file():
             raise MachineError(f"there is no file {path}")
-        return parse_machine(path.read_text(encoding="utf-8"), path.stem, num_devices)
+        text = path.read_text(encoding="utf-8")
+        return parse_machine(text, path.stem, num_devices, chips)
     if name not in preset_names():
         near = get_close_matches(str(name), preset_names(), n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -51,12 +63,18 @@ def load_machine(name: str | Path, num_devices: int = 1) -> Machine:
             f"there is no machine {str(name)!r}{hint}; there are "
             f"{', '.join(preset_names())}, or give a file that ends in .toml"
         )
-    text = resources.files("meshwright.machine") / "presets" / f"{name}.toml"
-    return parse_machine(text.read_text(encoding="utf-8"), str(name), num_devices)
+    preset = resources.files("meshwright.machine") / "presets" / f"{name}.toml"
+    text = preset.read_text(encoding="utf-8")
+    return parse_machine(text, str(name), num_devices, chips)
 
 
-def parse_machine(text: str, name: str, num_devices: int) -> Machine:
-    """The machine that TOML describes; `name` where it does not name itself."""
+def parse_machine(
+    text: str, name: str, num_devices: int | None, chips: int = 1
+) -> Machine:
+    """The machine that TOML describes; `name` where it does not name itself.
+
+    num_devices: as many as `chips` have if None.
+    """
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -78,6 +96,9 @@ def parse_machine(text: str, name: str, num_devices: int) -> Machine:
     if table:
         reader.fail(f"unknown entries {', '.join(table)}")
     per_chip = int(numbers.get("devices_per_chip", 1))
+    num_devices = chips * per_chip if num_devices is None else num_devices
+    if num_devices < 1:
+        reader.fail(f"wanted at least one chip, got {chips}")
     if num_devices % per_chip:
         reader.fail(f"chips have {per_chip} devices each; got {num_devices} devices")
     return Machine(
@@ -89,6 +110,7 @@ def parse_machine(text: str, name: str, num_devices: int) -> Machine:
         grid=make_grid(reader.name, levels, num_devices),
         compiler=texts.get("compiler", "cpu"),
         topology=texts.get("topology", ""),
+        chip_config=texts.get("chip_config", ""),
         devices_per_chip=per_chip,
         pue=numbers.get("pue", 1.1),
         sources=reader.sources,

@@ -17,7 +17,8 @@ class Machine:
 
     levels: from the inside out. grid: dims of all levels in use, inner ones last.
     compiler: which of XLA's back ends compiles for it: "tpu", "gpu" or "cpu".
-    topology: what that compiler calls the chip; "" if it has no name.
+    topology: what that compiler calls the chip; "" if it has no name. chip_config: how
+        it calls the way the chip's cores stand together; "" for its default.
     sources: per number of the description, where it comes from.
     pue: power usage effectiveness of its data centre.
     """
@@ -30,6 +31,7 @@ class Machine:
     grid: tuple[Dim, ...] = ()
     compiler: str = "cpu"
     topology: str = ""
+    chip_config: str = ""
     devices_per_chip: int = 1
     pue: float = 1.1
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

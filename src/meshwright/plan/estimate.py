@@ -12,8 +12,8 @@ from meshwright.errors import MachineError
 from meshwright.ir import Program, num_bytes
 from meshwright.machine import Machine
 from meshwright.machine.placement import Placement, place_mesh
-from meshwright.simulate.fusion import Kind, fuse
-from meshwright.simulate.memory import Memory, memory_of
+from meshwright.simulate.fusion import Kind, Unit, fuse
+from meshwright.simulate.memory import Memory, SizeFn, memory_of
 from meshwright.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -43,6 +43,8 @@ class Estimate:
         which nothing was computed beside it ("all_reduce exposed") and the rest
         ("all_reduce hidden"); exposed, compute and idle add up to the step.
     model_flops: operations of the program before it was partitioned.
+    units: what runs as one, in order; the memory's curve is over them.
+    size_fn: bytes of a value in memory.
     """
 
     machine: Machine
@@ -51,6 +53,8 @@ class Estimate:
     memory: Memory
     timeline: Timeline
     breakdown: Mapping[str, float]
+    units: tuple[Unit, ...]
+    size_fn: SizeFn
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -100,8 +104,8 @@ def estimate(decided: Decided, machine: Machine) -> Estimate:
     units = fuse(lowered.program)
     captured = decided.captured
     reused = {*captured.ties.values(), *captured.donated}
-    memory = memory_of(lowered.program, reused, num_bytes, units)
     setting = _setting(placement)
+    memory = memory_of(lowered.program, reused, setting.size_fn, units)
     timeline = timeline_of(lowered.program, setting, units)
     return Estimate(
         machine,
@@ -110,6 +114,8 @@ def estimate(decided: Decided, machine: Machine) -> Estimate:
         memory,
         timeline,
         _breakdown(timeline),
+        units,
+        setting.size_fn,
     )
 
 

@@ -11,11 +11,13 @@ import jax
 from jax.sharding import PartitionSpec
 
 from meshwright.capture import Captured
+from meshwright.cost.energy import Place, find_place
 from meshwright.errors import PlanError
 from meshwright.ir import Sharding
 from meshwright.lower import Gather, count_collectives, lower
-from meshwright.machine import Mesh
+from meshwright.machine import Machine, Mesh
 from meshwright.plan.decide import Decided, decide
+from meshwright.plan.estimate import Estimate, estimate
 from meshwright.plan.explain import (
     Collective,
     Leaf,
@@ -26,12 +28,13 @@ from meshwright.plan.explain import (
     describe_step,
     whole_ops,
 )
+from meshwright.plan.figures import Figures, make_figures, read_figures
 from meshwright.plan.show import show_plan
 from meshwright.propagate.units import UNIT
 from meshwright.runtime import jax_mesh, named_shardings
 from meshwright.tactics import Tactic, Workspace
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON form; a plan of another version is refused."""
 
 
@@ -43,6 +46,7 @@ class Plan:
     collectives: each collective op of the device program, in order.
     inputs, outputs: per leaf, how it is stored. steps: tactic by tactic.
     whole: ops that stay whole for want of a rule, with the reason.
+    figures: what a step takes on a machine; None until `on` named one.
     """
 
     mesh: Mesh
@@ -53,7 +57,78 @@ class Plan:
     outputs: tuple[Leaf, ...]
     steps: tuple[Step, ...]
     whole: tuple[str, ...]
+    figures: Figures | None = None
     decided: Decided | None = dataclasses.field(default=None, compare=False, repr=False)
+    estimate: Estimate | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
+
+    # -- on a machine ------------------------------------------------------------------
+
+    def on(self, machine: Machine, place: Place | str | None = None) -> Plan:
+        """The same plan with the time, memory, energy and money of a step on a machine.
+
+        machine: with as many devices as the mesh; see `meshwright.machine`.
+        place: where it stands, for carbon; see `meshwright.cost.energy.PLACES`.
+        Raises `MachineError` where machine and mesh do not match, `PlanError` for a plan
+        that was read from JSON, which has no program.
+        """
+        if self.decided is None:
+            raise PlanError("a plan read from JSON has no program to simulate")
+        where = find_place(place) if isinstance(place, str) else place
+        found = estimate(self.decided, machine)
+        figures = make_figures(self.decided, found, where)
+        return dataclasses.replace(self, figures=figures, estimate=found)
+
+    def _figures(self) -> Figures:
+        if self.figures is None:
+            raise PlanError(
+                "this plan names no machine; "
+                'plan.on(mw.machine("tpu-v5p", chips=8)) gives one that does'
+            )
+        return self.figures
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds of a step, simulated."""
+        return self._figures().step_time_s
+
+    @property
+    def mfu(self) -> float:
+        """Share of the machine's bfloat16 peak that the model's operations reach."""
+        return self._figures().mfu
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The most that is alive at once on one device."""
+        return self._figures().peak_memory_bytes
+
+    @property
+    def fits(self) -> bool:
+        """True where that is no more than a device gives to programs."""
+        return self._figures().fits
+
+    @property
+    def breakdown(self) -> Mapping[str, float]:
+        """Seconds of a step by what fills them."""
+        return self._figures().breakdown
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules of a step, all devices and the data centre's overhead included."""
+        return self._figures().energy_j
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of a step at list price."""
+        return self._figures().cost_usd
+
+    @property
+    def co2e_g(self) -> float | None:
+        """Grams of CO2 equivalent of a step; None until `on` named a place."""
+        return self._figures().co2e_g
+
+    # -- as shardings, JSON and text -----------------------------------------------------
 
     @property
     def in_shardings(self) -> Any:
@@ -98,6 +173,7 @@ class Plan:
             "outputs": [dataclasses.asdict(leaf) for leaf in self.outputs],
             "steps": [dataclasses.asdict(s) for s in self.steps],
             "whole": list(self.whole),
+            "figures": self.figures and dataclasses.asdict(self.figures),
         }
         return json.dumps(fields, indent=1)
 
@@ -117,6 +193,7 @@ class Plan:
                 tuple(Leaf(**_tuples(leaf)) for leaf in fields["outputs"]),
                 tuple(Step(**_tuples(s)) for s in fields["steps"]),
                 tuple(fields["whole"]),
+                read_figures(fields["figures"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise PlanError(
@@ -170,5 +247,5 @@ def make_plan(
         describe_leaves(captured.out_paths, program.outputs, lowered.outputs, units),
         tuple(steps),
         whole_ops(decided),
-        decided,
+        decided=decided,
     )

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,16 @@ from jax import export
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from meshwright.errors import CompilerError
+from meshwright.jax_private import hlo_flops
 from meshwright.lower import Lowered
 from meshwright.machine import Machine
 from meshwright.runtime.execute import run_program
+from meshwright.runtime.hlo import (
+    Transfer,
+    estimated_cycles,
+    scheduler_report,
+    transfers,
+)
 from meshwright.runtime.spmd import partition_spec
 
 _POLL_S = 0.1
@@ -52,10 +60,12 @@ class Compiled:
     peak_bytes: arguments, results and all that is alive beside them at once.
     fits: false where the compiler refused for want of memory; peak_bytes is then what
         it says it needs.
-    flops: a loop's body counts once; None where the compiler was stopped early.
+    hlo: the scheduled program, optimised.
+    flops: as XLA counts them in that program; a loop's body counts once.
+    transfers: its collectives, with what its scheduler believes that they take.
     cycles: the sum of what it estimates for each fusion, loops multiplied; None where
         it was stopped early.
-    hlo: the scheduled program, optimised.
+    memory: what the runtime would be told, by name; None where it was stopped early.
     """
 
     peak_bytes: int
@@ -63,6 +73,7 @@ class Compiled:
     compile_s: float
     hlo: str
     flops: float | None = None
+    transfers: tuple[Transfer, ...] = ()
     cycles: float | None = None
     memory: Mapping[str, int] | None = None
 
@@ -72,17 +83,21 @@ def confirm(
     machine: Machine,
     full: bool = False,
     timeout_s: float = 600.0,
+    folder: Path | None = None,
 ) -> Compiled:
     """Compile a device program for a machine that need not be here.
 
     full: generate code as well, which takes a minute or more, and tells cycles.
+    folder: an empty one in which the compiler's own files stay; none stay if None.
     Raises `CompilerError` where the compiler is not installed, fails or takes longer.
     """
     _require_compiler(machine)
-    with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
-        place = Path(folder)
-        request = _write_request(place, step, machine)
-        return _run(place, request, full, timeout_s)
+    with ExitStack() as stack:
+        if folder is None:
+            made = tempfile.TemporaryDirectory(prefix="meshwright-")
+            folder = Path(stack.enter_context(made))
+        request = _write_request(folder, step, machine)
+        return _run(folder, request, machine, full, timeout_s)
 
 
 def _require_compiler(machine: Machine) -> None:
@@ -107,13 +122,16 @@ def _write_request(place: Path, step: Step, machine: Machine) -> Path:
     slices = machine.num_devices
     for dim in chips:
         slices //= dim.extent
+    options: dict[str, object] = {"num_slices": slices} if slices > 1 else {}
+    if machine.chip_config:
+        options["chip_config_name"] = machine.chip_config
     request = {
         "step": str(exported),
         "hlo": str(place / "compiled.hlo"),
         "result": str(place / "result.json"),
         "platform": machine.compiler,
         "topology": f"{machine.topology}:{shape}",
-        "topology_options": {"num_slices": slices} if slices > 1 else {},
+        "topology_options": options,
         "mesh_shape": list(sizes.values()),
         "axes": list(sizes),
         "donated": list(step.donated),
@@ -160,7 +178,9 @@ def export_step(step: Step) -> bytes:
 # -- the child -------------------------------------------------------------------------
 
 
-def _run(place: Path, request: Path, full: bool, timeout_s: float) -> Compiled:
+def _run(
+    place: Path, request: Path, machine: Machine, full: bool, timeout_s: float
+) -> Compiled:
     dump, log = place / "dump", place / "log"
     dump.mkdir()
     start_s = time.perf_counter()
@@ -184,7 +204,8 @@ def _run(place: Path, request: Path, full: bool, timeout_s: float) -> Compiled:
                 child.kill()
             child.wait()
     elapsed_s = time.perf_counter() - start_s
-    return _read(place, log.read_text(encoding="utf-8", errors="replace"), elapsed_s)
+    told = log.read_text(encoding="utf-8", errors="replace")
+    return _read(place, told, machine, elapsed_s)
 
 
 def _environment(dump: Path) -> dict[str, str]:
@@ -194,6 +215,9 @@ def _environment(dump: Path) -> dict[str, str]:
         **os.environ,
         "JAX_PLATFORMS": "cpu",
         "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_STDERR_LOG_LEVEL": "0",
+        "TPU_MIN_LOG_LEVEL": "0",
+        "TPU_VMODULE": "latency_hiding_scheduler=5",
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
         "XLA_FLAGS": flags.strip(),
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
@@ -213,15 +237,22 @@ _TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def _read(place: Path, log: str, elapsed_s: float) -> Compiled:
+def _read(place: Path, log: str, machine: Machine, elapsed_s: float) -> Compiled:
     """The child's result, or what lies in the dump; `CompilerError` if neither."""
     result = place / "result.json"
     if result.exists():
-        told = json.loads(result.read_text(encoding="utf-8"))
+        memory = json.loads(result.read_text(encoding="utf-8"))
         hlo = (place / "compiled.hlo").read_text(encoding="utf-8")
-        peak = told.pop("peak_bytes")
-        flops, seconds = told.pop("flops"), told.pop("compile_s")
-        return Compiled(peak, True, seconds, hlo, flops, estimated_cycles(hlo), told)
+        return Compiled(
+            memory.pop("peak_bytes"),
+            True,
+            memory.pop("compile_s"),
+            hlo,
+            memory.pop("flops"),
+            _transfers(log, machine),
+            estimated_cycles(hlo),
+            memory,
+        )
     refused = _NEEDS.search(log)
     if refused:
         needed = float(refused[1]) * _UNITS[refused[2]]
@@ -232,33 +263,11 @@ def _read(place: Path, log: str, elapsed_s: float) -> Compiled:
     if not finals or total is None:
         raise CompilerError(f"the compiler failed:\n{log[-2000:]}")
     hlo = finals[-1].read_text(encoding="utf-8")
-    return Compiled(int(total[1]), True, elapsed_s, hlo)
+    return Compiled(
+        int(total[1]), True, elapsed_s, hlo, hlo_flops(hlo), _transfers(log, machine)
+    )
 
 
-def estimated_cycles(hlo: str) -> float:
-    """What scheduled HLO says its fusions take, loops multiplied.
-
-    Collectives and custom calls carry no estimate and count nothing.
-    """
-    costs: dict[str, float] = {}
-    calls: dict[str, list[tuple[str, int]]] = {}
-    entry = current = ""
-    for line in hlo.splitlines():
-        head = re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line)
-        if head:
-            current = head[2]
-            entry = current if head[1] else entry
-            costs[current], calls[current] = 0.0, []
-            continue
-        cycles = re.search(r'"estimated_cycles":"(\d+)"', line)
-        if cycles:
-            costs[current] += float(cycles[1])
-        loop = re.search(r"while\(.*body=%?([\w.\-]+)", line)
-        if loop:
-            trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
-            calls[current].append((loop[1], int(trips[1]) if trips else 1))
-
-    def total(name: str) -> float:
-        return costs[name] + sum(n * total(body) for body, n in calls[name])
-
-    return total(entry)
+def _transfers(log: str, machine: Machine) -> tuple[Transfer, ...]:
+    program, cycles = scheduler_report(log)
+    return tuple(transfers(program, cycles, machine.chip.clock_hz or 1.0))

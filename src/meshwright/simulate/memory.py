@@ -18,7 +18,7 @@ class Memory:
 
     curve: by unit; the first entry is before any runs.
     peak: unit at which it is largest, -1 for before the first.
-    alive: the values there, largest first.
+    alive: the values there, those of loops' bodies included, largest first.
     """
 
     curve: tuple[int, ...]
@@ -49,6 +49,7 @@ def memory_of(
     alive = dict.fromkeys((*program.inputs, *program.constants))
     total = sum(map(size_fn, alive))
     curve, peak, at_peak = [total], -1, tuple(alive)
+    highest = total
     for index, unit in enumerate(units):
         dies = [v for v in unit.reads if last[v] == index and v not in kept]
         made = [v for v in unit.writes if v not in alive]
@@ -58,10 +59,10 @@ def memory_of(
             total -= size_fn(unit.in_place)
             del alive[unit.in_place]
             dies.remove(unit.in_place)
-        now = total + _inner_bytes(unit, size_fn)
-        if now > max(curve):
-            peak, at_peak = index, tuple(alive)
-        curve.append(now)
+        inner, inside = _inner(unit, size_fn)
+        curve.append(total + inner)
+        if total + inner > highest:
+            highest, peak, at_peak = total + inner, index, (*alive, *inside)
         unread = [v for v in unit.writes if v not in last and v not in kept]
         for value in (v for v in (*dies, *unread) if v in alive):
             del alive[value]
@@ -69,17 +70,20 @@ def memory_of(
     return Memory(tuple(curve), peak, tuple(sorted(at_peak, key=size_fn, reverse=True)))
 
 
-def _inner_bytes(unit: Unit, size_fn: SizeFn) -> int:
-    """What the largest body of a region needs beside what is alive outside already."""
+def _inner(unit: Unit, size_fn: SizeFn) -> tuple[int, tuple[Value, ...]]:
+    """What the largest body of a region needs beside what is alive outside already.
+
+    An operand that is no slice of one is the same memory inside.
+    """
     if unit.kind is not Kind.REGION:
-        return 0
+        return 0, ()
     op = unit.root
     shared = {p for wire in op.wires if not wire.is_stacked for p in wire.inputs}
-    largest = 0
+    most: tuple[int, tuple[Value, ...]] = 0, ()
     for number, body in enumerate(op.bodies):
-        outside = sum(
-            size_fn(v) for i, v in enumerate(body.inputs) if (number, i) in shared
-        )
-        inner = memory_of(body, range(len(body.inputs)), size_fn).peak_bytes
-        largest = max(largest, inner - outside)
-    return largest
+        same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
+        inner = memory_of(body, range(len(body.inputs)), size_fn)
+        beside = inner.peak_bytes - sum(map(size_fn, same))
+        if beside > most[0]:
+            most = beside, tuple(v for v in inner.alive if v not in same)
+    return most

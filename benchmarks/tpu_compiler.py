@@ -1,0 +1,114 @@
+"""Compiles the cases of `benchmarks.tpu_cases` with the real TPU compiler, no TPU needed.
+
+    python -m benchmarks.tpu_compiler [--only TEXT] [--full] [--keep DIR] [--out FILE]
+
+Resumable: what the file of results has already is passed over. Needs `meshwright[tpu]`.
+Compared with our predictions by `benchmarks.tpu_accuracy`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from importlib.metadata import version
+from pathlib import Path
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from benchmarks.tpu_cases import Case, cases
+from meshwright.errors import CompilerError
+from meshwright.machine import load_machine
+from meshwright.runtime.confirm import Compiled, Step, confirm
+from meshwright.runtime.hlo import Transfer
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def compile_case(case: Case, full: bool, folder: Path) -> Compiled:
+    """What the compiler says of a case."""
+    decided = case.plan().decided
+    assert decided is not None, "a plan that was made here has its program"
+    captured = decided.captured
+    step = Step(decided.lowered, captured.avals, captured.donated)
+    machine = load_machine(case.chip, case.program.devices)
+    return confirm(step, machine, full, timeout_s=1200, folder=folder)
+
+
+def row_of(compiled: Compiled) -> dict[str, object]:
+    """The numbers that are kept."""
+    return {
+        "peak_bytes": compiled.peak_bytes,
+        "fits": compiled.fits,
+        "flops": compiled.flops,
+        "cycles": compiled.cycles,
+        "memory": dict(compiled.memory or {}),
+        "collectives": _by_kind(compiled.transfers),
+        "compile_s": round(compiled.compile_s, 1),
+    }
+
+
+def _by_kind(transfers: tuple[Transfer, ...]) -> dict[str, dict[str, float]]:
+    """Executions, bytes and seconds; seconds of those alone whose time is told."""
+    kinds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for each in transfers:
+        told = kinds[each.kind]
+        told["runs"] += each.runs
+        told["bytes"] += each.runs * each.num_bytes
+        if each.seconds:
+            told["timed_bytes"] += each.runs * each.num_bytes
+            told["seconds"] += each.runs * each.seconds
+    return {kind: dict(told) for kind, told in kinds.items()}
+
+
+def keep_files(folder: Path, place: Path) -> None:
+    """The compiler's text files and log, packed."""
+    place.mkdir(parents=True, exist_ok=True)
+    for path in (folder / "log", *(folder / "dump").glob("*optimizations*.txt")):
+        name = path.name.split(".cl_")[-1]
+        with path.open("rb") as source, gzip.open(place / f"{name}.gz", "wb", 3) as to:
+            shutil.copyfileobj(source, to)
+
+
+def main() -> None:
+    """Compile what is missing, one case after another."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="part of a case's name")
+    parser.add_argument("--full", action="store_true", help="generate code, for cycles")
+    parser.add_argument("--keep", type=Path, help="folder for the compiler's files")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    name = "tpu_full.json" if options.full else "tpu_memory.json"
+    out = options.out or RESULTS / name
+    known = json.loads(out.read_text()) if out.exists() else {"cases": {}}
+    known["versions"] = {name: version(name) for name in ("jax", "libtpu")}
+    wanted = [case for case in cases() if options.only in case.name]
+    for number, case in enumerate(wanted, 1):
+        if case.name in known["cases"]:
+            continue
+        start_s = time.perf_counter()
+        with tempfile.TemporaryDirectory() as text:
+            folder = Path(text)
+            try:
+                row = row_of(compile_case(case, options.full, folder))
+            except CompilerError as error:
+                row = {"error": str(error)[-500:]}
+            if options.keep is not None:
+                keep_files(folder, options.keep / case.name.replace("/", "__"))
+        known["cases"][case.name] = row
+        out.write_text(json.dumps(known, indent=1) + "\n")
+        seconds = time.perf_counter() - start_s
+        gib = row.get("peak_bytes", 0) / 2**30
+        told = row.get("error") or f"{gib:.2f} GiB, fits: {row['fits']}"
+        print(
+            f"{number}/{len(wanted)} {seconds:6.1f} s {case.name}: {told}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""A plan on a machine: what it then says, and what it keeps in JSON."""
+
+from dataclasses import replace
+
+import pytest
+
+import meshwright as mw
+from meshwright.errors import MachineError, PlanError
+from zoo import gpt
+
+MESH = {"batch": 4, "model": 2}
+
+
+@pytest.fixture(scope="module")
+def plan():
+    schedule = gpt.schedules["bp+mp+z3"]
+    step = mw.partition(gpt.train_step, MESH, schedule, donate_argnums=0)
+    return step.plan(*gpt.shapes(replace(gpt.T32, layers=2)))
+
+
+@pytest.fixture(scope="module")
+def placed(plan):
+    return plan.on(mw.machine("tpu-v4", chips=8), "iowa")
+
+
+def test_a_plan_on_a_machine_tells_time_memory_energy_and_money(placed):
+    assert 0 < placed.step_time_s < 10
+    assert 0 < placed.mfu < 1
+    exposed = [s for k, s in placed.breakdown.items() if not k.endswith("hidden")]
+    assert sum(exposed) == pytest.approx(placed.step_time_s)
+    assert placed.energy_j > 0
+    assert placed.cost_usd > 0
+    assert placed.co2e_g == pytest.approx(placed.energy_j / 3.6e6 * 478)
+
+
+def test_the_largest_values_at_the_peak_have_source_lines(placed):
+    largest = placed.figures.largest
+    assert [v.bytes for v in largest] == sorted(
+        (v.bytes for v in largest), reverse=True
+    )
+    assert sum(v.bytes for v in largest) <= placed.peak_memory_bytes
+    assert any("zoo/" in v.source for v in largest)
+    assert "zoo/" in placed.figures.peak_source
+
+
+def test_every_collective_has_its_seconds(placed):
+    seconds = placed.figures.collective_s
+    assert len(seconds) == len(placed.collectives)
+    assert all(s > 0 for s in seconds)
+    spent = sum(
+        s * c.executions for s, c in zip(seconds, placed.collectives, strict=True)
+    )
+    told = sum(
+        s for k, s in placed.breakdown.items() if k.endswith(("exposed", "hidden"))
+    )
+    assert spent == pytest.approx(told)
+
+
+def test_figures_survive_json(placed):
+    assert mw.Plan.from_json(placed.to_json()) == placed
+
+
+def test_a_plan_without_a_machine_says_how_to_name_one(plan):
+    with pytest.raises(PlanError, match=r"plan\.on\(mw\.machine"):
+        _ = plan.step_time_s
+
+
+def test_a_machine_of_another_size_is_refused(plan):
+    with pytest.raises(MachineError, match=r"has 8 devices, machine tpu-v4 16"):
+        plan.on(mw.machine("tpu-v4", chips=16))
+
+
+def test_a_plan_from_json_cannot_move(plan):
+    with pytest.raises(PlanError, match="no program to simulate"):
+        mw.Plan.from_json(plan.to_json()).on(mw.machine("tpu-v4", chips=8))
+
+
+def test_chips_with_two_cores_count_twice():
+    assert mw.machine("tpu-v3", chips=16).num_devices == 32
+    assert mw.machine("tpu-v5e", chips=16).num_devices == 16
+    with pytest.raises(MachineError, match="at least one chip, got 0"):
+        mw.machine("h100", chips=0)
