@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.capture import capture
+from meshwright.errors import MeshError
 from meshwright.ir import Sharding
 from meshwright.propagate import Graph, split_axes, user_axes, whole_axes
 from tests.propagate.programs import f32
@@ -33,6 +34,11 @@ def split(graph: Graph, size: int, **options) -> tuple[int, ...]:
     """The sizes of the units of an axis."""
     mesh, units = split_axes(graph, mw.Mesh({"m": size}), **options)
     return tuple(mesh.size(u) for u in units["m"])
+
+
+def test_an_axis_cannot_be_called_like_a_unit():
+    with pytest.raises(MeshError, match="'m:0' holds ':'"):
+        split_axes(reshaped((4, 2)), mw.Mesh({"m:0": 2}))
 
 
 @settings(max_examples=50)
@@ -57,8 +63,8 @@ def test_an_axis_of_eight_over_four_heads_is_one_of_four_and_one_of_two():
     graph = reshaped((4, 64))
     assert split(graph, 8) == (4, 2)
     mesh, units = split_axes(graph, mw.Mesh({"m": 8}))
-    assert units == {"m": ("m·0", "m·1")}
-    assert str(mesh) == "m·0=4,m·1=2"
+    assert units == {"m": ("m:0", "m:1")}
+    assert str(mesh) == "m:0=4,m:1=2"
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -75,7 +81,7 @@ def test_the_devices_of_the_mesh_stay():
     assert split_axes(reshaped((4, 8)), mesh)[0].devices == tuple("abcdefgh")
 
 
-UNITS = {"m": ("m·0", "m·1"), "n": ("n",), "k": ("k·0", "k·1", "k·2")}
+UNITS = {"m": ("m:0", "m:1"), "n": ("n",), "k": ("k:0", "k:1", "k:2")}
 ALL = tuple(u for units in UNITS.values() for u in units)
 
 
@@ -91,11 +97,11 @@ def test_whole_axes_undoes_the_split(order, first, second):
 @pytest.mark.parametrize(
     "dims",
     [
-        (("m·0",), ()),
-        (("m·1",), ()),
-        (("m·1", "m·0"), ()),
-        (("m·0",), ("m·1",)),
-        (("m·0", "n", "m·1"), ()),
+        (("m:0",), ()),
+        (("m:1",), ()),
+        (("m:1", "m:0"), ()),
+        (("m:0",), ("m:1",)),
+        (("m:0", "n", "m:1"), ()),
     ],
     ids=["major", "minor", "turned", "over two dims", "parted"],
 )
@@ -104,7 +110,7 @@ def test_part_of_an_axis_is_no_axis(dims):
 
 
 def test_an_axis_is_named_once_in_order():
-    assert user_axes(("k·1", "n", "k·0", "m·1")) == ("k", "n", "m")
+    assert user_axes(("k:1", "n", "k:0", "m:1")) == ("k", "n", "m")
     assert user_axes(()) == ()
 
 

@@ -51,3 +51,19 @@ def test_the_compiler_says_what_a_step_needs(full):
     assert "all-reduce" in compiled.hlo
     assert (compiled.cycles is not None) == full
     assert np.isfinite(compiled.compile_s)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None, reason="needs meshwright[tpu]"
+)
+def test_an_axis_in_units_and_a_split_torus_compile():
+    def step(x):
+        return jnp.sum(x.reshape(12, 4, 8) ** 2)
+
+    mesh = {"data": 8, "model": 2}
+    partitioned = mw.partition(step, mesh, [mw.data_parallel("data", "x")])
+    decided = partitioned.plan(jax.ShapeDtypeStruct((48, 8), jnp.float32)).decided
+    assert len(decided.lowered.mesh.axes) > 2
+    step = Step(decided.lowered, decided.captured.avals)
+    assert confirm(step, load_machine("tpu-v6e", 16)).fits

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from meshwright.errors import MeshError
 from meshwright.ir import Sharding
 from meshwright.machine import Mesh
 from meshwright.propagate.graph import Graph
 
-UNIT = "\N{MIDDLE DOT}"
-"""Between an axis and the number of one of its units: `model` and a number."""
+UNIT = ":"
+"""Between an axis and the number of one of its units: `model:0`. ASCII, since the name
+travels through exported programs."""
 
 
 def split_axes(
@@ -24,8 +26,12 @@ def split_axes(
     """The mesh over units, and the units of each axis, major to minor.
 
     An axis that fits every reshape is its own single unit, and so is one to be `kept`:
-    what does not fit into a reshape's major part then stops there.
+    what does not fit into a reshape's major part then stops there. Raises `MeshError`
+    for an axis whose name could be that of a unit.
     """
+    taken = [axis for axis in mesh.axes if UNIT in axis]
+    if taken:
+        raise MeshError(f"axis name {taken[0]!r} holds {UNIT!r}, which names parts")
     majors = sorted(
         {
             tuple(node.sizes[f] for f in factors[:-1])

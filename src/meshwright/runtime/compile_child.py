@@ -29,7 +29,8 @@ def compile_step(request: dict[str, Any]) -> dict[str, Any]:
     )
     shape = tuple(request["mesh_shape"])
     devices = topology.devices[: math.prod(shape)]
-    mesh = Mesh(mesh_utils.create_device_mesh(shape, devices), request["axes"])
+    grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    mesh = Mesh(grid, request["axes"])
     leaves = [
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
         for aval, sharding in zip(

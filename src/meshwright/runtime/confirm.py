@@ -205,7 +205,7 @@ def _run(
             child.wait()
     elapsed_s = time.perf_counter() - start_s
     told = log.read_text(encoding="utf-8", errors="replace")
-    return _read(place, told, machine, elapsed_s)
+    return _read(place, told, machine, full, elapsed_s)
 
 
 def _environment(dump: Path) -> dict[str, str]:
@@ -237,10 +237,16 @@ _TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def _read(place: Path, log: str, machine: Machine, elapsed_s: float) -> Compiled:
-    """The child's result, or what lies in the dump; `CompilerError` if neither."""
+def _read(
+    place: Path, log: str, machine: Machine, full: bool, elapsed_s: float
+) -> Compiled:
+    """The child's result, or what lies in the dump; `CompilerError` if neither.
+
+    A small program may be done before the child is stopped: unless all was asked for,
+    the dump speaks all the same.
+    """
     result = place / "result.json"
-    if result.exists():
+    if full and result.exists():
         memory = json.loads(result.read_text(encoding="utf-8"))
         hlo = (place / "compiled.hlo").read_text(encoding="utf-8")
         return Compiled(
