@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 
@@ -239,4 +240,27 @@ def custom(s: Scope, grow: Grow) -> None:
     s.emit_block(f"{code}{{0}} = {name}({x.name})", 1, 1.0)
 
 
-FAMILIES = ((scan, 4), (loop, 2), (branch, 2), (call, 3), (vmap, 3), (custom, 1))
+def recurrence(s: Scope, grow: Grow) -> None:
+    """A recurrent network, whose state is multiplied with weights in every step.
+
+    Its backward loop carries a cotangent that meets another in each step.
+    """
+    del grow
+    x = s.pick(lambda v: v.is_float and 2 <= len(v.shape) <= 3 and v.shape[0] <= 8)
+    n, wide = x.shape[-1], s.draft.extent()
+    down, up = s.input((n, wide)), s.input((wide, n))
+    name = s.draft.fresh("f")
+    state = f"jnp.tanh(h @ {down.name} / {math.sqrt(n):.3f})"
+    mixed = f"{state} @ {up.name} / {math.sqrt(wide):.3f}"
+    step = s.rng.choice((f"jnp.tanh(r + {mixed})", f"0.5 * h + r * {mixed}", mixed))
+    code = f"def {name}(h, r):\n    h = ({step}).astype(h.dtype)\n    return h, h\n"
+    start = f"0.3 * {x.name}[0]"
+    s.emit_block(
+        f"{code}{{0}}, {{1}} = lax.scan({name}, {start}, {x.name})", 2, 2 * x.bound
+    )
+
+
+FAMILIES = (
+    (scan, 4), (loop, 2), (branch, 2), (call, 3), (vmap, 3), (custom, 1),
+    (recurrence, 2),
+)  # fmt: skip

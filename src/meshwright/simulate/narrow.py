@@ -1,0 +1,144 @@
+"""Which float32 values a TPU keeps as bfloat16.
+
+Its matrix unit rounds float32 operands to bfloat16, unless a program asks for more. So
+XLA keeps a value that only such products read, be it by way of moves or through the body
+of a loop, in half the memory, and gathers it in half the time. (XLA calls this bfloat16
+propagation.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.ir import Atom, Op, Program, Value
+
+_PRODUCTS = frozenset({"conv_general_dilated", "dot_general", "ragged_dot_general"})
+
+_MOVES = frozenset(
+    {
+        "abs", "all_gather", "all_to_all", "broadcast_in_dim", "clamp", "concatenate",
+        "copy", "copy_p", "dynamic_slice", "dynamic_update_slice", "expand_dims",
+        "gather", "max", "min", "name", "pad", "permute", "reduce_max", "reduce_min",
+        "reduce_precision", "reshape", "rev", "select_n", "slice", "squeeze", "tag",
+        "transpose",
+    }
+)  # fmt: skip
+"""Ops that give elements of their operands back: rounded before is rounded after."""
+
+_INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
+"""From which operand on they are indices, for moves that have some."""
+
+
+def narrow_values(program: Program) -> frozenset[Value]:
+    """The float32 values of a device program, those of its bodies included, kept so."""
+    search = _Search()
+    search.visit(program, [False] * len(program.outputs))
+    return frozenset(search.narrow)
+
+
+class _Search:
+    """Walks against the order of the program, so that readers come before makers."""
+
+    def __init__(self) -> None:
+        self.narrow: set[Value] = set()
+
+    def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
+        """Whether each input could be narrow, given which outputs may be."""
+        wanted: dict[Value, bool] = {}
+
+        def read(atom: Atom, accepts: bool) -> None:
+            if isinstance(atom, Value):
+                wanted[atom] = wanted.get(atom, True) and accepts
+
+        for atom, accepts in zip(program.outputs, outputs, strict=True):
+            read(atom, accepts)
+        for op in reversed(program.ops):
+            may_be = [r.dtype == "float32" and wanted.get(r, False) for r in op.results]
+            if op.bodies:
+                accepted = self._region(op, may_be)
+            else:
+                if may_be and may_be[0] and not op.has_effect:
+                    self.narrow.add(op.results[0])
+                elif may_be:
+                    self.narrow.discard(op.results[0])
+                accepted = [
+                    _accepts(op, position, may_be) for position in range(len(op.operands))
+                ]
+            for atom, accepts in zip(op.operands, accepted, strict=True):
+                read(atom, accepts)
+        return [v.dtype == "float32" and wanted.get(v, False) for v in program.inputs]
+
+    def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
+        """Whether each operand could be narrow; marks what is narrow inside.
+
+        What a loop carries must be so all around it: a carry that its body refuses is
+        taken back, until all agree.
+        """
+        for wire in op.wires:
+            if wire.result is not None and not may_be[wire.result]:
+                continue
+        results = list(may_be)
+        while True:
+            inputs = [
+                self.visit(body, self._outputs(op, number, results))
+                for number, body in enumerate(op.bodies)
+            ]
+            refused = [
+                wire.result
+                for wire in op.wires
+                if wire.result is not None
+                and results[wire.result]
+                and not wire.is_stacked
+                and not all(inputs[body][i] for body, i in wire.inputs)
+            ]
+            if not refused:
+                break
+            for position in refused:
+                results[position] = False
+        for result, narrow in zip(op.results, results, strict=True):
+            (self.narrow.add if narrow else self.narrow.discard)(result)
+        accepted = [False] * len(op.operands)
+        for wire in op.wires:
+            if wire.operand is not None:
+                kept = wire.result is None or wire.is_stacked or results[wire.result]
+                inside = [inputs[body][i] for body, i in wire.inputs]
+                accepted[wire.operand] = bool(inside) and kept and all(inside)
+        self._mark_inputs(op, accepted)
+        return accepted
+
+    def _outputs(self, op: Op, number: int, results: list[bool]) -> list[bool]:
+        """Which outputs of one body may be narrow."""
+        outputs = [False] * len(op.bodies[number].outputs)
+        for wire in op.wires:
+            for body, position in wire.outputs:
+                if body == number and wire.result is not None:
+                    outputs[position] = results[wire.result]
+        return outputs
+
+    def _mark_inputs(self, op: Op, accepted: list[bool]) -> None:
+        """A body's input is narrow where its operand is taken so."""
+        for wire in op.wires:
+            for body, position in wire.inputs:
+                value = op.bodies[body].inputs[position]
+                narrow = wire.operand is not None and accepted[wire.operand]
+                (self.narrow.add if narrow else self.narrow.discard)(value)
+
+
+def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
+    """Whether an op reads an operand that is bfloat16 as well as one that is float32."""
+    if op.kind in _PRODUCTS:
+        return _rounds(op)
+    if op.kind == "convert_element_type":
+        return op.results[0].dtype == "bfloat16" or may_be[0]
+    if op.kind not in _MOVES or not all(may_be):
+        return False
+    if op.kind == "select_n":
+        return position > 0
+    return position < _INDICES.get(op.kind, len(op.operands))
+
+
+def _rounds(op: Op) -> bool:
+    """True for products in the unit's own precision."""
+    precision = op.params.get("precision")
+    sides = precision if isinstance(precision, tuple) else (precision,)
+    return all(p is None or str(p).upper().endswith("DEFAULT") for p in sides)
