@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
-from meshwright.ir import num_bytes
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
+from meshwright.simulate.layout import Layout
 from meshwright.simulate.timeline import COMPUTE, LINKS, Setting, timeline_of
 
 MESH = {"data": 4, "model": 2}
@@ -45,7 +45,7 @@ LOWERED = lowered()
 
 def run(machine="tpu-v5e", is_async=OVERLAPPED, made=LOWERED):
     placement = place_mesh(made.mesh, load_machine(machine, 8))
-    return timeline_of(made.program, Setting(placement, num_bytes, is_async))
+    return timeline_of(made.program, Setting(placement, Layout(), is_async))
 
 
 def work_s(timeline):
@@ -103,7 +103,7 @@ def test_a_loop_takes_its_body_as_often_as_it_runs(length):
     x = jax.ShapeDtypeStruct((256, 256), jnp.float32)
     made = mw.partition(fn, {"data": 8}, []).decide(x).lowered
     placement = place_mesh(made.mesh, load_machine("tpu-v5e", 8))
-    timeline = timeline_of(made.program, Setting(placement, num_bytes, frozenset()))
+    timeline = timeline_of(made.program, Setting(placement, Layout(), frozenset()))
     (span,) = timeline.spans
     assert span.inner is not None
     assert span.end_s == pytest.approx(length * span.inner.end_s)

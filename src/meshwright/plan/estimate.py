@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from meshwright.cost import program_work
 from meshwright.cost.energy import Place, co2e_g, energy_j, rent_usd
 from meshwright.errors import MachineError
-from meshwright.ir import Program, num_bytes
+from meshwright.ir import Op, Program
 from meshwright.machine import Machine
-from meshwright.machine.placement import Placement, place_mesh
+from meshwright.machine.placement import place_mesh
 from meshwright.simulate.fusion import Kind, Unit, fuse
-from meshwright.simulate.memory import Memory, SizeFn, memory_of
+from meshwright.simulate.inline import inline
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.memory import Memory, memory_of
+from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -23,6 +26,7 @@ from meshwright.simulate.timeline import (
 )
 
 if TYPE_CHECKING:
+    from meshwright.capture import Captured
     from meshwright.plan.decide import Decided
 
 ASYNC = {
@@ -44,7 +48,8 @@ class Estimate:
         ("all_reduce hidden"); exposed, compute and idle add up to the step.
     model_flops: operations of the program before it was partitioned.
     units: what runs as one, in order; the memory's curve is over them.
-    size_fn: bytes of a value in memory.
+    layout: how values lie in memory.
+    origins: of ops that stand for others of the device program, those.
     """
 
     machine: Machine
@@ -54,7 +59,8 @@ class Estimate:
     timeline: Timeline
     breakdown: Mapping[str, float]
     units: tuple[Unit, ...]
-    size_fn: SizeFn
+    layout: Layout
+    origins: Mapping[Op, Op]
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -98,15 +104,18 @@ class Estimate:
 
 
 def estimate(decided: Decided, machine: Machine) -> Estimate:
-    """Simulate a decided program on a machine with as many devices as its mesh."""
-    lowered = decided.lowered
-    placement = place_mesh(lowered.mesh, machine)
-    units = fuse(lowered.program)
-    captured = decided.captured
-    reused = {*captured.ties.values(), *captured.donated}
-    setting = _setting(placement)
-    memory = memory_of(lowered.program, reused, setting.size_fn, units)
-    timeline = timeline_of(lowered.program, setting, units)
+    """Simulate a decided program on a machine with as many devices as its mesh.
+
+    Memory is given up where the partitioned function donates it.
+    """
+    placement = place_mesh(decided.lowered.mesh, machine)
+    program, origins = inline(decided.lowered.program)
+    is_tpu = machine.compiler == "tpu"
+    layout = Layout(machine.chip.tile, narrow_values(program) if is_tpu else ())
+    units = fuse(program, layout)
+    memory = memory_of(program, _aliases(decided.captured, program), layout, units)
+    setting = Setting(placement, layout, ASYNC[machine.compiler])
+    timeline = timeline_of(program, setting, units)
     return Estimate(
         machine,
         timeline.end_s,
@@ -115,12 +124,26 @@ def estimate(decided: Decided, machine: Machine) -> Estimate:
         timeline,
         _breakdown(timeline),
         units,
-        setting.size_fn,
+        layout,
+        origins,
     )
 
 
-def _setting(placement: Placement) -> Setting:
-    return Setting(placement, num_bytes, ASYNC[placement.machine.compiler])
+def _aliases(captured: Captured, program: Program) -> dict[int, int]:
+    """Output position -> donated input whose memory it takes over, as JAX pairs them.
+
+    State goes to its own next value, all else to the first output like it.
+    """
+    donated = dict.fromkeys(captured.donated)
+    aliases = {o: i for o, i in captured.ties.items() if i in donated}
+    for position in donated.keys() - set(aliases.values()):
+        given = program.inputs[position]
+        for number, output in enumerate(program.outputs):
+            same = (output.shape, output.dtype) == (given.shape, given.dtype)
+            if same and number not in aliases:
+                aliases[number] = position
+                break
+    return aliases
 
 
 def _original(decided: Decided) -> Program:

@@ -83,7 +83,7 @@ def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figu
         breakdown=dict(found.breakdown),
         largest=tuple(_largest(decided, found)),
         peak_source=str(runs_there),
-        collective_s=_collective_s(decided.lowered.program, found.timeline),
+        collective_s=_collective_s(decided.lowered.program, found),
         energy_j=found.energy_j(place) if has_power else None,
         co2e_g=found.co2e_g(place) if has_power and place is not None else None,
         cost_usd=None if chip.usd_per_hour is None else found.cost_usd(),
@@ -101,12 +101,12 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[Live]:
         name = paths.get(value, "a constant") if op is None else op.kind
         source = "" if op is None else str(op.source)
         shown = show_type(value.shape, value.dtype)
-        yield Live(name, shown, found.size_fn(value), source)
+        yield Live(name, shown, found.layout.size(value), source)
 
 
-def _collective_s(program: Program, timeline: Timeline) -> tuple[float, ...]:
+def _collective_s(program: Program, found: Estimate) -> tuple[float, ...]:
     """Seconds of each collective of a program, in the order of `executions`."""
-    known = dict(_spans(timeline))
+    known = {found.origins.get(op, op): s for op, s in _spans(found.timeline)}
     return tuple(known.get(op, 0.0) for op, _ in executions(program))
 
 

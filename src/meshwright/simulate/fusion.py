@@ -18,9 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import COLLECTIVES, Work, work_of
+from meshwright.simulate.layout import Layout
 
 
 class Kind(Enum):
@@ -84,9 +86,20 @@ def kind_of(op: Op) -> Kind:
         return Kind.COLLECTIVE
     if op.bodies or op.kind in _REGIONS:
         return Kind.REGION
-    if op.kind in _IN_PLACE or op.kind in _STANDS_ALONE or op.has_effect:
+    if op.has_effect or (op.kind in _IN_PLACE and not _is_one_hot(op)):
         return Kind.OTHER
-    return Kind.LOOP
+    return Kind.OTHER if op.kind in _STANDS_ALONE else Kind.LOOP
+
+
+def _is_one_hot(op: Op) -> bool:
+    """Whether a scatter puts one element into each row: a comparison with the index.
+
+    That is the gradient of picking one element of each row, as losses do.
+    """
+    numbers: Any = op.params.get("dimension_numbers")
+    batching = getattr(numbers, "operand_batching_dims", ())
+    rank, indices = len(op.operands[0].shape), op.operands[1].shape
+    return rank > 1 and len(batching) == rank - 1 and indices[-2:] in ((1, 1), (1,))
 
 
 _TAKES_IN = frozenset({Kind.PRODUCT, Kind.REDUCTION, Kind.LOOP})
@@ -99,7 +112,7 @@ class Unit:
 
     root: the op that writes. reads, writes: values in memory. work: of all ops, those
     that other units compute as well included. in_place: the operand whose memory the
-    result may take over if nobody reads it later.
+    result may take over if nobody reads it later. bodies: of a region, their units.
     """
 
     root: Op
@@ -108,15 +121,33 @@ class Unit:
     writes: tuple[Value, ...]
     work: Work
     in_place: Value | None = None
+    bodies: tuple[tuple[Unit, ...], ...] = ()
 
 
-def fuse(program: Program) -> tuple[Unit, ...]:
+def fuse(program: Program, layout: Layout | None = None) -> tuple[Unit, ...]:
     """The units of a program, in the order of their roots."""
-    return _Fusion(program).units()
+    return _Fusion(program, layout or Layout()).units()
 
 
 _SLACK = 1.25
 """Bytes that may be read for a value of one byte: itself, and vectors beside it."""
+
+_SUNK = 4
+"""Times that a value must be larger than what it repeats for a region to make it."""
+
+_REPEATS = frozenset({"broadcast_in_dim", "iota"})
+
+
+def _needed_whole(body: Program) -> set[Value]:
+    """Values that some op of a body reads from memory as they are."""
+    return {
+        v
+        for op in body.ops
+        if kind_of(op) not in _TAKES_IN
+        for v in op.operands
+        if isinstance(v, Value)
+    }
+
 
 _Fed = tuple[dict[Op, None], dict[Value, None]]
 """Ops computed on the fly, and the stored values that they read; both in order."""
@@ -125,8 +156,10 @@ _Fed = tuple[dict[Op, None], dict[Value, None]]
 class _Fusion:
     """What is known while units are formed."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, layout: Layout) -> None:
         self.program = program
+        self.layout = layout
+        self.narrowed: dict[Value, Value] = {}
         self.maker: dict[Value, Op] = {}
         self.origin: dict[Value, Value] = {}
         readers: dict[Value, list[Op]] = {}
@@ -151,6 +184,7 @@ class _Fusion:
                 continue
             if used_by or value in outputs or op.has_effect:
                 self.stored.add(value)
+        self._open_regions()
 
     def operands(self, op: Op) -> list[Value]:
         """The values that an op reads, by the name under which they were made."""
@@ -170,9 +204,34 @@ class _Fusion:
 
     def _takes_in(self, reader: Op, value: Value) -> bool:
         """A scatter fills its own result first: so it makes what it starts from."""
-        if reader.kind in _IN_PLACE:
+        if reader.kind in _IN_PLACE and not _is_one_hot(reader):
             return self.operands(reader)[0] is value
+        if kind_of(reader) is Kind.REGION:
+            return self._is_sunk(value)
         return kind_of(reader) in _TAKES_IN
+
+    def _open_regions(self) -> None:
+        """Say which values of bodies need no memory of their own."""
+        for op in self.program.ops:
+            stacked: list[set[Value]] = [set() for _ in op.bodies]
+            for wire in op.wires:
+                operand = None if wire.operand is None else op.operands[wire.operand]
+                if wire.is_stacked:
+                    for body, i in wire.inputs:
+                        stacked[body].add(op.bodies[body].inputs[i])
+                elif operand in self._fed and wire.result is None:
+                    self.layout.virtual.update(
+                        op.bodies[body].inputs[i] for body, i in wire.inputs
+                    )
+            for slices, body in zip(stacked, op.bodies, strict=True):
+                self.layout.inside |= slices - _needed_whole(body)
+
+    def _is_sunk(self, value: Value) -> bool:
+        """Whether a region makes an operand itself: what only repeats a smaller value."""
+        op = self.maker[value]
+        return op.kind in _REPEATS and _SUNK * sum(
+            num_bytes(v) for v in self.operands(op)
+        ) <= num_bytes(value)
 
     def units(self) -> tuple[Unit, ...]:
         """One for each op that writes or has an effect."""
@@ -193,6 +252,7 @@ class _Fusion:
             tuple(r for r in op.results if r in self.stored),
             work,
             self._in_place(op, reads),
+            tuple(fuse(body, self.layout) for body in op.bodies),
         )
 
     def _in_place(self, op: Op, reads: Mapping[Value, None]) -> Value | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from meshwright.ir import Program, Value, num_bytes
+from meshwright.ir import Atom, Program, Value
 from meshwright.simulate.fusion import Kind, Unit, fuse
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.pack import Block, packed_bytes
 
-SizeFn = Callable[[Value], int]
-"""Bytes that a value takes in memory, padding included."""
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,58 +21,135 @@ class Memory:
     curve: by unit; the first entry is before any runs.
     peak: unit at which it is largest, -1 for before the first.
     alive: the values there, those of loops' bodies included, largest first.
+    gaps_bytes: what a heap needs beyond the most that is alive, since blocks that die
+        leave gaps into which others do not fit.
     """
 
     curve: tuple[int, ...]
     peak: int
     alive: tuple[Value, ...]
+    gaps_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is alive at once."""
-        return max(self.curve)
+        """What a device must have."""
+        return max(self.curve) + self.gaps_bytes
 
 
 def memory_of(
     program: Program,
-    reused: Collection[int] = (),
-    size_fn: SizeFn = num_bytes,
+    aliases: Mapping[int, int] = _NONE,
+    layout: Layout | None = None,
     units: Sequence[Unit] | None = None,
 ) -> Memory:
     """The memory of one run of a device program.
 
-    reused: positions of inputs whose memory the caller gives up; other inputs stay.
+    aliases: output position -> position of the input whose memory it takes over, since
+        the caller gave it up. Inputs stay to the end, for their memory is the caller's.
     """
-    units = fuse(program) if units is None else units
-    given = {v for i, v in enumerate(program.inputs) if i in reused}
-    kept = {v for v in program.inputs if v not in given} | set(program.constants)
-    kept |= {v for v in program.outputs if isinstance(v, Value)}
-    last = {value: i for i, unit in enumerate(units) for value in unit.reads}
-    alive = dict.fromkeys((*program.inputs, *program.constants))
-    total = sum(map(size_fn, alive))
-    curve, peak, at_peak = [total], -1, tuple(alive)
-    highest = total
-    for index, unit in enumerate(units):
-        dies = [v for v in unit.reads if last[v] == index and v not in kept]
-        made = [v for v in unit.writes if v not in alive]
-        alive |= dict.fromkeys(made)
-        total += sum(map(size_fn, made))
-        if unit.in_place in dies:
-            total -= size_fn(unit.in_place)
-            del alive[unit.in_place]
-            dies.remove(unit.in_place)
-        inner, inside = _inner(unit, size_fn)
-        curve.append(total + inner)
-        if total + inner > highest:
-            highest, peak, at_peak = total + inner, index, (*alive, *inside)
-        unread = [v for v in unit.writes if v not in last and v not in kept]
-        for value in (v for v in (*dies, *unread) if v in alive):
-            del alive[value]
-            total -= size_fn(value)
-    return Memory(tuple(curve), peak, tuple(sorted(at_peak, key=size_fn, reverse=True)))
+    layout = layout or Layout()
+    units = fuse(program, layout) if units is None else units
+    fixed = (*program.inputs, *program.constants)
+    taken = {
+        program.inputs[i]: program.outputs[o]
+        for o, i in aliases.items()
+        if program.outputs[o] is not program.inputs[i]
+    }
+    return _Heap(layout, units, program.outputs).run(fixed, (), taken)
 
 
-def _inner(unit: Unit, size_fn: SizeFn) -> tuple[int, tuple[Value, ...]]:
+class _Heap:
+    """The lives of the values of one program or body, as blocks over its units."""
+
+    def __init__(
+        self, layout: Layout, units: Sequence[Unit], outputs: Sequence[Atom]
+    ) -> None:
+        self.layout = layout
+        self.units = units
+        self.outputs = {v for v in outputs if isinstance(v, Value)}
+        self.first: dict[Value, int] = {}
+        self.last: dict[Value, int] = {}
+        for index, unit in enumerate(units):
+            for value in unit.reads:
+                self.first.setdefault(value, index)
+                self.last[value] = index
+        self.blocks: list[Block] = []
+        self.owners: list[tuple[Value, ...]] = []
+
+    def run(
+        self,
+        fixed: Iterable[Value],
+        given: Iterable[Value],
+        taken: Mapping[Value, Atom],
+    ) -> Memory:
+        """The memory of a run.
+
+        fixed: values that are there from beginning to end. given: values that are there
+        when it begins. taken: those of `fixed` whose memory an output takes over; where
+        it cannot be written in place as they are read for the last time, they are
+        copied before.
+        """
+        fixed = dict.fromkeys(fixed)
+        for value, output in taken.items():
+            if value in self.first and not self._is_in_place(value, output):
+                self._add(value, self.first[value], self.last[value])
+        for value in given:
+            self._add(value, 0, self._end(value, 0))
+        ready = {*fixed, *taken.values()}
+        for index, unit in enumerate(self.units):
+            for value in unit.writes:
+                if value not in ready:
+                    self._add(value, index, self._end(value, index))
+            inner, inside = _inner(unit, self.layout)
+            if inner > 0:
+                self.blocks.append(Block(inner, index, index))
+                self.owners.append(inside)
+        return self._memory(tuple(fixed))
+
+    def _add(self, value: Value, start: int, end: int) -> None:
+        if end >= start:
+            self.blocks.append(Block(self.layout.size(value), start, end))
+            self.owners.append((value,))
+
+    def _end(self, value: Value, made: int) -> int:
+        """The last unit beside which a value stands."""
+        if value in self.outputs:
+            return len(self.units)
+        last = self.last.get(value, made)
+        over = (
+            self.units[last].kind is Kind.OTHER and self.units[last].in_place is value
+        )
+        return last - 1 if over and last > made else last
+
+    def _is_in_place(self, value: Value, output: Atom) -> bool:
+        """Whether the unit that writes `output` is the last to read `value`, in step."""
+        unit = self.units[self.last[value]]
+        in_step = unit.kind is Kind.LOOP or unit.in_place is value
+        return in_step and output in unit.writes
+
+    def _memory(self, fixed: tuple[Value, ...]) -> Memory:
+        changes = [0] * (len(self.units) + 2)
+        for size, start, end in self.blocks:
+            changes[start] += size
+            changes[end + 1] -= size
+        there = sum(map(self.layout.size, fixed))
+        now, curve = there, [there]
+        for change in changes[: len(self.units)]:
+            now += change
+            curve.append(now)
+        peak = max(range(len(curve)), key=curve.__getitem__) - 1
+        alive = [
+            value
+            for block, owners in zip(self.blocks, self.owners, strict=True)
+            if block.start <= peak <= block.end
+            for value in owners
+        ]
+        gaps = packed_bytes(self.blocks) - (max(curve) - there)
+        ordered = sorted((*fixed, *alive), key=self.layout.size, reverse=True)
+        return Memory(tuple(curve), peak, tuple(ordered), max(0, gaps))
+
+
+def _inner(unit: Unit, layout: Layout) -> tuple[int, tuple[Value, ...]]:
     """What the largest body of a region needs beside what is alive outside already.
 
     An operand that is no slice of one is the same memory inside.
@@ -80,10 +159,11 @@ def _inner(unit: Unit, size_fn: SizeFn) -> tuple[int, tuple[Value, ...]]:
     op = unit.root
     shared = {p for wire in op.wires if not wire.is_stacked for p in wire.inputs}
     most: tuple[int, tuple[Value, ...]] = 0, ()
-    for number, body in enumerate(op.bodies):
+    for number, (body, units) in enumerate(zip(op.bodies, unit.bodies, strict=True)):
         same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
-        inner = memory_of(body, range(len(body.inputs)), size_fn)
-        beside = inner.peak_bytes - sum(map(size_fn, same))
+        heap = _Heap(layout, units, body.outputs)
+        inner = heap.run((), body.inputs, {})
+        beside = inner.peak_bytes - sum(map(layout.size, same))
         if beside > most[0]:
             most = beside, tuple(v for v in inner.alive if v not in same)
     return most

@@ -62,7 +62,8 @@ class _Search:
                 elif may_be:
                     self.narrow.discard(op.results[0])
                 accepted = [
-                    _accepts(op, position, may_be) for position in range(len(op.operands))
+                    _accepts(op, position, may_be)
+                    for position in range(len(op.operands))
                 ]
             for atom, accepts in zip(op.operands, accepted, strict=True):
                 read(atom, accepts)

@@ -17,7 +17,7 @@ from meshwright.cost.operation import Bound, unit_time
 from meshwright.ir import Program, Value
 from meshwright.machine.placement import Placement
 from meshwright.simulate.fusion import Kind, Unit, fuse
-from meshwright.simulate.memory import SizeFn
+from meshwright.simulate.layout import Layout
 
 COMPUTE, LINKS = "compute", "links"
 
@@ -60,12 +60,12 @@ class Timeline:
 class Setting:
     """What a program runs on.
 
-    size_fn: bytes of a value in memory.
+    layout: how values lie in memory.
     is_async: kinds of collectives that run beside computation.
     """
 
     placement: Placement
-    size_fn: SizeFn
+    layout: Layout
     is_async: frozenset[str]
 
 
@@ -74,7 +74,7 @@ def timeline_of(
 ) -> Timeline:
     """The timeline of one run; bodies of loops are simulated once and multiplied."""
     clock = _Clock(setting)
-    for unit in fuse(program) if units is None else units:
+    for unit in fuse(program, setting.layout) if units is None else units:
         clock.run(unit)
     return Timeline(tuple(clock.spans), max(clock.free.values(), default=0.0))
 
@@ -114,7 +114,7 @@ class _Clock:
             return Span(
                 unit, stream, start, start + repeats * inner.end_s, None, repeats, inner
             )
-        touched = sum(map(self.setting.size_fn, (*unit.reads, *unit.writes)))
+        touched = sum(map(self.setting.layout.num_bytes, (*unit.reads, *unit.writes)))
         chip = self.setting.placement.machine.chip
         time = unit_time(unit.root, unit.work, touched, chip)
         return Span(unit, stream, start, start + time.seconds, time.bound)
@@ -122,7 +122,10 @@ class _Clock:
     def _body(self, unit: Unit) -> tuple[Timeline, int]:
         """The longest body of a region, and how often it runs."""
         op = unit.root
-        bodies = [timeline_of(body, self.setting) for body in op.bodies]
+        bodies = [
+            timeline_of(body, self.setting, units)
+            for body, units in zip(op.bodies, unit.bodies, strict=True)
+        ]
         longest = max(bodies, key=lambda body: body.end_s)
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         assert isinstance(length, int), f"a scan of length {length!r}"
@@ -133,10 +136,10 @@ class _Clock:
         params: Mapping[str, Any] = op.params
         segments = self.setting.placement.of(tuple(params["axes"]))
         seconds: Callable[..., float] = COLLECTIVE_S[op.kind]
-        return seconds(whole_bytes(unit, self.setting.size_fn), segments)
+        return seconds(whole_bytes(unit, self.setting.layout), segments)
 
 
-def whole_bytes(unit: Unit, size_fn: SizeFn) -> int:
+def whole_bytes(unit: Unit, layout: Layout) -> int:
     """Bytes of a collective's whole value on one device: the larger of its two sides."""
     sides = (unit.reads, unit.writes)
-    return max((sum(map(size_fn, side)) for side in sides if side), default=0)
+    return max((sum(map(layout.num_bytes, side)) for side in sides if side), default=0)

@@ -1,0 +1,51 @@
+"""How much address space blocks take that come and go: the heap of a compiler.
+
+XLA places blocks from the largest to the smallest, or from the longest-lived to the
+shortest, each into the smallest gap that stays free for its whole life, and takes the
+better of the two (its global best-fit heaps).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_PLACED = 160
+"""Blocks that are placed one by one; smaller ones fill gaps that there always are."""
+
+
+class Block(NamedTuple):
+    """Bytes that are needed from step `start` to step `end`, both included."""
+
+    size: int
+    start: int
+    end: int
+
+
+def packed_bytes(blocks: Sequence[Block]) -> int:
+    """The end of the highest block once all are placed."""
+    largest = sorted(blocks, key=lambda b: -b.size)[:_PLACED]
+    by_life = sorted(largest, key=lambda b: (b.start - b.end, -b.size))
+    by_size = sorted(largest, key=lambda b: (-b.size, b.start - b.end))
+    return min(_height(by_size), _height(by_life))
+
+
+def _height(blocks: Sequence[Block]) -> int:
+    placed: list[tuple[int, int, int, int]] = []  # offset, top, start, end
+    height = 0
+    for size, start, end in blocks:
+        best = bottom = 0
+        best_gap = None
+        for offset, top, other_start, other_end in placed:
+            if other_start > end or other_end < start:
+                continue
+            gap = offset - bottom
+            if gap >= size and (best_gap is None or gap < best_gap):
+                best, best_gap = bottom, gap
+            bottom = max(bottom, top)
+        if best_gap is None:
+            best = bottom
+        insort(placed, (best, best + size, start, end))
+        height = max(height, best + size)
+    return height

@@ -1,0 +1,200 @@
+"""What is alive while a device program runs, and how it fits into a heap."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+from meshwright.capture import capture
+from meshwright.ir import Value, num_bytes
+from meshwright.simulate.fusion import fuse
+from meshwright.simulate.inline import inline
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.memory import memory_of
+from meshwright.simulate.narrow import narrow_values
+from meshwright.simulate.pack import Block, packed_bytes
+from tests.simulate.test_fusion import OPS, build
+
+X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+X_BYTES, W_BYTES = 64 * 128 * 4, 128 * 128 * 4
+
+
+def program_of(fn, *args):
+    return capture(fn, args).program
+
+
+# -- lives -----------------------------------------------------------------------------
+
+
+@given(OPS)
+def test_memory_lies_between_the_inputs_and_every_value_written(ops):
+    program = build(ops)
+    memory = memory_of(program)
+    everything = sum(num_bytes(r) for op in program.ops for r in op.results)
+    inputs = sum(map(num_bytes, program.inputs))
+    assert inputs <= memory.peak_bytes <= inputs + everything
+    assert sum(map(num_bytes, memory.alive)) == max(memory.curve)
+
+
+def test_a_product_and_what_is_made_of_it_stand_side_by_side():
+    memory = memory_of(program_of(lambda x, w: jnp.tanh(x @ w), X, W))
+    assert memory.peak_bytes == W_BYTES + 3 * X_BYTES
+
+
+def test_a_step_in_place_of_its_argument_needs_no_more_memory():
+    program = program_of(lambda x: x + 1, X)
+    assert memory_of(program).peak_bytes == 2 * X_BYTES
+    assert memory_of(program, {0: 0}).peak_bytes == X_BYTES
+
+
+def test_an_argument_that_is_not_overwritten_in_step_is_copied_first():
+    """The result is written into its memory while others may still read it."""
+
+    def fn(x, w):
+        return jnp.sort(x * 2, axis=0), x @ w
+
+    kept, given_up = (
+        memory_of(program_of(fn, X, W), aliases).peak_bytes for aliases in ({}, {0: 0})
+    )
+    assert given_up == kept
+
+
+def test_a_loop_needs_its_body_beside_what_is_alive():
+    def fn(x, w):
+        return lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, length=8)[0]
+
+    memory = memory_of(program_of(fn, X, W))
+    assert W_BYTES + 2 * X_BYTES <= memory.peak_bytes <= W_BYTES + 4 * X_BYTES
+
+
+def test_a_slice_of_what_a_loop_scans_is_part_of_it():
+    weights = jax.ShapeDtypeStruct((8, 128, 128), jnp.float32)
+
+    def fn(x, weights):
+        return lax.scan(lambda c, w: (c @ w, None), x, weights)[0]
+
+    memory = memory_of(program_of(fn, X, weights))
+    assert memory.peak_bytes <= 8 * W_BYTES + 4 * X_BYTES
+
+
+def test_a_loop_of_one_turn_is_no_loop():
+    def body(c, w):
+        y = jnp.tanh(c @ w)
+        return y @ w, y * 2
+
+    def looped(x, w):
+        return lax.scan(body, x, w[None], length=1)
+
+    def plain(x, w):
+        end, y = body(x, w)
+        return end, y.reshape(1, *y.shape)
+
+    found = inline(program_of(looped, X, W))[0]
+    assert not any(op.bodies for op in found.ops)
+    wanted = program_of(plain, X, W)
+    assert [u.root.kind for u in fuse(found)] == [u.root.kind for u in fuse(wanted)]
+    assert memory_of(found).peak_bytes == memory_of(wanted).peak_bytes
+
+
+def test_a_program_without_loops_of_one_turn_stays_itself():
+    def fn(x):
+        return lax.scan(lambda c, _: (c + 1, None), x, length=2)[0]
+
+    program = program_of(fn, X)
+    assert inline(program) == (program, {})
+
+
+# -- layout ----------------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 300), min_size=2, max_size=4))
+def test_padding_is_that_of_the_best_two_minor_dims(shape):
+    layout = Layout((8, 128))
+
+    def padded(columns, rows):
+        size = 4
+        for dim, extent in enumerate(shape):
+            tile = {columns: 128, rows: 8}.get(dim, 1)
+            size *= -(-extent // tile) * tile
+        return size
+
+    pairs = itertools.permutations(range(len(shape)), 2)
+    want = min(padded(*pair) for pair in pairs)
+    assert layout.size(Value(tuple(shape), "float32")) == want
+
+
+def narrow_results(fn, *args):
+    program = program_of(fn, *args)
+    narrow = narrow_values(program)
+    return [r in narrow for op in program.ops for r in op.results]
+
+
+def test_what_only_products_read_is_kept_as_bfloat16():
+    assert narrow_results(lambda x, w: jnp.tanh(x) @ w, X, W) == [True, False]
+
+
+def test_what_somebody_reads_in_full_is_kept_in_full():
+    def fn(x, w):
+        y = jnp.tanh(x)
+        return y @ w, y.sum()
+
+    assert narrow_results(fn, X, W)[0] is False
+
+
+def test_a_product_of_higher_precision_reads_in_full():
+    def fn(x, w):
+        return jnp.matmul(jnp.tanh(x), w, precision="highest")
+
+    assert narrow_results(fn, X, W)[0] is False
+
+
+def test_moves_pass_a_narrow_value_on():
+    found = narrow_results(lambda x, w: jnp.tanh(x).reshape(32, 2, 128)[:, 0] @ w, X, W)
+    assert found[:-1] == [True] * (len(found) - 1)
+
+
+def test_a_carry_is_narrow_only_all_around_its_loop():
+    def fn(x, w):
+        def body(c, _):
+            return jnp.tanh(c @ w), c
+
+        end, rows = lax.scan(body, jnp.tanh(x), length=4)
+        return end, rows[0] @ w
+
+    program = program_of(fn, X, W)
+    narrow = narrow_values(program)
+    (scan,) = (op for op in program.ops if op.kind == "scan")
+    carried, stacked = scan.results
+    assert carried not in narrow
+    assert stacked in narrow
+
+
+# -- the heap --------------------------------------------------------------------------
+
+BLOCKS = st.lists(
+    st.tuples(st.integers(1, 50), st.integers(0, 12), st.integers(0, 5)).map(
+        lambda t: Block(t[0], t[1], t[1] + t[2])
+    ),
+    max_size=20,
+)
+
+
+@given(BLOCKS)
+def test_a_heap_holds_what_is_alive_and_no_more_than_all(blocks):
+    most = max(
+        (sum(b.size for b in blocks if b.start <= t <= b.end) for t in range(20)),
+        default=0,
+    )
+    assert most <= packed_bytes(blocks) <= sum(b.size for b in blocks)
+
+
+@given(BLOCKS)
+def test_blocks_of_one_size_leave_no_gaps(blocks):
+    same = [b._replace(size=3) for b in blocks]
+    most = max(sum(3 for b in same if b.start <= t <= b.end) for t in range(20))
+    assert packed_bytes(same) == most
