@@ -40,9 +40,64 @@ def test_memory_lies_between_the_inputs_and_every_value_written(ops):
     assert sum(map(num_bytes, memory.alive)) == max(memory.curve)
 
 
-def test_a_product_and_what_is_made_of_it_stand_side_by_side():
+def test_a_product_and_what_two_make_of_it_stand_side_by_side():
+    def fn(x, w):
+        y = x @ w
+        return jnp.tanh(y), jnp.sin(y)
+
+    memory = memory_of(program_of(fn, X, W))
+    assert memory.peak_bytes == W_BYTES + 4 * X_BYTES
+
+
+def test_what_one_makes_of_a_product_is_its_own_end():
     memory = memory_of(program_of(lambda x, w: jnp.tanh(x @ w), X, W))
-    assert memory.peak_bytes == W_BYTES + 3 * X_BYTES
+    assert memory.peak_bytes == W_BYTES + 2 * X_BYTES
+
+
+def test_a_scatter_stands_beside_what_it_starts_from():
+    index = jax.ShapeDtypeStruct((4,), jnp.int32)
+
+    def fn(i):
+        return jnp.zeros((64, 128)).at[i].add(1.0)
+
+    peak = memory_of(program_of(fn, index)).peak_bytes
+    assert 2 * X_BYTES <= peak < 2.2 * X_BYTES
+
+
+def test_what_a_loop_stacks_is_written_where_it_stays():
+    def fn(x):
+        return lax.scan(lambda c, _: (c, jnp.sort(c, axis=0)), x, length=8)[1]
+
+    assert memory_of(program_of(fn, X)).peak_bytes < 12 * X_BYTES
+
+
+def test_a_loop_reads_weights_that_are_rounded_once_before_it():
+    weights = jax.ShapeDtypeStruct((8, 128, 128), jnp.float32)
+
+    def fn(x, weights):
+        return lax.scan(lambda c, w: (c @ w, None), x, weights)[0]
+
+    program = program_of(fn, X, weights)
+    layout = Layout((1, 1), narrow_values(program))
+    cast, loop = fuse(program, layout)
+    (rounded,) = cast.writes
+    assert (rounded.dtype, rounded.shape) == ("bfloat16", (8, 128, 128))
+    assert rounded in loop.reads
+    assert program.inputs[1] not in loop.reads
+
+
+def test_images_lie_with_their_batch_and_features_innermost():
+    def fn(x, w):
+        return lax.conv(x, w, (1, 1), "SAME")
+
+    image = jax.ShapeDtypeStruct((16, 24, 40, 40), jnp.float32)
+    kernel = jax.ShapeDtypeStruct((24, 24, 3, 3), jnp.float32)
+    program = program_of(fn, image, kernel)
+    layout = Layout((8, 128))
+    layout.note_images(program)
+    (made,) = program.outputs
+    assert layout.size(made) == 128 * 24 * 40 * 40 * 4
+    assert layout.size(program.inputs[0]) < layout.size(made)
 
 
 def test_a_step_in_place_of_its_argument_needs_no_more_memory():

@@ -112,6 +112,7 @@ def estimate(decided: Decided, machine: Machine) -> Estimate:
     program, origins = inline(decided.lowered.program)
     is_tpu = machine.compiler == "tpu"
     layout = Layout(machine.chip.tile, narrow_values(program) if is_tpu else ())
+    layout.note_images(program)
     units = fuse(program, layout)
     memory = memory_of(program, _aliases(decided.captured, program), layout, units)
     setting = Setting(placement, layout, ASYNC[machine.compiler])

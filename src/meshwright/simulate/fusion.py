@@ -15,6 +15,7 @@ the elementwise ops that feed it, and only roots write. The rules are XLA's in t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -56,17 +57,18 @@ _SAME_MEMORY = frozenset(
 
 _REGIONS = frozenset({"cond", "remat", "scan", "while"})
 
-_IN_PLACE = frozenset(
+_SCATTERS = frozenset(
     {
-        "dynamic_update_slice", "scatter", "scatter-add", "scatter-max", "scatter-min",
-        "scatter-mul", "scatter-sub",
+        "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul",
+        "scatter-sub",
     }
 )  # fmt: skip
 
 _STANDS_ALONE = frozenset(
     {
         "all_to_all", "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
-        "cummin", "cumprod", "cumsum", "custom_call", "eig", "eigh", "fft", "gather",
+        "cummin", "cumprod", "cumsum", "custom_call", "dynamic_update_slice", "eig",
+        "eigh", "fft", "gather",
         "geqrf", "householder_product", "lu", "pallas_call", "pure_callback", "qr",
         "random_bits", "reduce_window", "reduce_window_max", "reduce_window_min",
         "reduce_window_sum", "schur", "select_and_gather_add", "select_and_scatter",
@@ -86,9 +88,11 @@ def kind_of(op: Op) -> Kind:
         return Kind.COLLECTIVE
     if op.bodies or op.kind in _REGIONS:
         return Kind.REGION
-    if op.has_effect or (op.kind in _IN_PLACE and not _is_one_hot(op)):
+    if op.has_effect or op.kind in _STANDS_ALONE:
         return Kind.OTHER
-    return Kind.OTHER if op.kind in _STANDS_ALONE else Kind.LOOP
+    if op.kind in _SCATTERS:
+        return Kind.LOOP if _is_one_hot(op) else Kind.OTHER
+    return Kind.LOOP
 
 
 def _is_one_hot(op: Op) -> bool:
@@ -126,7 +130,56 @@ class Unit:
 
 def fuse(program: Program, layout: Layout | None = None) -> tuple[Unit, ...]:
     """The units of a program, in the order of their roots."""
-    return _Fusion(program, layout or Layout()).units()
+    return _with_epilogues(_Fusion(program, layout or Layout()).units(), program)
+
+
+def _with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...]:
+    """Products that finish, element by element, what one other unit makes of them.
+
+    Such a unit is the product's own end, and the product as such is never written.
+    """
+    kept = {v for v in program.outputs if isinstance(v, Value)}
+    readers: dict[Value, list[int]] = {}
+    for index, unit in enumerate(units):
+        for value in unit.reads:
+            readers.setdefault(value, []).append(index)
+    made_at = {
+        value: index for index, unit in enumerate(units) for value in unit.writes
+    }
+    found: list[Unit | None] = list(units)
+    for index, unit in enumerate(units):
+        if unit.kind is not Kind.PRODUCT or len(unit.writes) != 1:
+            continue
+        (value,) = unit.writes
+        used_by = readers.get(value, [])
+        if len(used_by) != 1 or value in kept:
+            continue
+        end = found[used_by[0]]
+        if end is not None and _is_epilogue(end, value):
+            others = [v for v in end.reads if v is not value]
+            early = all(made_at.get(v, -1) < index for v in others)
+            held = sum(
+                num_bytes(v)
+                for v in unit.reads
+                if v in made_at and readers[v][-1] < used_by[0]
+            )
+            if not early and held > num_bytes(value):
+                continue
+            found[index] = found[used_by[0]] = None
+            found[index if early else used_by[0]] = Unit(
+                unit.root,
+                unit.kind,
+                tuple(dict.fromkeys((*unit.reads, *others))),
+                end.writes,
+                unit.work + end.work,
+            )
+    return tuple(unit for unit in found if unit is not None)
+
+
+def _is_epilogue(unit: Unit, product: Value) -> bool:
+    return unit.kind is Kind.LOOP and all(
+        math.prod(v.shape) == math.prod(product.shape) for v in unit.writes
+    )
 
 
 _SLACK = 1.25
@@ -159,7 +212,7 @@ class _Fusion:
     def __init__(self, program: Program, layout: Layout) -> None:
         self.program = program
         self.layout = layout
-        self.narrowed: dict[Value, Value] = {}
+        self.narrowed: dict[Value, Op] = {}
         self.maker: dict[Value, Op] = {}
         self.origin: dict[Value, Value] = {}
         readers: dict[Value, list[Op]] = {}
@@ -171,6 +224,7 @@ class _Fusion:
                 continue
             for result in op.results:
                 self.maker[result] = op
+            self._narrow_operands(op)
             for value in self.operands(op):
                 readers.setdefault(value, []).append(op)
         outputs = {
@@ -188,7 +242,40 @@ class _Fusion:
 
     def operands(self, op: Op) -> list[Value]:
         """The values that an op reads, by the name under which they were made."""
-        return [self.origin.get(v, v) for v in op.operands if isinstance(v, Value)]
+        found = [self.origin.get(v, v) for v in op.operands if isinstance(v, Value)]
+        if op.bodies and self.narrowed:
+            taken = (self.narrowed.get(v) for v in found)
+            found = [
+                v if cast is None or not self._reads_narrow(op, v) else cast.results[0]
+                for v, cast in zip(found, taken, strict=True)
+            ]
+        return found
+
+    def _narrow_operands(self, op: Op) -> None:
+        """Round once, before a loop, what its body would round in every turn."""
+        for operand in op.operands if op.bodies and self.layout.narrow else ():
+            if not isinstance(operand, Value):
+                continue
+            value = self.origin.get(operand, operand)
+            if value in self.narrowed or value in self.layout.narrow:
+                continue
+            if self._reads_narrow(op, value):
+                cast = Value(value.shape, "bfloat16")
+                self.narrowed[value] = self.maker[cast] = Op(
+                    "convert_element_type", (value,), (cast,), source=op.source
+                )
+
+    def _reads_narrow(self, op: Op, value: Value) -> bool:
+        """Whether a region's bodies keep an operand as bfloat16."""
+        insides = [
+            op.bodies[body].inputs[i]
+            for wire in op.wires
+            if wire.operand is not None
+            for operand in [op.operands[wire.operand]]
+            if isinstance(operand, Value) and self.origin.get(operand, operand) is value
+            for body, i in wire.inputs
+        ]
+        return bool(insides) and all(v in self.layout.narrow for v in insides)
 
     def _is_computed_again(self, value: Value, op: Op, used_by: list[Op]) -> bool:
         """Whether all readers compute it; notes what they then read for it."""
@@ -203,9 +290,7 @@ class _Fusion:
         return True
 
     def _takes_in(self, reader: Op, value: Value) -> bool:
-        """A scatter fills its own result first: so it makes what it starts from."""
-        if reader.kind in _IN_PLACE and not _is_one_hot(reader):
-            return self.operands(reader)[0] is value
+        """Whether a reader computes an elementwise operand where it needs it."""
         if kind_of(reader) is Kind.REGION:
             return self._is_sunk(value)
         return kind_of(reader) in _TAKES_IN
@@ -219,6 +304,11 @@ class _Fusion:
                 if wire.is_stacked:
                     for body, i in wire.inputs:
                         stacked[body].add(op.bodies[body].inputs[i])
+                    self.layout.inside.update(
+                        end
+                        for body, i in wire.outputs
+                        if isinstance(end := op.bodies[body].outputs[i], Value)
+                    )
                 elif operand in self._fed and wire.result is None:
                     self.layout.virtual.update(
                         op.bodies[body].inputs[i] for body, i in wire.inputs
@@ -235,12 +325,19 @@ class _Fusion:
 
     def units(self) -> tuple[Unit, ...]:
         """One for each op that writes or has an effect."""
-        return tuple(
-            self._unit(op)
-            for op in self.program.ops
-            if op.kind not in _SAME_MEMORY
-            and (op.has_effect or any(r in self.stored for r in op.results))
-        )
+        casts = set(self.narrowed.values())
+        found: list[Unit] = []
+        for op in self.program.ops:
+            if op.kind in _SAME_MEMORY:
+                continue
+            for value in self.operands(op) if op.bodies else ():
+                cast = self.maker.get(value)
+                if cast in casts:
+                    casts.remove(cast)
+                    found.append(self._unit(cast))
+            if op.has_effect or any(r in self.stored for r in op.results):
+                found.append(self._unit(op))
+        return tuple(found)
 
     def _unit(self, op: Op) -> Unit:
         ops, reads = self._taken_in(op)
@@ -256,8 +353,12 @@ class _Fusion:
         )
 
     def _in_place(self, op: Op, reads: Mapping[Value, None]) -> Value | None:
-        """The first operand of the result's size, for what may overwrite it."""
-        if op.kind in _IN_PLACE:
+        """The operand of the result's size, for what may overwrite it.
+
+        An update of a slice does; a scatter does not, and elementwise results only
+        where the caller gave the memory up.
+        """
+        if op.kind == "dynamic_update_slice":
             first = self.operands(op)[0]
             return first if first in reads else None
         if kind_of(op) is not Kind.LOOP:

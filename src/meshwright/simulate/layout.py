@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from itertools import permutations
+from typing import Any
 
-from meshwright.ir import Value, num_bytes
+from meshwright.ir import Program, Value, num_bytes
 
 _NARROW = 2
 """Bytes of an element that is kept as bfloat16."""
@@ -21,6 +22,8 @@ class Layout:
     virtual: inputs of bodies that never are in memory, since what reads them makes them.
     inside: values that are part of others, such as one turn's slice of what a loop
         scans: they move, and take no memory of their own.
+    images: by shape, the batch and feature dims of what convolutions read or make;
+        those are its minor dims then.
     """
 
     def __init__(
@@ -30,6 +33,8 @@ class Layout:
         self.narrow = frozenset(narrow)
         self.virtual: set[Value] = set()
         self.inside: set[Value] = set()
+        self.images: dict[tuple[int, ...], tuple[int, int]] = {}
+        self._given: frozenset[Value] = frozenset()
         self._sizes: dict[Value, int] = {}
 
     def num_bytes(self, value: Value) -> int:
@@ -47,21 +52,45 @@ class Layout:
         known = self._sizes.get(value)
         if known is None:
             plain, elements = self.num_bytes(value), math.prod(value.shape)
-            padded = self._padded(value.shape, elements) if elements else 0
+            padded = self._padded(value, elements) if elements else 0
             known = self._sizes[value] = plain * padded // max(elements, 1)
         return known
 
-    def _padded(self, shape: tuple[int, ...], elements: int) -> int:
+    def _padded(self, value: Value, elements: int) -> int:
         """Elements with padding."""
-        rows, columns = self.tile
+        (rows, columns), shape = self.tile, value.shape
         if columns == 1 or not shape:
             return elements
         if len(shape) == 1:
             return _up(shape[0], columns)
+        minor = permutations(self._minor_extents(value), 2)
         return min(
-            elements // (a * b) * _up(a, columns) * _up(b, rows)
-            for a, b in set(permutations(shape, 2))
+            elements // (a * b) * _up(a, columns) * _up(b, rows) for a, b in set(minor)
         )
+
+    def _minor_extents(self, value: Value) -> tuple[int, ...]:
+        """Extents of the dims among which the two minor ones are chosen."""
+        shape = value.shape
+        image = None if value in self._given else self.images.get(shape)
+        # Of an image with few in a batch, the compiler cuts space into more of them.
+        if image is None or shape[image[0]] < self.tile[0]:
+            return shape
+        return tuple(shape[d] for d in image)
+
+    def note_images(self, program: Program) -> None:
+        """Learn the shapes of what a program's convolutions read and make.
+
+        Its inputs come as they are.
+        """
+        self._given = frozenset(program.inputs)
+        for op in program.walk():
+            if op.kind == "conv_general_dilated":
+                numbers: Any = op.params["dimension_numbers"]
+                specs = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
+                for atom, spec in zip(
+                    (*op.operands[:2], *op.results), specs, strict=True
+                ):
+                    self.images.setdefault(atom.shape, (spec[0], spec[1]))
 
 
 def _up(extent: int, tile: int) -> int:
