@@ -96,7 +96,7 @@ def test_images_lie_with_their_batch_and_features_innermost():
     layout = Layout((8, 128))
     layout.note_images(program)
     (made,) = program.outputs
-    assert layout.size(made) == 128 * 24 * 40 * 40 * 4
+    assert layout.size(made) == 16 * 128 * 40 * 40 * 4
     assert layout.size(program.inputs[0]) < layout.size(made)
 
 
