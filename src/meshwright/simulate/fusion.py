@@ -215,7 +215,7 @@ class _Fusion:
         self.narrowed: dict[Value, Op] = {}
         self.maker: dict[Value, Op] = {}
         self.origin: dict[Value, Value] = {}
-        readers: dict[Value, list[Op]] = {}
+        self.readers: dict[Value, list[Op]] = {}
         for op in program.ops:
             if op.kind in _SAME_MEMORY and isinstance(op.operands[0], Value):
                 for result, operand in zip(op.results, op.operands, strict=False):
@@ -226,14 +226,14 @@ class _Fusion:
                 self.maker[result] = op
             self._narrow_operands(op)
             for value in self.operands(op):
-                readers.setdefault(value, []).append(op)
+                self.readers.setdefault(value, []).append(op)
         outputs = {
             self.origin.get(v, v) for v in program.outputs if isinstance(v, Value)
         }
         self.stored: set[Value] = set()
         self._fed: dict[Value, _Fed] = {}
         for value, op in self.maker.items():
-            used_by = readers.get(value, [])
+            used_by = self.readers.get(value, [])
             if value not in outputs and self._is_computed_again(value, op, used_by):
                 continue
             if used_by or value in outputs or op.has_effect:
@@ -286,13 +286,50 @@ class _Fusion:
         ops, reads = self._taken_in(op)
         if len(used_by) > 1 and sum(map(num_bytes, reads)) > _SLACK * num_bytes(value):
             return False
+        if self._ends_a_product(op, ops, reads, used_by):
+            return False
         self._fed[value] = {**ops, op: None}, reads
         return True
+
+    def _ends_a_product(
+        self,
+        op: Op,
+        ops: Mapping[Op, None],
+        reads: Mapping[Value, None],
+        used_by: list[Op],
+    ) -> bool:
+        """Whether a result is better written by the product that it is made of.
+
+        That is so where nobody else needs the product as such, and what comes next is no
+        part of the same element by element.
+        """
+        if all(kind_of(reader) is Kind.LOOP for reader in used_by):
+            return False
+        result = op.results[0]
+        return any(
+            kind_of(maker) is Kind.PRODUCT
+            and math.prod(value.shape) == math.prod(result.shape)
+            and self.layout.num_bytes(value) > self.layout.num_bytes(result)
+            and self._is_only_for(value, op, ops)
+            for value in reads
+            if (maker := self.maker.get(value)) is not None
+        )
+
+    def _is_only_for(self, value: Value, op: Op, ops: Mapping[Op, None]) -> bool:
+        """Whether `op` and the `ops` that it takes in are all that hangs on a value."""
+        within = {op, *ops}
+        depends = {value}
+        for each in ops:
+            if not depends.isdisjoint(self.operands(each)):
+                depends.update(each.results)
+        return all(within.issuperset(self.readers.get(v, ())) for v in depends)
 
     def _takes_in(self, reader: Op, value: Value) -> bool:
         """Whether a reader computes an elementwise operand where it needs it."""
         if kind_of(reader) is Kind.REGION:
             return self._is_sunk(value)
+        if reader.kind == "conv_general_dilated" and self.layout.is_regrouped(reader):
+            return False
         return kind_of(reader) in _TAKES_IN
 
     def _open_regions(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from itertools import permutations
 from typing import Any
 
-from meshwright.ir import Program, Value, num_bytes
+from meshwright.ir import Op, Program, Value, num_bytes
 
 _NARROW = 2
 """Bytes of an element that is kept as bfloat16."""
@@ -76,6 +76,16 @@ class Layout:
         if image is None or shape[image[0]] < self.tile[0]:
             return shape
         return tuple(shape[d] for d in image)
+
+    def is_regrouped(self, op: Op) -> bool:
+        """Whether a convolution's few images are cut in space into a larger batch.
+
+        Its operand is then written anew, with the seams twice.
+        """
+        numbers: Any = op.params["dimension_numbers"]
+        image, kernel = op.operands[0].shape, op.operands[1].shape
+        window = math.prod(kernel[d] for d in numbers.rhs_spec[2:])
+        return 1 < self.tile[1] and image[numbers.lhs_spec[0]] < self.tile[0] < window
 
     def note_images(self, program: Program) -> None:
         """Learn the shapes of what a program's convolutions read and make.
