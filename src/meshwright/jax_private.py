@@ -5,6 +5,7 @@ Tested with jax 0.12.0 and 0.12.0.1.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import jax
@@ -68,8 +69,7 @@ def tracing_config() -> tuple[Any, ...]:
 
 def hlo_flops(text: str) -> float:
     """XLA's count of a module given as HLO text; a loop's body counts once."""
-    from jax._src.lib import _jax, xla_client
-
-    module = xla_client.hlo.hlo_module_from_text(text)
-    client = jax.devices("cpu")[0].client
-    return float(_jax.hlo_module_cost_analysis(client, module)["flops"])
+    lib: Any = importlib.import_module("jax._src.lib")
+    module = lib.xla_client.hlo.hlo_module_from_text(text)
+    client: Any = jax.devices("cpu")[0].client
+    return float(lib._jax.hlo_module_cost_analysis(client, module)["flops"])

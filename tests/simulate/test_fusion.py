@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 from meshwright.capture import capture
-from meshwright.simulate.fusion import Kind, fuse
+from meshwright.simulate.fusion import fuse
+from meshwright.simulate.unit import Kind
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 W = jax.ShapeDtypeStruct((128, 128), jnp.float32)

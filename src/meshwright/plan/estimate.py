@@ -12,7 +12,7 @@ from meshwright.errors import MachineError
 from meshwright.ir import Op, Program
 from meshwright.machine import Machine
 from meshwright.machine.placement import place_mesh
-from meshwright.simulate.fusion import Kind, Unit, fuse
+from meshwright.simulate.fusion import fuse
 from meshwright.simulate.inline import inline
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import Memory, memory_of
@@ -24,6 +24,7 @@ from meshwright.simulate.timeline import (
     Timeline,
     timeline_of,
 )
+from meshwright.simulate.unit import Kind, Unit
 
 if TYPE_CHECKING:
     from meshwright.capture import Captured

@@ -17,169 +17,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any
 
 from meshwright.ir import Op, Program, Value, num_bytes
-from meshwright.rules import COLLECTIVES, Work, work_of
+from meshwright.rules import work_of
+from meshwright.simulate.epilogue import with_epilogues
 from meshwright.simulate.layout import Layout
-
-
-class Kind(Enum):
-    """What a unit's root is, and so what bounds its time."""
-
-    PRODUCT = "product"  # the matrix unit
-    REDUCTION = "reduction"
-    LOOP = "loop"  # elementwise
-    COLLECTIVE = "collective"
-    REGION = "region"  # a loop or a branch, with units of its own
-    OTHER = "other"  # sorts, gathers, scatters, factorisations, random bits
-
-
-_PRODUCTS = frozenset(
-    {"conv_general_dilated", "dot_general", "ragged_dot_general", "scaled_dot"}
-)
-
-_REDUCTIONS = frozenset(
-    {
-        "argmax", "argmin", "reduce", "reduce_and", "reduce_max", "reduce_min",
-        "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor",
-    }
-)  # fmt: skip
-
-_SAME_MEMORY = frozenset(
-    {
-        "copy", "expand_dims", "name", "optimization_barrier", "reshape", "squeeze",
-        "stop_gradient", "tag",
-    }
-)  # fmt: skip
-
-_REGIONS = frozenset({"cond", "remat", "scan", "while"})
-
-_SCATTERS = frozenset(
-    {
-        "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul",
-        "scatter-sub",
-    }
-)  # fmt: skip
-
-_STANDS_ALONE = frozenset(
-    {
-        "all_to_all", "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
-        "cummin", "cumprod", "cumsum", "custom_call", "dynamic_update_slice", "eig",
-        "eigh", "fft", "gather",
-        "geqrf", "householder_product", "lu", "pallas_call", "pure_callback", "qr",
-        "random_bits", "reduce_window", "reduce_window_max", "reduce_window_min",
-        "reduce_window_sum", "schur", "select_and_gather_add", "select_and_scatter",
-        "select_and_scatter_add", "sort", "svd", "threefry2x32", "top_k",
-        "triangular_solve", "tridiagonal_solve",
-    }
-)  # fmt: skip
-
-
-def kind_of(op: Op) -> Kind:
-    """The kind of unit that has `op` at its root."""
-    if op.kind in _PRODUCTS:
-        return Kind.PRODUCT
-    if op.kind in _REDUCTIONS:
-        return Kind.REDUCTION
-    if op.kind in COLLECTIVES:
-        return Kind.COLLECTIVE
-    if op.bodies or op.kind in _REGIONS:
-        return Kind.REGION
-    if op.has_effect or op.kind in _STANDS_ALONE:
-        return Kind.OTHER
-    if op.kind in _SCATTERS:
-        return Kind.LOOP if _is_one_hot(op) else Kind.OTHER
-    return Kind.LOOP
-
-
-def _is_one_hot(op: Op) -> bool:
-    """Whether a scatter puts one element into each row: a comparison with the index.
-
-    That is the gradient of picking one element of each row, as losses do.
-    """
-    numbers: Any = op.params.get("dimension_numbers")
-    batching = getattr(numbers, "operand_batching_dims", ())
-    rank, indices = len(op.operands[0].shape), op.operands[1].shape
-    return rank > 1 and len(batching) == rank - 1 and indices[-2:] in ((1, 1), (1,))
-
-
-_TAKES_IN = frozenset({Kind.PRODUCT, Kind.REDUCTION, Kind.LOOP})
-"""Kinds whose operands may be computed on the fly."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Unit:
-    """Ops that run as one.
-
-    root: the op that writes. reads, writes: values in memory. work: of all ops, those
-    that other units compute as well included. in_place: the operand whose memory the
-    result may take over if nobody reads it later. bodies: of a region, their units.
-    """
-
-    root: Op
-    kind: Kind
-    reads: tuple[Value, ...]
-    writes: tuple[Value, ...]
-    work: Work
-    in_place: Value | None = None
-    bodies: tuple[tuple[Unit, ...], ...] = ()
+from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit, kind_of
 
 
 def fuse(program: Program, layout: Layout | None = None) -> tuple[Unit, ...]:
     """The units of a program, in the order of their roots."""
-    return _with_epilogues(_Fusion(program, layout or Layout()).units(), program)
-
-
-def _with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...]:
-    """Products that finish, element by element, what one other unit makes of them.
-
-    Such a unit is the product's own end, and the product as such is never written.
-    """
-    kept = {v for v in program.outputs if isinstance(v, Value)}
-    readers: dict[Value, list[int]] = {}
-    for index, unit in enumerate(units):
-        for value in unit.reads:
-            readers.setdefault(value, []).append(index)
-    made_at = {
-        value: index for index, unit in enumerate(units) for value in unit.writes
-    }
-    found: list[Unit | None] = list(units)
-    for index, unit in enumerate(units):
-        if unit.kind is not Kind.PRODUCT or len(unit.writes) != 1:
-            continue
-        (value,) = unit.writes
-        used_by = readers.get(value, [])
-        if len(used_by) != 1 or value in kept:
-            continue
-        end = found[used_by[0]]
-        if end is not None and _is_epilogue(end, value):
-            others = [v for v in end.reads if v is not value]
-            early = all(made_at.get(v, -1) < index for v in others)
-            held = sum(
-                num_bytes(v)
-                for v in unit.reads
-                if v in made_at and readers[v][-1] < used_by[0]
-            )
-            if not early and held > num_bytes(value):
-                continue
-            found[index] = found[used_by[0]] = None
-            found[index if early else used_by[0]] = Unit(
-                unit.root,
-                unit.kind,
-                tuple(dict.fromkeys((*unit.reads, *others))),
-                end.writes,
-                unit.work + end.work,
-            )
-    return tuple(unit for unit in found if unit is not None)
-
-
-def _is_epilogue(unit: Unit, product: Value) -> bool:
-    return unit.kind is Kind.LOOP and all(
-        math.prod(v.shape) == math.prod(product.shape) for v in unit.writes
-    )
+    return with_epilogues(_Fusion(program, layout or Layout()).units(), program)
 
 
 _SLACK = 1.25
@@ -196,7 +44,7 @@ def _needed_whole(body: Program) -> set[Value]:
     return {
         v
         for op in body.ops
-        if kind_of(op) not in _TAKES_IN
+        if kind_of(op) not in TAKES_IN
         for v in op.operands
         if isinstance(v, Value)
     }
@@ -217,7 +65,7 @@ class _Fusion:
         self.origin: dict[Value, Value] = {}
         self.readers: dict[Value, list[Op]] = {}
         for op in program.ops:
-            if op.kind in _SAME_MEMORY and isinstance(op.operands[0], Value):
+            if op.kind in SAME_MEMORY and isinstance(op.operands[0], Value):
                 for result, operand in zip(op.results, op.operands, strict=False):
                     assert isinstance(operand, Value), f"{op.kind} of a literal"
                     self.origin[result] = self.origin.get(operand, operand)
@@ -330,7 +178,7 @@ class _Fusion:
             return self._is_sunk(value)
         if reader.kind == "conv_general_dilated" and self.layout.is_regrouped(reader):
             return False
-        return kind_of(reader) in _TAKES_IN
+        return kind_of(reader) in TAKES_IN
 
     def _open_regions(self) -> None:
         """Say which values of bodies need no memory of their own."""
@@ -365,7 +213,7 @@ class _Fusion:
         casts = set(self.narrowed.values())
         found: list[Unit] = []
         for op in self.program.ops:
-            if op.kind in _SAME_MEMORY:
+            if op.kind in SAME_MEMORY:
                 continue
             for value in self.operands(op) if op.bodies else ():
                 cast = self.maker.get(value)

@@ -85,7 +85,7 @@ class Layout:
         numbers: Any = op.params["dimension_numbers"]
         image, kernel = op.operands[0].shape, op.operands[1].shape
         window = math.prod(kernel[d] for d in numbers.rhs_spec[2:])
-        return 1 < self.tile[1] and image[numbers.lhs_spec[0]] < self.tile[0] < window
+        return image[numbers.lhs_spec[0]] < self.tile[0] and window > 1
 
     def note_images(self, program: Program) -> None:
         """Learn the shapes of what a program's convolutions read and make.

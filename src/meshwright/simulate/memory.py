@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from meshwright.ir import Atom, Program, Value
-from meshwright.simulate.fusion import Kind, Unit, fuse
+from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.pack import Block, packed_bytes
+from meshwright.simulate.unit import Kind, Unit
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 

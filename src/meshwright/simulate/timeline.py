@@ -16,8 +16,9 @@ from meshwright.cost.collective import COLLECTIVE_S
 from meshwright.cost.operation import Bound, unit_time
 from meshwright.ir import Program, Value
 from meshwright.machine.placement import Placement
-from meshwright.simulate.fusion import Kind, Unit, fuse
+from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
+from meshwright.simulate.unit import Kind, Unit
 
 COMPUTE, LINKS = "compute", "links"
 

@@ -1,0 +1,112 @@
+"""Units: ops that run as one, by what is at their root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from meshwright.ir import Op, Value
+from meshwright.rules import COLLECTIVES, Work
+
+
+class Kind(Enum):
+    """What a unit's root is, and so what bounds its time."""
+
+    PRODUCT = "product"  # the matrix unit
+    REDUCTION = "reduction"
+    LOOP = "loop"  # elementwise
+    COLLECTIVE = "collective"
+    REGION = "region"  # a loop or a branch, with units of its own
+    OTHER = "other"  # sorts, gathers, scatters, factorisations, random bits
+
+
+_PRODUCTS = frozenset(
+    {"conv_general_dilated", "dot_general", "ragged_dot_general", "scaled_dot"}
+)
+
+_REDUCTIONS = frozenset(
+    {
+        "argmax", "argmin", "reduce", "reduce_and", "reduce_max", "reduce_min",
+        "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor",
+    }
+)  # fmt: skip
+
+SAME_MEMORY = frozenset(
+    {
+        "copy", "expand_dims", "name", "optimization_barrier", "reshape", "squeeze",
+        "stop_gradient", "tag",
+    }
+)  # fmt: skip
+
+_REGIONS = frozenset({"cond", "remat", "scan", "while"})
+
+_SCATTERS = frozenset(
+    {
+        "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul",
+        "scatter-sub",
+    }
+)  # fmt: skip
+
+_STANDS_ALONE = frozenset(
+    {
+        "all_to_all", "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
+        "cummin", "cumprod", "cumsum", "custom_call", "dynamic_update_slice", "eig",
+        "eigh", "fft", "gather",
+        "geqrf", "householder_product", "lu", "pallas_call", "pure_callback", "qr",
+        "random_bits", "reduce_window", "reduce_window_max", "reduce_window_min",
+        "reduce_window_sum", "schur", "select_and_gather_add", "select_and_scatter",
+        "select_and_scatter_add", "sort", "svd", "threefry2x32", "top_k",
+        "triangular_solve", "tridiagonal_solve",
+    }
+)  # fmt: skip
+
+
+def kind_of(op: Op) -> Kind:
+    """The kind of unit that has `op` at its root."""
+    if op.kind in _PRODUCTS:
+        return Kind.PRODUCT
+    if op.kind in _REDUCTIONS:
+        return Kind.REDUCTION
+    if op.kind in COLLECTIVES:
+        return Kind.COLLECTIVE
+    if op.bodies or op.kind in _REGIONS:
+        return Kind.REGION
+    if op.has_effect or op.kind in _STANDS_ALONE:
+        return Kind.OTHER
+    if op.kind in _SCATTERS:
+        return Kind.LOOP if _is_one_hot(op) else Kind.OTHER
+    return Kind.LOOP
+
+
+def _is_one_hot(op: Op) -> bool:
+    """Whether a scatter puts one element into each row: a comparison with the index.
+
+    That is the gradient of picking one element of each row, as losses do.
+    """
+    numbers: Any = op.params.get("dimension_numbers")
+    batching = getattr(numbers, "operand_batching_dims", ())
+    rank, indices = len(op.operands[0].shape), op.operands[1].shape
+    return rank > 1 and len(batching) == rank - 1 and indices[-2:] in ((1, 1), (1,))
+
+
+TAKES_IN = frozenset({Kind.PRODUCT, Kind.REDUCTION, Kind.LOOP})
+"""Kinds whose operands may be computed on the fly."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Ops that run as one.
+
+    root: the op that writes. reads, writes: values in memory. work: of all ops, those
+    that other units compute as well included. in_place: the operand whose memory the
+    result may take over if nobody reads it later. bodies: of a region, their units.
+    """
+
+    root: Op
+    kind: Kind
+    reads: tuple[Value, ...]
+    writes: tuple[Value, ...]
+    work: Work
+    in_place: Value | None = None
+    bodies: tuple[tuple[Unit, ...], ...] = ()
