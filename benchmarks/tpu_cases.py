@@ -212,3 +212,28 @@ def cases() -> Iterator[Case]:
             for step in (0, 2 if turn % 2 else 1):
                 yield Case(program, schedule, CHIPS[(turn + step) % len(CHIPS)])
             turn += 1
+
+
+FULL = {
+    "gpt.t32-2l": "tpu-v5p",
+    "gpt3.t24-3l": "tpu-v6e",
+    "vit.b_16": "tpu-v6e",
+    "mixer.b_16": "tpu-v6e",
+    "primer.primer_small": "tpu-v5e",
+    "resnet.resnet_50": "tpu-v5e",
+    "resnet.wrn_500m": "tpu-v5p",
+    "llm.llama2_7b-8l": "tpu-v5p",
+    "gns.edges_8192": "tpu-v4",
+    "llm.gpt_350m-forward": "tpu-v4",
+    "vit.l_16-forward": "tpu-v5e",
+    "serving.it32-4l": "tpu-v5p",
+}
+"""Programs that are compiled to the end, each on one chip, so that schedules compare."""
+
+
+def full_cases() -> Iterator[Case]:
+    """Every schedule of the programs in `FULL`."""
+    for program in programs():
+        if program.name in FULL:
+            for schedule in program.schedules:
+                yield Case(program, schedule, FULL[program.name])

@@ -21,7 +21,7 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from benchmarks.tpu_cases import Case, cases
+from benchmarks.tpu_cases import Case, cases, full_cases
 from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
 from meshwright.runtime.confirm import Compiled, Step, confirm
@@ -87,7 +87,8 @@ def main() -> None:
     out = options.out or RESULTS / name
     known = json.loads(out.read_text()) if out.exists() else {"cases": {}}
     known["versions"] = {name: version(name) for name in ("jax", "libtpu")}
-    wanted = [case for case in cases() if options.only in case.name]
+    offered = full_cases() if options.full else cases()
+    wanted = [case for case in offered if options.only in case.name]
     for number, case in enumerate(wanted, 1):
         if case.name in known["cases"]:
             continue
