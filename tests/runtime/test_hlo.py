@@ -35,8 +35,24 @@ def test_cycles_of_a_loop_are_multiplied():
     assert estimated_cycles(PROGRAM) == 7 + 5 * 100
 
 
+def test_a_loop_without_a_count_runs_up_to_what_its_condition_compares_with():
+    condition = """%until (c: s32[]) -> pred[] {
+  %c = s32[]{:T(128)} parameter(0)
+  %end = s32[]{:T(128)} constant(12)
+  ROOT %less = pred[] compare(%c, %end), direction=LT
+}
+
+ENTRY"""
+    counted = ', backend_config={"known_trip_count":{"n":"5"}}'
+    text = PROGRAM.replace("ENTRY", condition)
+    text = text.replace("body=%body" + counted, "condition=%until, body=%body")
+    assert estimated_cycles(text) == 7 + 12 * 100
+
+
 def test_collectives_have_the_bytes_of_their_larger_side():
-    found = {t.name: t for t in transfers(PROGRAM, {"gather-start": 3000.0}, 1.5e9)}
+    found = {
+        t.name: t for t in transfers(PROGRAM, PROGRAM, {"gather-start": 3000.0}, 1.5e9)
+    }
     gather, scatter = found["gather-start"], found["sum"]
     assert (gather.kind, gather.num_bytes, gather.runs) == ("all_gather", 1024, 5)
     assert gather.seconds == pytest.approx(2e-6)
@@ -68,4 +84,4 @@ def test_the_schedulers_log_gives_the_program_and_its_costs():
 
 def test_a_log_of_another_form_gives_nothing():
     assert scheduler_report("some\nother log") == ("", {})
-    assert transfers("", {}, 1.0) == []
+    assert transfers("", "", {}, 1.0) == []

@@ -255,7 +255,7 @@ def _read(
             memory.pop("compile_s"),
             hlo,
             memory.pop("flops"),
-            _transfers(log, machine),
+            _transfers(log, hlo, machine),
             estimated_cycles(hlo),
             memory,
         )
@@ -270,10 +270,15 @@ def _read(
         raise CompilerError(f"the compiler failed:\n{log[-2000:]}")
     hlo = finals[-1].read_text(encoding="utf-8")
     return Compiled(
-        int(total[1]), True, elapsed_s, hlo, hlo_flops(hlo), _transfers(log, machine)
+        int(total[1]),
+        True,
+        elapsed_s,
+        hlo,
+        hlo_flops(hlo),
+        _transfers(log, hlo, machine),
     )
 
 
-def _transfers(log: str, machine: Machine) -> tuple[Transfer, ...]:
+def _transfers(log: str, hlo: str, machine: Machine) -> tuple[Transfer, ...]:
     program, cycles = scheduler_report(log)
-    return tuple(transfers(program, cycles, machine.chip.clock_hz or 1.0))
+    return tuple(transfers(program, hlo, cycles, machine.chip.clock_hz or 1.0))

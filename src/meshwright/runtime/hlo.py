@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-_HEAD = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_HEAD = re.compile(r"(ENTRY )?%?([\w.\-]+) \(")
 _INSTRUCTION = re.compile(
     r"\s+(?:ROOT )?%?(?P<name>[\w.\-]+(?:#\d+)?) = (?P<type>\(.*?\)|\S+) "
     r"(?P<opcode>[\w\-]+)\((?P<rest>.*)$"
@@ -21,7 +21,9 @@ _CALLED = re.compile(
 )
 _BODY = re.compile(r"body=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_CONDITION = re.compile(r"condition=%?([\w.\-]+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_CONSTANT = re.compile(r"\((\d+)\)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
@@ -50,7 +52,8 @@ class Instruction:
 class Module:
     """Computations by name; `runs` says how often a step runs each.
 
-    A branch counts as if it were always taken; a loop of unknown length runs once.
+    A branch counts as if it were always taken. A loop runs as often as is written on
+    it, or else up to the constant that its condition compares with.
     """
 
     computations: Mapping[str, tuple[Instruction, ...]]
@@ -98,20 +101,22 @@ def _runs(
     def visit(name: str, times: int) -> None:
         runs[name] = runs.get(name, 0) + times
         for instruction in computations.get(name, ()):
-            for callee, trips in _calls(instruction):
+            for callee, trips in _calls(instruction, computations):
                 visit(callee, times * trips)
 
     visit(entry, 1)
     return runs
 
 
-def _calls(instruction: Instruction) -> Iterator[tuple[str, int]]:
+def _calls(
+    instruction: Instruction, computations: Mapping[str, tuple[Instruction, ...]]
+) -> Iterator[tuple[str, int]]:
     """What an instruction runs, and how often."""
     rest = instruction.rest
     if instruction.opcode == "while":
-        body, trips = _BODY.search(rest), _TRIPS.search(rest)
+        body = _BODY.search(rest)
         if body:
-            yield body[1], int(trips[1]) if trips else 1
+            yield body[1], _trips(rest, computations)
         return
     for callee in _CALLED.findall(rest):
         yield callee, 1
@@ -119,6 +124,20 @@ def _calls(instruction: Instruction) -> Iterator[tuple[str, int]]:
     if branches:
         for name in branches[1].split(","):
             yield name.strip().lstrip("%"), 1
+
+
+def _trips(rest: str, computations: Mapping[str, tuple[Instruction, ...]]) -> int:
+    """How often a loop runs: loops of JAX count up from 0, one by one."""
+    told = _TRIPS.search(rest)
+    if told:
+        return int(told[1])
+    condition = _CONDITION.search(rest)
+    limits = [
+        int(found[1])
+        for each in computations.get(condition[1] if condition else "", ())
+        if each.opcode == "constant" and (found := _CONSTANT.match("(" + each.rest))
+    ]
+    return max(limits, default=1)
 
 
 def estimated_cycles(text: str) -> float:
@@ -135,14 +154,18 @@ def estimated_cycles(text: str) -> float:
     return total
 
 
-def transfers(text: str, cycles: Mapping[str, float], hertz: float) -> list[Transfer]:
+def transfers(
+    text: str, final: str, cycles: Mapping[str, float], hertz: float
+) -> list[Transfer]:
     """The collectives of a program that stands as the scheduler first sees it.
 
-    cycles: per instruction, what the scheduler believes; hertz: of the chip's clock.
+    final: the same program as it ends; a log shows long lines in part only, so that how
+        often a computation runs is read here. cycles: per instruction, what the
+        scheduler believes. hertz: of the chip's clock.
     """
     module = parse_hlo(text)
     found = []
-    for computation, runs in module.runs.items():
+    for computation, runs in {**module.runs, **parse_hlo(final).runs}.items():
         instructions = module.computations.get(computation, ())
         types = {each.name: each.type for each in instructions}
         for each in instructions:
