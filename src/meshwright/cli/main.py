@@ -1,4 +1,4 @@
-"""The commands: `plan`, `explain`, `check` and `zoo`."""
+"""The commands: `plan`, `explain`, `check`, `machines` and `zoo`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from meshwright.cli.machines import (
+    comparison_rows,
+    comparison_table,
+    find_budget,
+    find_machines,
+    machine_rows,
+    machines_table,
+)
 from meshwright.cli.memory import require_memory
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.table import check_table
@@ -63,6 +71,13 @@ GatherText = Annotated[
     typer.Option("--gather", help="gather what is needed whole once, or at each use"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+Machines = Annotated[
+    str | None,
+    typer.Option("--machines", help="compare: presets or TOML files, with commas"),
+]
+PlaceName = Annotated[
+    str | None, typer.Option("--place", help="where it stands, for carbon: iowa, ...")
+]
 All = Annotated[bool, typer.Option("--all", help="every layer, not one for all")]
 
 
@@ -100,13 +115,51 @@ def plan_command(  # noqa: PLR0913  the options of a command
     out: Annotated[
         Path | None, typer.Option("--out", help="save the plan as JSON in this file")
     ] = None,
+    machines: Machines = None,
+    place: PlaceName = None,
+    tokens: Annotated[
+        float | None, typer.Option("--tokens", help="of a whole run: 300e9")
+    ] = None,
+    samples: Annotated[
+        float | None, typer.Option("--samples", help="of a whole run")
+    ] = None,
 ) -> None:
-    """Print what will run: shardings and collectives, tactic by tactic. No devices."""
+    """Print what will run: shardings and collectives, tactic by tactic. No devices.
+
+    With --machines: what a step takes on each of them, and with --tokens or --samples
+    the whole run. State that a step hands back is taken to be donated.
+    """
     loaded, step = _partition(target, mesh, schedule, tactics, gather)
     plan = _make_plan(loaded, step)
+    if machines is None:
+        if out is not None:
+            _save(out, plan.to_json())
+        print(plan.to_json() if as_json else plan)
+        return
+    chosen = find_machines(machines, step.mesh.num_devices)
+    budget = find_budget(plan, tokens, samples)
+    plans = [plan.on(machine, place, donate_state=True) for machine in chosen]
     if out is not None:
-        _save(out, plan.to_json())
-    print(plan.to_json() if as_json else plan)
+        _save(out, plans[0].to_json())
+    rows = comparison_rows(plans, budget)
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        print(f"{loaded.name} on {step.mesh}")
+        _console().print(comparison_table(rows, budget))
+
+
+@app.command("machines")
+def machines_command(as_json: AsJson = False) -> None:
+    """List the machines that come along; the numbers are those of one device.
+
+    Their files, with a source for each number, lie in the package's machine/presets.
+    """
+    rows = list(machine_rows())
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        _console().print(machines_table(rows))
 
 
 @app.command("explain")
@@ -118,13 +171,25 @@ def explain_command(  # noqa: PLR0913  the options of a command
     gather: GatherText = Gather.SHARED,
     as_json: AsJson = False,
     expand: All = False,
+    machine: Annotated[
+        str | None, typer.Option("--machine", help="and seconds and memory on it")
+    ] = None,
 ) -> None:
-    """Print why each collective is there, each conflict, and what stayed whole."""
+    """Print why each collective is there, each conflict, and what stayed whole.
+
+    With --machine: also the seconds of each collective, and the ten largest values that
+    are alive where memory peaks.
+    """
     loaded, step = _partition(target, mesh, schedule, tactics, gather)
     plan = _make_plan(loaded, step)
+    if machine is not None:
+        (found,) = find_machines(machine, step.mesh.num_devices)
+        plan = plan.on(found, donate_state=True)
     if as_json:
         fields = json.loads(plan.to_json())
-        told = ("mesh", "gather", "counts", "collectives", "steps", "whole")
+        told = (
+            "mesh", "gather", "counts", "collectives", "steps", "whole", "figures"
+        )  # fmt: skip
         print(json.dumps({key: fields[key] for key in told}, indent=1))
     else:
         print(show_explanation(plan, expand))
@@ -161,8 +226,7 @@ def check_command(  # noqa: PLR0913  the options of a command
             )
         )
     else:
-        width = None if sys.stdout.isatty() else _WIDE
-        Console(width=width).print(check_table(report, expand))
+        _console().print(check_table(report, expand))
         verdict = "equal" if report.ok else "NOT EQUAL"
         num = len(report.outputs)
         print(f"{verdict}: {num} outputs, largest error {report.worst:.2e}")
@@ -189,8 +253,12 @@ def zoo_command(
     if as_json:
         print(json.dumps([row.to_json() for row in rows], indent=1))
         return
-    width = None if sys.stdout.isatty() else _WIDE
-    print_rows(rows, Console(width=width))
+    print_rows(rows, _console())
+
+
+def _console() -> Console:
+    """Standard output, wide where it is a file or a pipe."""
+    return Console(width=None if sys.stdout.isatty() else _WIDE)
 
 
 def _partition(

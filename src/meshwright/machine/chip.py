@@ -82,6 +82,12 @@ class Chip:
                 f"{self.hbm_bytes:g}"
             )
 
+    @property
+    def half_flops_per_s(self) -> float:
+        """Peak of the matrix unit in 16 bits, by which utilisation is counted."""
+        found = (self.flops_per_s.get(dtype, 0.0) for dtype in ("bfloat16", "float16"))
+        return max(found) or self.flops_per_s["float32"]
+
     def peak_flops_per_s(self, dtype: str) -> float:
         """Peak of the matrix unit for products of this dtype."""
         return self.flops_per_s.get(dtype, self.flops_per_s["float32"])

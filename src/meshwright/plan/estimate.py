@@ -75,8 +75,8 @@ class Estimate:
 
     @property
     def mfu(self) -> float:
-        """Share of the machine's bfloat16 peak that the model's operations reach."""
-        peak = self.machine.chip.peak_flops_per_s("bfloat16")
+        """Share of the machine's 16-bit peak that the model's operations reach."""
+        peak = self.machine.chip.half_flops_per_s
         return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
 
     def energy_j(self, place: Place | None = None) -> float:
@@ -104,10 +104,13 @@ class Estimate:
         return rent_usd(self.step_time_s, self.machine.num_devices, price)
 
 
-def estimate(decided: Decided, machine: Machine) -> Estimate:
+def estimate(
+    decided: Decided, machine: Machine, donate_state: bool = False
+) -> Estimate:
     """Simulate a decided program on a machine with as many devices as its mesh.
 
-    Memory is given up where the partitioned function donates it.
+    Memory is given up where the partitioned function donates it, and with
+    `donate_state` where a step hands its argument back in its next form.
     """
     placement = place_mesh(decided.lowered.mesh, machine)
     program, origins = inline(decided.lowered.program)
@@ -115,7 +118,8 @@ def estimate(decided: Decided, machine: Machine) -> Estimate:
     layout = Layout(machine.chip.tile, narrow_values(program) if is_tpu else ())
     layout.note_images(program)
     units = fuse(program, layout)
-    memory = memory_of(program, _aliases(decided.captured, program), layout, units)
+    aliases = _aliases(decided.captured, program, donate_state)
+    memory = memory_of(program, aliases, layout, units)
     setting = Setting(placement, layout, ASYNC[machine.compiler])
     timeline = timeline_of(program, setting, units)
     return Estimate(
@@ -131,12 +135,16 @@ def estimate(decided: Decided, machine: Machine) -> Estimate:
     )
 
 
-def _aliases(captured: Captured, program: Program) -> dict[int, int]:
+def _aliases(
+    captured: Captured, program: Program, donate_state: bool
+) -> dict[int, int]:
     """Output position -> donated input whose memory it takes over, as JAX pairs them.
 
     State goes to its own next value, all else to the first output like it.
     """
     donated = dict.fromkeys(captured.donated)
+    if donate_state:
+        donated |= dict.fromkeys(captured.ties.values())
     aliases = {o: i for o, i in captured.ties.items() if i in donated}
     for position in donated.keys() - set(aliases.values()):
         given = program.inputs[position]

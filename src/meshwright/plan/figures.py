@@ -36,7 +36,7 @@ class Live:
 class Figures:
     """A step of a plan on a machine, per device where a device is what counts.
 
-    mfu: share of the machine's bfloat16 peak that the model's operations reach.
+    mfu: share of the machine's 16-bit peak that the model's operations reach.
     usable_bytes: what a device gives to programs.
     breakdown: seconds by what fills the step: "compute", "idle", and for each kind of
         collective those exposed and those hidden behind computation.

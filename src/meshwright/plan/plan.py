@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import jax
@@ -65,18 +66,25 @@ class Plan:
 
     # -- on a machine ------------------------------------------------------------------
 
-    def on(self, machine: Machine, place: Place | str | None = None) -> Plan:
+    def on(
+        self,
+        machine: Machine,
+        place: Place | str | None = None,
+        donate_state: bool = False,
+    ) -> Plan:
         """The same plan with the time, memory, energy and money of a step on a machine.
 
         machine: with as many devices as the mesh; see `meshwright.machine`.
         place: where it stands, for carbon; see `meshwright.cost.energy.PLACES`.
+        donate_state: as if the caller gave up the memory of what the step hands back in
+            its next form; else only of what `donate_argnums` names.
         Raises `MachineError` where machine and mesh do not match, `PlanError` for a plan
         that was read from JSON, which has no program.
         """
         if self.decided is None:
             raise PlanError("a plan read from JSON has no program to simulate")
         where = find_place(place) if isinstance(place, str) else place
-        found = estimate(self.decided, machine)
+        found = estimate(self.decided, machine, donate_state)
         figures = make_figures(self.decided, found, where)
         return dataclasses.replace(self, figures=figures, estimate=found)
 
@@ -95,7 +103,7 @@ class Plan:
 
     @property
     def mfu(self) -> float:
-        """Share of the machine's bfloat16 peak that the model's operations reach."""
+        """Share of the machine's 16-bit peak that the model's operations reach."""
         return self._figures().mfu
 
     @property
@@ -127,6 +135,18 @@ class Plan:
     def co2e_g(self) -> float | None:
         """Grams of CO2 equivalent of a step; None until `on` named a place."""
         return self._figures().co2e_g
+
+    def trace(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
+        """Write a step as trace events, for Perfetto; other plans stand below it."""
+        from meshwright.plan.trace_events import write_trace  # which is seldom needed
+
+        write_trace((self, *others), path)
+
+    def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
+        """Write a page about a step as one HTML file; it compares `others` with it."""
+        from meshwright.report import write_report  # which is seldom needed
+
+        write_report(self, path, others)
 
     # -- as shardings, JSON and text -----------------------------------------------------
 

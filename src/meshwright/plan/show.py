@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from meshwright.plan.collapse import collapse, index_free, merge
@@ -43,15 +43,40 @@ def show_explanation(plan: Plan, expand: bool = False) -> str:
     first; `expand` tells every one.
     """
     lines = [f"mesh {plan.mesh}, gather {plan.gather.value}"]
+    known = _seconds_of(plan)
     groups = [[c] for c in plan.collectives] if expand else _groups(plan.collectives)
     for group in groups:
         first = group[0]
-        lines += ["", _head(group), f"  {merge([c.reason for c in group])}"]
+        lines += ["", _head(group, known), f"  {merge([c.reason for c in group])}"]
         lines += [f"    {hop}" for hop in first.chain]
     if not groups:
         lines += ["", "no collectives"]
+    lines += _at_the_peak(plan)
     lines += _troubles(plan, expand)
     return "\n".join(lines)
+
+
+def _at_the_peak(plan: Plan) -> list[str]:
+    """The largest values where memory peaks, if the plan is on a machine."""
+    found = plan.figures
+    if found is None:
+        return []
+    lines = [
+        "",
+        f"on {found.machine} a device holds {found.peak_memory_bytes:,} bytes of "
+        f"{found.usable_bytes:,.0f} where most is alive ({found.peak_source}); "
+        f"the largest",
+    ]
+    shown = [f"{v.bytes:>16,}  {v.name} {v.value}  {v.source}" for v in found.largest]
+    return lines + [f"{line}{_times(n)}" for line, n in collapse(shown)]
+
+
+def _seconds_of(plan: Plan) -> dict[int, float]:
+    """Seconds of one execution of each collective, by its identity."""
+    if plan.figures is None:
+        return {}
+    pairs = zip(plan.collectives, plan.figures.collective_s, strict=True)
+    return {id(c): s for c, s in pairs}
 
 
 def _counts(plan: Plan) -> list[str]:
@@ -91,11 +116,14 @@ def _row(group: Sequence[Collective]) -> str:
     return f"  {c.kind:14} {axes:12} {c.bytes:>14,} x{times:<5} {c.source}"
 
 
-def _head(group: Sequence[Collective]) -> str:
+def _head(group: Sequence[Collective], known: Mapping[int, float]) -> str:
     c, times = group[0], sum(c.executions for c in group)
+    took = f", {1e6 * known[id(c)]:.1f} us each" if id(c) in known else ""
     where = f" at {c.source}" if c.source else ""
     axes = ", ".join(c.axes)
-    return f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes, x{times}{where}"
+    return (
+        f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes{took}, x{times}{where}"
+    )
 
 
 def _troubles(plan: Plan, expand: bool = True) -> list[str]:

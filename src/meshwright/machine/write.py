@@ -1,0 +1,205 @@
+"""Machines written down: chips from what ops took, and all of it as TOML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from statistics import fmean
+
+from meshwright.machine.chip import Chip, Curve
+from meshwright.machine.fabric import Level
+from meshwright.machine.machine import Machine
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+Entry = float | str | Sequence[int] | Sequence[Sequence[float]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An op to time.
+
+    size: its operations, or its bytes as the cost model counts them.
+    shapes: of its operands on one device; its result has the shape of the first.
+    """
+
+    kind: str
+    size: int
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str = "float32"
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.kind} {'x'.join(map(str, self.shapes[0]))}"
+
+
+Samples = Sequence[tuple[Probe, float]]
+"""Probes, and the seconds of one op of each."""
+
+CURVES = {
+    "matmul": "product",
+    "convolution": "convolution",
+    "mul-adds": "vector",
+    "copy": "memory",
+}
+"""Kinds of probes, and the efficiency curves that they make."""
+
+
+def machine_toml(machine: Machine) -> str:
+    """The description of a machine, each number with its source where it has one.
+
+    The inverse of `parse_machine`, given the number of devices: entries that have their
+    default and no source are left out.
+    """
+    return "\n".join((*_head(machine), *_chip(machine), *_levels(machine), ""))
+
+
+# -- chips from measurements --------------------------------------------------------
+
+
+def measured_chip(
+    samples: Samples, memory: tuple[int, str], how: str
+) -> tuple[Chip, dict[str, str]]:
+    """The chip on which the probes take what they took, and where its numbers are from.
+
+    samples: a tiny op, then others of all kinds. A peak is the best rate of all sizes;
+        the share of it that a size reaches is the mean over the dtypes measured.
+    memory: bytes that a device may have, and who says so. how: ends every source.
+    """
+    (tiny, tiny_s), *sized = samples
+    groups = {kind: [s for s in sized if s[0].kind == kind] for kind in CURVES}
+    best = {kind: _fastest(group) for kind, group in groups.items()}
+    copies, (num_bytes, origin) = groups["copy"], memory
+    chip = Chip(
+        flops_per_s={d: _rate(s) for d, s in best["matmul"].items()},
+        vector_flops_per_s=_rate(best["mul-adds"]["float32"]),
+        hbm_bytes=num_bytes,
+        usable_bytes=num_bytes,
+        hbm_bytes_per_s=_rate(best["copy"]["float32"]),
+        on_chip_bytes=_cached_bytes(copies),
+        launch_s=rounded(tiny_s),
+        efficiency={
+            curve: _curve(
+                groups[kind], best["matmul" if kind == "convolution" else kind]
+            )
+            for kind, curve in CURVES.items()
+        },
+    )
+    sources = {
+        "vector_flops_per_s": best["mul-adds"]["float32"][0],
+        "hbm_bytes_per_s": best["copy"]["float32"][0],
+        "on_chip_bytes": "the largest copy at twice the speed of the last",
+        "launch_s": f"{tiny}, in a chain",
+    }
+    sources |= {f"flops_per_s.{d}": s[0] for d, s in best["matmul"].items()}
+    sources |= {f"efficiency.{c}": _extent(groups[k]) for k, c in CURVES.items()}
+    named = {f"chip.{key}": f"measured: {s}, {how}" for key, s in sources.items()}
+    return chip, named | {"chip.hbm_bytes": origin, "chip.usable_bytes": origin}
+
+
+def rounded(number: float) -> float:
+    """To the four digits that a measurement has at best."""
+    return float(f"{number:.4g}")
+
+
+def _rate(sample: tuple[Probe, float]) -> float:
+    return rounded(sample[0].size / sample[1])
+
+
+def _fastest(group: Samples) -> dict[str, tuple[Probe, float]]:
+    """The sample of the best rate, by dtype."""
+    ascending = sorted(group, key=lambda s: s[0].size / s[1])
+    return {probe.dtype: (probe, op_s) for probe, op_s in ascending}
+
+
+def _curve(group: Samples, best: Mapping[str, tuple[Probe, float]]) -> Curve:
+    shares = defaultdict[int, list[float]](list)
+    for probe, op_s in group:
+        shares[probe.size].append(min(1, probe.size / op_s / _rate(best[probe.dtype])))
+    return Curve(tuple((n, rounded(fmean(s))) for n, s in sorted(shares.items())))
+
+
+def _extent(group: Samples) -> str:
+    dtypes = ", ".join(dict.fromkeys(probe.dtype for probe, _ in group))
+    first, last = (f"{probe.size:.2g}" for probe, _ in (group[0], group[-1]))
+    return f"{group[0][0].kind} of {dtypes}, sizes {first} to {last}"
+
+
+def _cached_bytes(copies: Samples) -> int:
+    """Of the largest copy at twice the rate of the last one, or of the smallest."""
+    last, last_s = copies[-1]
+    fast = [p.size for p, op_s in copies if p.size / op_s > 2 * last.size / last_s]
+    return max(fast, default=copies[0][0].size)
+
+
+# -- machines as TOML ---------------------------------------------------------------
+
+
+def _head(machine: Machine) -> Iterator[str]:
+    yield _line("name", machine.name)
+    yield _line("title", machine.title)
+    yield _line("compiler", machine.compiler)
+    names = ("topology", "chip_config", "devices_per_chip", "pue")
+    yield from _numbers(machine, names, machine.sources, "")
+
+
+def _chip(machine: Machine) -> Iterator[str]:
+    chip, sources = machine.chip, machine.sources
+    tables = ("flops_per_s", "efficiency")
+    names = [each.name for each in fields(Chip) if each.name not in tables]
+    yield from ("", "[chip]")
+    yield from _numbers(chip, names, sources, "chip.")
+    yield from ("", "[chip.flops_per_s]")
+    for dtype, rate in chip.flops_per_s.items():
+        yield _line(dtype, rate, sources.get(f"chip.flops_per_s.{dtype}"))
+    if chip.efficiency:
+        yield from ("", "[chip.efficiency]")
+    for name, curve in chip.efficiency.items():
+        yield _line(name, curve.points, sources.get(f"chip.efficiency.{name}"))
+
+
+def _levels(machine: Machine) -> Iterator[str]:
+    names = [each.name for each in fields(Level) if each.name not in ("name", "kind")]
+    for index, level in enumerate(machine.levels):
+        yield from ("", "[[levels]]")
+        yield _line("name", level.name)
+        yield _line("kind", level.kind.value)
+        yield from _numbers(level, names, machine.sources, f"levels[{index}].")
+
+
+def _numbers(
+    record: Machine | Chip | Level,
+    names: Sequence[str],
+    sources: Mapping[str, str],
+    path: str,
+) -> Iterator[str]:
+    """Lines of those fields that differ from their default or have a source."""
+    defaults = {each.name: each.default for each in fields(record)}
+    for name in names:
+        value, source = getattr(record, name), sources.get(path + name)
+        default = defaults[name]
+        if value is None or (value == default is not MISSING and source is None):
+            continue
+        yield _line(name, value, source)
+
+
+def _line(key: str, value: Entry, source: str | None = None) -> str:
+    key = key if _BARE_KEY.fullmatch(key) else _text(key)
+    if source is None:
+        return f"{key} = {_value(value)}"
+    return f"{key} = {{ value = {_value(value)}, source = {_text(source)} }}"
+
+
+def _value(value: Entry) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(_value, value))}]"
+    return repr(value)
+
+
+def _text(text: str) -> str:
+    """A basic string: JSON's, but for the one control character that JSON lets stand."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,83 @@
+"""`meshwright machines`, and plans compared on several of them."""
+
+import json
+
+import pytest
+
+PLAN = ["plan", "zoo/gpt.py:tiny", "--mesh", "batch=4,model=2", "--schedule", "bp+mp"]
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch, request):
+    monkeypatch.chdir(request.config.rootpath)
+
+
+def test_machines_are_listed_with_their_numbers(run):
+    done = run("machines")
+    assert done.status == 0
+    (line,) = (line for line in done.out.splitlines() if line.startswith("tpu-v5e"))
+    assert "197" in line
+    assert "ici 16x16 torus 45" in line
+
+
+def test_machines_as_json_for_programs(run):
+    rows = {row["name"]: row for row in json.loads(run("machines", "--json").out)}
+    assert rows["tpu-v3"]["devices_per_chip"] == 2
+    assert rows["v100"]["half_flops_per_s"] == 125e12
+
+
+def test_a_plan_is_compared_on_machines_for_a_budget_of_tokens(run):
+    options = ["--machines", "tpu-v3,tpu-v5p", "--place", "iowa", "--tokens", "1e9"]
+    done = run(*PLAN, *options, "--json")
+    assert done.status == 0, done.err
+    v3, v5p = json.loads(done.out)
+    assert (v3["machine"], v3["devices"]) == ("tpu-v3", 8)
+    assert v3["step_time_s"] > v5p["step_time_s"]
+    assert v3["days"] * 86_400 / v3["step_time_s"] == pytest.approx(1e9 / (16 * 64))
+    assert v3["run_co2e_t"] > 0
+    assert v5p["fits"]
+
+
+def test_a_comparison_for_people_names_the_budget_and_what_does_not_fit(run, tmp_path):
+    small = tmp_path / "small.toml"
+    small.write_text(
+        "[chip]\nvector_flops_per_s = 1e12\nhbm_bytes = 1e6\nusable_bytes = 1e6\n"
+        "hbm_bytes_per_s = 1e9\non_chip_bytes = 1e6\nlaunch_s = 1e-6\n"
+        "[chip.flops_per_s]\nfloat32 = 1e12\n"
+        '[[levels]]\nname = "wire"\nkind = "switch"\nextents = [8]\nlink_bytes_per_s = 1e9\n'
+        "latency_s = 1e-6\n"
+    )
+    options = ["--machines", f"{small},tpu-v4", "--samples", "16e6"]
+    done = run(*PLAN, *options)
+    assert done.status == 0, done.err
+    out = done.out
+    assert "run: 1.6e+07 samples, 16 a step (batch.inputs)" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("small"))
+    assert line.rstrip().endswith("DOES NOT FIT")
+
+
+def test_explain_on_a_machine_tells_seconds_and_the_largest_values(run):
+    arguments = ["explain", *PLAN[1:], "--machine", "tpu-v5e"]
+    out = run(*arguments).out
+    assert " us each" in out
+    assert "on tpu-v5e a device holds" in out
+    assert "zoo/layers.py" in out.split("the largest")[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--machines", "tpu-v9"], "no machine 'tpu-v9'; did you mean 'tpu-v4'"),
+        (["--machines", ","], "no machine in ','"),
+        (["--machines", "nope.toml"], "there is no file nope.toml"),
+        (["--machines", "tpu-v4", "--place", "mars"], "no place 'mars'; there are"),
+        (
+            ["--machines", "tpu-v4", "--tokens", "1", "--samples", "1"],
+            "--tokens or --samples, not both",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_said(run, options, message):
+    done = run(*PLAN, *options)
+    assert done.status == 2
+    assert message in done.err
