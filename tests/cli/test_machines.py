@@ -44,8 +44,8 @@ def test_a_comparison_for_people_names_the_budget_and_what_does_not_fit(run, tmp
         "[chip]\nvector_flops_per_s = 1e12\nhbm_bytes = 1e6\nusable_bytes = 1e6\n"
         "hbm_bytes_per_s = 1e9\non_chip_bytes = 1e6\nlaunch_s = 1e-6\n"
         "[chip.flops_per_s]\nfloat32 = 1e12\n"
-        '[[levels]]\nname = "wire"\nkind = "switch"\nextents = [8]\nlink_bytes_per_s = 1e9\n'
-        "latency_s = 1e-6\n"
+        '[[levels]]\nname = "wire"\nkind = "switch"\nextents = [8]\n'
+        "link_bytes_per_s = 1e9\nlatency_s = 1e-6\n"
     )
     options = ["--machines", f"{small},tpu-v4", "--samples", "16e6"]
     done = run(*PLAN, *options)
