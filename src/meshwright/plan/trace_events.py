@@ -31,12 +31,11 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A span where it lies in the step; `turn` counts those of the loop around it."""
+    """A span where it lies in the step, that of a loop's body in one of its turns."""
 
     span: Span
     start_s: float
     end_s: float
-    turn: int = 0
 
 
 def lay_out(timeline: Timeline, most: int = 1, start_s: float = 0.0) -> Iterator[Run]:
@@ -49,9 +48,7 @@ def lay_out(timeline: Timeline, most: int = 1, start_s: float = 0.0) -> Iterator
         yield Run(span, start, start_s + span.end_s)
         if span.inner is not None:
             for turn in range(min(most, span.repeats)):
-                begin = start + turn * span.inner.end_s
-                for run in lay_out(span.inner, most, begin):
-                    yield Run(run.span, run.start_s, run.end_s, turn + run.turn)
+                yield from lay_out(span.inner, most, start + turn * span.inner.end_s)
 
 
 def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:

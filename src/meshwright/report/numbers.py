@@ -1,0 +1,57 @@
+"""Quantities as a reader wants them: three digits and a prefix."""
+
+from __future__ import annotations
+
+import math
+
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SMALL = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+
+
+def show_si(value: float, unit: str) -> str:
+    """`4.48 ms` for 0.0044759 and "s": three digits, a prefix, the unit.
+
+    >>> show_si(31591432196, "B"), show_si(0.0009996, "s"), show_si(99.96, "g")
+    ('31.6 GB', '1.00 ms', '100 g')
+    """
+    if value == 0:
+        return f"0 {unit}"
+    for factor, prefix in (*_PREFIXES, (1.0, ""), *_SMALL):
+        if abs(value) >= 0.9995 * factor:
+            digits = f"{value / factor:#.3g}".rstrip(".")
+            return f"{digits} {prefix}{unit}"
+    return f"{value:.2g} {unit}"
+
+
+def show_seconds(value: float) -> str:
+    """`4.48 ms`."""
+    return show_si(value, "s")
+
+
+def show_bytes(value: float) -> str:
+    """`31.6 GB`, of a thousand million bytes each; below a kilobyte whole ones."""
+    return f"{value:.0f} B" if abs(value) < 999.5 else show_si(value, "B")
+
+
+def show_share(value: float) -> str:
+    """`42.3 %`."""
+    return f"{100 * value:.1f} %"
+
+
+def show_dollars(value: float) -> str:
+    """`$0.00309`."""
+    return f"${value:,.2f}" if value >= 100 else f"${value:#.3g}"
+
+
+def nice_ticks(end: float, wanted: int) -> list[float]:
+    """At most about so many round numbers from 0 to `end`.
+
+    >>> nice_ticks(0.33, 7)
+    [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
+    """
+    if end <= 0:
+        return [0.0]
+    size = 10 ** math.floor(math.log10(end / wanted))
+    step = next(m * size for m in (1, 2, 5, 10) if m * size >= 0.999 * end / wanted)
+    count = int(end / step * (1 + 1e-9))
+    return [float(f"{i * step:.12g}") for i in range(count + 1)]
