@@ -59,7 +59,7 @@ class Config:
     dtype: of computation; parameters and the loss are 32-bit floats.
     scan: one traced block for all layers, or every layer for itself.
     remat: a name in REMAT, what a block keeps for its backward pass.
-    rate: of AdamW, after its warm-up.
+    rate: of AdamW.
     """
 
     layers: int
@@ -246,7 +246,7 @@ def loss(model: nn.Module, params: Any, batch: Mapping[str, Array]) -> Array:
 def optimizer(config: Config) -> optax.GradientTransformation:
     """AdamW as Brown et al. (2020) and Touvron et al. (2023) set it, gradients clipped.
 
-    Their cosine decay is left out: it changes no shape, and runs here are short.
+    Their warm-up and cosine decay are left out: runs here are short.
     """
     adam = optax.adamw(config.rate, b1=0.9, b2=0.95, weight_decay=0.1)
     return optax.chain(optax.clip_by_global_norm(CLIP), adam)

@@ -72,7 +72,7 @@ class Windows:
     sequence: int
 
     def __post_init__(self) -> None:
-        if len(self) < 1:
+        if len(self.tokens) <= self.sequence:
             raise ValueError(
                 f"a text of {len(self.tokens)} bytes has no window of {self.sequence} "
                 "and a target; give a longer text or a shorter sequence"

@@ -14,6 +14,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_each_family_learns_the_text_in_its_small_form(name):
     losses = [told["loss"] for told in llm.learn(FORMS[name], seed=0, steps=60)]

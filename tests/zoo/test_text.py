@@ -70,9 +70,10 @@ def test_what_is_not_utf_8_is_marked():
     assert to_text(np.array([65, 255, 66])) == "A\N{REPLACEMENT CHARACTER}B"
 
 
-def test_a_text_shorter_than_a_window_is_refused():
-    with pytest.raises(ValueError, match="a text of 8 bytes has no window of 8"):
-        next(batches(np.zeros(8, np.uint8), 1, 8, seed=0))
+@pytest.mark.parametrize("length", [0, 3, 8])
+def test_a_text_shorter_than_a_window_is_refused(length):
+    with pytest.raises(ValueError, match=f"text of {length} bytes has no window of 8"):
+        next(batches(np.zeros(length, np.uint8), 1, 8, seed=0))
 
 
 def test_a_missing_file_is_refused_by_its_name(tmp_path):
