@@ -5,8 +5,9 @@ from importlib import import_module
 from zoo.workload import Workload
 
 MODULES = (
-    "gpt", "gpt3", "llm", "primer", "resnet", "efficientnet", "vit", "mixer", "unet",
-    "unet3d", "sngan", "gns", "d4pg", "lstm",
+    "gpt", "gpt3", "llm", "primer", "moe", "t5", "serving", "resnet", "efficientnet",
+    "vit", "mixer", "unet", "unet3d", "sngan", "gns", "d4pg", "lstm", "multimodal",
+    "ranking",
 )  # fmt: skip
 
 WORKLOADS: tuple[Workload, ...] = tuple(
