@@ -5,6 +5,7 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, Mesh, machine
 from meshwright.plan import CheckReport, Partitioned, Plan, partition
 from meshwright.rules import rule
+from meshwright.runtime.calibrate import calibrate
 from meshwright.tactics import (
     FIRST_DIVISIBLE,
     REPLICATED,
@@ -27,6 +28,7 @@ __all__ = [
     "MeshwrightError",
     "Partitioned",
     "Plan",
+    "calibrate",
     "data_parallel",
     "expert_parallel",
     "fsdp",

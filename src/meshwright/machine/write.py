@@ -1,4 +1,4 @@
-"""Machines written down: chips from what ops took, and all of it as TOML."""
+"""Machines written down: what to measure, the chip that it makes, and the TOML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshwright.machine.machine import Machine
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
-Entry = float | str | Sequence[int] | Sequence[Sequence[float]] | None
+type Entry = float | str | tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,58 @@ CURVES = {
 """Kinds of probes, and the efficiency curves that they make."""
 
 
-def machine_toml(machine: Machine) -> str:
-    """The description of a machine, each number with its source where it has one.
+TINY = Probe("copy", 64, ((8,), ()))
+MUL_ADDS = 32
+"""On each element: so many that main memory does not bound them."""
 
-    The inverse of `parse_machine`, given the number of devices: entries that have their
-    default and no source are left out.
-    """
-    return "\n".join((*_head(machine), *_chip(machine), *_levels(machine), ""))
+_DTYPES = ("float32", "bfloat16", "float16")  # the first stands for all others
+
+
+def probes_of(
+    num_devices: int, collectives: Sequence[str]
+) -> list[tuple[float, int, list[Probe]]]:
+    """By kind of op: its share of the budget, how many probes it needs, all of them."""
+    sides = [16 << i for i in range(10)]
+    products, *other_products = [
+        [Probe("matmul", 2 * n**3, ((n, n), (n, n)), dtype) for n in sides]
+        for dtype in _DTYPES
+    ]
+    images = ((1, 8, 8), (1, 16, 16), (2, 32, 32), (8, 32, 64), (16, 64, 128))
+    # Ends far apart come first: time may end before the sizes between them.
+    mul_adds = [
+        Probe("mul-adds", (2 * MUL_ADDS) << i, ((1 << i,), (), ()))
+        for i in (8, 16, 12, 20, 10, 14, 18, 22)
+    ]
+    copies = [
+        Probe("copy", 8 << i, ((1 << i,), ()))
+        for i in (10, 18, 14, 22, 12, 16, 20, 8, 24, 26)
+    ]
+    exchanges = [
+        _collective(kind, exponent, num_devices)
+        for exponent in (12, 18, 15, 21, 24, 27)
+        for kind in collectives
+    ]
+    return [
+        (2.0, 4, products),
+        (2.0, 2, [_convolution(*image) for image in images]),
+        (1.5, 3, mul_adds),
+        (1.0, 3, copies),
+        *((1.0, 0, each) for each in other_products),
+        *([(4.0, 6, exchanges)] if num_devices > 1 else []),
+    ]
+
+
+def _convolution(batch: int, side: int, channels: int) -> Probe:
+    """Of 3x3, with a padding that keeps the size; what falls on it does not count."""
+    flops = 2 * batch * channels**2 * (3 * side - 2) ** 2
+    shapes = (batch, side, side, channels), (3, 3, channels, channels)
+    return Probe("convolution", flops, shapes)
+
+
+def _collective(kind: str, exponent: int, num_devices: int) -> Probe:
+    shard = max(1, 2**exponent // (4 * num_devices))
+    held = shard if kind == "all_gather" else shard * num_devices
+    return Probe(kind, 4 * shard * num_devices, ((held,),))
 
 
 # -- chips from measurements --------------------------------------------------------
@@ -79,7 +124,7 @@ def measured_chip(
         usable_bytes=num_bytes,
         hbm_bytes_per_s=_rate(best["copy"]["float32"]),
         on_chip_bytes=_cached_bytes(copies),
-        launch_s=rounded(tiny_s),
+        launch_s=_rounded(tiny_s),
         efficiency={
             curve: _curve(
                 groups[kind], best["matmul" if kind == "convolution" else kind]
@@ -90,7 +135,7 @@ def measured_chip(
     sources = {
         "vector_flops_per_s": best["mul-adds"]["float32"][0],
         "hbm_bytes_per_s": best["copy"]["float32"][0],
-        "on_chip_bytes": "the largest copy at twice the speed of the last",
+        "on_chip_bytes": "the largest copy at twice the rate of the very largest",
         "launch_s": f"{tiny}, in a chain",
     }
     sources |= {f"flops_per_s.{d}": s[0] for d, s in best["matmul"].items()}
@@ -99,13 +144,13 @@ def measured_chip(
     return chip, named | {"chip.hbm_bytes": origin, "chip.usable_bytes": origin}
 
 
-def rounded(number: float) -> float:
+def _rounded(number: float) -> float:
     """To the four digits that a measurement has at best."""
     return float(f"{number:.4g}")
 
 
 def _rate(sample: tuple[Probe, float]) -> float:
-    return rounded(sample[0].size / sample[1])
+    return _rounded(sample[0].size / sample[1])
 
 
 def _fastest(group: Samples) -> dict[str, tuple[Probe, float]]:
@@ -118,23 +163,33 @@ def _curve(group: Samples, best: Mapping[str, tuple[Probe, float]]) -> Curve:
     shares = defaultdict[int, list[float]](list)
     for probe, op_s in group:
         shares[probe.size].append(min(1, probe.size / op_s / _rate(best[probe.dtype])))
-    return Curve(tuple((n, rounded(fmean(s))) for n, s in sorted(shares.items())))
+    return Curve(tuple((n, _rounded(fmean(s))) for n, s in sorted(shares.items())))
 
 
 def _extent(group: Samples) -> str:
     dtypes = ", ".join(dict.fromkeys(probe.dtype for probe, _ in group))
-    first, last = (f"{probe.size:.2g}" for probe, _ in (group[0], group[-1]))
-    return f"{group[0][0].kind} of {dtypes}, sizes {first} to {last}"
+    sizes = [probe.size for probe, _ in group]
+    return f"{group[0][0].kind} of {dtypes}, {min(sizes):.2g} to {max(sizes):.2g}"
 
 
 def _cached_bytes(copies: Samples) -> int:
-    """Of the largest copy at twice the rate of the last one, or of the smallest."""
-    last, last_s = copies[-1]
-    fast = [p.size for p, op_s in copies if p.size / op_s > 2 * last.size / last_s]
-    return max(fast, default=copies[0][0].size)
+    """Of the largest copy at twice the rate of the very largest, or of the smallest."""
+    by_size = sorted(copies, key=lambda s: s[0].size)
+    (first, _), (last, last_s) = by_size[0], by_size[-1]
+    fast = [p.size for p, op_s in by_size if p.size / op_s > 2 * last.size / last_s]
+    return max(fast, default=first.size)
 
 
 # -- machines as TOML ---------------------------------------------------------------
+
+
+def machine_toml(machine: Machine) -> str:
+    """The description of a machine, each number with its source where it has one.
+
+    The inverse of `parse_machine`, given the number of devices: entries that have their
+    default and no source are left out.
+    """
+    return "\n".join((*_head(machine), *_chip(machine), *_levels(machine), ""))
 
 
 def _head(machine: Machine) -> Iterator[str]:
@@ -195,7 +250,7 @@ def _line(key: str, value: Entry, source: str | None = None) -> str:
 def _value(value: Entry) -> str:
     if isinstance(value, str):
         return _text(value)
-    if isinstance(value, Sequence):
+    if isinstance(value, tuple):
         return f"[{', '.join(map(_value, value))}]"
     return repr(value)
 
