@@ -1,0 +1,191 @@
+"""What is predicted of a step, beside what the TPU compiler says of it.
+
+    python -m benchmarks.tpu_accuracy [--compiled FILE] [--out FILE] [--picture FILE]
+
+Reads what `benchmarks.tpu_compiler` stored, predicts the same cases, prints the errors
+and the worst ten, and draws them. Of collectives, reductions count together: the
+compiler turns one kind into the other, and moves the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from benchmarks.tpu_cases import Case, cases
+from meshwright.machine import load_machine
+from meshwright.plan.estimate import Estimate, estimate
+from meshwright.simulate.timeline import whole_bytes
+from meshwright.simulate.unit import Kind, Unit
+
+RESULTS = Path(__file__).parent / "results"
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "tpu_accuracy.png"
+
+GROUPS = {
+    "all_gather": "gathers",
+    "all_reduce": "reductions",
+    "reduce_scatter": "reductions",
+    "all_to_all": "all-to-alls",
+}
+"""Permutes are left out: the compiler adds some to line up what it cuts."""
+
+WITHIN = 0.10
+
+
+def predict(case: Case) -> Estimate:
+    """The estimate of a case on its machine."""
+    decided = case.plan().decided
+    assert decided is not None, "a plan that was made here has its program"
+    return estimate(decided, load_machine(case.chip, case.program.devices))
+
+
+def flops(units: Iterable[Unit]) -> int:
+    """Operations of units, recomputation included; a loop's body once, as XLA counts."""
+    return sum(u.work.flops + sum(map(flops, u.bodies)) for u in units)
+
+
+def collective_bytes(found: Estimate) -> dict[str, float]:
+    """Bytes of a step by group of collectives, loops multiplied."""
+    told: dict[str, float] = {}
+
+    def add(units: Iterable[Unit], times: int) -> None:
+        for unit in units:
+            if unit.kind is Kind.COLLECTIVE and unit.root.kind in GROUPS:
+                group = GROUPS[unit.root.kind]
+                moved = times * whole_bytes(unit, found.layout)
+                told[group] = told.get(group, 0.0) + moved
+            params: Mapping[str, Any] = unit.root.params
+            turns = params["length"] if unit.root.kind == "scan" else 1
+            for body in unit.bodies:
+                add(body, times * turns)
+
+    add(found.units, 1)
+    return told
+
+
+def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
+    """One row: relative errors; of bytes, only where a group moves a MiB or more."""
+    found = predict(case)
+    peak = found.peak_memory_bytes
+    row: dict[str, Any] = {
+        "case": case.name,
+        "compiled_bytes": compiled["peak_bytes"],
+        "predicted_bytes": peak,
+        "memory_error": peak / compiled["peak_bytes"] - 1,
+        "fits": compiled["fits"],
+        "predicted_fits": found.fits,
+    }
+    if compiled.get("flops"):
+        row["flops_error"] = flops(found.units) / compiled["flops"] - 1
+    if compiled["fits"]:
+        wanted: dict[str, float] = {}
+        for kind, told in compiled["collectives"].items():
+            if kind in GROUPS:
+                wanted[GROUPS[kind]] = wanted.get(GROUPS[kind], 0.0) + told["bytes"]
+        got = collective_bytes(found)
+        row["collective_errors"] = {
+            group: got.get(group, 0.0) / size - 1
+            for group, size in wanted.items()
+            if size >= 2**20
+        }
+    return row
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures by which the model is judged."""
+    memory = [abs(row["memory_error"]) for row in rows]
+    counted = [abs(row["flops_error"]) for row in rows if "flops_error" in row]
+    moved = [
+        abs(error)
+        for row in rows
+        for error in row.get("collective_errors", {}).values()
+    ]
+    return {
+        "cases": len(rows),
+        "memory_median": statistics.median(memory),
+        "memory_within_10_percent": _share(e <= WITHIN for e in memory),
+        "fits_right": _share(row["fits"] == row["predicted_fits"] for row in rows),
+        "flops_median": statistics.median(counted),
+        "flops_within_2_percent": _share(e <= 0.02 for e in counted),
+        "bytes_median": statistics.median(moved),
+        "bytes_within_15_percent": _share(e <= 0.15 for e in moved),
+    }
+
+
+def _share(found: Iterable[bool]) -> float:
+    known = list(found)
+    return sum(known) / len(known)
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Predicted over compiled memory, a dot for each case."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
+    chips = sorted({row["case"].split("/")[-1].rsplit("-", 1)[0] for row in rows})
+    for chip in chips:
+        mine = [row for row in rows if f"/{chip}-" in row["case"]]
+        left.scatter(
+            [row["compiled_bytes"] / 2**30 for row in mine],
+            [row["predicted_bytes"] / 2**30 for row in mine],
+            s=14,
+            label=chip,
+        )
+    ends = [0.5, 80]
+    left.plot(ends, ends, color="gray", linewidth=1)
+    left.fill_between(
+        ends, [0.9 * e for e in ends], [1.1 * e for e in ends], color="gray", alpha=0.15
+    )
+    left.set(
+        xscale="log", yscale="log", xlabel="compiled, GiB a device", ylabel="predicted"
+    )
+    left.set_title("memory, and 10 % around it")
+    left.legend()
+    errors = sorted(100 * row["memory_error"] for row in rows)
+    right.plot(errors, marker=".", linewidth=0)
+    right.axhspan(-10, 10, color="gray", alpha=0.15)
+    right.set(xlabel="case, by error", ylabel="error of memory, %")
+    right.set_title(f"{len(rows)} cases")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Predict, compare, print, save and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--compiled", type=Path, default=RESULTS / "tpu_memory.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "tpu_accuracy.json")
+    parser.add_argument("--picture", type=Path, default=PICTURE)
+    options = parser.parse_args()
+    stored = json.loads(options.compiled.read_text())
+    rows = []
+    for case in cases():
+        compiled = stored["cases"].get(case.name)
+        if compiled is not None and "error" not in compiled:
+            rows.append(compare(case, compiled))
+            print(f"{100 * rows[-1]['memory_error']:+7.1f} %  {case.name}", flush=True)
+    told = summarise(rows)
+    for name, value in told.items():
+        print(f"{name:28} {value:.4g}")
+    worst = sorted(rows, key=lambda row: -abs(row["memory_error"]))[:10]
+    print("worst ten")
+    for row in worst:
+        print(f"{100 * row['memory_error']:+7.1f} %  {row['case']}")
+    result = {"versions": stored["versions"], "summary": told, "cases": rows}
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    draw(rows, options.picture)
+
+
+if __name__ == "__main__":
+    main()
