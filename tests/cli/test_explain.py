@@ -67,7 +67,9 @@ def test_what_was_asked_for_and_not_done_is_told(run, write):
 def test_explain_as_json_has_the_chains(run, mlp):
     done = run("explain", mlp, *MESH, "--schedule", "dp", "--json")
     fields = json.loads(done.out)
-    assert set(fields) == {"mesh", "gather", "counts", "collectives", "steps", "whole"}
+    told = {"mesh", "gather", "counts", "collectives", "steps", "whole", "figures"}
+    assert set(fields) == told
+    assert fields["figures"] is None
     assert fields["collectives"][0]["source"].startswith("mlp.py:")
     assert fields["collectives"][0]["chain"]
 

@@ -191,8 +191,8 @@ PLANS = {
     "this is no plan: JSONDecodeError": "garbage",
     "this is no plan: KeyError('format')": "{}",
     "this is no plan: TypeError": "[]",
-    "plan has format 99; this is 1": '{"format": 99}',
-    "this is no plan: KeyError('mesh')": '{"format": 1}',
+    "plan has format 99; this is 2": '{"format": 99}',
+    "this is no plan: KeyError('mesh')": '{"format": 2}',
 }
 
 
