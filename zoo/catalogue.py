@@ -7,7 +7,7 @@ from zoo.workload import Workload
 MODULES = (
     "gpt", "gpt3", "llm", "primer", "moe", "t5", "serving", "resnet", "efficientnet",
     "vit", "mixer", "unet", "unet3d", "sngan", "gns", "d4pg", "lstm", "multimodal",
-    "ranking",
+    "wavenet", "parallel_wavenet", "ranking",
 )  # fmt: skip
 
 WORKLOADS: tuple[Workload, ...] = tuple(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshwright.jax_private import core
+from meshwright.capture import capture
 from zoo import parallel_wavenet, wavenet
 from zoo.audio import STEP
 from zoo.dilated import Net
@@ -98,14 +98,11 @@ def test_no_flow_of_any_weights_overflows(noise):
     assert jnp.abs(drawn.log_scale - centre).max() <= reach
 
 
-def loops(jaxpr):
-    """Lengths of all scans in a program, with those inside others."""
-    for equation in jaxpr.eqns:
-        assert equation.primitive.name != "while"
-        if equation.primitive.name == "scan":
-            yield equation.params["length"]
-        for inner in core.jaxprs_in_params(equation.params):
-            yield from loops(inner)
+def loops(fn, *args):
+    """Turns of all scans in a program, with those inside others."""
+    ops = list(capture(fn, args).program.walk())
+    assert not any(op.kind == "while" for op in ops)
+    return sorted(op.params["length"] for op in ops if op.kind == "scan")
 
 
 def test_the_student_has_no_loop_over_samples_and_the_teacher_one():
@@ -115,10 +112,9 @@ def test_the_student_has_no_loop_over_samples_and_the_teacher_one():
     student = once(partial(parallel_wavenet.init, SMALL))(key)
     noise = draw_noise(key, (1, 64), SMALL.teacher.mixtures)
     one_pass = partial(parallel_wavenet.generate, SMALL)
-    program = jax.make_jaxpr(one_pass)(student, features, key)
-    assert sorted(loops(program.jaxpr)) == [1, 2]
-    loop = jax.make_jaxpr(partial(generate, SMALL.teacher))(teacher, features, noise)
-    assert list(loops(loop.jaxpr)) == [64]
+    assert loops(one_pass, student, features, key) == [1, 2]
+    loop = partial(generate, SMALL.teacher)
+    assert loops(loop, teacher, features, noise) == [64]
 
 
 def test_generated_audio_is_levels_of_16_bits():
