@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,3 +109,15 @@ def test_the_small_forms_learn_the_text(make):
 def test_a_kind_of_model_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="no kind of model 'prime'; there are gpt"):
         model_of("prime", TINY)
+
+
+def test_the_stored_run_reached_the_plain_gpts_loss_in_fewer_steps():
+    """`python -m benchmarks.primer` makes it: three seeds, the same size."""
+    stored = Path(__file__).parents[2] / "benchmarks" / "results" / "primer.json"
+    found = json.loads(stored.read_text())["models"]
+    plain = found["gpt"]["steps_to_target"]
+    assert len(plain) == 3
+    for kind in ("primer_ez", "primer"):
+        steps = found[kind]["steps_to_target"]
+        assert all(ours < theirs for ours, theirs in zip(steps, plain, strict=True))
+        assert found[kind]["parameters"] < 1.02 * found["gpt"]["parameters"]
