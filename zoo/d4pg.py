@@ -12,8 +12,7 @@ Sizes are those of Acme, DeepMind's collection of agents: layers, tanh after the
 layer's norm, ELU after others, 51 atoms from -150 to 150, targets copied every 100 steps;
 observations and actions are those of tasks of the control suite (Tassa et al., 2018).
 
-Letters: B batch, O numbers observed, U numbers of an action, A atoms, E episodes side
-by side.
+Letters: B batch, O numbers observed, U those of an action, A atoms, E episodes at once.
 """
 
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from zoo import pendulum
 from zoo.categorical import mean_return, project
 from zoo.replay import Replay, transitions
 from zoo.training import State
-from zoo.workload import Curve, Workload, sized
+from zoo.workload import Curve, Workload, check_sizes, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,7 @@ class Config:
     rate: float = 1e-4
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         if self.lowest >= self.highest:
             raise ValueError(
                 f"returns from {self.lowest} to {self.highest} leave no room for atoms"

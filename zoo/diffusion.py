@@ -23,6 +23,9 @@ FIRST_BETA, LAST_BETA, HO_STEPS = 1e-4, 0.02, 1000
 def noise_schedule(steps: int) -> tuple[Array, Array]:
     """Of each step [T]: the variance it adds, and what share of the image it leaves."""
     scale = HO_STEPS / steps
+    if scale * LAST_BETA >= 1:
+        least = int(HO_STEPS * LAST_BETA) + 1
+        raise ValueError(f"{steps} steps reach noise too soon; {least} or more do not")
     betas = jnp.linspace(FIRST_BETA * scale, LAST_BETA * scale, steps)
     return betas, jnp.cumprod(1 - betas)
 

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from zoo.workload import check_sizes
+
 
 @dataclass(frozen=True, slots=True)
 class Net:
@@ -27,10 +29,7 @@ class Net:
     kernel: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("stacks", "layers", "channels", "gate", "skip"):
-            size = getattr(self, name)
-            if size is not None and size < 1:
-                raise ValueError(f"{name}: at least 1, not {size}")
+        check_sizes(self)
         if self.kernel < 2:
             raise ValueError(
                 f"a filter of {self.kernel} samples hears no past: 2 or more"

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from zoo.attention import ACTIVATIONS, Mlp
+from zoo.workload import check_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,11 @@ class Routing:
     router_z: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("experts", "group"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
-        for name in ("shared", "balance", "router_z"):
+        check_sizes(self, may_be_zero=("shared",))
+        for name in ("balance", "router_z"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is at least 0, not {getattr(self, name)}")
-        if not 1 <= self.choices <= self.experts:
+        if self.choices > self.experts:
             raise ValueError(
                 f"a token asks 1 to {self.experts} of {self.experts} experts, "
                 f"not {self.choices}"

@@ -34,7 +34,7 @@ from jax import Array
 import meshwright as mw
 from zoo.springs import DIMS, HISTORY, PULL_SCALE, STEP_S, batches, history
 from zoo.training import State, new_state, train_step_of
-from zoo.workload import Curve, Workload, sized
+from zoo.workload import Curve, Workload, check_sizes, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Config:
     tenth: int = 5_000_000
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         if self.layers < 2:
             raise ValueError(f"an MLP has 2 or more layers, not {self.layers}")
         most = self.nodes * (self.nodes - 1)
@@ -221,7 +222,7 @@ def _train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
 
 
 def tiny():
-    """Three steps of messages between 64 particles, as arrays."""
+    """Two steps of messages between 64 particles, as arrays."""
     step, _ = _train_target(TINY)
     state = jax.jit(partial(start, TINY))(jax.random.key(0))
     return step, (state, next(batches(TINY.nodes, TINY.edges, seed=0, networks=1)))

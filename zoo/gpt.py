@@ -35,7 +35,7 @@ from zoo.layers import (
 )
 from zoo.text import batches, load_text
 from zoo.training import State, new_state, run, train_step_of
-from zoo.workload import Curve, Published, Workload
+from zoo.workload import Curve, Published, Workload, check_sizes
 
 OPTIMIZER = optax.adam(1e-3)
 
@@ -55,10 +55,16 @@ class Config:
     batch: int
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         if self.d_model % self.heads:
             raise ValueError(
                 f"{self.heads} heads do not divide d_model {self.d_model}; "
                 "give heads that do"
+            )
+        d_head = self.d_model // self.heads
+        if d_head % 2:
+            raise ValueError(
+                f"rotary positions turn pairs of features; d_head {d_head} is odd"
             )
 
 

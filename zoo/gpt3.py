@@ -23,7 +23,7 @@ from zoo.gpt import OPTIMIZER, Weights
 from zoo.layers import causal_attention, cross_entropy, layer_norm
 from zoo.text import batches, load_text
 from zoo.training import State, new_state, run, train_step_of
-from zoo.workload import Curve, Published, Workload
+from zoo.workload import Curve, Published, Workload, check_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,9 @@ class Config:
     vocab: int
     sequence: int
     batch: int
+
+    def __post_init__(self) -> None:
+        check_sizes(self)
 
 
 T24 = Config(24, 1024, 24, 96, 4096, vocab=51_200, sequence=2048, batch=16)

@@ -24,7 +24,6 @@ of the GPTs are the tokens of the table over sequences of 2048; those of Llama 3
 of the three that the 405B was trained with.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,7 +34,7 @@ import meshwright as mw
 from zoo.decoder import Config, Decoder, shapes, start, train_step
 from zoo.text import batches, load_text
 from zoo.training import run
-from zoo.workload import Curve, Published, Workload, num_parameters, sized
+from zoo.workload import Curve, Published, Workload, published_parameters, sized
 
 GPT = partial(
     Config, norm="layer", positions="learned", activation="gelu", gated=False, bias=True,
@@ -164,12 +163,8 @@ schedules = {
 }  # fmt: skip
 
 
-def _counted(name: str) -> Callable[[], float]:
-    return lambda: num_parameters(targets[name]()[1][0].params)
-
-
 def _published(name: str, billions: float, source: str, within: float) -> Published:
-    return Published(name, "parameters", billions * 1e9, _counted(name), source, within)
+    return published_parameters(name, billions * 1e9, targets[name], source, within)
 
 
 _NAMED = 0.03

@@ -35,7 +35,14 @@ import meshwright as mw
 from zoo.layers import cross_entropy
 from zoo.text import batches, load_text
 from zoo.training import State, new_state, run, train_step_of
-from zoo.workload import Curve, Published, Workload, choose, num_parameters, sized
+from zoo.workload import (
+    Curve,
+    Workload,
+    check_sizes,
+    choose,
+    published_parameters,
+    sized,
+)
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "sgd": optax.sgd,
@@ -68,6 +75,7 @@ class Config:
     clip: float
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         choose(self.optimizer, OPTIMIZERS, "optimizer")
         if not 0 <= self.dropout < 1:
             raise ValueError(
@@ -252,10 +260,6 @@ schedules = {
 }
 
 
-def _counted(name: str) -> Callable[[], float]:
-    return lambda: num_parameters(targets[name]()[1][0].params)
-
-
 _MERITY = "Merity et al., Pointer Sentinel Mixture Models, ICLR 2017, table 1"
 _LIMITS = "Jozefowicz et al., 2016, table 1"
 
@@ -270,11 +274,11 @@ workload = Workload(
     schedules=schedules,
     best="dp+units+vocab",
     published=(
-        Published("LSTM medium", "parameters", 20e6, _counted("ptb_medium"), _MERITY),
-        Published("LSTM large", "parameters", 66e6, _counted("ptb_large"), _MERITY),
-        Published(
-            "LSTM-2048-512", "parameters", 0.83e9, _counted("lstm_2048_512"), _LIMITS
+        published_parameters("LSTM medium", 20e6, targets["ptb_medium"], _MERITY),
+        published_parameters("LSTM large", 66e6, targets["ptb_large"], _MERITY),
+        published_parameters(
+            "LSTM-2048-512", 0.83e9, targets["lstm_2048_512"], _LIMITS
         ),
-        Published("BIG LSTM", "parameters", 1.8e9, _counted("big_lstm"), _LIMITS),
+        published_parameters("BIG LSTM", 1.8e9, targets["big_lstm"], _LIMITS),
     ),
 )

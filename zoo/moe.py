@@ -16,7 +16,6 @@ the decoder: `tiny` asks two experts, `tiny_switch` one and a shared one.
 Letters: B batch, S sequence, D d_model, N heads, F d_ff, V vocab.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,7 +33,15 @@ from zoo.experts import Experts, Measured, Routing
 from zoo.layers import cross_entropy
 from zoo.text import batches, load_text
 from zoo.training import State, new_state
-from zoo.workload import Curve, Published, Workload, choose, num_parameters, sized
+from zoo.workload import (
+    Curve,
+    Published,
+    Workload,
+    check_sizes,
+    choose,
+    published_parameters,
+    sized,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,7 @@ class Config:
     rate: float = 3e-4
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         choose(self.dtype, DTYPES, "dtype")
         choose(self.remat, REMAT, "rematerialisation")
         if self.layers < 2 or self.layers % 2:
@@ -263,10 +271,6 @@ schedules = {
 experts, to which tokens travel by all-to-all."""
 
 
-def _counted(name: str) -> Callable[[], float]:
-    return lambda: num_parameters(targets[name]()[1][0].params)
-
-
 _BILLIONS = {
     "moe_380m": 0.38, "moe_690m": 0.69, "moe_1_3b": 1.3, "moe_2_4b": 2.4, "moe_10b": 10,
     "moe_27b": 27, "moe_70b": 70,
@@ -277,8 +281,7 @@ def _published(name: str, billions: float) -> Published:
     # Two digits: Alpa's own formula gives 1.35 billion for what it calls 1.3.
     within = 0.04 if name == "moe_1_3b" else 0.02
     source = "Zheng et al., 2022, table of models; named so"
-    value = billions * 1e9
-    return Published(name, "parameters", value, _counted(name), source, within)
+    return published_parameters(name, billions * 1e9, targets[name], source, within)
 
 
 workload = Workload(

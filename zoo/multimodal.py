@@ -40,7 +40,14 @@ from zoo import decoder
 from zoo.captions import AUDIO, IMAGE, NO_TARGET, Task, made_batches
 from zoo.decoder import DTYPES, Decoder
 from zoo.training import State, TrainStep, new_state, train_step_of
-from zoo.workload import Curve, Published, Workload, num_parameters, sized
+from zoo.workload import (
+    Curve,
+    Published,
+    Workload,
+    check_sizes,
+    published_parameters,
+    sized,
+)
 
 Batch = Mapping[str, Array]
 
@@ -60,9 +67,7 @@ class Config:
     frames: int
 
     def __post_init__(self) -> None:
-        for name in ("patch", "patches", "bands", "frames"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
+        check_sizes(self)
         if self.patches + self.frames >= self.decoder.sequence:
             raise ValueError(
                 f"{self.patches} patches and {self.frames} frames leave no text in a "
@@ -253,11 +258,12 @@ schedules = {
 
 
 def _published(name: str, billions: float) -> Published:
-    return Published(
-        name, "parameters", billions * 1e9,
-        lambda: num_parameters(targets[name]()[1][0].params),
+    return published_parameters(
+        name,
+        billions * 1e9,
+        targets[name],
         "Gemini Team, 2023, section 2; the layout is assumed",
-    )  # fmt: skip
+    )
 
 
 workload = Workload(

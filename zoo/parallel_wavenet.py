@@ -38,7 +38,7 @@ from zoo.logistics import log_density, nearest_level
 from zoo.once import once
 from zoo.training import State, TrainStep, new_state, train_step_of
 from zoo.wavenet import GATES, WaveNet
-from zoo.workload import Curve, Workload, sized
+from zoo.workload import Curve, Workload, check_sizes, sized
 
 START_LOG_SCALE = -1.0
 """Of each flow: so a new student is quiet noise, within the range of audio."""
@@ -63,14 +63,11 @@ class Config:
     rate: float
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         if not self.flows:
             raise ValueError("a student has one flow or more")
         if any(flow.skip is not None for flow in self.flows):
             raise ValueError("a flow is read from its channels: its `skip` is None")
-        if self.draws < 1:
-            raise ValueError(
-                f"each sample is drawn once or more, not {self.draws} times"
-            )
         if not 2 <= self.frame <= self.teacher.window or self.frame % 2:
             raise ValueError(
                 f"a frame of {self.frame} samples: wanted an even number, up to the "

@@ -46,7 +46,7 @@ from zoo.decoder import (
 from zoo.layers import rotary_angles, rotate
 from zoo.text import batches, load_text
 from zoo.training import run
-from zoo.workload import Curve, Published, Workload, choose, num_parameters, sized
+from zoo.workload import Curve, Workload, choose, published_parameters, sized
 
 WIDTH = 3
 """Positions that the convolution sees: the present and two before."""
@@ -208,10 +208,6 @@ schedules = {
 }
 
 
-def _counted(name: str) -> Callable[[], float]:
-    return lambda: num_parameters(targets[name]()[1][0].params)
-
-
 _CODE = "google-research/primer, comments of gin/models"
 
 workload = Workload(
@@ -226,12 +222,10 @@ workload = Workload(
     schedules=schedules,
     best="dp+megatron+z3",
     published=(
-        Published(
-            "Primer medium", "parameters", 110e6, _counted("primer_medium"), _CODE
+        published_parameters("Primer medium", 110e6, targets["primer_medium"], _CODE),
+        published_parameters(
+            "Primer-EZ medium", 110e6, targets["primer_ez_medium"], _CODE
         ),
-        Published(
-            "Primer-EZ medium", "parameters", 110e6, _counted("primer_ez_medium"), _CODE
-        ),
-        Published("Primer large", "parameters", 537e6, _counted("primer_large"), _CODE),
+        published_parameters("Primer large", 537e6, targets["primer_large"], _CODE),
     ),
 )

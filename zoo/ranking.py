@@ -26,7 +26,7 @@ from zoo.letor import MadeLists, batches
 from zoo.listwise import LOSSES, mrr, ndcg
 from zoo.once import once
 from zoo.training import State, TrainStep, new_state, train_step_of
-from zoo.workload import Curve, Workload, choose, sized
+from zoo.workload import Curve, Workload, check_sizes, choose, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,7 @@ class Config:
 
     def __post_init__(self) -> None:
         choose(self.loss, LOSSES, "loss")
-        for name, size in (
-            ("features", self.features),
-            ("batch", self.batch),
-            *(("hidden width", width) for width in self.hidden),
-        ):
-            if size < 1:
-                raise ValueError(f"{name} is at least 1, not {size}")
+        check_sizes(self)
         if self.items < 2:
             raise ValueError(f"a list to rank has 2 items or more, not {self.items}")
 

@@ -30,7 +30,7 @@ from zoo.count import macs
 from zoo.images import Batch, made_batches
 from zoo.layers import cross_entropy
 from zoo.training import State, TrainStep, new_state, run
-from zoo.workload import Curve, Published, Workload, num_parameters, sized
+from zoo.workload import Curve, Published, Workload, check_sizes, num_parameters, sized
 
 LAYERS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 """Blocks of each stage, by the number of layers in a network's name."""
@@ -58,11 +58,9 @@ class Config:
     scan: bool = False
 
     def __post_init__(self) -> None:
-        if not self.stages or min(*self.stages, self.channels, self.width) < 1:
-            raise ValueError(
-                f"stages {self.stages}, channels {self.channels} and width {self.width} "
-                "must all be 1 or more"
-            )
+        check_sizes(self)
+        if not self.stages:
+            raise ValueError("a network has one stage or more")
         halvings = len(self.stages) + 1
         if self.size % 2**halvings:
             raise ValueError(

@@ -29,7 +29,7 @@ import meshwright as mw
 from zoo import gpt
 from zoo.gpt_cached import empty_caches, forward, to_multi_head, to_multi_query
 from zoo.text import batches, load_text
-from zoo.workload import Curve, Workload, sized
+from zoo.workload import Curve, Workload, check_sizes, sized
 
 Batch = Mapping[str, Array]
 
@@ -55,10 +55,7 @@ class Config:
     top_k: int | None = None
 
     def __post_init__(self) -> None:
-        if self.prompt < 1 or self.new < 1:
-            raise ValueError(
-                f"a prompt has a token, and one is made: not {self.prompt}, {self.new}"
-            )
+        check_sizes(self)
         if self.prompt + self.new > self.cache:
             raise ValueError(
                 f"a prompt of {self.prompt} tokens and {self.new} new ones make a "
@@ -67,9 +64,9 @@ class Config:
             )
         if self.temperature < 0:
             raise ValueError(f"temperature is at least 0, not {self.temperature}")
-        if self.top_k is not None and not 1 <= self.top_k <= self.model.vocab:
+        if self.top_k is not None and self.top_k > self.model.vocab:
             raise ValueError(
-                f"top_k is from 1 to the {self.model.vocab} tokens there are, "
+                f"top_k is at most the {self.model.vocab} tokens there are, "
                 f"not {self.top_k}"
             )
 

@@ -15,6 +15,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
+from zoo.workload import check_sizes
+
 SMALLEST = 4
 """Height and width at which the generator starts."""
 
@@ -39,6 +41,7 @@ class Config:
     rate: float = 2e-4
 
     def __post_init__(self) -> None:
+        check_sizes(self, may_be_zero=("halvings",))
         doublings = len(self.generator) - 1
         if self.size != SMALLEST << doublings:
             raise ValueError(
@@ -50,8 +53,6 @@ class Config:
                 f"{len(self.discriminator)} blocks cannot halve {self.size} pixels "
                 f"{self.halvings} times"
             )
-        if self.updates < 1:
-            raise ValueError(f"{self.updates} updates teach a discriminator nothing")
 
 
 _CONV = nn.initializers.variance_scaling(2.0, "fan_avg", "uniform")

@@ -35,7 +35,7 @@ from zoo.span_corruption import END, PAD, VOCAB, batches
 from zoo.t5_blocks import Config, DecoderBlock, EncoderBlock, Positions, hidden
 from zoo.text import load_text
 from zoo.training import State, TrainStep, new_state, run, train_step_of
-from zoo.workload import Curve, Published, Workload, num_parameters, sized
+from zoo.workload import Curve, Workload, published_parameters, sized
 
 _V1_1 = partial(Config, gated=True, tied=False)
 SIZES = {
@@ -249,10 +249,6 @@ schedules = {
 }
 
 
-def _counted(name: str) -> Callable[[], float]:
-    return lambda: num_parameters(targets[name]()[1][0].params)
-
-
 _RAFFEL = "Raffel et al., 2020, section 3.7"
 
 workload = Workload(
@@ -267,30 +263,23 @@ workload = Workload(
     schedules=schedules,
     best="dp+mp",
     published=(
-        Published("T5 Small", "parameters", 60e6, _counted("small"), _RAFFEL),
-        Published("T5 Base", "parameters", 220e6, _counted("base"), _RAFFEL),
-        Published(
+        published_parameters("T5 Small", 60e6, targets["small"], _RAFFEL),
+        published_parameters("T5 Base", 220e6, targets["base"], _RAFFEL),
+        published_parameters(
             "T5 Large",
-            "parameters",
             770e6,
-            _counted("large"),
+            targets["large"],
             f"{_RAFFEL}; with a matrix of its own for the scores it has 770.6 million",
             within=0.05,
         ),
-        Published("T5 3B", "parameters", 2.8e9, _counted("t5_3b"), _RAFFEL),
-        Published(
-            "T5 11B",
-            "parameters",
-            11e9,
-            _counted("t5_11b"),
-            f"{_RAFFEL}, in two digits",
-            within=0.03,
+        published_parameters("T5 3B", 2.8e9, targets["t5_3b"], _RAFFEL),
+        published_parameters(
+            "T5 11B", 11e9, targets["t5_11b"], f"{_RAFFEL}, in two digits", within=0.03
         ),
-        Published(
+        published_parameters(
             "T5 1.1 XXL",
-            "parameters",
             11.1e9,
-            _counted("v1_1_xxl"),
+            targets["v1_1_xxl"],
             "size shown for its checkpoints on huggingface.co",
         ),
     ),

@@ -14,6 +14,7 @@ from jax import Array
 from zoo.attention import Cache, Mlp
 from zoo.layers import EPSILON
 from zoo.span_corruption import PAD
+from zoo.workload import check_sizes
 
 NEVER = -1e9
 """A bias that takes a key out of sight, and is finite where all of them are."""
@@ -52,19 +53,7 @@ class Config:
     rate: float = 1e-2
 
     def __post_init__(self) -> None:
-        for name in (
-            "layers",
-            "d_model",
-            "heads",
-            "d_head",
-            "d_ff",
-            "vocab",
-            "inputs",
-            "targets",
-            "batch",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
+        check_sizes(self)
         if self.buckets < 4 or self.buckets % 4:
             raise ValueError(
                 "buckets are halved for the two directions, and again for near and far "

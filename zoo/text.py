@@ -72,6 +72,8 @@ class Windows:
     sequence: int
 
     def __post_init__(self) -> None:
+        if self.sequence < 1:
+            raise ValueError(f"a window has a token at least, not {self.sequence}")
         if len(self.tokens) <= self.sequence:
             raise ValueError(
                 f"a text of {len(self.tokens)} bytes has no window of {self.sequence} "

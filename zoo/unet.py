@@ -14,7 +14,7 @@ Not here: dropout, and a moving average of the weights.
 Letters: B batch, S height and width, C channels, E features of the time, T steps.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from zoo import diffusion
 from zoo.attention import Attention
 from zoo.images import made_batches
 from zoo.training import State, new_state, train_step_of
-from zoo.workload import Curve, Published, Workload, num_parameters, sized
+from zoo.workload import Curve, Workload, check_sizes, published_parameters, sized
 
 LAST_SCALE = 1e-2
 """Variance of weights that Ho et al. start at zero, where others would not learn yet."""
@@ -64,8 +64,9 @@ class Config:
     rate: float = 2e-4
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         halvings = len(self.multipliers) - 1
-        if self.size % 2**halvings:
+        if halvings < 0 or self.size % 2**halvings:
             raise ValueError(
                 f"images of {self.size} pixels cannot be halved {halvings} times, once "
                 f"between each of {len(self.multipliers)} levels"
@@ -73,14 +74,13 @@ class Config:
         if self.channels % self.groups:
             what = f"{self.groups} groups of a norm"
             raise ValueError(f"{what} do not divide {self.channels} channels")
-        deepest = self.channels * self.multipliers[-1]
-        if deepest % self.heads:
-            what = f"the {deepest} channels of the deepest level"
-            raise ValueError(f"{self.heads} heads do not divide {what}")
-        sizes = [self.size >> level for level in range(halvings + 1)]
-        for size in self.attention:
-            if size not in sizes:
-                raise ValueError(f"no level has size {size}; there are {sizes}")
+        levels = {self.size >> i: m for i, m in enumerate(self.multipliers)}
+        for size in (*self.attention, self.size >> halvings):
+            if size not in levels:
+                raise ValueError(f"no level has size {size}; there are {[*levels]}")
+            if self.channels * levels[size] % self.heads:
+                what = f"the {self.channels * levels[size]} channels at size {size}"
+                raise ValueError(f"{self.heads} heads do not divide {what}")
 
 
 SIZES = {
@@ -276,10 +276,6 @@ schedules = {
 on features out, its second follows on features in; attention is cut by heads."""
 
 
-def _counted(name: str) -> Callable[[], float]:
-    return lambda: num_parameters(targets[name]()[1][0].params)
-
-
 _HO = "Ho et al., 2020, appendix B"
 
 workload = Workload(
@@ -293,7 +289,7 @@ workload = Workload(
     schedules=schedules,
     best="dp+mp+z3",
     published=(
-        Published("DDPM, CIFAR-10", "parameters", 35.7e6, _counted("ho_cifar10"), _HO),
-        Published("DDPM, 256 x 256", "parameters", 114e6, _counted("ho_256"), _HO),
+        published_parameters("DDPM, CIFAR-10", 35.7e6, targets["ho_cifar10"], _HO),
+        published_parameters("DDPM, 256 x 256", 114e6, targets["ho_256"], _HO),
     ),
 )

@@ -17,7 +17,7 @@ it, as a tumour is in a kidney.
 Letters: B batch, X, Y, Z space, C channels, K classes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,7 +31,14 @@ from jax import Array
 
 import meshwright as mw
 from zoo.training import State, new_state, train_step_of
-from zoo.workload import Curve, Published, Workload, choose, num_parameters, sized
+from zoo.workload import (
+    Curve,
+    Workload,
+    check_sizes,
+    choose,
+    published_parameters,
+    sized,
+)
 
 NORMS = {"instance": (1, 2, 3), "batch": (0, 1, 2, 3)}
 """The dims over which a norm has mean 0 and variance 1."""
@@ -60,6 +67,7 @@ class Config:
     rate: float = 1e-3
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         choose(self.norm, NORMS, "norm")
         if self.classes < 2:
             raise ValueError(f"{self.classes} classes leave nothing to tell apart")
@@ -258,10 +266,6 @@ schedules = {
 """`space` cuts every volume in slabs; convolutions fetch what lies at their borders."""
 
 
-def _counted(name: str) -> Callable[[], float]:
-    return lambda: num_parameters(targets[name]()[1][0].params)
-
-
 workload = Workload(
     name="unet3d",
     title="U-Net for volumes",
@@ -273,12 +277,8 @@ workload = Workload(
     schedules=schedules,
     best="dp+space",
     published=(
-        Published(
-            "3D U-Net",
-            "parameters",
-            19_069_955,
-            _counted("cicek"),
-            "Cicek et al., 2016, section 2",
+        published_parameters(
+            "3D U-Net", 19_069_955, targets["cicek"], "Cicek et al., 2016, section 2"
         ),
     ),
 )

@@ -34,7 +34,7 @@ from zoo.dilated import Head, Net, Trunk, delay
 from zoo.logistics import Mixture, log_mass
 from zoo.once import once
 from zoo.training import State, TrainStep, new_state, run, train_step_of
-from zoo.workload import Curve, Workload, sized
+from zoo.workload import Curve, Workload, check_sizes, sized
 
 LOWEST_LOG_SCALE = -9.0
 
@@ -60,9 +60,7 @@ class Config:
     def __post_init__(self) -> None:
         if self.net.skip is None:
             raise ValueError("a WaveNet is read from its skip channels: give `skip`")
-        for name in ("mixtures", "window", "hop", "features", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: at least 1, not {getattr(self, name)}")
+        check_sizes(self)
         if self.window % self.hop:
             raise ValueError(
                 f"a window of {self.window} samples is not of whole frames of {self.hop}"

@@ -5,7 +5,7 @@ and tests, benchmarks, `meshwright zoo` and the tables in `zoo/README.md` walk t
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -82,6 +82,37 @@ class Workload:
 def num_parameters(params: object) -> int:
     """Numbers in a pytree of arrays or shapes."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def published_parameters(
+    model: str, value: float, target: Target, source: str, within: float = 0.02
+) -> Published:
+    """A printed count beside the parameters in the state of a target's train step."""
+
+    def count() -> float:
+        return num_parameters(target()[1][0].params)
+
+    return Published(model, "parameters", value, count, source, within)
+
+
+def check_sizes(config: "DataclassInstance", may_be_zero: tuple[str, ...] = ()) -> None:
+    """`ValueError` for the first whole number of a configuration that is less than 1.
+
+    Numbers within tuples count as well; fields named by `may_be_zero` are at least 0.
+    """
+    for entry in fields(config):
+        least = 0 if entry.name in may_be_zero else 1
+        for number in _whole_numbers(getattr(config, entry.name)):
+            if number < least:
+                raise ValueError(f"{entry.name} is at least {least}, not {number}")
+
+
+def _whole_numbers(value: object) -> Iterator[int]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _whole_numbers(part)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield value
 
 
 def choose[T](name: str, sizes: Mapping[str, T], what: str) -> T:

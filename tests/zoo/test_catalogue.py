@@ -1,12 +1,15 @@
 """What every program of the zoo owes: it is tested by being listed."""
 
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from importlib import import_module
 
 import jax
 import pytest
 
 import meshwright as mw
 from zoo.catalogue import WORKLOADS
+from zoo.workload import check_sizes
 
 EACH = pytest.mark.parametrize("workload", WORKLOADS, ids=[w.name for w in WORKLOADS])
 
@@ -78,6 +81,40 @@ def test_nothing_of_the_small_form_lacks_a_rule(workload):
     fn, args = tiny(workload)
     best = workload.schedules[workload.best]
     assert mw.partition(fn, workload.mesh, best).plan(*args).whole == ()
+
+
+@EACH
+def test_a_configuration_with_a_size_of_zero_or_less_is_refused(workload):
+    module = import_module(f"zoo.{workload.name}")
+    for config in (
+        getattr(module, "TINY", None),
+        *getattr(module, "SIZES", {}).values(),
+    ):
+        if config is None:
+            continue
+        for entry in fields(config):
+            value = getattr(config, entry.name)
+            if type(value) is int:
+                words = f"{entry.name} is at least [01], not -1"
+                with pytest.raises(ValueError, match=words):
+                    replace(config, **{entry.name: -1})
+
+
+def test_sizes_within_tuples_count_and_some_may_be_zero():
+    @dataclass(frozen=True)
+    class Sizes:
+        width: int = 1
+        inner: tuple = ((1, 2), (3,))
+        shared: int = 0
+        is_gated: bool = False
+        rate: float = -1.0
+        kind: str | None = None
+
+    check_sizes(Sizes(), may_be_zero=("shared",))
+    with pytest.raises(ValueError, match="shared is at least 1, not 0"):
+        check_sizes(Sizes())
+    with pytest.raises(ValueError, match="inner is at least 1, not 0"):
+        check_sizes(Sizes(inner=((1, 0), (3,))), may_be_zero=("shared",))
 
 
 @EACH

@@ -169,6 +169,8 @@ def test_rotary_positions_have_no_longest_sequence():
         ({"d_head": 7}, "rotary positions turn pairs of features; d_head 7 is odd"),
         ({"layers": 0}, "layers is at least 1, not 0"),
         ({"sequence": -1}, "sequence is at least 1, not -1"),
+        ({"kv_heads": 0}, "kv_heads is at least 1, not 0"),
+        ({"d_head": -8}, "d_head is at least 1, not -8"),
         ({"norm": "batch"}, "there is no norm 'batch'; there are layer, rms"),
         ({"positions": "sine"}, "there is no kind of positions 'sine'; there are"),
         ({"activation": "sine"}, "there is no activation 'sine'; there are gelu"),

@@ -117,6 +117,11 @@ def test_heads_that_do_not_divide_the_width_are_refused():
         replace(gpt.TINY, heads=6)
 
 
+def test_a_head_whose_features_are_no_pairs_is_refused():
+    with pytest.raises(ValueError, match="pairs of features; d_head 3 is odd"):
+        replace(gpt.TINY, d_model=24)
+
+
 def test_a_sequence_other_than_the_learned_positions_is_refused():
     _, (state, batch) = gpt3.tiny()
     longer = {name: np.tile(tokens, (1, 2)) for name, tokens in batch.items()}

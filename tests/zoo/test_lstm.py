@@ -89,6 +89,7 @@ def test_gradients_are_no_longer_than_the_clip():
     [
         ({"optimizer": "lion"}, "no optimizer 'lion'; there are sgd, adagrad, adam"),
         ({"dropout": 1.0}, "dropout is a share of values"),
+        ({"projection": 0}, "projection is at least 1, not 0"),
         ({"projection": 9}, r"fewer features than there are units \(8\), not 9"),
     ],
 )

@@ -240,7 +240,7 @@ def test_the_tiny_student_learns_what_its_teacher_says():
     [
         ({"flows": ()}, "a student has one flow or more"),
         ({"flows": (replace(FLOW, skip=4),)}, "read from its channels: its `skip` is"),
-        ({"draws": 0}, "drawn once or more, not 0 times"),
+        ({"draws": 0}, "draws is at least 1, not 0"),
         ({"frame": 15}, "a frame of 15 samples: wanted an even number"),
         ({"frame": 128}, "up to the window of 64"),
     ],

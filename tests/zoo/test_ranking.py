@@ -87,7 +87,7 @@ def test_the_small_form_learns_to_rank():
     [
         ({"loss": "hinge"}, "there is no loss 'hinge'; there are softmax, pairwise_"),
         ({"items": 1}, "a list to rank has 2 items or more, not 1"),
-        ({"hidden": (64, 0)}, "hidden width is at least 1, not 0"),
+        ({"hidden": (64, 0)}, "hidden is at least 1, not 0"),
         ({"features": 0}, "features is at least 1, not 0"),
     ],
 )

@@ -56,9 +56,9 @@ def test_only_the_middle_of_alpas_blocks_is_wide():
     ("changes", "words"),
     [
         ({"size": 100}, "100 pixels cannot be halved 3 times, twice before and once"),
-        ({"stages": (3, 0)}, "stages (3, 0), channels 64 and width 1 must all be 1"),
-        ({"stages": ()}, "stages (), channels 64 and width 1 must all be 1 or more"),
-        ({"width": 0}, "channels 64 and width 0 must all be 1 or more"),
+        ({"stages": (3, 0)}, "stages is at least 1, not 0"),
+        ({"stages": ()}, "a network has one stage or more"),
+        ({"width": 0}, "width is at least 1, not 0"),
     ],
 )
 def test_a_config_that_does_not_fit_says_why(changes, words):

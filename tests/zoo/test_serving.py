@@ -98,9 +98,11 @@ def test_prompts_of_another_length_are_refused():
     ("changes", "words"),
     [
         ({"temperature": -1.0}, "temperature is at least 0, not -1.0"),
-        ({"top_k": 0}, "top_k is from 1 to the 64 tokens there are, not 0"),
-        ({"top_k": 65}, "top_k is from 1 to the 64 tokens there are, not 65"),
-        ({"new": 0}, "a prompt has a token, and one is made: not 6, 0"),
+        ({"top_k": 0}, "top_k is at least 1, not 0"),
+        ({"top_k": 65}, "top_k is at most the 64 tokens there are, not 65"),
+        ({"new": 0}, "new is at least 1, not 0"),
+        ({"prompt": -2}, "prompt is at least 1, not -2"),
+        ({"batch": 0}, "batch is at least 1, not 0"),
     ],
 )
 def test_a_config_that_does_not_fit_says_why(changes, words):

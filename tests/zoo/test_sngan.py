@@ -210,7 +210,9 @@ def test_every_weight_of_the_discriminator_has_a_vector():
     [
         ({"size": 24}, "1 doublings make images of 8 pixels, not 24"),
         ({"halvings": 3}, "2 blocks cannot halve 8 pixels 3 times"),
-        ({"updates": 0}, "0 updates teach a discriminator nothing"),
+        ({"updates": 0}, "updates is at least 1, not 0"),
+        ({"halvings": -1}, "halvings is at least 0, not -1"),
+        ({"generator": (8, 0)}, "generator is at least 1, not 0"),
     ],
 )
 def test_a_bad_configuration_says_what_is_wrong(change, words):

@@ -70,6 +70,11 @@ def test_what_is_not_utf_8_is_marked():
     assert to_text(np.array([65, 255, 66])) == "A\N{REPLACEMENT CHARACTER}B"
 
 
+def test_a_window_without_tokens_is_refused():
+    with pytest.raises(ValueError, match="a window has a token at least, not 0"):
+        batches(load_text(), batch=4, sequence=0, seed=0)
+
+
 @pytest.mark.parametrize("length", [0, 3, 8])
 def test_a_text_shorter_than_a_window_is_refused(length):
     with pytest.raises(ValueError, match=f"text of {length} bytes has no window of 8"):

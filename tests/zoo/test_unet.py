@@ -52,7 +52,12 @@ def test_attention_follows_each_block_of_its_size():
     [
         ({"size": 18, "multipliers": (1, 2, 4)}, "18 pixels cannot be halved 2 times"),
         ({"groups": 12}, "12 groups of a norm do not divide 32 channels"),
-        ({"heads": 5}, "5 heads do not divide the 64 channels"),
+        ({"heads": 5}, "5 heads do not divide the 64 channels at size 8"),
+        (
+            {"heads": 64, "attention": (16,)},
+            "64 heads do not divide the 32 channels at size 16",
+        ),
+        ({"multipliers": ()}, "between each of 0 levels"),
         ({"attention": (7,)}, "no level has size 7; there are [16, 8]"),
     ],
 )
@@ -69,6 +74,12 @@ def test_the_schedule_ends_in_noise(steps):
     assert left[-1] < 1e-4
     assert np.all(np.diff(left) < 0)
     assert np.all((betas > 0) & (betas < 1))
+
+
+def test_too_few_steps_to_reach_noise_are_refused():
+    with pytest.raises(ValueError, match="20 steps reach noise too soon; 21 or more"):
+        diffusion.noise_schedule(20)
+    assert diffusion.noise_schedule(21)[0].max() < 1
 
 
 def test_noise_is_added_without_a_change_of_variance():

@@ -235,8 +235,8 @@ def test_the_tiny_teacher_learns_tones():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mixtures": 0}, "mixtures: at least 1, not 0"),
-        ({"hop": 0}, "hop: at least 1, not 0"),
+        ({"mixtures": 0}, "mixtures is at least 1, not 0"),
+        ({"hop": 0}, "hop is at least 1, not 0"),
         ({"window": 500}, "a window of 500 samples is not of whole frames of 64"),
         ({"net": Net(1, 2, 4, 4, None)}, "read from its skip channels: give `skip`"),
     ],
@@ -249,8 +249,8 @@ def test_a_config_that_does_not_fit_says_why(changes, words):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"layers": 0}, "layers: at least 1, not 0"),
-        ({"skip": 0}, "skip: at least 1, not 0"),
+        ({"layers": 0}, "layers is at least 1, not 0"),
+        ({"skip": 0}, "skip is at least 1, not 0"),
         ({"kernel": 1}, "a filter of 1 samples hears no past"),
     ],
 )
