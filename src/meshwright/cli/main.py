@@ -6,13 +6,11 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from meshwright.cli.machines import (
     comparison_rows,
@@ -23,14 +21,27 @@ from meshwright.cli.machines import (
     machines_table,
 )
 from meshwright.cli.memory import require_memory
-from meshwright.cli.schedule import choose_tactics
+from meshwright.cli.options import (
+    All,
+    AsJson,
+    GatherText,
+    Machines,
+    MeshText,
+    PlaceName,
+    Schedule,
+    Tactics,
+    TargetText,
+    load_step,
+    make_console,
+    plan_target,
+    save_text,
+    show_progress,
+)
 from meshwright.cli.table import check_table
-from meshwright.cli.target import Target, load_target
 from meshwright.cli.zoo import print_rows, zoo_rows
-from meshwright.errors import MeshwrightError, TargetError
+from meshwright.errors import MeshwrightError
 from meshwright.lower import Gather
-from meshwright.machine import Mesh, parse_mesh
-from meshwright.plan import Partitioned, Plan, partition
+from meshwright.machine import parse_mesh
 from meshwright.plan.sample import sample_arguments
 from meshwright.plan.show import show_explanation, show_not_done
 from meshwright.plan.virtual import use_virtual_devices
@@ -42,43 +53,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-_WIDE = 160
-"""Columns of a table that goes into a file or a pipe."""
-
-TargetText = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET",
-        help="path.py[:name] or pkg.module:name, a function that returns (fn, args)",
-        show_default=False,
-    ),
-]
-MeshText = Annotated[
-    str, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
-]
-Schedule = Annotated[
-    str | None, typer.Option("--schedule", help="one of the module's `schedules`")
-]
-Tactics = Annotated[
-    str | None,
-    typer.Option(
-        "--tactics", help="tactics in order: \"shard({'x': 0}, axis='data')\""
-    ),
-]
-GatherText = Annotated[
-    Gather,
-    typer.Option("--gather", help="gather what is needed whole once, or at each use"),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
-Machines = Annotated[
-    str | None,
-    typer.Option("--machines", help="compare: presets or TOML files, with commas"),
-]
-PlaceName = Annotated[
-    str | None, typer.Option("--place", help="where it stands, for carbon: iowa, ...")
-]
-All = Annotated[bool, typer.Option("--all", help="every layer, not one for all")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -129,24 +103,24 @@ def plan_command(  # noqa: PLR0913  the options of a command
     With --machines: what a step takes on each of them, and with --tokens or --samples
     the whole run. State that a step hands back is taken to be donated.
     """
-    loaded, step = _partition(target, mesh, schedule, tactics, gather)
-    plan = _make_plan(loaded, step)
+    loaded, step = load_step(target, mesh, schedule, tactics, gather)
+    plan = plan_target(loaded, step)
     if machines is None:
         if out is not None:
-            _save(out, plan.to_json())
+            save_text(out, plan.to_json())
         print(plan.to_json() if as_json else plan)
         return
     chosen = find_machines(machines, step.mesh.num_devices)
     budget = find_budget(plan, tokens, samples)
     plans = [plan.on(machine, place, donate_state=True) for machine in chosen]
     if out is not None:
-        _save(out, plans[0].to_json())
+        save_text(out, plans[0].to_json())
     rows = comparison_rows(plans, budget)
     if as_json:
         print(json.dumps(rows, indent=1))
     else:
         print(f"{loaded.name} on {step.mesh}")
-        _console().print(comparison_table(rows, budget))
+        make_console().print(comparison_table(rows, budget))
 
 
 @app.command("machines")
@@ -159,7 +133,7 @@ def machines_command(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=1))
     else:
-        _console().print(machines_table(rows))
+        make_console().print(machines_table(rows))
 
 
 @app.command("explain")
@@ -180,8 +154,8 @@ def explain_command(  # noqa: PLR0913  the options of a command
     With --machine: also the seconds of each collective, and the ten largest values that
     are alive where memory peaks.
     """
-    loaded, step = _partition(target, mesh, schedule, tactics, gather)
-    plan = _make_plan(loaded, step)
+    loaded, step = load_step(target, mesh, schedule, tactics, gather)
+    plan = plan_target(loaded, step)
     if machine is not None:
         (found,) = find_machines(machine, step.mesh.num_devices)
         plan = plan.on(found, donate_state=True)
@@ -214,9 +188,9 @@ def check_command(  # noqa: PLR0913  the options of a command
     parsed = parse_mesh(mesh)
     if os.environ.get("JAX_PLATFORMS", "cpu") == "cpu":
         use_virtual_devices(parsed.num_devices)
-    loaded, step = _partition(target, mesh, schedule, tactics, gather)
+    loaded, step = load_step(target, mesh, schedule, tactics, gather)
     require_memory(loaded, parsed)
-    with _progress(f"running {loaded.name} on one device and on {parsed}"):
+    with show_progress(f"running {loaded.name} on one device and on {parsed}"):
         report = step.check(*sample_arguments(loaded.fn, loaded.args, seed))
         steps = step.plan(*loaded.args).steps
     if as_json:
@@ -226,7 +200,7 @@ def check_command(  # noqa: PLR0913  the options of a command
             )
         )
     else:
-        _console().print(check_table(report, expand))
+        make_console().print(check_table(report, expand))
         verdict = "equal" if report.ok else "NOT EQUAL"
         num = len(report.outputs)
         print(f"{verdict}: {num} outputs, largest error {report.worst:.2e}")
@@ -253,42 +227,4 @@ def zoo_command(
     if as_json:
         print(json.dumps([row.to_json() for row in rows], indent=1))
         return
-    print_rows(rows, _console())
-
-
-def _console() -> Console:
-    """Standard output, wide where it is a file or a pipe."""
-    return Console(width=None if sys.stdout.isatty() else _WIDE)
-
-
-def _partition(
-    target: str, mesh: str, schedule: str | None, tactics: str | None, gather: Gather
-) -> tuple[Target, Partitioned]:
-    parsed: Mesh = parse_mesh(mesh)
-    with _progress(f"loading {target}"):
-        loaded = load_target(target)
-    chosen = choose_tactics(loaded, schedule, tactics)
-    return loaded, partition(loaded.fn, parsed, chosen, gather=gather)
-
-
-def _make_plan(target: Target, step: Partitioned) -> Plan:
-    with _progress(f"planning {target.name} for {step.mesh}"):
-        return step.plan(*target.args)
-
-
-def _save(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TargetError(f"cannot write {path}: {error.strerror}") from None
-
-
-@contextmanager
-def _progress(what: str) -> Generator[None]:
-    """A line on stderr while something long runs; nothing where nobody watches."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(f"{what} ..."):
-        yield
+    print_rows(rows, make_console())

@@ -1,0 +1,97 @@
+"""What commands have in common: their options, the plan of a target, and the screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from meshwright.cli.schedule import choose_tactics
+from meshwright.cli.target import Target, load_target
+from meshwright.errors import TargetError
+from meshwright.lower import Gather
+from meshwright.machine import parse_mesh
+from meshwright.plan import Partitioned, Plan, partition
+
+_WIDE = 160
+"""Columns of a table that goes into a file or a pipe."""
+
+TargetText = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="path.py[:name] or pkg.module:name, a function that returns (fn, args)",
+        show_default=False,
+    ),
+]
+MeshText = Annotated[
+    str, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
+]
+Schedule = Annotated[
+    str | None, typer.Option("--schedule", help="one of the module's `schedules`")
+]
+Tactics = Annotated[
+    str | None,
+    typer.Option(
+        "--tactics", help="tactics in order: \"shard({'x': 0}, axis='data')\""
+    ),
+]
+GatherText = Annotated[
+    Gather,
+    typer.Option("--gather", help="gather what is needed whole once, or at each use"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+Machines = Annotated[
+    str | None,
+    typer.Option("--machines", help="compare: presets or TOML files, with commas"),
+]
+PlaceName = Annotated[
+    str | None, typer.Option("--place", help="where it stands, for carbon: iowa, ...")
+]
+All = Annotated[bool, typer.Option("--all", help="every layer, not one for all")]
+
+
+def make_console() -> Console:
+    """Standard output, wide where it is a file or a pipe."""
+    return Console(width=None if sys.stdout.isatty() else _WIDE)
+
+
+def load_step(
+    target: str, mesh: str, schedule: str | None, tactics: str | None, gather: Gather
+) -> tuple[Target, Partitioned]:
+    """The target, and its function partitioned as the options say."""
+    parsed = parse_mesh(mesh)
+    with show_progress(f"loading {target}"):
+        loaded = load_target(target)
+    chosen = choose_tactics(loaded, schedule, tactics)
+    return loaded, partition(loaded.fn, parsed, chosen, gather=gather)
+
+
+def plan_target(target: Target, step: Partitioned) -> Plan:
+    """The plan of a target's own arguments."""
+    with show_progress(f"planning {target.name} for {step.mesh}"):
+        return step.plan(*target.args)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a file; `TargetError` where that cannot be."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TargetError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def show_progress(what: str) -> Generator[None]:
+    """A line on stderr while something long runs; nothing where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"{what} ..."):
+        yield
