@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 
 from meshwright.errors import MachineError
-from meshwright.machine import load_machine, parse_machine, preset_names
+from meshwright.machine import Gpu, load_machine, parse_machine, preset_names
 
 MINE = """
 title = "Mine"
@@ -88,6 +88,35 @@ def test_a_faulty_description_says_what_is_wrong(old, new, words):
     assert old in MINE
     with pytest.raises(MachineError, match=words):
         parse_machine(MINE.replace(old, new, 1), "mine", 4)
+
+
+GPU = """[gpu]
+capability = [9, 0]
+num_cores = 132
+lanes = 128
+shared_bytes = 233472
+block_shared_bytes = 232448
+"""
+
+
+def test_a_gpu_may_tell_its_multiprocessors():
+    assert parse_machine(MINE, "mine", 4).gpu is None
+    found = parse_machine(MINE + GPU, "mine", 4).gpu
+    assert found == Gpu((9, 0), 132, 128, 233472, 232448)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("lanes = 128\n", "", r"\[gpu\] lacks lanes"),
+        ("lanes", "lane", r"unknown entry gpu.lane; did you mean 'lanes'"),
+        ("[9, 0]", "[9]", r"\[gpu\]: capability is \(9,\); wanted major and minor"),
+        ("232448", "3e5", r"block_shared_bytes 300000 exceeds shared_bytes 233472"),
+    ],
+)
+def test_faulty_multiprocessors_say_what_is_wrong(old, new, words):
+    with pytest.raises(MachineError, match=words):
+        parse_machine(MINE + GPU.replace(old, new), "mine", 4)
 
 
 def test_an_unknown_machine_says_which_there_are():

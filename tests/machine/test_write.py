@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from meshwright.machine import (
     Chip,
     Curve,
+    Gpu,
     Kind,
     Level,
     Machine,
@@ -51,6 +52,12 @@ def chips(draw):
 
 
 @st.composite
+def gpus(draw):
+    block, shared = sorted(draw(PAIR))
+    return Gpu(draw(PAIR), *draw(PAIR), shared_bytes=shared, block_shared_bytes=block)
+
+
+@st.composite
 def levels(draw):
     is_torus = draw(st.booleans())
     return Level(
@@ -79,6 +86,7 @@ def machines(draw):
         topology=draw(st.text(max_size=6)),
         chip_config=draw(st.text(max_size=6)),
         devices_per_chip=per_chip,
+        gpu=draw(st.none() | gpus()),
         pue=draw(RATE),
         sources=draw(st.dictionaries(st.sampled_from(PATHS), TEXT)),
     )

@@ -20,6 +20,7 @@ from typing import Any
 from meshwright.errors import MachineError
 from meshwright.machine.chip import Chip, Curve
 from meshwright.machine.fabric import Kind, Level
+from meshwright.machine.gpu import Gpu
 from meshwright.machine.machine import Machine, make_grid
 
 _TEXTS = ("title", "compiler", "topology", "chip_config")
@@ -86,6 +87,7 @@ def parse_machine(
             f"compiler is {texts['compiler']!r}; wanted {', '.join(_COMPILERS)}"
         )
     chip = reader.chip(reader.table(table.pop("chip", None), "chip"))
+    gpu = reader.gpu(table.pop("gpu")) if "gpu" in table else None
     described = table.pop("levels", [])
     levels = tuple(reader.level(t, i) for i, t in enumerate(described))
     numbers = {
@@ -112,6 +114,7 @@ def parse_machine(
         topology=texts.get("topology", ""),
         chip_config=texts.get("chip_config", ""),
         devices_per_chip=per_chip,
+        gpu=gpu,
         pue=numbers.get("pue", 1.1),
         sources=reader.sources,
     )
@@ -168,6 +171,17 @@ class _Reader:
             else:
                 values[key] = self.number(entry, path)
         return self._made(Chip, values, "chip")
+
+    def gpu(self, entry: object) -> Gpu:
+        """The `[gpu]` table."""
+        table = self.table(entry, "gpu")
+        self._check_names(table, Gpu, "gpu")
+        values: dict[str, Any] = {
+            "capability": self._extents(table.pop("capability"), "gpu.capability")
+        }
+        for key, number in table.items():
+            values[key] = int(self.number(number, f"gpu.{key}"))
+        return self._made(Gpu, values, "gpu")
 
     def level(self, entry: object, index: int) -> Level:
         """One of `[[levels]]`."""

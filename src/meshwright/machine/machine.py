@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from meshwright.errors import MachineError
 from meshwright.machine.chip import Chip
 from meshwright.machine.fabric import Dim, Kind, Level
+from meshwright.machine.gpu import Gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Machine:
     compiler: which of XLA's back ends compiles for it: "tpu", "gpu" or "cpu".
     topology: what that compiler calls the chip; "" if it has no name. chip_config: how
         it calls the way the chip's cores stand together; "" for its default.
+    gpu: what the GPU compiler needs to know besides; None if it is not told.
     sources: per number of the description, where it comes from.
     pue: power usage effectiveness of its data centre.
     """
@@ -33,6 +35,7 @@ class Machine:
     topology: str = ""
     chip_config: str = ""
     devices_per_chip: int = 1
+    gpu: Gpu | None = None
     pue: float = 1.1
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 

@@ -11,6 +11,7 @@ from statistics import fmean
 
 from meshwright.machine.chip import Chip, Curve
 from meshwright.machine.fabric import Level
+from meshwright.machine.gpu import Gpu
 from meshwright.machine.machine import Machine
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -189,7 +190,8 @@ def machine_toml(machine: Machine) -> str:
     The inverse of `parse_machine`, given the number of devices: entries that have their
     default and no source are left out.
     """
-    return "\n".join((*_head(machine), *_chip(machine), *_levels(machine), ""))
+    parts = (_head, _chip, _gpu, _levels)
+    return "\n".join((*(line for part in parts for line in part(machine)), ""))
 
 
 def _head(machine: Machine) -> Iterator[str]:
@@ -215,6 +217,13 @@ def _chip(machine: Machine) -> Iterator[str]:
         yield _line(name, curve.points, sources.get(f"chip.efficiency.{name}"))
 
 
+def _gpu(machine: Machine) -> Iterator[str]:
+    if machine.gpu is not None:
+        yield from ("", "[gpu]")
+        names = [each.name for each in fields(Gpu)]
+        yield from _numbers(machine.gpu, names, machine.sources, "gpu.")
+
+
 def _levels(machine: Machine) -> Iterator[str]:
     names = [each.name for each in fields(Level) if each.name not in ("name", "kind")]
     for index, level in enumerate(machine.levels):
@@ -225,7 +234,7 @@ def _levels(machine: Machine) -> Iterator[str]:
 
 
 def _numbers(
-    record: Machine | Chip | Level,
+    record: Machine | Chip | Gpu | Level,
     names: Sequence[str],
     sources: Mapping[str, str],
     path: str,
