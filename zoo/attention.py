@@ -60,7 +60,7 @@ def causal_mask(queries: Array, num_keys: int) -> Array:
 
 
 class Attention(nn.Module):
-    """Projections around `attend`, for self- and cross-attention, with or without cache.
+    """Projections around `attend`, of a sequence over itself.
 
     kv_heads: K, all heads if None.
     rotary: base of rotary positions, none if None.
@@ -91,39 +91,23 @@ class Attention(nn.Module):
         x: Array,
         mask: Array | None = None,
         *,
-        memory: Array | None = None,
         positions: Array | None = None,
-        cache: Cache | None = None,
-    ) -> Array | tuple[Array, Cache]:
-        """Attention [B, S, D] of x [B, S, D] over `memory` [B, T, D], or over itself.
+    ) -> Array:
+        """Attention [B, S, D] of x [B, S, D] over itself.
 
-        positions [S]: where x stands in its sequence, 0 to S - 1 if None. With a cache,
-        x's keys and values are written at positions[0] and the result is a pair, the
-        second the cache that holds them.
+        positions [S]: where x stands in its sequence, 0 to S - 1 if None.
         """
-        source = x if memory is None else memory
         kv_heads = self.kv_heads or self.heads
         q = self.project("q", x, self.heads)
-        k = self.project("k", source, kv_heads)
-        v = self.project("v", source, kv_heads)
+        k = self.project("k", x, kv_heads)
+        v = self.project("v", x, kv_heads)
         positions = jnp.arange(x.shape[1]) if positions is None else positions
         if self.rotary is not None:
             table = rotary_angles(positions, self.d_head, self.rotary)
             q, k = rotate(q, table).astype(q.dtype), rotate(k, table).astype(k.dtype)
-        if cache is not None:
-            cache = Cache(
-                *(
-                    jax.lax.dynamic_update_slice_in_dim(
-                        old, new.astype(old.dtype), positions[0], axis=1
-                    )
-                    for old, new in zip(cache, (k, v), strict=True)
-                )
-            )
-            k, v = cache
-        y = nn.DenseGeneral(
+        return nn.DenseGeneral(
             x.shape[-1], axis=(-2, -1), use_bias=self.bias, dtype=self.dtype, name="out"
         )(attend(q, k, v, mask))
-        return y if cache is None else (y, cache)
 
 
 class Mlp(nn.Module):
