@@ -1,9 +1,10 @@
 """Trains the small form of every program and draws what it learned.
 
-    python -m zoo.figures [NAME ...] [--seeds 0 1 2]
+    python -m zoo.figures [NAME ...] [--seeds 0 1 2] [--samples]
 
 Writes `docs/zoo/figures.json`, first and last values with seeds, and one picture of all
-curves. Programs that are not named keep the figures they have.
+curves. Programs that are not named keep the figures they have. With --samples, programs
+that make images are trained once more by the first seed, and draw `NAME_samples.png`.
 """
 
 import argparse
@@ -18,12 +19,16 @@ import jax
 import matplotlib as mpl
 import numpy as np
 
+from zoo import sngan, unet
 from zoo.catalogue import WORKLOADS
 from zoo.workload import Workload, choose
 
 FOLDER = Path(__file__).parents[1] / "docs" / "zoo"
 FIGURES = FOLDER / "figures.json"
 PICTURE = FOLDER / "training.png"
+
+SAMPLES = {"unet": unet.write_samples, "sngan": sngan.write_samples}
+"""What draws images of a program, in the rows above those it learned from."""
 
 POINTS = 200
 """Points that a stored curve keeps at most: what a small picture can show."""
@@ -125,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--samples", action="store_true")
     options = parser.parse_args(arguments)
     chosen = [choose(name, known, "program") for name in options.names or known]
     for workload in chosen:
@@ -139,6 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         save(figures)
         draw(figures)
+        if options.samples and workload.name in SAMPLES:
+            path = FOLDER / f"{workload.name}_samples.png"
+            SAMPLES[workload.name](path, options.seeds[0], workload.steps)
 
 
 if __name__ == "__main__":

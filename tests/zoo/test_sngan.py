@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from zoo import sngan
 from zoo.sliced import sliced_distance
@@ -227,3 +228,14 @@ def test_training_brings_samples_nearer_to_real_images():
     floor = sliced_distance(jnp.asarray(sngan.unseen(sngan.TINY, 32, seed=2)), others)
     assert rows[0] > 0.4
     assert float(floor) < np.mean(rows[-10:]) < 0.25
+
+
+@pytest.mark.slow
+def test_samples_of_each_class_stand_above_images_of_it(tmp_path):
+    sngan.write_samples(tmp_path / "a.png", seed=0, steps=1)
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.size == (16 * 16 * 4, 4 * 16 * 4)
+        pixels = np.asarray(picture)
+    red, green = pixels[128:192], pixels[192:]
+    assert red[..., 0].max() > red[..., 1].max()
+    assert green[..., 1].max() > green[..., 0].max()
