@@ -3,6 +3,7 @@ from dataclasses import replace
 import jax
 import pytest
 
+import meshwright as mw
 from zoo import llm
 from zoo.decoder import Decoder, shapes
 from zoo.workload import num_parameters
@@ -20,6 +21,14 @@ def test_each_family_learns_the_text_in_its_small_form(name):
     losses = [told["loss"] for told in llm.learn(FORMS[name], seed=0, steps=60)]
     assert losses[0] > 5.0
     assert losses[-1] < 3.0
+
+
+@pytest.mark.slow
+def test_the_best_schedule_gives_a_gpt_the_numbers_of_one_device():
+    fn, args = llm.tiny_gpt()
+    best = llm.schedules[llm.workload.best]
+    report = mw.partition(fn, llm.workload.mesh, best).check(*args)
+    assert report.ok, str(report)
 
 
 def test_every_size_is_a_target_of_its_name():

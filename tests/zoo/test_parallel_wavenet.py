@@ -1,5 +1,7 @@
+import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -115,6 +117,14 @@ def test_the_student_has_no_loop_over_samples_and_the_teacher_one():
     assert loops(one_pass, student, features, key) == [1, 2]
     loop = partial(generate, SMALL.teacher)
     assert loops(loop, teacher, features, noise) == [64]
+
+
+def test_the_stored_run_was_twenty_times_faster_than_the_teachers_loop():
+    """`python -m benchmarks.wavenet_speed` makes it: the published size, one CPU."""
+    stored = Path(__file__).parents[2] / "benchmarks" / "results" / "wavenet_speed.json"
+    rows = {row["case"]: row for row in json.loads(stored.read_text())["rows"]}
+    assert rows["published"]["teacher_layers"] == 30
+    assert rows["published"]["lowest_ratio"] > 20
 
 
 def test_generated_audio_is_levels_of_16_bits():

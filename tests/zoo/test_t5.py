@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+import meshwright as mw
 from zoo import t5
 from zoo.beam import Decoding, beam
 from zoo.once import once
@@ -152,6 +153,14 @@ def test_a_beam_of_one_writes_what_greedy_decoding_does(small):
     one = jax.jit(partial(t5.decode, config, HOW, method=beam))(params, inputs)
     expected = jax.jit(partial(t5.decode, config, HOW))(params, inputs)
     np.testing.assert_array_equal(one.tokens[:, 0], expected)
+
+
+@pytest.mark.slow
+def test_a_beam_whose_batch_is_cut_writes_what_one_device_does():
+    fn, args = t5.tiny_beam()
+    cut = [mw.data_parallel("data", "inputs"), mw.megatron("model")]
+    report = mw.partition(fn, {"data": 4, "model": 2}, cut).check(*args)
+    assert report.ok, str(report)
 
 
 @pytest.mark.parametrize(
