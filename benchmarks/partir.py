@@ -1,0 +1,97 @@
+"""PartIR's Table 4 by our simulator: T32 and its serving loop on 32 cores of TPU v3.
+
+Alabed et al., "PartIR: Composing SPMD Partitioning Strategies for Machine Learning",
+ASPLOS 2025. On two machines: TPU v3 as we describe it, and as PartIR's simulator sees it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import jax
+
+import meshwright as mw
+from meshwright.machine import Machine, load_machine
+from meshwright.plan.estimate import estimate
+from zoo import gpt, serving
+
+CORES = 32
+FLOPS_PER_S = 61.5e12
+LINK_BYTES_PER_S = 70e9
+"""Of a core in 32 bits, and of a link: what PartIR says of TPU v3 (section 7)."""
+
+Row = dict[str, Any]
+
+
+def tpu_v3() -> Machine:
+    """The cores that PartIR has as a mesh of 8 by 4."""
+    return load_machine("tpu-v3", CORES)
+
+
+def as_counted() -> Machine:
+    """The same cores as PartIR's simulator sees them (its appendix A.3).
+
+    Operations and bytes sent take time, and nothing else: products run at peak with
+    nothing padded, elementwise arithmetic is small beside them and free, main memory has
+    a size and no speed, 32 bits stay 32 bits, and nothing runs beside anything else, as
+    with any compiler but a TPU's or a GPU's. A hop takes as long as with us: of latency
+    the appendix says nothing.
+    """
+    machine = tpu_v3()
+    chip = replace(
+        machine.chip,
+        flops_per_s={"float32": FLOPS_PER_S},
+        vector_flops_per_s=math.inf,
+        hbm_bytes_per_s=math.inf,
+        launch_s=0.0,
+        tile=(1, 1),
+        unit=(1, 1),
+    )
+    inner, *outer = machine.levels
+    link = replace(inner, link_bytes_per_s=LINK_BYTES_PER_S)
+    grid = tuple(
+        replace(dim, level=link) if dim.level == inner else dim for dim in machine.grid
+    )
+    levels = (link, *outer)
+    return replace(machine, chip=chip, levels=levels, grid=grid, compiler="cpu")
+
+
+MACHINES = {"tpu-v3": tpu_v3, "counted": as_counted}
+
+
+@cache
+def t32(schedule: str) -> Mapping[str, Row]:
+    """A train step of T32 at full size under a schedule, on each of `MACHINES`."""
+    mesh, tactics = {"batch": 8, "model": 4}, gpt.schedules[schedule]
+    step = mw.partition(gpt.train_step, mesh, tactics, gather="at_use")
+    return _on_machines(step, *gpt.shapes(gpt.T32))
+
+
+@cache
+def it32(schedule: str, batch: int) -> Mapping[str, Row]:
+    """T32's serving loop with so many sequences, on each of `MACHINES`."""
+    config = replace(serving.SIZES["it32"], batch=batch)
+    serve = partial(serving.serve, config)
+    params = jax.eval_shape(partial(serving.init, config), jax.random.key(0))
+    prompt = jax.ShapeDtypeStruct((batch, config.prompt), "int32")
+    mesh, tactics = {"data": 8, "model": 4}, serving.schedules[schedule]
+    step = mw.partition(serve, mesh, tactics, gather="at_use")
+    return _on_machines(step, params, {"prompt": prompt})
+
+
+def _on_machines(step: Any, *args: Any) -> dict[str, Row]:
+    """Seconds, bytes and what fills the seconds, by machine."""
+    decided = step.decide(*args)
+    told: dict[str, Row] = {}
+    for name, make in MACHINES.items():
+        found = estimate(decided, make())
+        told[name] = {
+            "step_s": found.step_time_s,
+            "bytes": found.peak_memory_bytes,
+            "breakdown": dict(found.breakdown),
+        }
+    return told
