@@ -63,6 +63,12 @@ def test_collectives_have_the_bytes_of_their_larger_side():
     assert len(found) == 4
 
 
+def test_operands_that_follow_a_comment_count_as_well():
+    text = PROGRAM.replace("reduce-scatter(%a)", "reduce-scatter(%a, /*index=5*/%a)")
+    found = {t.name: t for t in transfers(text, text, {}, 1.0)}
+    assert found["small"].num_bytes == 2 * 2048
+
+
 def test_the_schedulers_log_gives_the_program_and_its_costs():
     head = "I1121 08:06:17.632652    1983 latency_hiding_scheduler.cc:4445] "
     lines = [

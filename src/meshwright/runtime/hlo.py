@@ -190,7 +190,8 @@ def transfers(
 def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
     """The larger side of a collective, of which one may stand for several arrays."""
     operands, _, _ = instruction.rest.partition(")")
-    names = [name.strip().lstrip("%") for name in operands.split(",")]
+    # Every fifth operand follows a comment: `/*index=5*/%name`.
+    names = [name.rpartition("%")[2].strip() for name in operands.split(",")]
     given = sum(_type_bytes(types.get(name, "")) for name in names)
     made = _type_bytes(instruction.type)
     if instruction.opcode.endswith("-start"):
