@@ -1,5 +1,7 @@
 """Seconds of single units: which bound holds, and laws of all."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.capture import capture
-from meshwright.cost.operation import Bound, padded_flops, unit_time
+from meshwright.cost.operation import Bound, Traffic, padded_flops, unit_time
 from meshwright.machine import Curve, load_machine
 from meshwright.rules import Work, work_of
 
-CHIP = load_machine("tpu-v5e").chip
+CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
+"""One that reaches all its peaks."""
 
 
 def product(rows, summed, columns, dtype=jnp.bfloat16):
@@ -25,7 +28,7 @@ def product(rows, summed, columns, dtype=jnp.bfloat16):
 
 def test_a_large_product_is_bound_by_the_matrix_unit():
     op = product(8192, 8192, 8192)
-    time = unit_time(op, work_of(op), 3 * 2 * 8192**2, CHIP)
+    time = unit_time(op, work_of(op), Traffic(3 * 2 * 8192**2), CHIP)
     assert time.bound is Bound.MATRIX
     assert time.seconds == pytest.approx(2 * 8192**3 / 197e12)
 
@@ -33,14 +36,14 @@ def test_a_large_product_is_bound_by_the_matrix_unit():
 def test_a_thin_product_is_bound_by_memory():
     op = product(8, 8192, 8192)
     num_bytes = 2 * (8 * 8192 * 2 + 8192**2)
-    time = unit_time(op, work_of(op), num_bytes, CHIP)
+    time = unit_time(op, work_of(op), Traffic(num_bytes), CHIP)
     assert time.bound is Bound.MEMORY
     assert time.seconds == pytest.approx(num_bytes / 819e9)
 
 
 def test_a_tiny_unit_takes_what_starting_takes():
     op = product(8, 8, 8)
-    time = unit_time(op, work_of(op), 400, CHIP)
+    time = unit_time(op, work_of(op), Traffic(400), CHIP)
     assert (time.bound, time.seconds) == (Bound.LAUNCH, CHIP.launch_s)
 
 
@@ -74,8 +77,8 @@ def test_filling_up_never_takes_operations_away(rows, summed, columns):
 def test_more_work_is_never_faster(flops, transcendentals, num_bytes):
     op = capture(jnp.tanh, (jax.ShapeDtypeStruct((8,), jnp.float32),)).program.ops[0]
     work = Work(flops, transcendentals)
-    once = unit_time(op, work, num_bytes, CHIP).seconds
-    twice = unit_time(op, work + work, 2 * num_bytes, CHIP).seconds
+    once = unit_time(op, work, Traffic(num_bytes), CHIP).seconds
+    twice = unit_time(op, work + work, Traffic(2 * num_bytes), CHIP).seconds
     assert twice >= once >= CHIP.launch_s
 
 

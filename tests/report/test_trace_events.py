@@ -102,7 +102,7 @@ def test_the_check_of_the_rules_finds_what_breaks_them(placed, tmp_path):
 
 def test_each_unit_is_a_span_with_its_line_bound_and_bytes(placed, tmp_path):
     spans = [e for e in written(tmp_path / "t.json", placed) if e["ph"] == "X"]
-    assert len(spans) == len(placed.estimate.units)
+    assert len(spans) == len(placed.estimate.timeline.spans)
     assert all(e["args"]["kind"] == e["cat"] for e in spans)
     assert {e["args"]["bound"] for e in spans} >= {"links", "matrix", "memory"}
     sources = {e["args"]["source"] for e in spans}

@@ -1,6 +1,7 @@
-"""The real TPU compiler: what is read off its output, and how it is missed."""
+"""Compilers without their devices: what they are asked, and what is read off them."""
 
 import importlib.util
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,9 @@ import meshwright as mw
 from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
 from meshwright.runtime.confirm import Step, confirm
+from meshwright.runtime.gpu import GPU, target_config
+from meshwright.runtime.tpu import TPU
+from tests.fake_compiler import MEMORY, install
 
 
 def small_step():
@@ -28,24 +32,144 @@ def small_step():
     return Step(decided.lowered, decided.captured.avals)
 
 
-def test_a_machine_without_such_a_compiler_is_refused():
-    with pytest.raises(CompilerError, match="no ahead-of-time compiler for h100"):
-        confirm(small_step(), load_machine("h100", 8))
+@pytest.fixture(scope="module")
+def step():
+    return small_step()
 
 
-def test_without_the_package_the_error_says_what_to_install(monkeypatch):
+def test_a_machine_without_such_a_compiler_is_refused(step):
+    with pytest.raises(CompilerError, match="no ahead-of-time compiler for cpu"):
+        confirm(step, load_machine("cpu", 8))
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        ("tpu-v5e", r"TPU compiler needs libtpu: pip install 'meshwright\[tpu\]'"),
+        ("h100", r"GPU compiler needs jax_cuda13_plugin: pip install .*\[gpu\]"),
+    ],
+)
+def test_without_the_package_the_error_says_what_to_install(
+    step, machine, words, monkeypatch
+):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CompilerError, match=r"needs libtpu: pip install .*\[tpu\]"):
-        confirm(small_step(), load_machine("tpu-v5e", 8))
+    with pytest.raises(CompilerError, match=words):
+        confirm(step, load_machine(machine, 8))
+
+
+def test_a_machine_that_the_compiler_cannot_know_says_what_it_lacks(step, monkeypatch):
+    install(monkeypatch)
+    with pytest.raises(CompilerError, match=r"h100 lacks a table \[gpu\]"):
+        confirm(step, replace(load_machine("h100", 8), gpu=None))
+    with pytest.raises(CompilerError, match="tpu-v4 lacks topology"):
+        confirm(step, replace(load_machine("tpu-v4", 8), topology=""))
+
+
+def test_a_gpu_is_described_by_its_own_numbers():
+    told = target_config(load_machine("a100-80g", 8))
+    for line in (
+        "major: 8 minor: 0 feature_extension: NONE",
+        "core_count: 108",
+        "clock_rate_ghz: 1.41",
+        "memory_bandwidth: 2039000000000",
+        'device_description_str: "NVIDIA A100 SXM 80 GB"',
+    ):
+        assert line in told
+    assert "ACCELERATED_FEATURES" in target_config(load_machine("b200", 8))
+
+
+def test_machines_have_the_topologies_of_their_compilers():
+    name, options = GPU.target(load_machine("h100", 16))
+    assert (name, options["topology"]) == ("h100", "1x2x8")
+    assert GPU.target(load_machine("h100", 4))[1]["topology"] == "1x1x4"
+    assert TPU.target(load_machine("tpu-v5e", 16)) == ("v5e:4x4", {})
+    assert TPU.target(load_machine("tpu-v5e", 512))[1] == {"num_slices": 2}
+
+
+def test_a_gpu_tells_memory_and_collectives_and_no_time(step, monkeypatch):
+    install(monkeypatch, "slow")
+    machine = load_machine("h100", 8)
+    compiled = confirm(step, machine, full=True, timeout_s=30)
+    assert (compiled.peak_bytes, compiled.fits) == (7000, True)
+    assert compiled.flops == len(compiled.hlo)
+    (moved,) = compiled.transfers
+    assert (moved.kind, moved.num_bytes, moved.seconds) == ("all_reduce", 2048, None)
+    assert compiled.cycles is None
+
+
+def test_on_a_gpu_it_is_for_us_to_say_what_fits(step, monkeypatch):
+    install(monkeypatch)
+    machine = load_machine("h100", 8)
+    small = replace(machine, chip=replace(machine.chip, usable_bytes=6999))
+    assert not confirm(step, small).fits
+
+
+@pytest.mark.parametrize(
+    ("does", "flops"), [("calls cuDNN", 11), ("calls cuBLAS", None)]
+)
+def test_what_a_library_computes_is_counted_as_it_stood_before(
+    step, does, flops, monkeypatch
+):
+    install(monkeypatch, does)
+    assert confirm(step, load_machine("h100", 8)).flops == flops
+
+
+def test_a_tpu_compiler_is_ended_once_memory_is_assigned(step, monkeypatch):
+    install(monkeypatch, "slow")
+    compiled = confirm(step, load_machine("tpu-v5e", 8), timeout_s=30)
+    assert (compiled.peak_bytes, compiled.cycles) == (7000, None)
+    assert compiled.compile_s < 30
+
+
+def test_a_tpu_compiler_that_may_finish_tells_cycles(step, monkeypatch):
+    install(monkeypatch)
+    compiled = confirm(step, load_machine("tpu-v5e", 8), full=True)
+    assert (compiled.peak_bytes, compiled.cycles) == (MEMORY["peak_bytes"], 3000)
+
+
+def test_a_tpu_compiler_that_refuses_says_what_it_needs(step, monkeypatch):
+    install(monkeypatch, "refuses")
+    compiled = confirm(step, load_machine("tpu-v5e", 8))
+    assert not compiled.fits
+    assert compiled.peak_bytes == 20.5 * 2**30
+
+
+@pytest.mark.parametrize("machine", ["tpu-v5e", "h100"])
+def test_a_compiler_that_fails_is_quoted(step, machine, monkeypatch):
+    install(monkeypatch, "fails")
+    with pytest.raises(CompilerError, match="no such topology"):
+        confirm(step, load_machine(machine, 8))
+
+
+def test_a_compiler_that_takes_long_is_ended(step, monkeypatch):
+    install(monkeypatch, "slow")
+    with pytest.raises(CompilerError, match=r"longer than 1\.0 s"):
+        confirm(step, load_machine("tpu-v5e", 8), full=True, timeout_s=1.0)
+
+
+def test_a_folder_with_other_files_is_refused(step, monkeypatch, tmp_path):
+    install(monkeypatch)
+    (tmp_path / "log").write_text("of something else")
+    with pytest.raises(CompilerError, match="is not empty"):
+        confirm(step, load_machine("h100", 8), folder=tmp_path)
+
+
+# -- the real ones ---------------------------------------------------------------------
+
+
+def needs_tpu():
+    pytest.importorskip("libtpu", reason="needs meshwright[tpu]")
+
+
+def needs_gpu():
+    pytest.importorskip("jax_cuda13_plugin", reason="needs meshwright[gpu]")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="needs meshwright[tpu]"
-)
 @pytest.mark.parametrize("full", [False, True])
-def test_the_compiler_says_what_a_step_needs(full):
-    compiled = confirm(small_step(), load_machine("tpu-v5e", 8), full=full)
+def test_the_tpu_compiler_says_what_a_step_needs(step, full):
+    needs_tpu()
+    compiled = confirm(step, load_machine("tpu-v5e", 8), full=full)
     assert compiled.fits
     assert compiled.peak_bytes > 256 * 512 * 4
     assert "all-reduce" in compiled.hlo
@@ -54,10 +178,22 @@ def test_the_compiler_says_what_a_step_needs(full):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="needs meshwright[tpu]"
+@pytest.mark.parametrize(
+    "name", ["a100-40g", "a100-80g", "b200", "h100", "h200", "v100"]
 )
+def test_the_gpu_compiler_says_what_a_step_needs(step, name):
+    needs_gpu()
+    compiled = confirm(step, load_machine(name, 8))
+    assert compiled.fits
+    assert compiled.peak_bytes > 256 * 512 * 4
+    assert {each.kind for each in compiled.transfers} == {"all_reduce"}
+    assert sum(each.num_bytes for each in compiled.transfers) == 256 * 512 * 4
+
+
+@pytest.mark.slow
 def test_an_axis_in_units_and_a_split_torus_compile():
+    needs_tpu()
+
     def step(x):
         return jnp.sum(x.reshape(12, 4, 8) ** 2)
 

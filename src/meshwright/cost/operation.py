@@ -17,8 +17,11 @@ from meshwright.ir import Op
 from meshwright.machine import Chip
 from meshwright.rules import Work, work_of
 
-TRANSCENDENTAL_FLOPS = 8
+TRANSCENDENTAL_FLOPS = 16
 """Vector operations for one exponential or its like: a polynomial and its scaling."""
+
+MOVE_FLOPS = 8
+"""Vector operations in the time that one element takes into or out of registers."""
 
 
 class Bound(Enum):
@@ -31,6 +34,18 @@ class Bound(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a unit reads and writes.
+
+    num_bytes: from and to main memory. elements: what passes through the registers of
+    the vector unit, so not the operands of a product as they are.
+    """
+
+    num_bytes: float
+    elements: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class UnitTime:
     """Seconds of a unit, and what bounds it."""
 
@@ -38,21 +53,19 @@ class UnitTime:
     bound: Bound
 
 
-def unit_time(op: Op, work: Work, num_bytes: float, chip: Chip) -> UnitTime:
-    """The time of a unit with `op` at its root.
-
-    work: of all its ops. num_bytes: read from and written to main memory.
-    """
+def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
+    """The time of a unit with `op` at its root; `work` is that of all its ops."""
     is_product = op.kind in _PADDED
     matrix_flops = padded_flops(op, chip) if is_product else 0
     vector_flops = work.flops - (work_of(op).flops if is_product else 0)
     vector_flops += TRANSCENDENTAL_FLOPS * work.transcendentals
+    vector_flops += MOVE_FLOPS * traffic.elements
     times = {
         Bound.MATRIX: _product_s(op, matrix_flops, chip),
         Bound.VECTOR: vector_flops
         / (chip.vector_flops_per_s * _share(chip, "vector", vector_flops)),
-        Bound.MEMORY: num_bytes
-        / (chip.hbm_bytes_per_s * _share(chip, "memory", num_bytes)),
+        Bound.MEMORY: traffic.num_bytes
+        / (chip.hbm_bytes_per_s * _share(chip, "memory", traffic.num_bytes)),
         Bound.LAUNCH: chip.launch_s,
     }
     bound = max(times, key=lambda b: times[b])
@@ -60,11 +73,13 @@ def unit_time(op: Op, work: Work, num_bytes: float, chip: Chip) -> UnitTime:
 
 
 def _product_s(op: Op, flops: float, chip: Chip) -> float:
+    """Seconds in the matrix unit; operands of two dtypes go at the mean of their paces."""
     if not flops:
         return 0.0
     name = "convolution" if op.kind == "conv_general_dilated" else "product"
-    share = _share(chip, name, flops)
-    return flops / (chip.peak_flops_per_s(op.operands[0].dtype) * share)
+    paces = [1 / chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
+    pace = sum(paces) / len(paces)
+    return flops * pace / _share(chip, name, flops)
 
 
 def _share(chip: Chip, name: str, size: float) -> float:

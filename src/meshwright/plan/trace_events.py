@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import PlanError
-from meshwright.simulate.timeline import COMPUTE, LINKS, Span, Timeline, whole_bytes
-from meshwright.simulate.unit import Kind, Unit
+from meshwright.simulate.timeline import COMPUTE, LINKS, Span, Timeline
+from meshwright.simulate.unit import Kind
 
 if TYPE_CHECKING:
     from meshwright.plan.estimate import Estimate
     from meshwright.plan.plan import Plan
-    from meshwright.simulate.layout import Layout
 
 STREAMS = (COMPUTE, LINKS)
 """In the order of their threads, which count from 1."""
@@ -57,7 +56,8 @@ def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
     Units count in their order; of those that start at once the one with most is told,
     -1 stands for what is there before the first.
     """
-    starts = {span.unit: span.start_s for span in found.timeline.spans}
+    spans = found.timeline.spans
+    starts = {part: span.start_s for span in spans for part in span.unit.parts}
     points = [(0.0, found.memory.curve[0], -1)]
     for index, unit in enumerate(found.units):
         now = max(points[-1][0], starts[unit])
@@ -67,13 +67,6 @@ def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
         elif point[1] >= points[-1][1]:
             points[-1] = point
     return points
-
-
-def moved_bytes(unit: Unit, layout: Layout) -> int:
-    """Bytes that a unit moves: to and from memory, or over the links."""
-    if unit.kind is Kind.COLLECTIVE:
-        return whole_bytes(unit, layout)
-    return sum(map(layout.num_bytes, (*unit.reads, *unit.writes)))
 
 
 def name_of(span: Span) -> str:
@@ -132,7 +125,7 @@ def _complete(run: Run, pid: int, found: Estimate) -> Event:
         "source": str(span.unit.root.source),
         "kind": span.unit.kind.value,
         "bound": bound_of(span),
-        "bytes": moved_bytes(span.unit, found.layout),
+        "bytes": span.num_bytes,
     }
     tid = STREAMS.index(span.stream) + 1
     event = _event("X", name_of(span), pid, tid, start)

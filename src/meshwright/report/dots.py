@@ -5,12 +5,13 @@ Operations are those of the cost model, which counts an exponential as several.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.cost.operation import TRANSCENDENTAL_FLOPS
-from meshwright.plan.trace_events import bound_of, moved_bytes
+from meshwright.plan.trace_events import bound_of
 from meshwright.report.markup import kind_of_span
 from meshwright.simulate.timeline import Span, Timeline
 from meshwright.simulate.unit import Kind
@@ -31,7 +32,7 @@ class Dot:
     kind: str
     bound: str
     flops: int
-    num_bytes: int
+    num_bytes: float
     times: int
     seconds: float
 
@@ -42,13 +43,13 @@ class Dot:
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte that moves."""
-        return self.flops / self.num_bytes
+        """Operations for each byte that moves; infinite where all stays on the chip."""
+        return self.flops / self.num_bytes if self.num_bytes else math.inf
 
 
 def find_dots(found: Estimate) -> list[Dot]:
     """The computing units of a step, the longest first."""
-    groups: dict[tuple[str, str, str, str, int, int], tuple[int, float]] = {}
+    groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
     for span, times in _computing(found.timeline):
         work = span.unit.work
         flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
@@ -58,7 +59,7 @@ def find_dots(found: Estimate) -> list[Dot]:
             kind_of_span(span),
             bound_of(span),
             flops,
-            moved_bytes(span.unit, found.layout),
+            span.num_bytes,
         )
         count, seconds = groups.get(key, (0, 0.0))
         seconds += times * (span.end_s - span.start_s)

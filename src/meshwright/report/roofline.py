@@ -27,11 +27,11 @@ def draw_roofline(plan: Plan, tips: Tips) -> str:
     found = estimate_of(plan)
     every = find_dots(found)
     dots = [d for d in every if d.flops and d.num_bytes and d.seconds]
-    left_out = sum(d.seconds for d in every if not d.flops)
+    left_out = sum(d.seconds for d in every if not d.flops or not d.num_bytes)
     lead = (
         "Each dot is a unit, those alike drawn once; its area grows with the seconds "
-        "that they take in a step. What only moves data computes nothing and has no "
-        f"dot: {show_seconds(left_out)}."
+        "that they take in a step. What only moves data, or never leaves the chip, has "
+        f"no dot: {show_seconds(left_out)}."
     )
     plot = _plot(found, dots, tips) if dots else "<p>Nothing is computed.</p>"
     body = (

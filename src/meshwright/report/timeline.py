@@ -11,7 +11,6 @@ from meshwright.plan.trace_events import (
     estimate_of,
     lay_out,
     memory_over_time,
-    moved_bytes,
     name_of,
 )
 from meshwright.report.lives import Group, groups_alive
@@ -108,8 +107,9 @@ def _mark(run: Run, found: Estimate, tips: Tips) -> str:
         str(span.unit.root.source) or "no source line",
         f"{name_of(span)}: {span.unit.kind.value}, on {span.stream}",
         f"{show_seconds(run.end_s - run.start_s)}, bound by {bound_of(span)}",
-        f"moves {show_bytes(moved_bytes(span.unit, found.layout))}",
+        f"moves {show_bytes(span.num_bytes)}",
         f"starts at {show_seconds(run.start_s)}",
+        *(f"with {u.root.kind} at {u.root.source}" for u in span.unit.parts[1:]),
     )
     return (
         f'<rect class="k-{kind_of_span(span)}" x="{start:.4f}" y="{y}" '

@@ -27,6 +27,9 @@ _CONSTANT = re.compile(r"\((\d+)\)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
+_UNKNOWN_CYCLES = 2**63 - 1
+"""What the compiler writes where it has no estimate: the largest number it knows."""
+
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16}
 
 _KINDS = {
@@ -146,12 +149,13 @@ def estimated_cycles(text: str) -> float:
     Collectives and custom calls carry no estimate and count nothing.
     """
     module = parse_hlo(text)
-    total = 0.0
+    total = 0
     for name, runs in module.runs.items():
         for instruction in module.computations.get(name, ()):
-            cycles = _CYCLES.search(instruction.rest)
-            total += runs * float(cycles[1]) if cycles else 0.0
-    return total
+            told = _CYCLES.search(instruction.rest)
+            cycles = int(told[1]) if told else 0
+            total += runs * cycles if cycles < _UNKNOWN_CYCLES else 0
+    return float(total)
 
 
 def transfers(

@@ -101,6 +101,7 @@ class Unit:
     root: the op that writes. reads, writes: values in memory. work: of all ops, those
     that other units compute as well included. in_place: the operand whose memory the
     result may take over if nobody reads it later. bodies: of a region, their units.
+    merged: the units that this one stands for, if it is several in one.
     """
 
     root: Op
@@ -110,3 +111,9 @@ class Unit:
     work: Work
     in_place: Value | None = None
     bodies: tuple[tuple[Unit, ...], ...] = ()
+    merged: tuple[Unit, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Unit, ...]:
+        """The units as they were before any were merged."""
+        return self.merged or (self,)

@@ -1,0 +1,47 @@
+"""Which values never leave the chip: made and read while scratch memory holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from meshwright.ir import Atom, Value
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.unit import TAKES_IN, Unit
+
+_KEPT_FOR_VALUES = 0.75
+"""Share of scratch memory; the rest holds the windows of what streams through."""
+
+
+def on_chip_values(
+    units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout, num_bytes: float
+) -> frozenset[Value]:
+    """The values that fit into `num_bytes` of scratch memory for as long as they live.
+
+    Those that live shortest come first, since they spare as much traffic for less.
+    What leaves the program, or passes through a loop, a collective or what else reads
+    main memory by itself, stays outside.
+    """
+    made: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    outside = {v for v in outputs if isinstance(v, Value)}
+    for index, unit in enumerate(units):
+        if unit.kind not in TAKES_IN:
+            outside.update(unit.reads)
+            outside.update(unit.writes)
+            continue
+        made |= dict.fromkeys(unit.writes, index)
+        last |= dict.fromkeys(unit.reads, index)
+    room = num_bytes * _KEPT_FOR_VALUES
+    waiting = [
+        v for v in made if v in last and v not in outside and layout.size(v) <= room
+    ]
+    waiting.sort(key=lambda v: (last[v] - made[v], made[v]))
+    used = [0] * len(units)
+    kept: set[Value] = set()
+    for value in waiting:
+        span, size = range(made[value], last[value] + 1), layout.size(value)
+        if max(used[i] for i in span) + size <= room:
+            kept.add(value)
+            for index in span:
+                used[index] += size
+    return frozenset(kept)

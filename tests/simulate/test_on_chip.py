@@ -1,0 +1,60 @@
+"""What stays in scratch memory: short lives first, never more than there is room for."""
+
+import jax
+import jax.numpy as jnp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.capture import capture
+from meshwright.simulate.fusion import fuse
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.on_chip import on_chip_values
+
+SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+BYTES = 4 * 256 * 256
+
+
+def chain(x, w):
+    for _ in range(4):
+        x = jnp.tanh(x @ w) @ w
+    return x
+
+
+def kept(fn, *args, room):
+    program = capture(fn, args).program
+    units = fuse(program)
+    return program, units, on_chip_values(units, program.outputs, Layout(), room)
+
+
+def test_what_is_read_at_once_never_leaves():
+    program, units, found = kept(chain, SQUARE, SQUARE, room=100 * BYTES)
+    made = {v for unit in units for v in unit.writes}
+    assert found == made - set(program.outputs)
+
+
+def test_nothing_stays_where_there_is_no_room():
+    assert not kept(chain, SQUARE, SQUARE, room=BYTES)[2]
+
+
+def test_what_a_loop_reads_comes_from_main_memory():
+    def fn(x, w):
+        y = jnp.tanh(x @ w)
+        return jax.lax.scan(lambda c, _: (c @ y, None), x, length=3)[0]
+
+    assert not kept(fn, SQUARE, SQUARE, room=100 * BYTES)[2]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0, 10))
+def test_what_stays_fits(room):
+    def fn(x, w):
+        a, b = jnp.tanh(x @ w), jnp.sin(x @ w)
+        c = a @ b
+        return a @ c + b @ (c @ w)
+
+    _, units, found = kept(fn, SQUARE, SQUARE, room=room * BYTES)
+    made = {v: i for i, u in enumerate(units) for v in u.writes}
+    last = {v: i for i, u in enumerate(units) for v in u.reads}
+    for index in range(len(units)):
+        alive = [v for v in found if made[v] <= index <= last[v]]
+        assert BYTES * len(alive) <= room * BYTES
