@@ -69,7 +69,8 @@ def _by_kind(transfers: tuple[Transfer, ...]) -> dict[str, dict[str, float]]:
 def keep_files(folder: Path, place: Path) -> None:
     """The compiler's text files and log, packed."""
     place.mkdir(parents=True, exist_ok=True)
-    for path in (folder / "log", *(folder / "dump").glob("*optimizations*.txt")):
+    dumped = (folder / "dump").glob("*optimizations*.txt")
+    for path in (folder / "log", *folder.glob("compiled.hlo"), *dumped):
         name = path.name.split(".cl_")[-1]
         with path.open("rb") as source, gzip.open(place / f"{name}.gz", "wb", 3) as to:
             shutil.copyfileobj(source, to)
