@@ -50,6 +50,7 @@ def as_counted() -> Machine:
         launch_s=0.0,
         tile=(1, 1),
         unit=(1, 1),
+        efficiency={},
     )
     inner, *outer = machine.levels
     link = replace(inner, link_bytes_per_s=LINK_BYTES_PER_S)
