@@ -52,7 +52,7 @@ def install(monkeypatch, does="compiles"):
 def compile_step(request, does):
     """Write what a compiler would, and wait to be ended if it is `slow`."""
     if does == "fails":
-        sys.exit("no such topology")
+        sys.exit("Traceback:\n  some line\njaxlib.SomeError: no such topology\n\nbye")
     if does == "refuses":
         sys.exit("RESOURCE_EXHAUSTED: Used 20.50G of 15.75G hbm. Exceeded by 4.75G.")
     dump = Path(request["result"]).parent / "dump"

@@ -39,6 +39,7 @@ class Compiled:
     memory: Mapping[str, int] | None = None
 
 
+_ERROR = re.compile(r"^[\w.]*(?:Error|Exception): .*", re.MULTILINE)
 _TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
 
 
@@ -78,12 +79,13 @@ class Ended:
         """The program, and the bytes of main memory that it needs.
 
         program, report: patterns of the files that tell them. Raises `CompilerError`
-        with the end of the log where the process failed before it wrote them.
+        with the last error in the log where there are none.
         """
         hlo, told = self.dumped(program), self.dumped(report)
         total = _TOTAL.search(told) if told else None
         if hlo is None or total is None:
-            raise CompilerError(f"the compiler failed:\n{self.log[-2000:]}")
+            errors = _ERROR.findall(self.log) or [self.log.strip()[-500:]]
+            raise CompilerError(f"the compiler failed: {errors[-1]}")
         return hlo, int(total[1])
 
     def dumped(self, pattern: str) -> str | None:
