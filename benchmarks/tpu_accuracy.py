@@ -21,9 +21,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from benchmarks.tpu_cases import Case, cases
 from meshwright.machine import load_machine
+from meshwright.plan.account import unit_flops, unit_traffic
 from meshwright.plan.estimate import Estimate, estimate
-from meshwright.simulate.timeline import whole_bytes
-from meshwright.simulate.unit import Kind, Unit
 
 RESULTS = Path(__file__).parent / "results"
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "tpu_accuracy.png"
@@ -46,27 +45,12 @@ def predict(case: Case) -> Estimate:
     return estimate(decided, load_machine(case.chip, case.program.devices))
 
 
-def flops(units: Iterable[Unit]) -> int:
-    """Operations of units, recomputation included; a loop's body once, as XLA counts."""
-    return sum(u.work.flops + sum(map(flops, u.bodies)) for u in units)
-
-
-def collective_bytes(found: Estimate) -> dict[str, float]:
-    """Bytes of a step by group of collectives, loops multiplied."""
+def collective_bytes(kinds: Mapping[str, float]) -> dict[str, float]:
+    """Bytes of a step by group of collectives, from those by kind."""
     told: dict[str, float] = {}
-
-    def add(units: Iterable[Unit], times: int) -> None:
-        for unit in units:
-            if unit.kind is Kind.COLLECTIVE and unit.root.kind in GROUPS:
-                group = GROUPS[unit.root.kind]
-                moved = times * whole_bytes(unit, found.layout)
-                told[group] = told.get(group, 0.0) + moved
-            params: Mapping[str, Any] = unit.root.params
-            turns = params["length"] if unit.root.kind == "scan" else 1
-            for body in unit.bodies:
-                add(body, times * turns)
-
-    add(found.units, 1)
+    for kind, num_bytes in kinds.items():
+        if kind in GROUPS:
+            told[GROUPS[kind]] = told.get(GROUPS[kind], 0.0) + num_bytes
     return told
 
 
@@ -83,13 +67,12 @@ def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
         "predicted_fits": found.fits,
     }
     if compiled.get("flops"):
-        row["flops_error"] = flops(found.units) / compiled["flops"] - 1
+        row["flops_error"] = unit_flops(found.units) / compiled["flops"] - 1
     if compiled["fits"]:
-        wanted: dict[str, float] = {}
-        for kind, told in compiled["collectives"].items():
-            if kind in GROUPS:
-                wanted[GROUPS[kind]] = wanted.get(GROUPS[kind], 0.0) + told["bytes"]
-        got = collective_bytes(found)
+        moved = unit_traffic(found.units, found.layout)
+        got = collective_bytes({kind: size for kind, (_, size) in moved.items()})
+        stored = compiled["collectives"].items()
+        wanted = collective_bytes({kind: told["bytes"] for kind, told in stored})
         row["collective_errors"] = {
             group: got.get(group, 0.0) / size - 1
             for group, size in wanted.items()

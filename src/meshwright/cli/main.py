@@ -1,4 +1,4 @@
-"""The commands: `plan`, `explain`, `check`, `machines` and `zoo`."""
+"""The commands: `plan`, `explain`, `check`, `confirm`, `machines` and `zoo`."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from meshwright.cli.options import (
     make_console,
     plan_target,
     save_text,
-    show_progress,
 )
 from meshwright.cli.table import check_table
 from meshwright.cli.zoo import print_rows, zoo_rows
 from meshwright.errors import MeshwrightError
 from meshwright.lower import Gather
-from meshwright.machine import parse_mesh
+from meshwright.machine import load_machine, parse_mesh
+from meshwright.plan.progress import show_progress
 from meshwright.plan.sample import sample_arguments
 from meshwright.plan.show import show_explanation, show_not_done
 from meshwright.plan.virtual import use_virtual_devices
@@ -207,6 +207,44 @@ def check_command(  # noqa: PLR0913  the options of a command
         for line in show_not_done(steps):
             print(line)
     raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command("confirm")
+def confirm_command(  # noqa: PLR0913  the options of a command
+    target: TargetText,
+    mesh: MeshText,
+    machine: Annotated[
+        str, typer.Option("--machine", help="a TPU or GPU: preset or TOML file")
+    ],
+    schedule: Schedule = None,
+    tactics: Tactics = None,
+    gather: GatherText = Gather.SHARED,
+    as_json: AsJson = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="of a TPU, code and its seconds too: slow")
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", help="seconds that it may take")
+    ] = 600.0,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="new folder for the compiler's files")
+    ] = None,
+) -> None:
+    """Compile with the machine's real compiler, without it: predicted beside compiled.
+
+    Memory, operations and collectives of a step. State that a step hands back is taken
+    to be donated. Needs one of this package's extras, tpu or gpu.
+    """
+    found = load_machine(machine, parse_mesh(mesh).num_devices)
+    loaded, step = load_step(target, mesh, schedule, tactics, gather)
+    plan = plan_target(loaded, step)
+    told = plan.confirm(
+        found, full=full, timeout_s=timeout_s, folder=keep, donate_state=True
+    )
+    if as_json:
+        print(json.dumps({"target": loaded.name, "mesh": mesh, **told.to_json()}))
+    else:
+        print(f"{loaded.name} on {step.mesh}\n{told}")
 
 
 @app.command("zoo")

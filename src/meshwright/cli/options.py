@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +15,7 @@ from meshwright.errors import TargetError
 from meshwright.lower import Gather
 from meshwright.machine import parse_mesh
 from meshwright.plan import Partitioned, Plan, partition
+from meshwright.plan.progress import show_progress
 
 _WIDE = 160
 """Columns of a table that goes into a file or a pipe."""
@@ -84,14 +83,3 @@ def save_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise TargetError(f"cannot write {path}: {error.strerror}") from None
-
-
-@contextmanager
-def show_progress(what: str) -> Generator[None]:
-    """A line on stderr while something long runs; nothing where nobody watches."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(f"{what} ..."):
-        yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ class Estimate:
     units: what runs as one, in order; the memory's curve is over them.
     layout: how values lie in memory.
     origins: of ops that stand for others of the device program, those.
+    donated: positions of the inputs whose memory the caller gives up.
     """
 
     machine: Machine
@@ -62,6 +63,7 @@ class Estimate:
     units: tuple[Unit, ...]
     layout: Layout
     origins: Mapping[Op, Op]
+    donated: tuple[int, ...]
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -118,7 +120,8 @@ def estimate(
     layout = Layout(machine.chip.tile, narrow_values(program) if is_tpu else ())
     layout.note_images(program)
     units = fuse(program, layout)
-    aliases = _aliases(decided.captured, program, donate_state)
+    donated = _donated(decided.captured, donate_state)
+    aliases = _aliases(decided.captured, program, donated)
     memory = memory_of(program, aliases, layout, units)
     setting = Setting(placement, layout, ASYNC[machine.compiler])
     timeline = timeline_of(program, setting, units)
@@ -132,21 +135,25 @@ def estimate(
         units,
         layout,
         origins,
+        donated,
     )
 
 
+def _donated(captured: Captured, donate_state: bool) -> tuple[int, ...]:
+    """Positions of inputs that are given up; `donate_state` adds those handed back."""
+    state = captured.ties.values() if donate_state else ()
+    return tuple(dict.fromkeys((*captured.donated, *state)))
+
+
 def _aliases(
-    captured: Captured, program: Program, donate_state: bool
+    captured: Captured, program: Program, donated: Sequence[int]
 ) -> dict[int, int]:
     """Output position -> donated input whose memory it takes over, as JAX pairs them.
 
     State goes to its own next value, all else to the first output like it.
     """
-    donated = dict.fromkeys(captured.donated)
-    if donate_state:
-        donated |= dict.fromkeys(captured.ties.values())
     aliases = {o: i for o, i in captured.ties.items() if i in donated}
-    for position in donated.keys() - set(aliases.values()):
+    for position in sorted(set(donated) - set(aliases.values())):
         given = program.inputs[position]
         for number, output in enumerate(program.outputs):
             same = (output.shape, output.dtype) == (given.shape, given.dtype)

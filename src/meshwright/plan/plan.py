@@ -6,7 +6,8 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.sharding import PartitionSpec
@@ -34,6 +35,9 @@ from meshwright.plan.show import show_plan
 from meshwright.propagate.units import UNIT
 from meshwright.runtime import jax_mesh, named_shardings
 from meshwright.tactics import Tactic, Workspace
+
+if TYPE_CHECKING:
+    from meshwright.plan.confirmation import Confirmation
 
 FORMAT = 2
 """Version of the JSON form; a plan of another version is refused."""
@@ -135,6 +139,31 @@ class Plan:
     def co2e_g(self) -> float | None:
         """Grams of CO2 equivalent of a step; None until `on` named a place."""
         return self._figures().co2e_g
+
+    def confirm(
+        self,
+        machine: Machine | str,
+        *,
+        full: bool = False,
+        timeout_s: float = 600.0,
+        folder: str | PathLike[str] | None = None,
+        donate_state: bool = False,
+    ) -> Confirmation:
+        """What the real compiler makes of a step, beside what is predicted of it.
+
+        machine: "tpu" or "gpu" for the one that `on` named; else a machine, or a name
+            as for `mw.machine`; its compiler is that of `meshwright[tpu]` or `[gpu]`.
+        full: let the TPU compiler generate code too, a minute or more, to tell seconds.
+        folder: an empty or new one that keeps the compiler's own files.
+        donate_state: as in `on`, which says it where it named the machine.
+        Raises as `on`, and `CompilerError` where there is no such compiler, it is not
+        installed, fails or takes longer.
+        """
+        from meshwright.plan import confirmation  # which is seldom needed
+
+        placed = confirmation.place_plan(self, machine, donate_state)
+        kept = None if folder is None else Path(folder)
+        return confirmation.confirm_placed(placed, full, timeout_s, kept)
 
     def trace(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
         """Write a step as trace events, for Perfetto; other plans stand below it."""

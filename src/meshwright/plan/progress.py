@@ -1,0 +1,19 @@
+"""What is shown while something long runs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+
+@contextmanager
+def show_progress(what: str) -> Generator[None]:
+    """A line on stderr while something long runs; nothing where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"{what} ..."):
+        yield
