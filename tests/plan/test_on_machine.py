@@ -61,13 +61,20 @@ def test_figures_survive_json(placed):
 
 
 def test_a_plan_without_a_machine_says_how_to_name_one(plan):
-    with pytest.raises(PlanError, match=r"plan\.on\(mw\.machine"):
+    with pytest.raises(PlanError, match=r"plan\.on\("):
         _ = plan.step_time_s
 
 
 def test_a_machine_of_another_size_is_refused(plan):
     with pytest.raises(MachineError, match=r"has 8 devices, machine tpu-v4 16"):
         plan.on(mw.machine("tpu-v4", chips=16))
+
+
+def test_a_name_stands_for_as_many_devices_as_the_mesh_has(plan):
+    named, made = plan.on("tpu-v4"), plan.on(mw.machine("tpu-v4", chips=8))
+    assert named.figures == made.figures
+    with pytest.raises(MachineError, match="did you mean 'tpu-v5p'"):
+        plan.on("tpu-v5q")
 
 
 def test_a_plan_from_json_cannot_move(plan):

@@ -17,7 +17,7 @@ from meshwright.cost.energy import Place, find_place
 from meshwright.errors import PlanError
 from meshwright.ir import Sharding
 from meshwright.lower import Gather, count_collectives, lower
-from meshwright.machine import Machine, Mesh
+from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.plan.decide import Decided, decide
 from meshwright.plan.estimate import Estimate, estimate
 from meshwright.plan.explain import (
@@ -72,13 +72,14 @@ class Plan:
 
     def on(
         self,
-        machine: Machine,
+        machine: Machine | str | Path,
         place: Place | str | None = None,
         donate_state: bool = False,
     ) -> Plan:
         """The same plan with the time, memory, energy and money of a step on a machine.
 
-        machine: with as many devices as the mesh; see `meshwright.machine`.
+        machine: with as many devices as the mesh; see `meshwright.machine`. Of a preset's
+            name or a TOML file, as many as that.
         place: where it stands, for carbon; see `meshwright.cost.energy.PLACES`.
         donate_state: as if the caller gave up the memory of what the step hands back in
             its next form; else only of what `donate_argnums` names.
@@ -88,6 +89,8 @@ class Plan:
         if self.decided is None:
             raise PlanError("a plan read from JSON has no program to simulate")
         where = find_place(place) if isinstance(place, str) else place
+        if not isinstance(machine, Machine):
+            machine = load_machine(machine, self.mesh.num_devices)
         found = estimate(self.decided, machine, donate_state)
         figures = make_figures(self.decided, found, where)
         return dataclasses.replace(self, figures=figures, estimate=found)
@@ -96,7 +99,7 @@ class Plan:
         if self.figures is None:
             raise PlanError(
                 "this plan names no machine; "
-                'plan.on(mw.machine("tpu-v5p", chips=8)) gives one that does'
+                'plan.on("tpu-v5p") gives one that does'
             )
         return self.figures
 
