@@ -154,11 +154,8 @@ def export_step(step: Step, platform: str) -> bytes:
         out_shardings=tuple(NamedSharding(mesh, s) for s in out_specs),
         donate_argnums=tuple(step.donated),
     )
-    # Transforms pin the layout of what they read, by a call of no promised form; what
-    # is read back by the same version needs no promise.
-    pinned = export.DisabledSafetyCheck.custom_call("LayoutConstraint")
-    made = export.export(jitted, platforms=[platform], disabled_checks=[pinned])
-    return bytes(made(*step.avals).serialize())
+    made = export.export(jitted, platforms=[platform])(*step.avals)
+    return bytes(made.serialize())
 
 
 # -- the child -------------------------------------------------------------------------
