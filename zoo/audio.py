@@ -6,6 +6,7 @@ power in C bands, which a vocoder is told. Letters: B batch, T samples, F frames
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +30,13 @@ Batch = dict[str, np.ndarray]
 
 
 class Source(Protocol):
-    """Windows of audio by number, as grain reads them: float32 [T]."""
+    """Windows of audio by number, as grain reads them: float32 [T].
+
+    window: T.
+    """
+
+    @property
+    def window(self) -> int: ...
 
     def __len__(self) -> int: ...
 
@@ -73,15 +80,24 @@ class Recordings:
 
     def __getitem__(self, index: Any, /) -> np.ndarray:
         piece = self.pieces[index]
-        samples, _ = soundfile.read(
-            piece.path, self.window, piece.start, dtype="float32", always_2d=True
-        )
+        with _reading(piece.path):
+            samples, _ = soundfile.read(
+                piece.path, self.window, piece.start, dtype="float32", always_2d=True
+            )
         return to_levels(samples.mean(axis=1))
 
 
 def load_folder(folder: str | Path, window: int, rate: int) -> Recordings:
-    """Windows of the WAV and FLAC files in and below `folder`, all of `rate`."""
+    """Windows of the WAV and FLAC files in and below `folder`.
+
+    window: samples; rate: samples a second, that of all files. `ValueError` for a folder
+    without such files, and for a file of another rate or that cannot be read.
+    """
+    if window < 1 or rate < 1:
+        raise ValueError(f"window and rate are at least 1, not {window} and {rate}")
     folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
     files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES)
     if not files:
         raise ValueError(f"there is no file {' or '.join(SUFFIXES)} in {folder}")
@@ -92,7 +108,8 @@ def load_folder(folder: str | Path, window: int, rate: int) -> Recordings:
 
 
 def _pieces(path: Path, window: int, rate: int) -> Iterator[Piece]:
-    found = soundfile.info(path)
+    with _reading(path):
+        found = soundfile.info(path)
     if found.samplerate != rate:
         raise ValueError(
             f"{path} has {found.samplerate} samples a second, wanted {rate}; resample "
@@ -100,6 +117,15 @@ def _pieces(path: Path, window: int, rate: int) -> Iterator[Piece]:
         )
     for start in range(0, found.frames - window + 1, window):
         yield Piece(path, start)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What cannot be read is a `ValueError` with the name of its file."""
+    try:
+        yield
+    except (OSError, soundfile.LibsndfileError) as error:
+        raise ValueError(f"{path} is no audio that can be read: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +200,19 @@ def _bands(hop: int, bands: int) -> np.ndarray:
 def batches(
     source: Source, batch: int, seed: int, hop: int, bands: int
 ) -> Iterator[Batch]:
-    """Batches without end, shuffled anew in each pass, the same for the same seed."""
+    """Batches without end, shuffled anew in each pass, the same for the same seed.
+
+    hop: samples from one frame to the next, a divisor of the window's samples.
+    """
     if batch < 1:
         raise ValueError(f"a batch has at least one window, not {batch}")
+    if hop < 1 or bands < 1:
+        raise ValueError(f"hop and bands are at least 1, not {hop} and {bands}")
+    if source.window % hop:
+        raise ValueError(
+            f"a window of {source.window} samples is not of whole frames of {hop}; give "
+            "a hop that divides it"
+        )
 
     def example(audio: np.ndarray) -> Batch:
         return {"audio": audio, "features": band_power(audio, hop, bands)}

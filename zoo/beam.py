@@ -12,6 +12,7 @@ Letters: B batch, K width, T longest result, V vocab.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 import jax
@@ -51,8 +52,10 @@ class Decoding:
             raise ValueError(
                 f"length and width are at least 1, not {self.length} and {self.width}"
             )
-        if self.alpha < 0:
-            raise ValueError(f"alpha is at least 0, not {self.alpha}")
+        if not 0 <= self.alpha < inf:
+            raise ValueError(
+                f"alpha is a finite number of at least 0, not {self.alpha}"
+            )
 
 
 class Beams(NamedTuple):

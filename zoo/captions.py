@@ -21,7 +21,7 @@ import numpy as np
 
 from zoo.audio import band_power, to_levels
 from zoo.images import SHAPES, draw
-from zoo.workload import check_sizes
+from zoo.workload import check_numbers
 
 TEXT, IMAGE, AUDIO = range(3)
 """The kinds of positions."""
@@ -69,7 +69,7 @@ class Task:
     rate: int = 8000
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.size % self.patch:
             raise ValueError(
                 f"patches of {self.patch} pixels do not tile a picture of {self.size}"

@@ -32,7 +32,7 @@ from zoo import pendulum
 from zoo.categorical import mean_return, project
 from zoo.replay import Replay, transitions
 from zoo.training import State
-from zoo.workload import Curve, Workload, check_sizes, sized
+from zoo.workload import Curve, Workload, check_numbers, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Config:
     rate: float = 1e-4
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self, may_be_negative=("lowest", "highest"))
         if self.lowest >= self.highest:
             raise ValueError(
                 f"returns from {self.lowest} to {self.highest} leave no room for atoms"

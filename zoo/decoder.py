@@ -30,7 +30,7 @@ from jax import Array
 from zoo.attention import ACTIVATIONS, REMAT, Attention, Mlp, Stack, causal_mask
 from zoo.layers import cross_entropy
 from zoo.training import State, TrainStep, new_state, train_step_of
-from zoo.workload import check_sizes, choose
+from zoo.workload import check_numbers, choose
 
 EPSILON = 1e-5
 """Keeps a norm finite on zeros; the value of GPT-2 and Llama."""
@@ -89,7 +89,7 @@ class Config:
         choose(self.activation, ACTIVATIONS, "activation")
         choose(self.dtype, DTYPES, "dtype")
         choose(self.remat, REMAT, "rematerialisation")
-        check_sizes(self)
+        check_numbers(self)
         if self.d_head is None and self.d_model % self.heads:
             raise ValueError(
                 f"{self.heads} heads do not divide d_model {self.d_model}; "

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from zoo.workload import check_sizes
+from zoo.workload import check_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Net:
     kernel: int = 3
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.kernel < 2:
             raise ValueError(
                 f"a filter of {self.kernel} samples hears no past: 2 or more"

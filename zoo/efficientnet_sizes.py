@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from zoo.attention import ACTIVATIONS
 from zoo.mbconv import SpaceToDepth, Stage
-from zoo.workload import check_sizes, choose
+from zoo.workload import check_numbers, choose
 
 STAGES = (
     Stage(1, 3, 1, 1, 32, 16),
@@ -65,7 +65,7 @@ class Config:
     decay_steps: float = 2.4 * IMAGES / 128
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         choose(self.activation, ACTIVATIONS, "activation")
         if min(self.width, self.depth) <= 0:
             raise ValueError(f"width and depth are positive; got {self}")

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from zoo.attention import ACTIVATIONS, Mlp
-from zoo.workload import check_sizes
+from zoo.workload import check_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,14 @@ class Routing:
     router_z: float = 0.0
 
     def __post_init__(self) -> None:
-        check_sizes(self, may_be_zero=("shared",))
-        for name in ("balance", "router_z"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is at least 0, not {getattr(self, name)}")
+        check_numbers(self, may_be_zero=("shared",))
         if self.choices > self.experts:
             raise ValueError(
                 f"a token asks 1 to {self.experts} of {self.experts} experts, "
                 f"not {self.choices}"
             )
-        if self.capacity_factor <= 0:
-            raise ValueError(
-                f"a capacity factor is positive, not {self.capacity_factor}"
-            )
+        if self.capacity_factor == 0:
+            raise ValueError("capacity_factor is above 0, not 0: experts need places")
 
     def capacity(self, tokens: int) -> int:
         """C, places of an expert in a group of `tokens`.
@@ -182,11 +177,16 @@ class Experts(nn.Module):
 
 def in_groups(x: Array, group: int) -> Array:
     """Tokens [G, T, D] of x [B, S, D], in their order; T is `group`, or B S if fewer."""
-    tokens = x.shape[0] * x.shape[1]
-    group = min(group, tokens)
-    if tokens % group:
+    batch, sequence, features = x.shape
+    return x.reshape(-1, group_size(group, batch, sequence), features)
+
+
+def group_size(group: int, batch: int, sequence: int) -> int:
+    """T: `group`, or all tokens of a batch if fewer; `ValueError` if it cuts a group."""
+    tokens = batch * sequence
+    if tokens % min(group, tokens):
         raise ValueError(
-            f"groups of {group} do not divide {tokens} tokens, {x.shape[0]} sequences "
-            f"of {x.shape[1]}"
+            f"groups of {group} do not divide {tokens} tokens, {batch} sequences of "
+            f"{sequence}; give a divisor, or {tokens} or more for one group"
         )
-    return x.reshape(-1, group, x.shape[-1])
+    return min(group, tokens)

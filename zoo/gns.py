@@ -34,7 +34,7 @@ from jax import Array
 import meshwright as mw
 from zoo.springs import DIMS, HISTORY, PULL_SCALE, STEP_S, batches, history
 from zoo.training import State, new_state, train_step_of
-from zoo.workload import Curve, Workload, check_sizes, sized
+from zoo.workload import Curve, Workload, check_numbers, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Config:
     tenth: int = 5_000_000
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.layers < 2:
             raise ValueError(f"an MLP has 2 or more layers, not {self.layers}")
         most = self.nodes * (self.nodes - 1)

@@ -35,7 +35,7 @@ from zoo.layers import (
 )
 from zoo.text import batches, load_text
 from zoo.training import State, new_state, run, train_step_of
-from zoo.workload import Curve, Published, Workload, check_sizes
+from zoo.workload import Curve, Published, Workload, check_numbers
 
 OPTIMIZER = optax.adam(1e-3)
 
@@ -55,7 +55,7 @@ class Config:
     batch: int
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.d_model % self.heads:
             raise ValueError(
                 f"{self.heads} heads do not divide d_model {self.d_model}; "

@@ -23,7 +23,7 @@ from zoo.gpt import OPTIMIZER, Weights
 from zoo.layers import causal_attention, cross_entropy, layer_norm
 from zoo.text import batches, load_text
 from zoo.training import State, new_state, run, train_step_of
-from zoo.workload import Curve, Published, Workload, check_sizes
+from zoo.workload import Curve, Published, Workload, check_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Config:
     batch: int
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
 
 
 T24 = Config(24, 1024, 24, 96, 4096, vocab=51_200, sequence=2048, batch=16)

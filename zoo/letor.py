@@ -34,10 +34,13 @@ def load_letor(path: str | Path, features: int, items: int) -> list[Lists]:
     """The lists of a file, in the order of their first lines.
 
     features: how many there are; items: room in a list, of a longer one the first stay.
-    `ValueError` with its number for a line of another form.
+    `ValueError` for a file that cannot be read as text, and with its number for a line
+    of another form.
     """
+    if features < 1 or items < 1:
+        raise ValueError(f"features and items are at least 1, not {features}, {items}")
     lists: dict[str, list[tuple[float, np.ndarray]]] = {}
-    for number, line in enumerate(Path(path).read_text().splitlines(), start=1):
+    for number, line in enumerate(_lines(Path(path)), start=1):
         text = line.split("#")[0].split()
         if not text:
             continue
@@ -54,6 +57,19 @@ def load_letor(path: str | Path, features: int, items: int) -> list[Lists]:
         _padded(np.stack([r for _, r in rows]), np.array([y for y, _ in rows]), items)
         for rows in lists.values()
     ]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is no text: wanted lines such as `2 qid:10 1:0.5 3:7`, unpacked"
+        ) from error
 
 
 def _parsed(text: list[str], features: int) -> tuple[str, float, np.ndarray]:

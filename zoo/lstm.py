@@ -38,7 +38,7 @@ from zoo.training import State, new_state, run, train_step_of
 from zoo.workload import (
     Curve,
     Workload,
-    check_sizes,
+    check_numbers,
     choose,
     published_parameters,
     sized,
@@ -75,7 +75,7 @@ class Config:
     clip: float
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         choose(self.optimizer, OPTIMIZERS, "optimizer")
         if not 0 <= self.dropout < 1:
             raise ValueError(

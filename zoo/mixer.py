@@ -23,7 +23,7 @@ from jax import Array
 import meshwright as mw
 from zoo.attention import Mlp, Stack
 from zoo.classifier import Classifier, array_target, shape_target, train
-from zoo.workload import Published, Workload, check_sizes, num_parameters, sized
+from zoo.workload import Published, Workload, check_numbers, num_parameters, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Config:
     decay: float = 0.1
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.size % self.patch:
             what = f"images of {self.size} pixels"
             raise ValueError(f"patches of {self.patch} pixels do not divide {what}")

@@ -29,7 +29,7 @@ from jax import Array
 import meshwright as mw
 from zoo.attention import REMAT, Attention, Mlp, Stack, causal_mask
 from zoo.decoder import DTYPES
-from zoo.experts import Experts, Measured, Routing
+from zoo.experts import Experts, Measured, Routing, group_size
 from zoo.layers import cross_entropy
 from zoo.text import batches, load_text
 from zoo.training import State, new_state
@@ -37,7 +37,7 @@ from zoo.workload import (
     Curve,
     Published,
     Workload,
-    check_sizes,
+    check_numbers,
     choose,
     published_parameters,
     sized,
@@ -67,7 +67,7 @@ class Config:
     rate: float = 3e-4
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         choose(self.dtype, DTYPES, "dtype")
         choose(self.remat, REMAT, "rematerialisation")
         if self.layers < 2 or self.layers % 2:
@@ -75,13 +75,10 @@ class Config:
                 f"every other layer has experts: layers are even, not {self.layers}"
             )
         if self.d_model % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide d_model {self.d_model}")
-        tokens = self.batch * self.sequence
-        if tokens % min(self.routing.group, tokens):
             raise ValueError(
-                f"groups of {self.routing.group} do not divide {tokens} tokens, "
-                f"{self.batch} sequences of {self.sequence}"
+                f"{self.heads} heads do not divide d_model {self.d_model}; give a divisor"
             )
+        group_size(self.routing.group, self.batch, self.sequence)
 
 
 def alpa(layers: int, d_model: int, experts: int) -> Config:

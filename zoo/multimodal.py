@@ -44,7 +44,7 @@ from zoo.workload import (
     Curve,
     Published,
     Workload,
-    check_sizes,
+    check_numbers,
     published_parameters,
     sized,
 )
@@ -67,7 +67,7 @@ class Config:
     frames: int
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.patches + self.frames >= self.decoder.sequence:
             raise ValueError(
                 f"{self.patches} patches and {self.frames} frames leave no text in a "

@@ -38,7 +38,7 @@ from zoo.logistics import log_density, nearest_level
 from zoo.once import once
 from zoo.training import State, TrainStep, new_state, train_step_of
 from zoo.wavenet import GATES, WaveNet
-from zoo.workload import Curve, Workload, check_sizes, sized
+from zoo.workload import Curve, Workload, check_numbers, sized
 
 START_LOG_SCALE = -1.0
 """Of each flow: so a new student is quiet noise, within the range of audio."""
@@ -63,7 +63,7 @@ class Config:
     rate: float
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if not self.flows:
             raise ValueError("a student has one flow or more")
         if any(flow.skip is not None for flow in self.flows):

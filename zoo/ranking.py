@@ -26,7 +26,7 @@ from zoo.letor import MadeLists, batches
 from zoo.listwise import LOSSES, mrr, ndcg
 from zoo.once import once
 from zoo.training import State, TrainStep, new_state, train_step_of
-from zoo.workload import Curve, Workload, check_sizes, choose, sized
+from zoo.workload import Curve, Workload, check_numbers, choose, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Config:
 
     def __post_init__(self) -> None:
         choose(self.loss, LOSSES, "loss")
-        check_sizes(self)
+        check_numbers(self)
         if self.items < 2:
             raise ValueError(f"a list to rank has 2 items or more, not {self.items}")
 

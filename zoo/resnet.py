@@ -30,7 +30,14 @@ from zoo.count import macs
 from zoo.images import Batch, made_batches
 from zoo.layers import cross_entropy
 from zoo.training import State, TrainStep, new_state, run
-from zoo.workload import Curve, Published, Workload, check_sizes, num_parameters, sized
+from zoo.workload import (
+    Curve,
+    Published,
+    Workload,
+    check_numbers,
+    num_parameters,
+    sized,
+)
 
 LAYERS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 """Blocks of each stage, by the number of layers in a network's name."""
@@ -58,7 +65,7 @@ class Config:
     scan: bool = False
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if not self.stages:
             raise ValueError("a network has one stage or more")
         halvings = len(self.stages) + 1

@@ -29,7 +29,7 @@ import meshwright as mw
 from zoo import gpt
 from zoo.gpt_cached import empty_caches, forward, to_multi_head, to_multi_query
 from zoo.text import batches, load_text
-from zoo.workload import Curve, Workload, check_sizes, sized
+from zoo.workload import Curve, Workload, check_numbers, sized
 
 Batch = Mapping[str, Array]
 
@@ -42,7 +42,7 @@ class Config:
     cache: positions that keys and values are kept for.
     multi_query: one key-value head for all heads.
     temperature: scores are divided by it; 0 takes the best token always.
-    top_k: tokens to draw from, all if None.
+    top_k: tokens to draw from, all if None; only with a temperature above 0.
     """
 
     model: gpt.Config
@@ -55,19 +55,25 @@ class Config:
     top_k: int | None = None
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.prompt + self.new > self.cache:
             raise ValueError(
                 f"a prompt of {self.prompt} tokens and {self.new} new ones make a "
                 f"sequence of {self.prompt + self.new}, longer than the cache of "
                 f"{self.cache} positions"
             )
-        if self.temperature < 0:
-            raise ValueError(f"temperature is at least 0, not {self.temperature}")
-        if self.top_k is not None and self.top_k > self.model.vocab:
+        if self.top_k is not None:
+            self._check_top_k(self.top_k)
+
+    def _check_top_k(self, top_k: int) -> None:
+        if top_k > self.model.vocab:
             raise ValueError(
-                f"top_k is at most the {self.model.vocab} tokens there are, "
-                f"not {self.top_k}"
+                f"top_k is at most the {self.model.vocab} tokens there are, not {top_k}"
+            )
+        if self.temperature == 0:
+            raise ValueError(
+                f"temperature 0 draws nothing, so that top_k {top_k} means nothing: give "
+                "a temperature above 0, or no top_k"
             )
 
 

@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
-from zoo.workload import check_sizes
+from zoo.workload import check_numbers
 
 SMALLEST = 4
 """Height and width at which the generator starts."""
@@ -41,7 +41,7 @@ class Config:
     rate: float = 2e-4
 
     def __post_init__(self) -> None:
-        check_sizes(self, may_be_zero=("halvings",))
+        check_numbers(self, may_be_zero=("halvings",))
         doublings = len(self.generator) - 1
         if self.size != SMALLEST << doublings:
             raise ValueError(

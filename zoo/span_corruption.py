@@ -12,6 +12,7 @@ sentinels count down from the end of the vocabulary.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import grain
@@ -42,8 +43,10 @@ class Corruption:
             raise ValueError(
                 f"density is a share between 0 and 1 of the tokens, not {self.density}"
             )
-        if self.mean_span < 1:
-            raise ValueError(f"a span has a token at least, not {self.mean_span}")
+        if not 1 <= self.mean_span < inf:
+            raise ValueError(
+                f"mean_span is 1 token or more, a finite number, not {self.mean_span}"
+            )
 
     def counts(self, length: int) -> tuple[int, int]:
         """Tokens dropped of a text of `length`, and the spans that they form."""

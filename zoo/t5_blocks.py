@@ -14,7 +14,7 @@ from jax import Array
 from zoo.attention import Cache, Mlp
 from zoo.layers import EPSILON
 from zoo.span_corruption import PAD
-from zoo.workload import check_sizes
+from zoo.workload import check_numbers
 
 NEVER = -1e9
 """A bias that takes a key out of sight, and is finite where all of them are."""
@@ -53,7 +53,7 @@ class Config:
     rate: float = 1e-2
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.buckets < 4 or self.buckets % 4:
             raise ValueError(
                 "buckets are halved for the two directions, and again for near and far "

@@ -32,7 +32,7 @@ from zoo import diffusion
 from zoo.attention import Attention
 from zoo.images import made_batches
 from zoo.training import State, new_state, train_step_of
-from zoo.workload import Curve, Workload, check_sizes, published_parameters, sized
+from zoo.workload import Curve, Workload, check_numbers, published_parameters, sized
 
 LAST_SCALE = 1e-2
 """Variance of weights that Ho et al. start at zero, where others would not learn yet."""
@@ -64,7 +64,7 @@ class Config:
     rate: float = 2e-4
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         halvings = len(self.multipliers) - 1
         if halvings < 0 or self.size % 2**halvings:
             raise ValueError(

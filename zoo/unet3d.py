@@ -34,7 +34,7 @@ from zoo.training import State, new_state, train_step_of
 from zoo.workload import (
     Curve,
     Workload,
-    check_sizes,
+    check_numbers,
     choose,
     published_parameters,
     sized,
@@ -67,7 +67,7 @@ class Config:
     rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         choose(self.norm, NORMS, "norm")
         if self.classes < 2:
             raise ValueError(f"{self.classes} classes leave nothing to tell apart")

@@ -23,7 +23,7 @@ from jax import Array
 import meshwright as mw
 from zoo.attention import Attention, Mlp, Stack
 from zoo.classifier import Classifier, array_target, shape_target, train
-from zoo.workload import Published, Workload, check_sizes, num_parameters, sized
+from zoo.workload import Published, Workload, check_numbers, num_parameters, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Config:
     decay: float = 0.1
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_numbers(self)
         if self.d_model % self.heads:
             what = f"d_model {self.d_model}"
             raise ValueError(f"{self.heads} heads do not divide {what}")

@@ -34,7 +34,7 @@ from zoo.dilated import Head, Net, Trunk, delay
 from zoo.logistics import Mixture, log_mass
 from zoo.once import once
 from zoo.training import State, TrainStep, new_state, run, train_step_of
-from zoo.workload import Curve, Workload, check_sizes, sized
+from zoo.workload import Curve, Workload, check_numbers, sized
 
 LOWEST_LOG_SCALE = -9.0
 
@@ -60,7 +60,7 @@ class Config:
     def __post_init__(self) -> None:
         if self.net.skip is None:
             raise ValueError("a WaveNet is read from its skip channels: give `skip`")
-        check_sizes(self)
+        check_numbers(self)
         if self.window % self.hop:
             raise ValueError(
                 f"a window of {self.window} samples is not of whole frames of {self.hop}"

@@ -6,6 +6,7 @@ and tests, benchmarks, `meshwright zoo` and the tables in `zoo/README.md` walk t
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -95,16 +96,33 @@ def published_parameters(
     return Published(model, "parameters", value, count, source, within)
 
 
-def check_sizes(config: "DataclassInstance", may_be_zero: tuple[str, ...] = ()) -> None:
-    """`ValueError` for the first whole number of a configuration that is less than 1.
+def check_numbers(
+    config: "DataclassInstance",
+    may_be_zero: tuple[str, ...] = (),
+    may_be_negative: tuple[str, ...] = (),
+) -> None:
+    """`ValueError` for the first number of a configuration that cannot be meant.
 
-    Numbers within tuples count as well; fields named by `may_be_zero` are at least 0.
+    Whole numbers, those within tuples as well, are at least 1, and fields named by
+    `may_be_zero` at least 0. Fields that are declared as `float` are finite and at least
+    0, those named by `may_be_negative` only finite.
     """
     for entry in fields(config):
+        value = getattr(config, entry.name)
+        if entry.type is float:
+            _check_real(entry.name, value, entry.name in may_be_negative)
+            continue
         least = 0 if entry.name in may_be_zero else 1
-        for number in _whole_numbers(getattr(config, entry.name)):
+        for number in _whole_numbers(value):
             if number < least:
                 raise ValueError(f"{entry.name} is at least {least}, not {number}")
+
+
+def _check_real(name: str, value: float, may_be_negative: bool) -> None:
+    if not isfinite(value):
+        raise ValueError(f"{name} is a finite number, not {value}")
+    if value < 0 and not may_be_negative:
+        raise ValueError(f"{name} is at least 0, not {value}")
 
 
 def _whole_numbers(value: object) -> Iterator[int]:

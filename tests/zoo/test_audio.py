@@ -69,6 +69,11 @@ def test_two_channels_become_their_mean(tmp_path):
 
 
 def test_a_folder_without_use_says_why(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no folder .*missing"):
+        load_folder(tmp_path / "missing", window=10, rate=8000)
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"are at least 1, not {wrong} and 8000"):
+            load_folder(tmp_path, window=wrong, rate=8000)
     with pytest.raises(ValueError, match=r"no file \.flac or \.wav in"):
         load_folder(tmp_path, window=100, rate=RATE)
     write_wav(tmp_path / "a.wav", np.zeros(50), RATE)
@@ -136,3 +141,23 @@ def test_batches_are_windows_with_their_power_shuffled_by_the_seed():
 def test_an_empty_batch_is_refused():
     with pytest.raises(ValueError, match="at least one window, not 0"):
         batches(Tones(4, 256, RATE, 0), 0, 0, 64, 8)
+
+
+def test_a_file_that_is_no_audio_is_named(tmp_path):
+    (tmp_path / "junk.wav").write_bytes(b"no header of a WAV file")
+    with pytest.raises(ValueError, match=r"junk\.wav is no audio that can be read"):
+        load_folder(tmp_path, window=10, rate=8000)
+
+
+@pytest.mark.parametrize(
+    ("hop", "bands", "words"),
+    [
+        (48, 4, "a window of 64 samples is not of whole frames of 48; give a hop"),
+        (0, 4, "hop and bands are at least 1, not 0 and 4"),
+        (16, 0, "hop and bands are at least 1, not 16 and 0"),
+    ],
+)
+def test_frames_that_do_not_fill_a_window_are_refused(hop, bands, words):
+    tones = Tones(4, window=64, rate=8000, seed=0)
+    with pytest.raises(ValueError, match=words):
+        batches(tones, batch=2, seed=0, hop=hop, bands=bands)

@@ -146,7 +146,7 @@ def test_pads_follow_the_end():
     [
         ({"width": 0}, "length and width are at least 1, not 4 and 0"),
         ({"length": 0}, "length and width are at least 1, not 0 and 1"),
-        ({"alpha": -1.0}, "alpha is at least 0, not -1.0"),
+        ({"alpha": -1.0}, "alpha is a finite number of at least 0, not -1.0"),
     ],
 )
 def test_a_decoding_that_makes_no_sense_says_why(changes, words):

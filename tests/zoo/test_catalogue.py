@@ -1,7 +1,8 @@
 """What every program of the zoo owes: it is tested by being listed."""
 
+import math
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 
 import jax
@@ -9,7 +10,7 @@ import pytest
 
 import meshwright as mw
 from zoo.catalogue import WORKLOADS
-from zoo.workload import check_sizes
+from zoo.workload import check_numbers
 
 EACH = pytest.mark.parametrize("workload", WORKLOADS, ids=[w.name for w in WORKLOADS])
 
@@ -100,6 +101,23 @@ def test_a_configuration_with_a_size_of_zero_or_less_is_refused(workload):
                     replace(config, **{entry.name: -1})
 
 
+@EACH
+def test_a_real_number_that_cannot_be_meant_is_refused(workload):
+    """Ends of a range may be negative; nothing may be infinite or not a number."""
+    module = import_module(f"zoo.{workload.name}")
+    config = getattr(module, "TINY", None)
+    for entry in fields(config) if config else ():
+        if entry.type is not float:
+            continue
+        for number in (math.nan, math.inf):
+            words = f"{entry.name} is a finite number, not {number}"
+            with pytest.raises(ValueError, match=words):
+                replace(config, **{entry.name: number})
+        if entry.name not in ("lowest", "highest"):
+            with pytest.raises(ValueError, match=f"{entry.name} is at least 0, not -1"):
+                replace(config, **{entry.name: -1})
+
+
 def test_sizes_within_tuples_count_and_some_may_be_zero():
     @dataclass(frozen=True)
     class Sizes:
@@ -107,14 +125,18 @@ def test_sizes_within_tuples_count_and_some_may_be_zero():
         inner: tuple = ((1, 2), (3,))
         shared: int = 0
         is_gated: bool = False
-        rate: float = -1.0
+        rate: float = 0.5
+        lowest: float = -1
         kind: str | None = None
 
-    check_sizes(Sizes(), may_be_zero=("shared",))
+    check = partial(check_numbers, may_be_zero=("shared",), may_be_negative=("lowest",))
+    check(Sizes())
     with pytest.raises(ValueError, match="shared is at least 1, not 0"):
-        check_sizes(Sizes())
+        check_numbers(Sizes())
     with pytest.raises(ValueError, match="inner is at least 1, not 0"):
-        check_sizes(Sizes(inner=((1, 0), (3,))), may_be_zero=("shared",))
+        check(Sizes(inner=((1, 0), (3,))))
+    with pytest.raises(ValueError, match="lowest is at least 0, not -1"):
+        check_numbers(Sizes(), may_be_zero=("shared",))
 
 
 @EACH

@@ -286,7 +286,7 @@ def test_space_to_depth_at_the_wrong_stride_is_an_error():
         ({"activation": "sine"}, "there is no activation 'sine'; there are gelu"),
         ({"dropout": 1.0}, r"shares in \[0, 1\]; got 1.0 and 0.9"),
         ({"survival": 0.0}, r"shares in \[0, 1\]; got 0.1 and 0.0"),
-        ({"width": -0.5}, "width and depth are positive"),
+        ({"width": 0.0}, "width and depth are positive"),
     ],
 )
 def test_a_config_that_cannot_be_says_what_is_wrong(changed, words):

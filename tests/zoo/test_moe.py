@@ -346,9 +346,13 @@ def test_a_sequence_longer_than_the_learned_positions_is_refused():
     ("wrong", "words"),
     [
         ({"layers": 3}, "every other layer has experts: layers are even, not 3"),
-        ({"heads": 5}, "5 heads do not divide d_model 64"),
+        ({"heads": 5}, "5 heads do not divide d_model 64; give a divisor"),
         ({"heads": 0}, "heads is at least 1, not 0"),
-        ({"batch": 5, "sequence": 5}, "groups of 7 do not divide 25 tokens, 5 seq"),
+        (
+            {"batch": 5, "sequence": 5},
+            "groups of 7 do not divide 25 tokens, 5 sequences of 5; give a divisor, or "
+            "25 or more",
+        ),
         ({"dtype": "int8"}, "there is no dtype 'int8'; there are float32"),
         ({"remat": "some"}, "there is no rematerialisation 'some'; there are none"),
     ],
@@ -366,7 +370,8 @@ def test_a_model_that_cannot_be_is_refused(wrong, words):
         ({"group": 0}, "group is at least 1, not 0"),
         ({"choices": 5}, "a token asks 1 to 4 of 4 experts, not 5"),
         ({"choices": 0}, "choices is at least 1, not 0"),
-        ({"capacity_factor": 0.0}, "a capacity factor is positive, not 0.0"),
+        ({"capacity_factor": 0}, "capacity_factor is above 0, not 0: experts need"),
+        ({"capacity_factor": -1.5}, "capacity_factor is at least 0, not -1.5"),
         ({"shared": -1}, "shared is at least 0, not -1"),
         ({"balance": -0.1}, "balance is at least 0, not -0.1"),
         ({"router_z": -0.1}, "router_z is at least 0, not -0.1"),

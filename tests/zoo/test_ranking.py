@@ -159,6 +159,23 @@ def test_a_file_without_lists_is_refused(tmp_path):
         load_letor(written(tmp_path, "# nothing\n"), features=3, items=4)
 
 
+def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no file .*missing\.txt"):
+        load_letor(tmp_path / "missing.txt", features=3, items=4)
+    with pytest.raises(ValueError, match="cannot be read: Is a directory"):
+        load_letor(tmp_path, features=3, items=4)
+    (tmp_path / "packed.gz").write_bytes(b"\x1f\x8b\x08\xff")
+    with pytest.raises(ValueError, match=r"packed\.gz is no text: wanted lines such"):
+        load_letor(tmp_path / "packed.gz", features=3, items=4)
+
+
+@pytest.mark.parametrize("wrong", [{"features": 0}, {"items": 0}])
+def test_lists_without_room_are_refused(tmp_path, wrong):
+    room = {"features": 3, "items": 4} | wrong
+    with pytest.raises(ValueError, match="features and items are at least 1"):
+        load_letor(written(tmp_path, FILE), **room)
+
+
 def test_a_file_can_be_trained_on(tmp_path):
     lists = load_letor(written(tmp_path, FILE), features=3, items=4)
     batch = next(batches(lists, batch=2, seed=0))

@@ -100,6 +100,7 @@ def test_prompts_of_another_length_are_refused():
         ({"temperature": -1.0}, "temperature is at least 0, not -1.0"),
         ({"top_k": 0}, "top_k is at least 1, not 0"),
         ({"top_k": 65}, "top_k is at most the 64 tokens there are, not 65"),
+        ({"top_k": 9}, "temperature 0 draws nothing, so that top_k 9 means nothing"),
         ({"new": 0}, "new is at least 1, not 0"),
         ({"prompt": -2}, "prompt is at least 1, not -2"),
         ({"batch": 0}, "batch is at least 1, not 0"),

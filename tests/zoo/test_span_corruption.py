@@ -1,3 +1,4 @@
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -136,7 +137,9 @@ def test_batches_are_the_same_for_the_same_seed():
     ("make", "words"),
     [
         (lambda: Corruption(density=1.0), "between 0 and 1 of the tokens, not 1.0"),
-        (lambda: Corruption(mean_span=0.5), "a span has a token at least, not 0.5"),
+        (lambda: Corruption(mean_span=0.5), "mean_span is 1 token or more"),
+        (lambda: Corruption(mean_span=math.nan), "a finite number, not nan"),
+        (lambda: Corruption(density=-1.0), "density is a share between 0 and 1"),
         (lambda: T5.counts(1), "a text of 1 tokens has none to drop and one to keep"),
         (lambda: T5.text_length(2), "inputs of 2 tokens hold no text; they need 3"),
         (lambda: next(batches(TEXT[:70], 2, 64, 0)), "no window of 70"),
