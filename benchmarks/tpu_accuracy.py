@@ -21,7 +21,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from benchmarks.tpu_cases import Case, cases
 from meshwright.machine import load_machine
-from meshwright.plan.account import unit_flops, unit_traffic
+from meshwright.plan.account import Traffic, unit_flops, unit_traffic
 from meshwright.plan.estimate import Estimate, estimate
 
 RESULTS = Path(__file__).parent / "results"
@@ -60,6 +60,7 @@ def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
     peak = found.peak_memory_bytes
     row: dict[str, Any] = {
         "case": case.name,
+        "held_out": case.program.held_out,
         "compiled_bytes": compiled["peak_bytes"],
         "predicted_bytes": peak,
         "memory_error": peak / compiled["peak_bytes"] - 1,
@@ -69,16 +70,36 @@ def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
     if compiled.get("flops"):
         row["flops_error"] = unit_flops(found.units) / compiled["flops"] - 1
     if compiled["fits"]:
-        moved = unit_traffic(found.units, found.layout)
-        got = collective_bytes({kind: size for kind, (_, size) in moved.items()})
-        stored = compiled["collectives"].items()
-        wanted = collective_bytes({kind: told["bytes"] for kind, told in stored})
+        moved, stored = unit_traffic(found), compiled["collectives"]
+        got = collective_bytes({kind: t.num_bytes for kind, t in moved.items()})
+        wanted = collective_bytes(
+            {kind: told["bytes"] for kind, told in stored.items()}
+        )
+        row["seconds_errors"] = seconds_errors(moved, stored)
         row["collective_errors"] = {
             group: got.get(group, 0.0) / size - 1
             for group, size in wanted.items()
             if size >= 2**20
         }
     return row
+
+
+def seconds_errors(
+    moved: Mapping[str, Traffic], stored: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """By kind, the error of a byte's time; only of kinds whose time the scheduler tells.
+
+    Of some collectives it tells none, so that not seconds but their rates are compared.
+    """
+    return {
+        kind: (ours.believed_s / ours.num_bytes)
+        / (told["seconds"] / told["timed_bytes"])
+        - 1
+        for kind, told in stored.items()
+        if told.get("timed_bytes", 0) >= 2**20
+        and (ours := moved.get(kind)) is not None
+        and ours.believed_s
+    }
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -90,6 +111,9 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for row in rows
         for error in row.get("collective_errors", {}).values()
     ]
+    timed = [
+        abs(error) for row in rows for error in row.get("seconds_errors", {}).values()
+    ]
     return {
         "cases": len(rows),
         "memory_median": statistics.median(memory),
@@ -99,6 +123,8 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "flops_within_2_percent": _share(e <= 0.02 for e in counted),
         "bytes_median": statistics.median(moved),
         "bytes_within_15_percent": _share(e <= 0.15 for e in moved),
+        "seconds_median": statistics.median(timed),
+        "seconds_within_15_percent": _share(e <= 0.15 for e in timed),
     }
 
 
@@ -158,9 +184,15 @@ def main() -> None:
         if compiled is not None and "error" not in compiled:
             rows.append(compare(case, compiled))
             print(f"{100 * rows[-1]['memory_error']:+7.1f} %  {case.name}", flush=True)
-    told = summarise(rows)
-    for name, value in told.items():
-        print(f"{name:28} {value:.4g}")
+    told = {
+        "held out": summarise([row for row in rows if row["held_out"]]),
+        "read off": summarise([row for row in rows if not row["held_out"]]),
+        "all": summarise(rows),
+    }
+    for part, figures in told.items():
+        print(part)
+        for name, value in figures.items():
+            print(f"  {name:28} {value:.4g}")
     worst = sorted(rows, key=lambda row: -abs(row["memory_error"]))[:10]
     print("worst ten")
     for row in worst:

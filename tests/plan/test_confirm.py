@@ -96,9 +96,9 @@ def test_a_table_stands_side_by_side():
     found = Confirmation(
         "tpu-v5e", 8, 16.9e9,
         Account(8_000_000_000, True, 1.1e12, {
-            "all_reduce": Traffic(3, 3000, 2e-3), "reduce_scatter": Traffic(1, 1000, 1e-3),
+            "all_reduce": Traffic(3, 3000, 2e-3, 3e-3), "reduce_scatter": Traffic(1, 1000, 1e-3),
         }, 0.2),
-        Account(10_000_000_000, True, 1e12, {"all_reduce": Traffic(4, 4000, 4e-3)}, 0.1),
+        Account(10_000_000_000, True, 1e12, {"all_reduce": Traffic(4, 4000, None, 4e-3)}, 0.1),
         12.34, "HloModule",
     )  # fmt: skip
     assert str(found).splitlines() == [
@@ -108,11 +108,12 @@ def test_a_table_stands_side_by_side():
         "  in 16.9 GB                            fits              fits",
         "FLOPs, loop bodies once               1.10 T            1.00 T     +10.0 %",
         "all_reduce                     3.00 kB    x3     4.00 kB    x4     -25.0 %",
-        "  seconds of them                    2.00 ms           4.00 ms     -50.0 %",
+        "  seconds on the links               2.00 ms          not told",
+        "  seconds to its scheduler           3.00 ms           4.00 ms     -25.0 %",
         "reduce_scatter                 1.00 kB    x1         0 B",
-        "  seconds of them                    1.00 ms               0 s",
+        "  seconds on the links               1.00 ms               0 s",
         "all reductions                 4.00 kB    x4     4.00 kB    x4      +0.0 %",
-        "  seconds of them                    3.00 ms           4.00 ms     -25.0 %",
+        "  seconds on the links               3.00 ms          not told",
         "seconds of computing                  200 ms            100 ms    +100.0 %",
     ]
     told = json.loads(json.dumps(found.to_json()))

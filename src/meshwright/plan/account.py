@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from meshwright.cost.believed import believed_s
 from meshwright.machine import Machine
 from meshwright.plan.estimate import Estimate
 from meshwright.rules import COLLECTIVES
 from meshwright.runtime.backend import Compiled
-from meshwright.simulate.layout import Layout
 from meshwright.simulate.timeline import COMPUTE, whole_bytes
 from meshwright.simulate.unit import Kind, Unit
 
@@ -23,12 +24,14 @@ class Traffic:
     """The collectives of one kind in a step, loops multiplied.
 
     num_bytes: of their whole values on one device: gathered results, reduced operands.
-    seconds: of all together; None where that is not told of each.
+    seconds: of all together by what the links do; None where that is not told of each.
+    believed_s: of all together as the compiler's scheduler counts them; None likewise.
     """
 
     runs: int
     num_bytes: int
     seconds: float | None = None
+    believed_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +68,44 @@ def unit_flops(units: Iterable[Unit]) -> int:
 
 
 def _predicted_traffic(found: Estimate) -> dict[str, Traffic]:
-    moved = unit_traffic(found.units, found.layout)
     told = found.breakdown
     return {
-        kind: Traffic(runs, size, sum(told.get(f"{kind} {how}", 0.0) for how in _HOW))
-        for kind, (runs, size) in moved.items()
+        kind: replace(
+            moved, seconds=sum(told.get(f"{kind} {how}", 0.0) for how in _HOW)
+        )
+        for kind, moved in unit_traffic(found).items()
     }
 
 
-def unit_traffic(
-    units: Iterable[Unit], layout: Layout, times: int = 1
-) -> dict[str, tuple[int, int]]:
-    """Executions and bytes by kind of collective, of units that run so many times."""
-    told: dict[str, tuple[int, int]] = {}
+def unit_traffic(found: Estimate) -> dict[str, Traffic]:
+    """The collectives of a step by kind, loops multiplied, without their seconds."""
+    sizes = dict(found.mesh.sizes)
+    told: dict[str, Traffic] = {}
+    for unit, runs in _collectives(found.units):
+        kind, num_bytes = unit.root.kind, whole_bytes(unit, found.layout)
+        params: Mapping[str, Any] = unit.root.params
+        group = math.prod(sizes[axis] for axis in params["axes"])
+        each_s = believed_s(kind, num_bytes, group, found.machine)
+        known = told.get(kind, Traffic(0, 0, believed_s=0.0))
+        told[kind] = Traffic(
+            known.runs + runs,
+            known.num_bytes + runs * num_bytes,
+            believed_s=None
+            if each_s is None or known.believed_s is None
+            else known.believed_s + runs * each_s,
+        )
+    return told
 
-    def add(kind: str, runs: int, num_bytes: int) -> None:
-        known = told.get(kind, (0, 0))
-        told[kind] = known[0] + runs, known[1] + num_bytes
 
+def _collectives(units: Iterable[Unit], runs: int = 1) -> Iterator[tuple[Unit, int]]:
+    """Units that communicate, those of loops as often as they run."""
     for unit in units:
         if unit.kind is Kind.COLLECTIVE:
-            add(unit.root.kind, times, times * whole_bytes(unit, layout))
+            yield unit, runs
         params: Mapping[str, Any] = unit.root.params
         turns = params["length"] if unit.root.kind == "scan" else 1
         for body in unit.bodies:
-            for kind, moved in unit_traffic(body, layout, times * turns).items():
-                add(kind, *moved)
-    return told
+            yield from _collectives(body, runs * turns)
 
 
 def compiled_account(compiled: Compiled, machine: Machine) -> Account:
@@ -117,6 +131,6 @@ def _compiled_traffic(compiled: Compiled) -> dict[str, Traffic]:
             told[kind] = Traffic(
                 sum(each.runs for each in mine),
                 sum(each.runs * each.num_bytes for each in mine),
-                sum(seconds) if len(seconds) == len(mine) else None,
+                believed_s=sum(seconds) if len(seconds) == len(mine) else None,
             )
     return told

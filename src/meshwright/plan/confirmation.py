@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,8 +89,11 @@ def _rows(
         name, left, right, apart = _row(name, show_bytes, told)
         yield name, f"{left} {times[0]:>5}", f"{right} {times[1]:>5}", apart
         seconds = [None if t is None else t.seconds for t in both]
+        if any(seconds):
+            yield _row("  seconds on the links", show_seconds, seconds)
+        seconds = [None if t is None else t.believed_s for t in both]
         if None not in seconds and any(seconds):
-            yield _row("  seconds of them", show_seconds, seconds)
+            yield _row("  seconds to its scheduler", show_seconds, seconds)
     yield _row("seconds of computing", show_seconds, [s.compute_s for s in sides])
 
 
@@ -110,12 +113,19 @@ def _together(side: Account, kinds: Sequence[str]) -> Traffic | None:
     if side.collectives is None:
         return None
     found = [side.collectives[kind] for kind in kinds if kind in side.collectives]
-    seconds = [each.seconds for each in found if each.seconds is not None]
     return Traffic(
         sum(each.runs for each in found),
         sum(each.num_bytes for each in found),
-        sum(seconds) if len(seconds) == len(found) else None,
+        _total(each.seconds for each in found),
+        _total(each.believed_s for each in found),
     )
+
+
+def _total(seconds: Iterable[float | None]) -> float | None:
+    """The sum; None where one is not told."""
+    told = list(seconds)
+    known = [s for s in told if s is not None]
+    return sum(known) if len(known) == len(told) else None
 
 
 def _row(

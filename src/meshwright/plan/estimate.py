@@ -10,7 +10,7 @@ from meshwright.cost import program_work
 from meshwright.cost.energy import Place, co2e_g, energy_j, rent_usd
 from meshwright.errors import MachineError
 from meshwright.ir import Op, Program
-from meshwright.machine import Machine
+from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import place_mesh
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.inline import inline
@@ -55,6 +55,7 @@ class Estimate:
     """
 
     machine: Machine
+    mesh: Mesh
     step_time_s: float
     model_flops: int
     memory: Memory
@@ -127,6 +128,7 @@ def estimate(
     timeline = timeline_of(program, setting, units)
     return Estimate(
         machine,
+        decided.lowered.mesh,
         timeline.end_s,
         program_work(_original(decided)).flops,
         memory,

@@ -25,6 +25,9 @@ _CONDITION = re.compile(r"condition=%?([\w.\-]+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CONSTANT = re.compile(r"\((\d+)\)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_FASTEST = 1e12
+"""Bytes per second that no link has: less time stands for what is part of a fusion."""
+
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 _UNKNOWN_CYCLES = 2**63 - 1
@@ -176,14 +179,16 @@ def transfers(
             kind = _KINDS.get(each.opcode.removesuffix("-start"))
             if kind is None:
                 continue
-            told = cycles.get(each.name)
+            told, num_bytes = cycles.get(each.name), _whole_bytes(each, types)
+            if told is not None and told / hertz * _FASTEST < num_bytes:
+                told = None
             if computation.startswith("all-reduce-scatter"):
                 kind = "reduce_scatter"
             found.append(
                 Transfer(
                     each.name,
                     kind,
-                    _whole_bytes(each, types),
+                    num_bytes,
                     runs,
                     None if told is None else told / hertz,
                 )
