@@ -1,10 +1,16 @@
 """Trains the small form of every program and draws what it learned.
 
-    python -m zoo.figures [NAME ...] [--seeds 0 1 2] [--samples]
+    python -m zoo.figures [NAME ...] [--seeds 0 1 2] [--samples] [--out DIR]
 
-Writes `docs/zoo/figures.json`, first and last values with seeds, and one picture of all
-curves. Programs that are not named keep the figures they have. With --samples, programs
-that make images are trained once more by the first seed, and draw `NAME_samples.png`.
+Writes `figures.json`, first and last values with seeds, and one picture of all curves,
+into `docs/zoo` of this repository or into DIR. Programs and seeds that are not named keep
+the figures they have there, but for runs of another number of steps. With --samples,
+programs that make images are trained once more by the first seed, and draw
+`NAME_samples.png`.
+
+A run stores its seconds by the clock, compilation included, which other work on the
+machine lengthens, and its `cpu_s`: processor seconds of all its threads together. Where n
+cores are free it takes at least cpu_s / n.
 """
 
 import argparse
@@ -24,8 +30,8 @@ from zoo.catalogue import WORKLOADS
 from zoo.workload import Workload, choose
 
 FOLDER = Path(__file__).parents[1] / "docs" / "zoo"
-FIGURES = FOLDER / "figures.json"
-PICTURE = FOLDER / "training.png"
+FIGURES = "figures.json"
+PICTURE = "training.png"
 
 SAMPLES = {"unet": unet.write_samples, "sngan": sngan.write_samples}
 """What draws images of a program, in the rows above those it learned from."""
@@ -38,8 +44,8 @@ TENTH = 10
 
 
 def train(workload: Workload, seed: int) -> dict[str, Any]:
-    """One run: seconds with compilation, and every metric's first, last and curve."""
-    start_s, told = time.perf_counter(), []
+    """One run: its seconds, and every metric's first, last and curve."""
+    start_s, start_cpu_s, told = time.perf_counter(), time.process_time(), []
     for step, measured in enumerate(workload.train(seed, workload.steps), start=1):
         told.append(measured)
         shown = f"{workload.metric} {measured[workload.metric]:.4g}"
@@ -48,11 +54,13 @@ def train(workload: Workload, seed: int) -> dict[str, Any]:
             end="", file=sys.stderr,
         )  # fmt: skip
     print(file=sys.stderr)
-    elapsed_s = time.perf_counter() - start_s
+    elapsed_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
     names = [name for name in told[0] if all(name in row for row in told)]
     curves = {name: np.array([row[name] for row in told]) for name in names}
     return {
+        "jax": jax.__version__,
         "seconds": round(elapsed_s, 1),
+        "cpu_s": round(cpu_s, 1),
         "metrics": {name: _summary(curve) for name, curve in curves.items()},
     }
 
@@ -71,17 +79,29 @@ def _short(number: float) -> float:
     return float(f"{number:.4g}")
 
 
-def load() -> dict[str, Any]:
-    """The figures stored by earlier runs."""
-    return json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+def load(folder: Path = FOLDER) -> dict[str, Any]:
+    """The figures that earlier runs stored in a folder."""
+    path = folder / FIGURES
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
-def save(figures: Mapping[str, Any]) -> None:
+def merge(
+    figures: Mapping[str, Any], workload: Workload, runs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The figures with new runs by seed; other seeds stay if they took as many steps."""
+    new = {"steps": workload.steps, "metric": workload.metric}
+    old = figures.get(workload.name, {})
+    kept = old["seeds"] if all(old.get(key) == new[key] for key in new) else {}
+    seeds = {**kept, **runs}
+    ordered = {seed: seeds[seed] for seed in sorted(seeds, key=int)}
+    return {**figures, workload.name: {**new, "seeds": ordered}}
+
+
+def save(figures: Mapping[str, Any], folder: Path) -> None:
     """Store figures in the order of the catalogue; one line for each curve."""
     ordered = {w.name: figures[w.name] for w in WORKLOADS if w.name in figures}
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(ordered, indent=1)
-    FIGURES.write_text(_flat_lists(text) + "\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FIGURES).write_text(_flat_lists(json.dumps(ordered, indent=1)) + "\n")
 
 
 def _flat_lists(text: str) -> str:
@@ -96,7 +116,7 @@ def _flat_lists(text: str) -> str:
     return "\n".join(line.replace(" ]", "]") for line in lines)
 
 
-def draw(figures: Mapping[str, Any]) -> None:
+def draw(figures: Mapping[str, Any], folder: Path) -> None:
     """One small plot for each program: its metric by step, a line for each seed."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # after the choice of a backend
@@ -120,33 +140,50 @@ def draw(figures: Mapping[str, Any]) -> None:
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
     figure.tight_layout()
-    figure.savefig(PICTURE, dpi=110)
+    figure.savefig(folder / PICTURE, dpi=110)
     plt.close(figure)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train what is named, store it, draw everything that is stored."""
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; what is wrong with them ends the program with a line and status 2."""
     known = {w.name: w for w in WORKLOADS}
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m zoo.figures",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--seeds", nargs="+", type=_seed, default=[0, 1, 2])
     parser.add_argument("--samples", action="store_true")
+    parser.add_argument("--out", type=Path, metavar="DIR", default=FOLDER)
     options = parser.parse_args(arguments)
-    chosen = [choose(name, known, "program") for name in options.names or known]
-    for workload in chosen:
-        runs = {str(seed): train(workload, seed) for seed in options.seeds}
-        figures = load() | {
-            workload.name: {
-                "jax": jax.__version__,
-                "steps": workload.steps,
-                "metric": workload.metric,
-                "seeds": runs,
-            }
-        }
-        save(figures)
-        draw(figures)
+    try:
+        options.chosen = [choose(n, known, "program") for n in options.names or known]
+    except ValueError as error:
+        parser.error(str(error))
+    if options.out.exists() and not options.out.is_dir():
+        parser.error(f"--out {options.out} is no folder")
+    return options
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0, not {text}")
+    return int(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train what is named, store each run when it ends, draw everything stored."""
+    options = _parsed(arguments)
+    for workload in options.chosen:
+        for seed in options.seeds:
+            run = {str(seed): train(workload, seed)}
+            # Read anew: other runs may have stored theirs in the meantime.
+            figures = merge(load(options.out), workload, run)
+            save(figures, options.out)
+            draw(figures, options.out)
         if options.samples and workload.name in SAMPLES:
-            path = FOLDER / f"{workload.name}_samples.png"
+            path = options.out / f"{workload.name}_samples.png"
             SAMPLES[workload.name](path, options.seeds[0], workload.steps)
 
 
