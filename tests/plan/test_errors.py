@@ -59,6 +59,14 @@ TACTICS = {
     "axis 'rows' is not in the mesh, which has data=4": (
         mw.replicate("batch", axis="rows"),
     ),
+    "axis 'model' is not in the mesh, which has data=4; needed are data, model": (
+        mw.shard({"batch": 0}, axis="data"),
+        mw.megatron("model"),
+    ),
+    "axes 'rows' and 'model' are not in the mesh, which has data=4; needed are": (
+        mw.replicate("batch", axis=("rows", "data")),
+        mw.megatron("model"),
+    ),
 }
 
 

@@ -65,10 +65,20 @@ class Mesh:
 
     def require(self, axis: str) -> str:
         """The axis itself, or an error that lists the axes there are."""
-        if axis not in self.axes:
-            known = ", ".join(f"{name}={size}" for name, size in self.sizes)
-            raise MeshError(f"axis {axis!r} is not in the mesh, which has {known}")
+        self.require_all((axis,))
         return axis
+
+    def require_all(self, axes: Iterable[str]) -> None:
+        """An error that names all of the axes that are missing, and those needed."""
+        needed = tuple(dict.fromkeys(axes))
+        missing = [repr(axis) for axis in needed if axis not in self.axes]
+        if not missing:
+            return
+        are = "axis {} is" if len(missing) == 1 else "axes {} are"
+        known = ", ".join(f"{name}={size}" for name, size in self.sizes)
+        told = f"{are.format(' and '.join(missing))} not in the mesh, which has {known}"
+        more = f"; needed are {', '.join(needed)}" if len(needed) > 1 else ""
+        raise MeshError(told + more)
 
     def __str__(self) -> str:
         return ",".join(f"{name}={size}" for name, size in self.sizes)

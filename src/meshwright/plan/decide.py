@@ -38,6 +38,7 @@ def decide(
     after_tactic: called with each tactic once it is applied, first with None for the
         program as it was (constraints in the user's own code included).
     """
+    mesh.require_all([axis for tactic in tactics for axis in _axes_of(tactic)])
     graph = Graph(captured.program, captured.ties)
     unit_mesh, units = split_axes(graph, mesh, manual_names(graph))
     work = Workspace(Engine(State(graph, unit_mesh)), captured.paths, mesh, units)
@@ -57,3 +58,9 @@ def decide(
         if after_tactic:
             after_tactic(tactic, work)
     return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
+
+
+def _axes_of(tactic: Tactic) -> tuple[str, ...]:
+    """The axes that a tactic names, as far as it tells."""
+    axes = getattr(tactic, "axes", None) or (getattr(tactic, "axis", None),)
+    return tuple(axis for axis in axes if isinstance(axis, str))
