@@ -201,9 +201,7 @@ def check_command(  # noqa: PLR0913  the options of a command
         )
     else:
         make_console().print(check_table(report, expand))
-        verdict = "equal" if report.ok else "NOT EQUAL"
-        num = len(report.outputs)
-        print(f"{verdict}: {num} outputs, largest error {report.worst:.2e}")
+        print(report.summary)
         for line in show_not_done(steps):
             print(line)
     raise typer.Exit(0 if report.ok else 1)

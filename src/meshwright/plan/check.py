@@ -37,12 +37,16 @@ class OutputError:
         """Within tolerance (NaN is not)."""
         return self.error <= self.tolerance
 
+    @property
+    def is_noisy(self) -> bool:
+        """Judged by how far nudged inputs move it, not by what its dtype allows."""
+        return self.tolerance > tolerance_of(self.dtype)
+
     def __str__(self) -> str:
         verdict = "ok" if self.ok else "WRONG"
-        noisy = "" if self.sensitivity is None else "  noisy: moves as far by rounding"
+        noisy = "  noisy: moves as far by rounding" if self.is_noisy else ""
         limit = f"(<= {self.tolerance:.0e})"
-        is_noisy = self.tolerance > tolerance_of(self.dtype)
-        return f"{verdict:5}  {self.error:9.2e}  {limit}  {self.path}{noisy * is_noisy}"
+        return f"{verdict:5}  {self.error:9.2e}  {limit}  {self.path}{noisy}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,11 +65,23 @@ class CheckReport:
         """The largest error of all outputs."""
         return max((o.error for o in self.outputs), default=0.0)
 
+    @property
+    def summary(self) -> str:
+        """Verdict, count and largest error; noisy outputs in a line of their own."""
+        told = f"{'equal' if self.ok else 'NOT EQUAL'}: {len(self.outputs)} outputs"
+        noisy = [o.error for o in self.outputs if o.is_noisy]
+        if not noisy:
+            return f"{told}, largest error {self.worst:.2e}"
+        rest = [o.error for o in self.outputs if not o.is_noisy]
+        if rest:
+            told += f", largest error {max(rest):.2e} among {len(rest)} of them"
+        return (
+            f"{told}\n{len(noisy)} are ill-conditioned, largest error {max(noisy):.2e}: "
+            "judged by how far they move on one device when only the inputs are rounded"
+        )
+
     def __str__(self) -> str:
-        lines = [str(output) for output in self.outputs]
-        verdict = "equal" if self.ok else "NOT EQUAL"
-        lines.append(f"{verdict}: {len(lines)} outputs, largest error {self.worst:.2e}")
-        return "\n".join(lines)
+        return "\n".join([*map(str, self.outputs), self.summary])
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for `json.dumps`."""
