@@ -80,3 +80,37 @@ def test_gather_is_handed_on(run, mlp):
     refused = run("plan", mlp, *MESH, "--schedule", "dp", "--gather", "never")
     assert refused.status == 2
     assert "'never' is not one of 'at_use', 'shared'" in refused.err
+
+
+LAYERS = """
+import jax, jax.numpy as jnp
+import meshwright as mw
+
+def step(layers, x):
+    for layer in layers:
+        x = x @ layer["w"]
+    return x
+
+def target():
+    s = jax.ShapeDtypeStruct
+    return step, ([{"w": s((8, 8), jnp.float32)}] * 5, s((32, 8), jnp.float32))
+
+schedules = {"mp": [mw.shard({"layers.*.w": 1}, axis="model")]}
+"""
+
+
+def test_a_plan_that_cuts_nothing_says_so_once_for_all_layers(run, write):
+    place = write("layers.py", LAYERS)
+    done = run("plan", place, "--mesh", "model=3", "--schedule", "mp")
+    assert done.status == 0, done.err
+    assert "\nnothing was cut: every device does the whole step\n" in done.out
+    assert "  6, whole on every device\n" in done.out
+    assert done.out.count("3 parts do not divide extent 8") == 1
+    assert "layers.*.w along 'model'" in done.out
+    assert "(x5)" in done.out
+
+
+def test_a_plan_that_cuts_something_does_not_say_so(run, write):
+    place = write("layers.py", LAYERS)
+    done = run("plan", place, "--mesh", "model=4", "--schedule", "mp")
+    assert "nothing was cut" not in done.out

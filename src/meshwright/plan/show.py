@@ -26,14 +26,23 @@ def show_plan(plan: Plan) -> str:
     lines += [f"  {line}{_times(n)}" for line, n in collapse(cut)]
     whole = sum(not any(leaf.spec) for leaf in plan.inputs)
     if whole:
-        lines.append(f"  {whole} more, whole on every device")
+        more = " more" if cut else ""
+        lines.append(f"  {whole}{more}, whole on every device")
     groups = _groups(plan.collectives)
     if groups:
         shown = f", {_LARGEST} of {len(groups)}" if len(groups) > _LARGEST else ""
         lines += ["", f"largest collectives{shown} (bytes on a device, times per step)"]
         lines += [_row(group) for group in groups[:_LARGEST]]
-    lines += _troubles(plan)
+    lines += _nothing_cut(plan) + _troubles(plan, expand=False)
     return "\n".join(lines)
+
+
+def _nothing_cut(plan: Plan) -> list[str]:
+    """A line that says so, if tactics were given and left everything as it was."""
+    is_cut = any(any(leaf.spec) for leaf in (*plan.inputs, *plan.outputs))
+    if is_cut or plan.collectives or len(plan.steps) < 2:
+        return []
+    return ["", "nothing was cut: every device does the whole step"]
 
 
 def show_explanation(plan: Plan, expand: bool = False) -> str:
@@ -126,7 +135,7 @@ def _head(group: Sequence[Collective], known: Mapping[int, float]) -> str:
     )
 
 
-def _troubles(plan: Plan, expand: bool = True) -> list[str]:
+def _troubles(plan: Plan, expand: bool) -> list[str]:
     """What did not go as asked, tactic by tactic, and the ops without a rule."""
     lines: list[str] = []
     for title, told in _TROUBLES:
