@@ -1,8 +1,12 @@
 """`meshwright zoo`: what it lists, and what it says of a name that is not there."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+
+from meshwright.cli import zoo
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +37,45 @@ def test_an_unknown_program_says_which_there_are(run):
     assert done.status == 2
     assert "the zoo has no 'gpt33'; did you mean 'gpt3'" in done.err
     assert "resnet" in done.err
+
+
+def test_rows_come_as_they_are_traced(capsys):
+    """Also in a pipe: what is not yet traced cannot hold back what is."""
+    rows = zoo.zoo_rows(("gpt3", "gns"), tiny=True)
+
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    first, (target, title, _) = rows.entries
+    with pytest.raises(KeyboardInterrupt):
+        zoo.print_rows(zoo.Rows((first, (target, title, fail))), columns=160)
+    assert "zoo/gpt3.py:tiny" in capsys.readouterr().out
+
+
+def test_a_narrow_table_has_no_titles_and_a_wide_one_whole_ones(capsys):
+    rows = zoo.zoo_rows(("gpt3",), tiny=True)
+    zoo.print_rows(rows, columns=60)
+    narrow = capsys.readouterr().out
+    zoo.print_rows(rows, columns=160)
+    wide = capsys.readouterr().out
+    assert "T24" not in narrow
+    assert "automap's T24" in wide
+    assert max(map(len, narrow.splitlines())) <= 60
+
+
+def test_all_programs_fit_a_terminal_of_80_columns():
+    names = [target for target, *_ in zoo.zoo_rows((), tiny=False).entries]
+    assert max(map(len, names)) <= 33  # the numbers and gaps take 47
+
+
+def test_elsewhere_the_zoo_says_where_it_stands(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "meshwright", "zoo"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "it stands in Meshwright's repository" in done.stderr
+    assert "or put that on PYTHONPATH" in done.stderr

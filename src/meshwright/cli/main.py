@@ -37,7 +37,7 @@ from meshwright.cli.options import (
     save_text,
 )
 from meshwright.cli.table import check_table
-from meshwright.cli.zoo import print_rows, zoo_rows
+from meshwright.cli.zoo import print_json, print_rows, zoo_rows
 from meshwright.errors import MeshwrightError
 from meshwright.lower import Gather
 from meshwright.machine import load_machine, parse_mesh
@@ -261,6 +261,6 @@ def zoo_command(
     """
     rows = zoo_rows(names or (), tiny)
     if as_json:
-        print(json.dumps([row.to_json() for row in rows], indent=1))
-        return
-    print_rows(rows, make_console())
+        print_json(rows)
+    else:
+        print_rows(rows, make_console().width)

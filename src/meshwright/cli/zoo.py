@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
+from textwrap import indent
 from typing import Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from meshwright.cli.target import load_module
 from meshwright.errors import TargetError
+from meshwright.plan.progress import show_progress
 from meshwright.plan.summary import Summary, summarise
 
 _CATALOGUE = "zoo.catalogue"
 _PREFIXES = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,45 +44,74 @@ class Row:
         }
 
 
-def zoo_rows(names: Sequence[str], tiny: bool) -> Iterator[Row]:
+def zoo_rows(names: Sequence[str], tiny: bool) -> Rows:
     """The targets of the chosen workloads, all by default, one after another.
 
     tiny: the small forms, which hold arrays, instead of the published sizes.
     """
-    for workload in _chosen(names):
-        for make in (workload.tiny,) if tiny else workload.full:
-            start_s = time.perf_counter()
-            summary = summarise(*make())
-            elapsed_s = time.perf_counter() - start_s
-            target = f"zoo/{workload.name}.py:{make.__name__}"
-            yield Row(target, workload.title, summary, elapsed_s)
+    return Rows(
+        tuple(
+            (f"zoo/{workload.name}.py:{make.__name__}", workload.title, make)
+            for workload in _chosen(names)
+            for make in ((workload.tiny,) if tiny else workload.full)
+        )
+    )
 
 
-def print_rows(rows: Iterator[Row], console: Console) -> None:
-    """A table that grows while the programs are traced."""
-    table = Table(box=None, header_style="bold")
-    table.add_column("target", no_wrap=True)
-    table.add_column("what")
-    for column in ("parameters", "FLOPs a step", "memory", "traced in"):
-        table.add_column(column, justify="right", no_wrap=True)
-    if not sys.stdout.isatty():
-        for row in rows:
-            table.add_row(*_cells(row))
-        console.print(table)
-        return
-    with Live(table, console=console, vertical_overflow="visible"):
-        for row in rows:
-            table.add_row(*_cells(row))
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows yet to be traced: the target, its title, and what makes it, of each."""
+
+    entries: tuple[tuple[str, str, Callable[[], Any]], ...]
+
+    def __iter__(self) -> Iterator[Row]:
+        for i, (target, title, make) in enumerate(self.entries, start=1):
+            with show_progress(f"tracing {target}, {i} of {len(self.entries)}"):
+                start_s = time.perf_counter()
+                summary = summarise(*make())
+                elapsed_s = time.perf_counter() - start_s
+            yield Row(target, title, summary, elapsed_s)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def print_rows(rows: Rows, columns: int) -> None:
+    """A line for each program as soon as it is traced, at most `columns` wide.
+
+    What does not fit is the title: then it is left out.
+    """
+    widths = [max(len(e[0]) for e in rows.entries), *map(len, _NUMBERS)]
+    title = max(len(e[1]) for e in rows.entries)
+    is_wide = sum(widths) + title + _GAP * len(widths) <= columns
+
+    def show(target: str, what: str, numbers: Sequence[str]) -> None:
+        cells = [f"{target:{widths[0]}}", *([f"{what:{title}}"] if is_wide else ())]
+        cells += [f"{n:>{w}}" for n, w in zip(numbers, widths[1:], strict=True)]
+        print((" " * _GAP).join(cells), flush=True)  # seen at once in a pipe, too
+
+    show("target", "what", _NUMBERS)
+    for row in rows:
+        show(row.target, row.title, _numbers(row))
+
+
+def print_json(rows: Rows) -> None:
+    """A JSON list that grows while the programs are traced."""
+    for i, row in enumerate(rows):
+        text = indent(json.dumps(row.to_json(), indent=1), " ")
+        print(",\n" if i else "[\n", text, sep="", end="", flush=True)
+    print("\n]")
+
+
+_NUMBERS = ("parameters", "FLOPs a step", "  memory", "traced in")
+"""Headers, as wide as what stands below them: `3.16 TiB`."""
+_GAP = 2
+"""Spaces between columns."""
+
+
+def _numbers(row: Row) -> tuple[str, ...]:
     found = row.summary
     return (
-        row.target,
-        row.title,
         _scaled(found.parameters),
         _scaled(found.flops),
-        f"{found.peak_bytes / 2**30:.3g} GiB",
+        _memory(found.peak_bytes),
         f"{row.trace_s:.1f} s",
     )
 
@@ -93,6 +122,14 @@ def _scaled(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g} {prefix}"
     return f"{number:g}"
+
+
+def _memory(num_bytes: int) -> str:
+    """Three digits and a unit: `3.16 TiB`; from 1,000 on the next unit."""
+    for unit, size in _UNITS:
+        if num_bytes >= size * 1000 / 1024:
+            return f"{num_bytes / size:.3g} {unit}"
+    return f"{num_bytes} B"
 
 
 def _chosen(names: Sequence[str]) -> list[Any]:
@@ -110,5 +147,14 @@ def _chosen(names: Sequence[str]) -> list[Any]:
 
 def _catalogue() -> Sequence[Any]:
     """What the folder `zoo` offers, here or where Python looks for modules."""
-    module = load_module(_CATALOGUE)
+    try:
+        module = load_module(_CATALOGUE)
+    except TargetError:
+        if find_spec(_CATALOGUE.partition(".")[0]) is not None:
+            raise
+        raise TargetError(
+            "there is no module 'zoo' here: it stands in Meshwright's repository, not in "
+            "the installed package; run this in the repository's root, or put that on "
+            "PYTHONPATH"
+        ) from None
     return tuple(module.WORKLOADS)
