@@ -59,11 +59,38 @@ def causal_mask(queries: Array, num_keys: int) -> Array:
     return jnp.arange(num_keys) <= queries[:, None]
 
 
+def attend_in_blocks(q: Array, k: Array, v: Array, block: int) -> Array:
+    """Causal attention as `attend`, with scores that are never all there at once.
+
+    One key-value head after another, `block` queries at a time over the keys up to
+    them; scores are made again for gradients (Rabe and Staats, "Self-attention Does Not
+    Need O(n^2) Memory", 2021). What cuts heads among devices should not use it.
+    """
+    batch, sequence, heads, d_head = q.shape
+    groups = q.reshape(batch, sequence, k.shape[2], heads // k.shape[2], d_head)
+
+    @jax.checkpoint
+    def attend_head(q: Array, k: Array, v: Array) -> Array:
+        """[B, S, N / K, H] of one key-value head, k and v [B, S, H]."""
+        seen = []
+        for start in range(0, sequence, block):
+            end = min(start + block, sequence)
+            keys = k[:, :end, None], v[:, :end, None]
+            mask = causal_mask(jnp.arange(start, end), end)
+            seen.append(attend(q[:, start:end], *keys, mask))
+        return jnp.concatenate(seen, axis=1)
+
+    each_head = (jnp.moveaxis(x, 2, 0) for x in (groups, k, v))
+    found = jax.lax.map(lambda head: attend_head(*head), tuple(each_head))
+    return jnp.moveaxis(found, 0, 2).reshape(q.shape)
+
+
 class Attention(nn.Module):
     """Projections around `attend`, of a sequence over itself.
 
     kv_heads: K, all heads if None.
     rotary: base of rotary positions, none if None.
+    block: attend causally, so many queries at a time; all at once under `mask` if None.
     after_projection: a module applied to each of q, k, v [B, S, N, H], such as Primer's
         convolution; built once for each.
     """
@@ -73,6 +100,7 @@ class Attention(nn.Module):
     kv_heads: int | None = None
     bias: bool = False
     rotary: float | None = None
+    block: int | None = None
     after_projection: Callable[[], nn.Module] | None = None
     dtype: Any = jnp.float32
 
@@ -105,9 +133,14 @@ class Attention(nn.Module):
         if self.rotary is not None:
             table = rotary_angles(positions, self.d_head, self.rotary)
             q, k = rotate(q, table).astype(q.dtype), rotate(k, table).astype(k.dtype)
+        heard = (
+            attend(q, k, v, mask)
+            if self.block is None
+            else attend_in_blocks(q, k, v, self.block)
+        )
         return nn.DenseGeneral(
             x.shape[-1], axis=(-2, -1), use_bias=self.bias, dtype=self.dtype, name="out"
-        )(attend(q, k, v, mask))
+        )(heard)
 
 
 class Mlp(nn.Module):

@@ -57,6 +57,8 @@ class Config:
     norm, positions, activation, dtype: names in NORMS, POSITIONS, ACTIVATIONS, DTYPES.
     rotary_base: of rotary positions.
     dtype: of computation; parameters and the loss are 32-bit floats.
+    attention_block: queries that attend at a time, with scores that are never all there
+        at once; all together if None.
     scan: one traced block for all layers, or every layer for itself.
     remat: a name in REMAT, what a block keeps for its backward pass.
     rate: of AdamW.
@@ -79,6 +81,7 @@ class Config:
     bias: bool = False
     tied: bool = False
     dtype: str = "float32"
+    attention_block: int | None = None
     scan: bool = True
     remat: str = "none"
     rate: float = 3e-4
@@ -137,6 +140,7 @@ class Block(nn.Module):
             config.kv_heads,
             bias=config.bias,
             rotary=config.rotary_base if config.positions == "rotary" else None,
+            block=config.attention_block,
             after_projection=self.after_projection,
             dtype=dtype,
             name="attention",

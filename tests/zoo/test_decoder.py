@@ -37,6 +37,16 @@ def loss_and_gradients(config, params):
 
 
 @KINDS
+@pytest.mark.parametrize("block", [5, 8, 64])
+def test_attention_by_blocks_is_attention(config, block):
+    """Blocks that divide the sequence, that do not, and that are longer than it."""
+    params = made(config)[1]
+    whole = loss_and_gradients(config, params)
+    parts = loss_and_gradients(replace(config, attention_block=block), params)
+    jax.tree.map(partial(np.testing.assert_allclose, atol=2e-6), parts, whole)
+
+
+@KINDS
 def test_a_token_does_not_see_later_ones(config):
     model, params, tokens = made(config)
     scores = jax.jit(lambda x: model.apply({"params": params}, x))

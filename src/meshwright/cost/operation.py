@@ -55,7 +55,7 @@ class UnitTime:
 
 def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
     """The time of a unit with `op` at its root; `work` is that of all its ops."""
-    is_product = op.kind in _PADDED
+    is_product = fills_matrix_unit(op)
     matrix_flops = padded_flops(op, chip) if is_product else 0
     vector_flops = work.flops - (work_of(op).flops if is_product else 0)
     vector_flops += TRANSCENDENTAL_FLOPS * work.transcendentals
@@ -70,6 +70,17 @@ def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
     }
     bound = max(times, key=lambda b: times[b])
     return UnitTime(times[bound], bound)
+
+
+def fills_matrix_unit(op: Op) -> bool:
+    """Whether an op is a product that the matrix unit computes.
+
+    A product with vectors is none: compilers multiply and sum it element by element.
+    """
+    if op.kind != "dot_general":
+        return op.kind in _PADDED
+    _, rows, columns, _ = _extents(op)
+    return min(rows, columns) > 1
 
 
 def _product_s(op: Op, flops: float, chip: Chip) -> float:
@@ -96,8 +107,8 @@ def _up(extent: int, tile: int) -> int:
     return -(-extent // tile) * tile
 
 
-def _padded_product(op: Op, chip: Chip) -> int:
-    """2 b m k n, with n and k filled up to the unit and m to the rows of a tile."""
+def _extents(op: Op) -> tuple[int, int, int, int]:
+    """Of a product the extents that are shared, its rows, its columns, and the sum."""
     params: Any = op.params
     (left_sum, right_sum), (left_batch, right_batch) = params["dimension_numbers"]
     left, right = (a.shape for a in op.operands[:2])
@@ -105,10 +116,17 @@ def _padded_product(op: Op, chip: Chip) -> int:
     def extent(shape: tuple[int, ...], without: tuple[int, ...]) -> int:
         return math.prod(n for d, n in enumerate(shape) if d not in without)
 
-    batch = math.prod(left[d] for d in left_batch)
-    summed = math.prod(left[d] for d in left_sum)
-    rows = extent(left, (*left_sum, *left_batch))
-    columns = extent(right, (*right_sum, *right_batch))
+    return (
+        math.prod(left[d] for d in left_batch),
+        extent(left, (*left_sum, *left_batch)),
+        extent(right, (*right_sum, *right_batch)),
+        math.prod(left[d] for d in left_sum),
+    )
+
+
+def _padded_product(op: Op, chip: Chip) -> int:
+    """2 b m k n, with n and k filled up to the unit and m to the rows of a tile."""
+    batch, rows, columns, summed = _extents(op)
     if rows < columns:
         rows, columns = columns, rows  # the wider side streams through the unit
     rows_tile, (sums_tile, columns_tile) = chip.tile[0], chip.unit

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.cost.collective import COLLECTIVE_S
-from meshwright.cost.operation import Bound, Traffic, unit_time
+from meshwright.cost.operation import Bound, Traffic, fills_matrix_unit, unit_time
 from meshwright.ir import Program, Value
 from meshwright.machine.placement import Placement
+from meshwright.simulate.ahead import Ahead
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.multi_output import merge_outputs
@@ -88,8 +89,13 @@ def timeline_of(
     room = setting.placement.machine.chip.on_chip_bytes
     kept = on_chip_values(merged, program.outputs, setting.layout, room)
     clock = _Clock(setting, kept)
+    ahead = Ahead(merged, program.inputs, setting.is_async)
     for unit in merged:
-        clock.run(unit)
+        while clock.free[LINKS] <= clock.free[COMPUTE] and (early := ahead.next()):
+            for each in early:
+                clock.run(each)
+        if ahead.take(unit):
+            clock.run(unit)
     return Timeline(tuple(clock.spans), max(clock.free.values(), default=0.0))
 
 
@@ -146,10 +152,14 @@ class _Clock:
         elif root.kind == "dynamic_update_slice" and unit.in_place is not None:
             touched = [v for v in touched if v not in (unit.in_place, *root.results)]
             touched += [v for v in root.operands[1:2] if isinstance(v, Value)] * 2
-        fed = root.operands[:2] if unit.kind is Kind.PRODUCT else ()
+        fed = root.operands[:2] if fills_matrix_unit(root) else ()
         return Traffic(
             sum(layout.num_bytes(v) for v in touched if v not in self.on_chip),
-            sum(math.prod(v.shape) for v in touched if v not in fed),
+            sum(
+                math.prod(v.shape) // (2 if v in self.on_chip else 1)
+                for v in touched
+                if v not in fed
+            ),
         )
 
     def _body(self, unit: Unit) -> tuple[Timeline, int]:

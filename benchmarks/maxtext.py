@@ -1,0 +1,138 @@
+"""Utilisation predicted of MaxText's published runs on TPU v5p and v5e, from their shapes.
+
+    python -m benchmarks.maxtext [--only TEXT] [--out FILE]
+
+Published: README of MaxText (AI-Hypercomputer/maxtext, 2025), bfloat16, 2,048 tokens a
+sequence, optimiser state and weights cut over all chips of a slice (fsdp), the batch over
+all slices. Its utilisation counts, per token, 6 operations for each weight of a product
+and 12 L S N H for attention, as if it were not causal, and nothing that is recomputed; so
+does ours here. One v5p chip has two cores, by which its slices are named: v5p-128 has 64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+
+import meshwright as mw
+from zoo.decoder import Config, Decoder, shapes, train_step
+from zoo.llm import SIZES
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A published run. mfu: as printed, in percent. slices: of `chips` each."""
+
+    size: str
+    machine: str
+    chips: int
+    mfu: float
+    slices: int = 1
+
+    @property
+    def name(self) -> str:
+        """What it is filed under."""
+        return f"{self.size}, {self.slices} x {self.chips} {self.machine}"
+
+
+V5E = {
+    "maxtext_v5e_16b": (61.1, 59.4, 59.1, 58.3, 56.6, 54.7),
+    "maxtext_v5e_32b": (66.9, 64.8, 64.1, 63.7, 62.3, 60.4),
+}
+"""On 1, 2, 4, 8, 16 and 32 slices of 256 chips."""
+
+
+def runs() -> Iterator[Run]:
+    """Every row whose shape is known."""
+    yield Run("maxtext_v5p_32b", "tpu-v5p", 64, 67.8)
+    yield Run("maxtext_v5p_64b", "tpu-v5p", 64, 70.3)
+    yield Run("maxtext_v5p_128b", "tpu-v5p", 128, 68.7)
+    yield Run("maxtext_v5p_256b", "tpu-v5p", 512, 68.8)
+    for size, shares in V5E.items():
+        for turn, mfu in enumerate(shares):
+            yield Run(size, "tpu-v5e", 256, mfu, 2**turn)
+
+
+def flops_per_token(config: Config) -> int:
+    """As MaxText counts those of a train step."""
+    wide = config.heads * config.head_width
+    kept = config.num_kv_heads * config.head_width
+    projections = config.d_model * (2 * wide + 2 * kept)
+    weights = config.layers * (projections + 3 * config.d_model * config.d_ff)
+    weights += config.d_model * config.vocab
+    return 6 * weights + 12 * config.layers * config.sequence * wide
+
+
+def placed(run: Run) -> tuple[mw.Plan, Config]:
+    """The plan of a run on its machine, and the configuration with its whole batch."""
+    config = SIZES[run.size]
+    config = replace(config, batch=config.batch * run.slices)
+    model = Decoder(config)
+    tactics = [mw.data_parallel("slice", "batch.**")] if run.slices > 1 else []
+    tactics += [mw.data_parallel("data", "batch.**"), mw.fsdp("data")]
+    mesh = {"slice": run.slices} if run.slices > 1 else {}
+    mesh["data"] = run.chips
+    step = mw.partition(train_step(model), mesh, tactics, donate_argnums=0)
+    return step.plan(*shapes(model)).on(run.machine), config
+
+
+def row_of(run: Run) -> dict[str, Any]:
+    """Published and predicted utilisation, with what fills the step."""
+    start_s = time.perf_counter()
+    plan, config = placed(run)
+    peak = mw.machine(run.machine).chip.half_flops_per_s
+    tokens = config.batch * config.sequence / (run.chips * run.slices)
+    mfu = 100 * flops_per_token(config) * tokens / (plan.step_time_s * peak)
+    return {
+        "run": run.name,
+        "published_mfu": run.mfu,
+        "predicted_mfu": mfu,
+        "error": mfu / run.mfu - 1,
+        "step_time_s": plan.step_time_s,
+        "peak_memory_bytes": plan.peak_memory_bytes,
+        "breakdown": dict(plan.breakdown),
+        "took_s": time.perf_counter() - start_s,
+    }
+
+
+def main() -> None:
+    """Predict, print and save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="part of a run's name")
+    parser.add_argument("--out", type=Path, default=RESULTS / "maxtext.json")
+    options = parser.parse_args()
+    rows = []
+    for run in runs():
+        if options.only in run.name:
+            row = row_of(run)
+            rows.append(row)
+            told = ", ".join(f"{k} {v:.3g}" for k, v in row["breakdown"].items())
+            print(
+                f"{row['run']:36} {row['published_mfu']:5.1f} % "
+                f"{row['predicted_mfu']:5.1f} % {100 * row['error']:+6.1f} %  "
+                f"{row['step_time_s']:.2f} s: {told}",
+                flush=True,
+            )
+    errors = [abs(row["error"]) for row in rows]
+    told = {"median": statistics.median(errors), "largest": max(errors)}
+    print(told)
+    result = {"jax": jax.__version__, "summary": told, "runs": rows}
+    if not options.only:
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
