@@ -98,8 +98,7 @@ class Plan:
     def _figures(self) -> Figures:
         if self.figures is None:
             raise PlanError(
-                "this plan names no machine; "
-                'plan.on("tpu-v5p") gives one that does'
+                'this plan names no machine; plan.on("tpu-v5p") gives one that does'
             )
         return self.figures
 
