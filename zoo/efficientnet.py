@@ -262,7 +262,7 @@ workload = Workload(
     paper="Tan and Le, EfficientNet, ICML 2019; Li et al., Searching for Fast Model "
     "Families on Datacenter Accelerators, CVPR 2021",
     tiny=tiny,
-    full=tuple(targets[name] for name in _COUNTS),
+    full=tuple(targets.values()),
     train=train,
     steps=60,
     schedules=schedules,

@@ -20,15 +20,16 @@ _PREFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6))
 
 
 def programs_table() -> Iterator[str]:
-    """A line for each program: what it is, its targets, and what it learned."""
-    yield "| program | what | targets | best schedule | learned |"
-    yield "|---|---|---|---|---|"
+    """A line for each program: what it is, its targets and axes, what it learned."""
+    yield "| program | what | targets | best schedule | its axes | learned |"
+    yield "|---|---|---|---|---|---|"
     figures = load()
     for workload in WORKLOADS:
         targets = ", ".join(f"`{make.__name__}`" for make in workload.full)
+        axes = ", ".join(f"`{axis}`" for axis in workload.mesh)
         yield (
             f"| `{workload.name}` | {workload.title} | {targets} | `{workload.best}` "
-            f"| {_learned(workload, figures)} |"
+            f"| {axes} | {_learned(workload, figures)} |"
         )
 
 
