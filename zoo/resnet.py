@@ -37,7 +37,7 @@ from zoo.workload import (
     check_numbers,
     num_parameters,
     sized,
-)
+)  # fmt: skip
 
 LAYERS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 """Blocks of each stage, by the number of layers in a network's name."""
@@ -70,17 +70,15 @@ class Config:
             raise ValueError("a network has one stage or more")
         halvings = len(self.stages) + 1
         if self.size % 2**halvings:
-            raise ValueError(
-                f"images of {self.size} pixels cannot be halved {halvings} times, twice "
-                f"before and once between each of {len(self.stages)} stages"
-            )
+            what = f"images of {self.size} pixels cannot be halved {halvings} times, "
+            places = f"twice before and once between each of {len(self.stages)} stages"
+            raise ValueError(what + places)
 
 
 def _alpa(layers: int, channels: int, width: int, batch: int = 1536) -> Config:
     """A row of Alpa's table; a hundred layers are traced as loops."""
-    return Config(
-        LAYERS[layers], batch, channels, width, classes=1024, scan=layers > 50
-    )
+    stages, scan = LAYERS[layers], layers > 50
+    return Config(stages, batch, channels, width, classes=1024, scan=scan)
 
 
 SIZES = {
@@ -278,8 +276,7 @@ def _parameters(name: str, value: float, source: str, within: float) -> Publishe
 
 
 def _macs(name: str, value: float, source: str) -> Published:
-    count = partial(num_macs, SIZES[name])
-    return Published(name, "MACs", value, count, source, within=0.05)
+    return Published(name, "MACs", value, partial(num_macs, SIZES[name]), source, 0.05)
 
 
 workload = Workload(
