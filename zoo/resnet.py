@@ -77,8 +77,7 @@ class Config:
 
 def _alpa(layers: int, channels: int, width: int, batch: int = 1536) -> Config:
     """A row of Alpa's table; a hundred layers are traced as loops."""
-    stages, scan = LAYERS[layers], layers > 50
-    return Config(stages, batch, channels, width, classes=1024, scan=scan)
+    return Config(LAYERS[layers], batch, channels, width, 224, 1024, scan=layers > 50)
 
 
 SIZES = {
