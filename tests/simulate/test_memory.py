@@ -196,9 +196,22 @@ def test_what_only_products_read_is_kept_as_bfloat16():
 def test_what_somebody_reads_in_full_is_kept_in_full():
     def fn(x, w):
         y = jnp.tanh(x)
-        return y @ w, y.sum()
+        return y @ w, y - 1
 
     assert narrow_results(fn, X, W)[0] is False
+
+
+def test_a_sum_is_taken_before_its_array_is_rounded():
+    def made_here(x, w):
+        y = jnp.tanh(x)
+        return y @ w, y.sum()
+
+    def made_in_a_loop(x, w):
+        y = jax.lax.fori_loop(0, 3, lambda _, c: jnp.tanh(c), x)
+        return y @ w, y.sum()
+
+    assert narrow_results(made_here, X, W)[0] is True
+    assert not any(narrow_results(made_in_a_loop, X, W))
 
 
 def test_a_product_of_higher_precision_reads_in_full():

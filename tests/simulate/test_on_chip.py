@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from meshwright.capture import capture
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.on_chip import on_chip_values
+from meshwright.simulate.memory import memory_of
+from meshwright.simulate.on_chip import keep_on_chip, on_chip_values
 
 SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 BYTES = 4 * 256 * 256
@@ -58,3 +59,12 @@ def test_what_stays_fits(room):
     for index in range(len(units)):
         alive = [v for v in found if made[v] <= index <= last[v]]
         assert BYTES * len(alive) <= room * BYTES
+
+
+def test_what_never_is_in_main_memory_takes_none_of_it():
+    program = capture(chain, (SQUARE, SQUARE)).program
+    units, layout = fuse(program), Layout()
+    outside = memory_of(program, layout=layout, units=units).peak_bytes
+    keep_on_chip(units, program.outputs, layout, 100 * BYTES)
+    assert memory_of(program, layout=layout, units=units).peak_bytes == 3 * BYTES
+    assert outside > 3 * BYTES

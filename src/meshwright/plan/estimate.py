@@ -17,6 +17,7 @@ from meshwright.simulate.inline import inline
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import Memory, memory_of
 from meshwright.simulate.narrow import narrow_values
+from meshwright.simulate.on_chip import keep_on_chip
 from meshwright.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -123,9 +124,11 @@ def estimate(
     units = fuse(program, layout)
     donated = _donated(decided.captured, donate_state)
     aliases = _aliases(decided.captured, program, donated)
-    memory = memory_of(program, aliases, layout, units)
     setting = Setting(placement, layout, ASYNC[machine.compiler])
     timeline = timeline_of(program, setting, units)
+    if is_tpu:
+        keep_on_chip(units, program.outputs, layout, machine.chip.on_chip_bytes)
+    memory = memory_of(program, aliases, layout, units)
     return Estimate(
         machine,
         decided.lowered.mesh,

@@ -22,6 +22,7 @@ class Layout:
     virtual: inputs of bodies that never are in memory, since what reads them makes them.
     inside: values that are part of others, such as one turn's slice of what a loop
         scans: they move, and take no memory of their own.
+    on_chip: values that scratch memory holds for as long as they live.
     images: by shape, the batch and feature dims of what convolutions read or make;
         those are its minor dims then.
     """
@@ -33,6 +34,7 @@ class Layout:
         self.narrow = frozenset(narrow)
         self.virtual: set[Value] = set()
         self.inside: set[Value] = set()
+        self.on_chip: set[Value] = set()
         self.images: dict[tuple[int, ...], tuple[int, int]] = {}
         self._given: frozenset[Value] = frozenset()
         self._sizes: dict[Value, int] = {}
@@ -47,7 +49,7 @@ class Layout:
 
     def size(self, value: Value) -> int:
         """Bytes that a value takes, padding included."""
-        if value in self.inside:
+        if value in self.inside or value in self.on_chip:
             return 0
         known = self._sizes.get(value)
         if known is None:

@@ -2,15 +2,16 @@
 
 Its matrix unit rounds float32 operands to bfloat16, unless a program asks for more. So
 XLA keeps a value that only such products read, be it by way of moves or through the body
-of a loop, in half the memory, and gathers it in half the time. (XLA calls this bfloat16
-propagation.)
+of a loop, in half the memory, and gathers it in half the time; sums of it are taken while
+it is made, as those for the gradient of a bias. (XLA calls this bfloat16 propagation.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from meshwright.ir import Atom, Op, Program, Value
+from meshwright.simulate.unit import Kind, kind_of
 
 _PRODUCTS = frozenset({"conv_general_dilated", "dot_general", "ragged_dot_general"})
 
@@ -45,6 +46,7 @@ class _Search:
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
         """Whether each input could be narrow, given which outputs may be."""
         wanted: dict[Value, bool] = {}
+        made = {result: op for op in program.ops for result in op.results}
 
         def read(atom: Atom, accepts: bool) -> None:
             if isinstance(atom, Value):
@@ -62,7 +64,7 @@ class _Search:
                 elif may_be:
                     self.narrow.discard(op.results[0])
                 accepted = [
-                    _accepts(op, position, may_be)
+                    _accepts(op, position, may_be) or _sums(op, made)
                     for position in range(len(op.operands))
                 ]
             for atom, accepts in zip(op.operands, accepted, strict=True):
@@ -136,6 +138,14 @@ def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
     if op.kind == "select_n":
         return position > 0
     return position < _INDICES.get(op.kind, len(op.operands))
+
+
+def _sums(op: Op, made: Mapping[Value, Op]) -> bool:
+    """Whether an op sums a value in the pass that makes it, before it is rounded."""
+    if op.kind != "reduce_sum" or not isinstance(op.operands[0], Value):
+        return False
+    maker = made.get(op.operands[0])
+    return maker is not None and kind_of(maker) in (Kind.LOOP, Kind.PRODUCT)
 
 
 def _rounds(op: Op) -> bool:

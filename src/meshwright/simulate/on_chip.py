@@ -45,3 +45,14 @@ def on_chip_values(
             for index in span:
                 used[index] += size
     return frozenset(kept)
+
+
+def keep_on_chip(
+    units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout, num_bytes: float
+) -> None:
+    """Note in a layout what never is in main memory, bodies of loops included."""
+    kept = on_chip_values(units, outputs, layout, num_bytes)
+    for unit in units:
+        for body, inner in zip(unit.root.bodies, unit.bodies, strict=False):
+            keep_on_chip(inner, body.outputs, layout, num_bytes)
+    layout.on_chip |= kept
