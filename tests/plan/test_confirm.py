@@ -96,9 +96,12 @@ def test_a_table_stands_side_by_side():
     found = Confirmation(
         "tpu-v5e", 8, 16.9e9,
         Account(8_000_000_000, True, 1.1e12, {
-            "all_reduce": Traffic(3, 3000, 2e-3, 3e-3), "reduce_scatter": Traffic(1, 1000, 1e-3),
+            "all_reduce": Traffic(3, 3000, 2e-3, 3e-3),
+            "reduce_scatter": Traffic(1, 1000, 1e-3),
         }, 0.2),
-        Account(10_000_000_000, True, 1e12, {"all_reduce": Traffic(4, 4000, None, 4e-3)}, 0.1),
+        Account(10_000_000_000, True, 1e12, {
+            "all_reduce": Traffic(4, 4000, None, 4e-3),
+        }, 0.1),
         12.34, "HloModule",
     )  # fmt: skip
     assert str(found).splitlines() == [
