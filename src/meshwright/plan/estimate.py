@@ -18,6 +18,8 @@ from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import Memory, memory_of
 from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.on_chip import keep_on_chip
+from meshwright.simulate.prepare import prepare
+from meshwright.simulate.rules import RULES
 from meshwright.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -118,17 +120,21 @@ def estimate(
     """
     placement = place_mesh(decided.lowered.mesh, machine)
     program, origins = inline(decided.lowered.program)
+    rules = RULES[machine.compiler]
+    if rules.calls_library:
+        program, changed = prepare(program)
+        origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
     is_tpu = machine.compiler == "tpu"
     layout = Layout(machine.chip.tile, narrow_values(program) if is_tpu else ())
     layout.note_images(program)
-    units = fuse(program, layout)
+    units = fuse(program, layout, rules)
     donated = _donated(decided.captured, donate_state)
     aliases = _aliases(decided.captured, program, donated)
     setting = Setting(placement, layout, ASYNC[machine.compiler])
     timeline = timeline_of(program, setting, units)
     if is_tpu:
         keep_on_chip(units, program.outputs, layout, machine.chip.on_chip_bytes)
-    memory = memory_of(program, aliases, layout, units)
+    memory = memory_of(program, aliases, layout, units, rules)
     return Estimate(
         machine,
         decided.lowered.mesh,

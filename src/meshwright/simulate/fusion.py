@@ -16,18 +16,26 @@ the elementwise ops that feed it, and only roots write. The rules are XLA's in t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import work_of
 from meshwright.simulate.epilogue import with_epilogues
 from meshwright.simulate.layout import Layout
+from meshwright.simulate.library import is_in_step, is_loop, is_unary, takers
+from meshwright.simulate.order import breadth_first
+from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit, kind_of
 
 
-def fuse(program: Program, layout: Layout | None = None) -> tuple[Unit, ...]:
-    """The units of a program, in the order of their roots."""
-    return with_epilogues(_Fusion(program, layout or Layout()).units(), program)
+def fuse(
+    program: Program, layout: Layout | None = None, rules: Rules = TPU
+) -> tuple[Unit, ...]:
+    """The units of a program, in the order in which they run."""
+    units = _Fusion(program, layout or Layout(), rules).units()
+    if rules.calls_library:
+        return breadth_first(units, program)
+    return with_epilogues(units, program)
 
 
 _SLACK = 1.25
@@ -39,12 +47,12 @@ _SUNK = 4
 _REPEATS = frozenset({"broadcast_in_dim", "iota"})
 
 
-def _needed_whole(body: Program) -> set[Value]:
-    """Values that some op of a body reads from memory as they are."""
+def _needed_whole(body: Program, kinds: Collection[Kind]) -> set[Value]:
+    """Values that some op of a body, of none of the kinds, reads from memory."""
     return {
         v
         for op in body.ops
-        if kind_of(op) not in TAKES_IN
+        if kind_of(op) not in kinds
         for v in op.operands
         if isinstance(v, Value)
     }
@@ -57,9 +65,10 @@ _Fed = tuple[dict[Op, None], dict[Value, None]]
 class _Fusion:
     """What is known while units are formed."""
 
-    def __init__(self, program: Program, layout: Layout) -> None:
+    def __init__(self, program: Program, layout: Layout, rules: Rules) -> None:
         self.program = program
         self.layout = layout
+        self.rules = rules
         self.narrowed: dict[Value, Op] = {}
         self.maker: dict[Value, Op] = {}
         self.origin: dict[Value, Value] = {}
@@ -80,11 +89,16 @@ class _Fusion:
         }
         self.stored: set[Value] = set()
         self._fed: dict[Value, _Fed] = {}
+        self._takers: dict[Value, frozenset[Op]] = {}
         for value, op in self.maker.items():
             used_by = self.readers.get(value, [])
-            if value not in outputs and self._is_computed_again(value, op, used_by):
-                continue
-            if used_by or value in outputs or op.has_effect:
+            if rules.calls_library:
+                is_written = self._is_written_for_library(value, op, used_by)
+            else:
+                is_written = value in outputs or not self._is_computed_again(
+                    value, op, used_by
+                )
+            if value in outputs or (is_written and (used_by or op.has_effect)):
                 self.stored.add(value)
         self._open_regions()
 
@@ -137,7 +151,33 @@ class _Fusion:
         if self._ends_a_product(op, ops, reads, used_by):
             return False
         self._fed[value] = {**ops, op: None}, reads
+        self._takers[value] = frozenset(used_by)
         return True
+
+    def _is_written_for_library(self, value: Value, op: Op, used_by: list[Op]) -> bool:
+        """Whether some reader needs it stored; notes what the others read for it."""
+        ops, reads = self._taken_in(op)
+        found = takers(op, used_by, self._only_within(op, ops), self._is_unary(op))
+        if found:
+            self._fed[value] = {**ops, op: None}, reads
+            self._takers[value] = frozenset(found)
+        return len(found) < len(used_by)
+
+    def _only_within(self, op: Op, ops: Mapping[Op, None]) -> Mapping[Op, None] | None:
+        """`ops`, that `op` takes in; None if others read of what is as large as it."""
+        size = math.prod(op.results[0].shape)
+        made = (r for each in ops for r in each.results)
+        large = [r for r in made if math.prod(r.shape) >= size]
+        chain = {op, *ops}
+        alone = all(chain.issuperset(self.readers.get(r, ())) for r in large)
+        return ops if alone else None
+
+    def _is_unary(self, op: Op) -> bool:
+        operands = self.operands(op)
+        repeated = [
+            v for v in operands if v in self.maker and self.maker[v].kind in _REPEATS
+        ]
+        return is_unary(op, operands, repeated)
 
     def _ends_a_product(
         self,
@@ -193,13 +233,23 @@ class _Fusion:
                         end
                         for body, i in wire.outputs
                         if isinstance(end := op.bodies[body].outputs[i], Value)
+                        and self._is_made_inside(op.bodies[body], end)
                     )
-                elif operand in self._fed and wire.result is None:
+                elif operand in self._takers and wire.result is None:
                     self.layout.virtual.update(
                         op.bodies[body].inputs[i] for body, i in wire.inputs
                     )
             for slices, body in zip(stacked, op.bodies, strict=True):
-                self.layout.inside |= slices - _needed_whole(body)
+                kinds = {Kind.LOOP} if self.rules.calls_library else TAKES_IN
+                self.layout.inside |= slices - _needed_whole(body, kinds)
+
+    def _is_made_inside(self, body: Program, end: Value) -> bool:
+        """Whether what a body makes for a stack is written there in the first place."""
+        if not self.rules.calls_library:
+            return True
+        makers = [op for op in body.ops if end in op.results]
+        others = any(end in op.operands for op in body.ops)
+        return not others and all(map(is_loop, makers))
 
     def _is_sunk(self, value: Value) -> bool:
         """Whether a region makes an operand itself: what only repeats a smaller value."""
@@ -234,8 +284,20 @@ class _Fusion:
             tuple(r for r in op.results if r in self.stored),
             work,
             self._in_place(op, reads),
-            tuple(fuse(body, self.layout) for body in op.bodies),
+            tuple(fuse(body, self.layout, self.rules) for body in op.bodies),
+            overwrites=self._overwrites(op, ops, reads),
         )
+
+    def _overwrites(
+        self, op: Op, ops: Mapping[Op, None], reads: Mapping[Value, None]
+    ) -> tuple[Value, ...]:
+        """Operands whose memory the result takes over, if they are read no more."""
+        if not self.rules.calls_library:
+            return ()
+        if op.kind.startswith("scatter"):
+            return tuple(self.operands(op)[:1])
+        chain = [(each, self.operands(each)) for each in (*ops, op)]
+        return tuple(v for v in reads if is_in_step(v, chain))
 
     def _in_place(self, op: Op, reads: Mapping[Value, None]) -> Value | None:
         """The operand of the result's size, for what may overwrite it.
@@ -259,7 +321,9 @@ class _Fusion:
         ops: dict[Op, None] = {}
         reads: dict[Value, None] = {}
         for operand in self.operands(op):
-            more, read = self._fed.get(operand, ({}, {operand: None}))
+            more, read = {}, {operand: None}
+            if op in self._takers.get(operand, ()):
+                more, read = self._fed[operand]
             ops |= more
             reads |= read
         return ops, reads

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from meshwright.ir import Atom, Program, Value
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.pack import Block, packed_bytes
+from meshwright.simulate.pack import Block, packed_beside, packed_bytes
+from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import Kind, Unit
 
 _NONE: Mapping[int, int] = MappingProxyType({})
@@ -42,6 +43,7 @@ def memory_of(
     aliases: Mapping[int, int] = _NONE,
     layout: Layout | None = None,
     units: Sequence[Unit] | None = None,
+    rules: Rules = TPU,
 ) -> Memory:
     """The memory of one run of a device program.
 
@@ -49,33 +51,40 @@ def memory_of(
         the caller gave it up. Inputs stay to the end, for their memory is the caller's.
     """
     layout = layout or Layout()
-    units = fuse(program, layout) if units is None else units
+    units = fuse(program, layout, rules) if units is None else units
     fixed = (*program.inputs, *program.constants)
     taken = {
         program.inputs[i]: program.outputs[o]
         for o, i in aliases.items()
         if program.outputs[o] is not program.inputs[i]
     }
-    return _Heap(layout, units, program.outputs).run(fixed, (), taken)
+    return _Heap(layout, units, program.outputs, rules).run(fixed, (), taken)
 
 
 class _Heap:
     """The lives of the values of one program or body, as blocks over its units."""
 
     def __init__(
-        self, layout: Layout, units: Sequence[Unit], outputs: Sequence[Atom]
+        self,
+        layout: Layout,
+        units: Sequence[Unit],
+        outputs: Sequence[Atom],
+        rules: Rules,
     ) -> None:
         self.layout = layout
+        self.rules = rules
         self.units = units
         self.outputs = {v for v in outputs if isinstance(v, Value)}
         self.first: dict[Value, int] = {}
         self.last: dict[Value, int] = {}
+        self.runs = _runs(units)
         for index, unit in enumerate(units):
             for value in unit.reads:
                 self.first.setdefault(value, index)
-                self.last[value] = index
+                self.last[value] = self.runs[index][1]
         self.blocks: list[Block] = []
         self.owners: list[tuple[Value, ...]] = []
+        self.block_of: dict[Value, int] = {}
 
     def run(
         self,
@@ -99,9 +108,11 @@ class _Heap:
         ready = {*fixed, *taken.values()}
         for index, unit in enumerate(self.units):
             for value in unit.writes:
-                if value not in ready:
-                    self._add(value, index, self._end(value, index))
-            inner, inside = _inner(unit, self.layout)
+                if value not in ready and not self._overwrites(unit, index, value):
+                    self._add(
+                        value, self._start(unit, index, value), self._end(value, index)
+                    )
+            inner, inside = _inner(unit, self.layout, self.rules)
             if inner > 0:
                 self.blocks.append(Block(inner, index, index))
                 self.owners.append(inside)
@@ -109,8 +120,32 @@ class _Heap:
 
     def _add(self, value: Value, start: int, end: int) -> None:
         if end >= start:
+            self.block_of[value] = len(self.blocks)
             self.blocks.append(Block(self.layout.size(value), start, end))
             self.owners.append((value,))
+
+    def _start(self, unit: Unit, index: int, value: Value) -> int:
+        """The first unit beside which a value that `unit` writes stands."""
+        stacked = (w.result for w in unit.root.wires if w.is_stacked)
+        if self.rules.calls_library and any(
+            n is not None and unit.root.results[n] is value for n in stacked
+        ):
+            return 0
+        return self.runs[index][0]
+
+    def _overwrites(self, unit: Unit, index: int, value: Value) -> bool:
+        """Whether a value takes an operand's block over; if so, it then has it."""
+        for operand in unit.overwrites:
+            number = self.block_of.get(operand)
+            if number is None or self.blocks[number].end != index:
+                continue
+            size, start, _ = self.blocks[number]
+            self.blocks[number] = Block(size, start, self._end(value, index))
+            self.owners[number] = (value,)
+            self.block_of[value] = number
+            del self.block_of[operand]
+            return True
+        return False
 
     def _end(self, value: Value, made: int) -> int:
         """The last unit beside which a value stands."""
@@ -145,12 +180,26 @@ class _Heap:
             if block.start <= peak <= block.end
             for value in owners
         ]
-        gaps = packed_bytes(self.blocks) - (max(curve) - there)
+        gaps = self._packed_bytes() - (max(curve) - there)
         ordered = sorted((*fixed, *alive), key=self.layout.size, reverse=True)
         return Memory(tuple(curve), peak, tuple(ordered), max(0, gaps))
 
+    def _packed_bytes(self) -> int:
+        if not self.rules.calls_library:
+            return packed_bytes(self.blocks)
+        own = {self.block_of[v] for v in self.outputs if v in self.block_of}
+        rest = [b for i, b in enumerate(self.blocks) if i not in own]
+        return packed_beside(rest, [self.blocks[i] for i in sorted(own)])
 
-def _inner(unit: Unit, layout: Layout) -> tuple[int, tuple[Value, ...]]:
+
+def _runs(units: Sequence[Unit]) -> list[tuple[int, int]]:
+    """By unit, the first and the last of those that run as one with it."""
+    starts = [i for i, unit in enumerate(units) if not unit.is_joined]
+    ends = [*starts[1:], len(units)]
+    return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
+
+
+def _inner(unit: Unit, layout: Layout, rules: Rules) -> tuple[int, tuple[Value, ...]]:
     """What the largest body of a region needs beside what is alive outside already.
 
     An operand that is no slice of one is the same memory inside.
@@ -162,7 +211,13 @@ def _inner(unit: Unit, layout: Layout) -> tuple[int, tuple[Value, ...]]:
     most: tuple[int, tuple[Value, ...]] = 0, ()
     for number, (body, units) in enumerate(zip(op.bodies, unit.bodies, strict=True)):
         same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
-        heap = _Heap(layout, units, body.outputs)
+        kept = body.outputs
+        if rules.calls_library:
+            stacked = {
+                i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number
+            }
+            kept = [v for i, v in enumerate(kept) if i not in stacked]
+        heap = _Heap(layout, units, kept, rules)
         inner = heap.run((), body.inputs, {})
         beside = inner.peak_bytes - sum(map(layout.size, same))
         if beside > most[0]:

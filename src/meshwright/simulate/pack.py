@@ -7,7 +7,7 @@ better of the two (its global best-fit heaps).
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +21,25 @@ class Block(NamedTuple):
     size: int
     start: int
     end: int
+
+
+def packed_beside(blocks: Sequence[Block], results: Sequence[Block]) -> int:
+    """Bytes where each result has its place from the start, and the rest a heap.
+
+    Largest first, a block lies in the place of the smallest result that is as large and
+    free for its whole life, else in the heap.
+    """
+    places = [(r.size, [r]) for r in sorted(results, key=lambda r: r.size)]
+    sizes = [size for size, _ in places]
+    left: list[Block] = []
+    for block in sorted(blocks, key=lambda b: -b.size):
+        for _, within in places[bisect_left(sizes, block.size) :]:
+            if all(o.end < block.start or o.start > block.end for o in within):
+                within.append(block)
+                break
+        else:
+            left.append(block)
+    return sum(sizes) + packed_bytes(left)
 
 
 def packed_bytes(blocks: Sequence[Block]) -> int:

@@ -102,6 +102,9 @@ class Unit:
     that other units compute as well included. in_place: the operand whose memory the
     result may take over if nobody reads it later. bodies: of a region, their units.
     merged: the units that this one stands for, if it is several in one.
+    overwrites: operands whose memory the result takes, element by element, where a
+        compiler does that, and they are read here for the last time.
+    is_joined: whether it runs as one with the unit before it, but stays one of its own.
     """
 
     root: Op
@@ -112,6 +115,8 @@ class Unit:
     in_place: Value | None = None
     bodies: tuple[tuple[Unit, ...], ...] = ()
     merged: tuple[Unit, ...] = ()
+    overwrites: tuple[Value, ...] = ()
+    is_joined: bool = False
 
     @property
     def parts(self) -> tuple[Unit, ...]:
