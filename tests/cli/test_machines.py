@@ -57,10 +57,11 @@ def test_a_comparison_for_people_names_the_budget_and_what_does_not_fit(run, tmp
 
 
 def test_explain_on_a_machine_tells_seconds_and_the_largest_values(run):
-    arguments = ["explain", *PLAN[1:], "--machine", "tpu-v5e"]
+    # A TPU's scratch memory would hold all that so small a step computes.
+    arguments = ["explain", *PLAN[1:], "--machine", "h100"]
     out = run(*arguments).out
     assert " us each" in out
-    assert "on tpu-v5e a device holds" in out
+    assert "on h100 a device holds" in out
     assert "zoo/layers.py" in out.split("the largest")[1]
 
 
