@@ -59,7 +59,7 @@ def test_every_published_size_is_offered():
     plain = {f"{prefix}b{i}" for prefix in ("", "x_") for i in range(8)}
     scaled = {f"{prefix}b{i}" for prefix in ("x_tpu_", "x_gpu_") for i in range(1, 8)}
     assert set(net.targets) == set(SIZES) == plain | scaled
-    assert len(net.workload.full) == 16
+    assert len(net.workload.full) == len(SIZES) == 30
 
 
 def test_channels_are_multiples_of_eight_and_lose_at_most_a_tenth():
