@@ -37,9 +37,8 @@ def as_counted() -> Machine:
 
     Operations and bytes sent take time, and nothing else: products run at peak with
     nothing padded, elementwise arithmetic is small beside them and free, main memory has
-    a size and no speed, 32 bits stay 32 bits, and nothing runs beside anything else, as
-    with any compiler but a TPU's or a GPU's. A hop takes as long as with us: of latency
-    the appendix says nothing.
+    a size and no speed, 32 bits stay 32 bits, and nothing runs beside anything else. A
+    hop takes as long as with us: of latency the appendix says nothing.
     """
     machine = tpu_v3()
     chip = replace(
@@ -58,7 +57,7 @@ def as_counted() -> Machine:
         replace(dim, level=link) if dim.level == inner else dim for dim in machine.grid
     )
     levels = (link, *outer)
-    return replace(machine, chip=chip, levels=levels, grid=grid, compiler="cpu")
+    return replace(machine, chip=chip, levels=levels, grid=grid, compiler="plain")
 
 
 MACHINES = {"tpu-v3": tpu_v3, "counted": as_counted}

@@ -80,7 +80,7 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         (
             "title",
             'compiler = "llvm"\ntitle',
-            r"compiler is 'llvm'; wanted tpu, gpu, cpu",
+            r"compiler is 'llvm'; wanted plain, tpu, gpu, cpu",
         ),
     ],
 )

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.plan.estimate import ASYNC
 from meshwright.simulate.ahead import Ahead
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
+from meshwright.simulate.rules import GPU, TPU
 from meshwright.simulate.timeline import COMPUTE, Setting, timeline_of
 from meshwright.simulate.unit import Kind
 
@@ -39,7 +39,7 @@ def timeline(is_async):
 
 
 def test_only_the_first_gather_is_waited_for():
-    spans = timeline(ASYNC["tpu"]).spans
+    spans = timeline(TPU.overlaps).spans
     gathers = [s for s in spans if s.unit.kind is Kind.COLLECTIVE]
     assert len(gathers) == LAYERS
     computing = [s for s in spans if s.stream == COMPUTE]
@@ -51,7 +51,7 @@ def test_only_the_first_gather_is_waited_for():
 def test_each_unit_runs_once_in_any_case():
     program = MADE.program
     units = fuse(program)
-    for is_async in (frozenset(), ASYNC["tpu"]):
+    for is_async in (frozenset(), TPU.overlaps):
         ahead, ran = Ahead(units, program.inputs, is_async), []
         for unit in units:
             ran += ahead.next()
@@ -62,7 +62,7 @@ def test_each_unit_runs_once_in_any_case():
 
 def test_few_results_wait_for_their_reader():
     program = MADE.program
-    ahead = Ahead(fuse(program), program.inputs, ASYNC["tpu"])
+    ahead = Ahead(fuse(program), program.inputs, TPU.overlaps)
     early = []
     while chain := ahead.next():
         early.append(chain)
@@ -77,7 +77,7 @@ def test_what_needs_something_computed_waits_for_its_turn():
     tactics = [mw.shard({"w": 0}, axis="data"), mw.shard({"x": 1}, axis="data")]
     made = mw.partition(step, {"data": 8}, tactics).decide(x, x).lowered
     units = fuse(made.program)
-    ahead = Ahead(units, made.program.inputs, ASYNC["gpu"])
+    ahead = Ahead(units, made.program.inputs, GPU.overlaps)
     early = {unit for chain in iter(ahead.next, ()) for unit in chain}
     made_by = {v: u for u in units for v in u.writes}
     assert not any(

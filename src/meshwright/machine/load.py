@@ -24,7 +24,7 @@ from meshwright.machine.gpu import Gpu
 from meshwright.machine.machine import Machine, make_grid
 
 _TEXTS = ("title", "compiler", "topology", "chip_config")
-_COMPILERS = ("tpu", "gpu", "cpu")
+_COMPILERS = ("plain", "tpu", "gpu", "cpu")
 
 
 def preset_names() -> tuple[str, ...]:

@@ -17,7 +17,8 @@ class Machine:
     """`num_devices` devices of one kind, and the grid in which they are joined.
 
     levels: from the inside out. grid: dims of all levels in use, inner ones last.
-    compiler: which of XLA's back ends compiles for it: "tpu", "gpu" or "cpu".
+    compiler: which of XLA's back ends compiles for it: "tpu", "gpu" or "cpu"; "plain" is
+        none of them, one that keeps the program's order and overlaps nothing.
     topology: what that compiler calls the chip; "" if it has no name. chip_config: how
         it calls the way the chip's cores stand together; "" for its default.
     gpu: what the GPU compiler needs to know besides; None if it is not told.

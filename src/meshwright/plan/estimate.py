@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from meshwright.capture import Captured
     from meshwright.plan.decide import Decided
 
-ASYNC = {
-    "tpu": frozenset({"all_gather", "permute", "reduce_scatter"}),
-    "gpu": frozenset(
-        {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}
-    ),
-    "cpu": frozenset[str](),
-}
-"""Collectives that each compiler runs beside computation."""
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -124,15 +115,14 @@ def estimate(
     if rules.calls_library:
         program, changed = prepare(program)
         origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
-    is_tpu = machine.compiler == "tpu"
-    layout = Layout(machine.chip.tile, narrow_values(program) if is_tpu else ())
+    layout = Layout(machine.chip.tile, narrow_values(program) if rules.narrows else ())
     layout.note_images(program)
     units = fuse(program, layout, rules)
     donated = _donated(decided.captured, donate_state)
     aliases = _aliases(decided.captured, program, donated)
-    setting = Setting(placement, layout, ASYNC[machine.compiler])
+    setting = Setting(placement, layout, rules.overlaps)
     timeline = timeline_of(program, setting, units)
-    if is_tpu:
+    if rules.places:
         keep_on_chip(units, program.outputs, layout, machine.chip.on_chip_bytes)
     memory = memory_of(program, aliases, layout, units, rules)
     return Estimate(

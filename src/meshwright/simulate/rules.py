@@ -1,4 +1,4 @@
-"""What differs between XLA's compilers in what they store, and where."""
+"""What differs between compilers in what they store, where, and what they overlap."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from dataclasses import dataclass
 class Rules:
     """How one compiler runs a device program.
 
+    overlaps: kinds of collectives that run beside computation.
+    narrows: values that only 16-bit products read are stored in 16 bits.
+    places: memory on the chip is the compiler's to place values in, which then take none
+        of the main memory; else it is a cache of that.
     calls_library: products and large reductions are calls that read and write memory,
         elementwise results lie where an operand lay that is read no more, what loops
         stack is there from the start, results have memory of their own all along, and
@@ -17,12 +21,20 @@ class Rules:
         and units run in the order of the program.
     """
 
+    overlaps: frozenset[str] = frozenset()
+    narrows: bool = False
+    places: bool = False
     calls_library: bool = False
 
 
-TPU = Rules()
-GPU = Rules()
+PLAIN = Rules()
+TPU = Rules(
+    frozenset({"all_gather", "permute", "reduce_scatter"}), narrows=True, places=True
+)
+GPU = Rules(
+    frozenset({"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"})
+)
 CPU = Rules(calls_library=True)
 
-RULES: Mapping[str, Rules] = {"tpu": TPU, "gpu": GPU, "cpu": CPU}
+RULES: Mapping[str, Rules] = {"plain": PLAIN, "tpu": TPU, "gpu": GPU, "cpu": CPU}
 """By `Machine.compiler`."""
