@@ -1,0 +1,1 @@
+"""Searches that do not know what they search: problems, engines, integer programs."""
