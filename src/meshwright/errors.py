@@ -42,3 +42,7 @@ class PlanError(MeshwrightError):
 
 class CompilerError(MeshwrightError):
     """The ahead-of-time compiler of another machine is missing or failed."""
+
+
+class SearchError(MeshwrightError):
+    """A search that cannot be run: its budget, its parameters or what it is given."""

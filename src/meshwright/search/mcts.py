@@ -1,0 +1,239 @@
+"""Monte Carlo tree search over states, not over sequences of actions.
+
+UCT (Kocsis and Szepesvari, ECML 2006) on a graph: a state reached in two ways is one node
+(transpositions), and actions of a state that lead to one state are one edge (groups), so
+that what is learned on one way counts for all (Childs, Brodeur and Kocsis, CIG 2008; for
+partitioning: Alabed et al., arXiv 2210.06352). Rewards are costs on the scale of those
+seen. What holds nothing new any more is not entered again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from meshwright.errors import SearchError
+from meshwright.search.engine import Exploration
+from meshwright.search.problem import Prior, Problem
+from meshwright.search.trajectory import Walker, order
+
+
+@dataclass(frozen=True, slots=True)
+class Mcts:
+    """Trajectories through a tree that grows by a state with each of them.
+
+    exploration: weight of what was tried little against what did well, UCT's constant.
+    widening: a state visited n times has about n ** widening edges; 1 tries every action
+      of a state before any goes deeper.
+    greed: share of the best cost below a state in its value, the rest being the mean.
+    longest: actions of a random walk beyond the tree, at most.
+    """
+
+    seed: int
+    exploration: float = 0.3
+    widening: float = 0.6
+    greed: float = 0.3
+    longest: int = 64
+    prior_fn: Prior | None = None
+    patience: int | None = 10_000
+
+    def __post_init__(self) -> None:
+        if not (0 < self.widening <= 1 and 0 <= self.greed <= 1):
+            raise SearchError(
+                f"widening {self.widening} and greed {self.greed} have to be shares"
+            )
+
+    def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
+        return (yield from _Tree(self, problem).grow())
+
+
+class _Node[S, A]:
+    """A state, and what was learned on all ways to it."""
+
+    __slots__ = (
+        "best",
+        "edges",
+        "is_priced",
+        "is_solved",
+        "num_usable",
+        "serial",
+        "state",
+        "total",
+        "untried",
+        "visits",
+    )
+
+    def __init__(self, state: S) -> None:
+        self.state = state
+        self.untried: list[A | None] | None = None
+        """Actions, next one last; `None` among them stands for stopping here."""
+        self.edges: list[_Edge[S, A]] = []
+        self.visits = 0
+        self.num_usable = 0
+        self.total = 0.0
+        self.best = math.inf
+        self.is_priced = False
+        self.is_solved = False
+        self.serial = 0
+        """The last trajectory that came through."""
+
+
+class _Edge[S, A]:
+    """All actions of a state that lead to one other; `action` is the first of them."""
+
+    __slots__ = ("action", "child", "visits")
+
+    def __init__(self, action: A, child: _Node[S, A]) -> None:
+        self.action = action
+        self.child = child
+        self.visits = 0
+
+
+class _Tree[S, A: Hashable]:
+    """The nodes by key, and the scale of the costs seen."""
+
+    def __init__(self, options: Mcts, problem: Problem[S, A]) -> None:
+        self.options = options
+        self.problem = problem
+        self.rng = random.Random(options.seed)
+        self.walker = Walker(problem, self.rng, options.prior_fn, options.longest)
+        start = problem.start()
+        self.root: _Node[S, A] = _Node(start)
+        self.nodes: dict[Hashable, _Node[S, A]] = {problem.key(start): self.root}
+        self.num_open = 1
+        """Nodes of which something is untried."""
+        self.serial = 0
+        self.lowest = math.inf
+        self.highest = -math.inf
+
+    def grow(self) -> Exploration[S, A]:
+        while self.num_open and not self.root.is_solved:
+            self.serial += 1
+            path, edges, is_new = self._descend()
+            state = path[-1].state
+            actions = [edge.action for edge in edges]
+            if is_new:
+                cost = yield from self.walker.roll_out([state], actions)
+                path[-1].is_priced = len(actions) == len(edges)
+            else:
+                cost = yield self.problem.key(state), state, actions
+            self._learn(path, edges, cost)
+        return not self.num_open
+
+    # -- down ----------------------------------------------------------------------
+
+    def _descend(self) -> tuple[list[_Node[S, A]], list[_Edge[S, A]], bool]:
+        """Nodes and edges from the root to where a trajectory leaves the tree.
+
+        It ends at a new node, where it goes on at random, or at one that is priced.
+        """
+        node, path, edges = self.root, [self.root], list[_Edge[S, A]]()
+        while True:
+            node.serial = self.serial
+            is_new = node.visits == 0
+            edge = None if is_new else self._choose(node)
+            if edge is None:
+                if is_new or not node.is_solved or len(path) == 1:
+                    return path, edges, is_new
+                path.pop()
+                edges.pop()
+                node = path[-1]
+            else:
+                node = edge.child
+                path.append(node)
+                edges.append(edge)
+
+    def _choose(self, node: _Node[S, A]) -> _Edge[S, A] | None:
+        """The edge to follow; `None` to stop here, or if nothing is left below."""
+        if node.untried is None:
+            node.untried = self._open(node)
+        while node.untried:
+            room = node.visits**self.options.widening
+            if len(node.edges) >= room:
+                edge = self._select(node)
+                if edge is not None:
+                    return edge
+            action = node.untried.pop()
+            self.num_open -= not node.untried
+            if action is None:
+                return None
+            edge = self._expand(node, action)
+            if edge is not None:
+                return edge
+        edge = self._select(node)
+        if edge is None:
+            node.is_solved = all(e.child.is_solved for e in node.edges)
+        return edge
+
+    def _open(self, node: _Node[S, A]) -> list[A | None]:
+        """What can be tried from a node: its actions in some order, and to stop."""
+        options = self.problem.actions(node.state)
+        untried: list[A | None] = list(
+            order(self.options.prior_fn, node.state, options)
+        )
+        if self.options.prior_fn is None:
+            self.rng.shuffle(untried)
+        else:
+            untried.reverse()
+        if not node.is_priced:
+            untried.insert(int(self.rng.random() * (len(untried) + 1)), None)
+        self.num_open -= not untried
+        return untried
+
+    def _expand(self, node: _Node[S, A], action: A) -> _Edge[S, A] | None:
+        """A new edge, unless another action leads there or nothing is left there."""
+        state = self.problem.apply(node.state, action)
+        key = self.problem.key(state)
+        child = self.nodes.get(key)
+        if child is None:
+            child = self.nodes[key] = _Node(state)
+            self.num_open += 1
+        elif any(edge.child is child for edge in node.edges):
+            return None
+        edge = _Edge(action, child)
+        node.edges.append(edge)
+        if child.is_solved or child.serial == self.serial:
+            return None
+        return edge
+
+    def _select(self, node: _Node[S, A]) -> _Edge[S, A] | None:
+        """The edge of the largest upper bound among those that hold something new."""
+        highest, span = self.highest, self.highest - self.lowest
+        if not span > 0:
+            # Nothing usable was seen, or only one cost: what is usable is worth one.
+            highest, span = (highest if self.lowest < math.inf else 0.0) + 1, 1.0
+        greed, log_visits = self.options.greed, math.log(node.visits)
+        best, chosen = -math.inf, None
+        for edge in node.edges:
+            child = edge.child
+            if child.is_solved or child.serial == self.serial:
+                continue
+            mean = (highest * child.num_usable - child.total) / (child.visits or 1)
+            value = mean + greed * (max(highest - child.best, 0) - mean)
+            bound = value / span + self.options.exploration * math.sqrt(
+                log_visits / (edge.visits or 1)
+            )
+            if bound > best:
+                best, chosen = bound, edge
+        return chosen
+
+    # -- up ------------------------------------------------------------------------
+
+    def _learn(
+        self, path: list[_Node[S, A]], edges: list[_Edge[S, A]], cost: float
+    ) -> None:
+        """Adds the cost of a trajectory to every node and edge on it."""
+        is_usable = cost < math.inf
+        if is_usable:
+            self.lowest = min(self.lowest, cost)
+            self.highest = max(self.highest, cost)
+        for node in path:
+            node.visits += 1
+            if is_usable:
+                node.num_usable += 1
+                node.total += cost
+                node.best = min(node.best, cost)
+        for edge in edges:
+            edge.visits += 1
