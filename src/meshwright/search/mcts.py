@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from meshwright.errors import SearchError
 from meshwright.search.engine import Exploration
 from meshwright.search.problem import Prior, Problem
-from meshwright.search.trajectory import Walker, order
+from meshwright.search.walk import Walker, order
 
 
 @dataclass(frozen=True, slots=True)

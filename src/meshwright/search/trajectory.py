@@ -1,14 +1,12 @@
-"""Actions in a row and the states between them; walks, replays and small changes."""
+"""Actions in a row and the states between them, and small changes to them."""
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Generator, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from meshwright.search.engine import Candidate
-from meshwright.search.problem import Prior, Problem
+from meshwright.search.problem import Problem
+from meshwright.search.walk import Walker
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,70 +33,61 @@ def replay[S, A: Hashable](
     return Trajectory(tuple(states), tuple(done))
 
 
-def order[A](
-    prior_fn: Prior | None, state: object, actions: Sequence[A]
-) -> Sequence[A]:
-    """Actions from the largest weight to the smallest, equal ones as they were."""
-    if prior_fn is None:
-        return actions
-    weights = prior_fn(state, actions)
-    ranked = sorted(range(len(actions)), key=lambda i: -weights[i])
-    return [actions[i] for i in ranked]
-
-
-def draw[A](
-    rng: random.Random, prior_fn: Prior | None, state: object, actions: Sequence[A]
-) -> A:
-    """One of the actions, as often as its share of the weights."""
-    if prior_fn is not None:
-        weights = prior_fn(state, actions)
-        if sum(weights) > 0:
-            return rng.choices(actions, weights)[0]
-    return actions[int(rng.random() * len(actions))]
-
-
-def draw_length(rng: random.Random, longest: int) -> int:
-    """From 0 to `longest`, each scale as often: 0, 1 to 2, 3 to 6, 7 to 14, ..."""
-    return int((longest + 2) ** rng.random()) - 1
-
-
 @dataclass(frozen=True, slots=True)
-class Walker[S, A: Hashable]:
-    """Walks at random through a problem, `longest` actions at most."""
+class Changer[S, A: Hashable]:
+    """Makes trajectories out of others, valid ones: what cannot be done is left out."""
 
-    problem: Problem[S, A]
-    rng: random.Random
-    prior_fn: Prior | None
-    longest: int
+    walker: Walker[S, A]
 
-    def walk(self, states: list[S], actions: list[A], length: int) -> bool:
-        """Appends states and actions in place; whether more can be done at the end."""
-        problem, rng, prior_fn = self.problem, self.rng, self.prior_fn
-        state = states[-1]
-        for _ in range(length):
-            options = problem.actions(state)
-            if not options:
-                return False
-            action = draw(rng, prior_fn, state, options)
-            state = problem.apply(state, action)
-            states.append(state)
-            actions.append(action)
-        return True
+    def change(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
+        """One action put in, taken out, exchanged or moved; now and then several."""
+        new = self._change_once(old)
+        while self.walker.rng.random() < _ONE_MORE:
+            new = self._change_once(new)
+        return new
 
-    def roll_out(
-        self, states: list[S], actions: list[A]
-    ) -> Generator[Candidate[S, A], float, float]:
-        """Walks on in place, yields where it ends, and returns the cost there.
+    def cross(
+        self, first: Trajectory[S, A], second: Trajectory[S, A]
+    ) -> Trajectory[S, A]:
+        """The beginning of one, then all of the other or its end."""
+        rng = self.walker.rng
+        begin = rng.randint(0, len(first.actions))
+        rest = rng.randint(0, len(second.actions)) if rng.random() < 0.5 else 0
+        return self._continue(first, begin, second.actions[rest:])
 
-        Where an end cannot be used it walks on, twice as far each time: what has to be
-        complete to be worth anything is found as well as what may stop anywhere.
-        """
-        problem, begin = self.problem, len(actions)
-        length = draw_length(self.rng, self.longest)
-        while True:
-            goes_on = self.walk(states, actions, length)
-            cost = yield problem.key(states[-1]), states[-1], actions
-            walked = len(actions) - begin
-            if cost < math.inf or not goes_on or walked >= self.longest:
-                return cost
-            length = min(max(walked, 1), self.longest - walked)
+    def _change_once(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
+        rng, actions = self.walker.rng, old.actions
+        index, kind = rng.randint(0, len(actions)), rng.randrange(4)
+        if index == len(actions) or kind == 0:  # put in
+            return self._insert(old, index, actions[index:])
+        rest = actions[index + 1 :]
+        if kind == 1:  # take out
+            return self._continue(old, index, rest)
+        if kind == 2:  # exchange
+            return self._insert(old, index, rest)
+        others = [*actions[:index], *rest]
+        place = rng.randint(0, len(others))
+        others.insert(place, actions[index])
+        begin = min(place, index)
+        return self._continue(old, begin, others[begin:])
+
+    def _insert(
+        self, old: Trajectory[S, A], index: int, rest: Iterable[A]
+    ) -> Trajectory[S, A]:
+        """An action drawn for state `index`, if it has one, then the rest."""
+        options = self.walker.problem.actions(old.states[index])
+        if not options:
+            return self._continue(old, index, rest)
+        action = self.walker.draw(old.states[index], options)
+        return self._continue(old, index, (action, *rest))
+
+    def _continue(
+        self, old: Trajectory[S, A], index: int, rest: Iterable[A]
+    ) -> Trajectory[S, A]:
+        """The first `index` actions, then those of the rest that can be done."""
+        new = replay(self.walker.problem, old.before(index), rest)
+        return new.before(self.walker.longest)
+
+
+_ONE_MORE = 0.25
+"""How often a change is followed by another, so that no local optimum holds for ever."""
