@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from meshwright.errors import SearchError
 from meshwright.search.engine import Exploration
+from meshwright.search.merit import Merits
+from meshwright.search.node import Edge, Node, Stop
 from meshwright.search.problem import Prior, Problem
 from meshwright.search.walk import Walker, order
 
@@ -28,13 +30,16 @@ class Mcts:
     widening: a state visited n times has about n ** widening edges; 1 tries every action
       of a state before any goes deeper.
     greed: share of the best cost below a state in its value, the rest being the mean.
+    num_draws: actions drawn where one is taken at random, the one of the largest merit
+      being it; 1 is UCT's even walk.
     longest: actions of a random walk beyond the tree, at most.
     """
 
     seed: int
-    exploration: float = 0.3
-    widening: float = 0.6
-    greed: float = 0.3
+    exploration: float = 0.1
+    widening: float = 0.5
+    greed: float = 0.5
+    num_draws: int = 3
     longest: int = 64
     prior_fn: Prior | None = None
     patience: int | None = 10_000
@@ -44,51 +49,11 @@ class Mcts:
             raise SearchError(
                 f"widening {self.widening} and greed {self.greed} have to be shares"
             )
+        if self.num_draws < 1:
+            raise SearchError(f"of {self.num_draws} actions none can be taken")
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         return (yield from _Tree(self, problem).grow())
-
-
-class _Node[S, A]:
-    """A state, and what was learned on all ways to it."""
-
-    __slots__ = (
-        "best",
-        "edges",
-        "is_priced",
-        "is_solved",
-        "num_usable",
-        "serial",
-        "state",
-        "total",
-        "untried",
-        "visits",
-    )
-
-    def __init__(self, state: S) -> None:
-        self.state = state
-        self.untried: list[A | None] | None = None
-        """Actions, next one last; `None` among them stands for stopping here."""
-        self.edges: list[_Edge[S, A]] = []
-        self.visits = 0
-        self.num_usable = 0
-        self.total = 0.0
-        self.best = math.inf
-        self.is_priced = False
-        self.is_solved = False
-        self.serial = 0
-        """The last trajectory that came through."""
-
-
-class _Edge[S, A]:
-    """All actions of a state that lead to one other; `action` is the first of them."""
-
-    __slots__ = ("action", "child", "visits")
-
-    def __init__(self, action: A, child: _Node[S, A]) -> None:
-        self.action = action
-        self.child = child
-        self.visits = 0
 
 
 class _Tree[S, A: Hashable]:
@@ -98,10 +63,18 @@ class _Tree[S, A: Hashable]:
         self.options = options
         self.problem = problem
         self.rng = random.Random(options.seed)
-        self.walker = Walker(problem, self.rng, options.prior_fn, options.longest)
+        self.merits: Merits[A] = Merits()
+        self.walker = Walker(
+            problem,
+            self.rng,
+            options.prior_fn,
+            options.longest,
+            self.merits,
+            options.num_draws,
+        )
         start = problem.start()
-        self.root: _Node[S, A] = _Node(start)
-        self.nodes: dict[Hashable, _Node[S, A]] = {problem.key(start): self.root}
+        self.root: Node[S, A] = Node(start)
+        self.nodes: dict[Hashable, Node[S, A]] = {problem.key(start): self.root}
         self.num_open = 1
         """Nodes of which something is untried."""
         self.serial = 0
@@ -119,17 +92,19 @@ class _Tree[S, A: Hashable]:
                 path[-1].is_priced = len(actions) == len(edges)
             else:
                 cost = yield self.problem.key(state), state, actions
-            self._learn(path, edges, cost)
+            for edge in edges:
+                edge.visits += 1
+            self._learn(path, actions, cost)
         return not self.num_open
 
     # -- down ----------------------------------------------------------------------
 
-    def _descend(self) -> tuple[list[_Node[S, A]], list[_Edge[S, A]], bool]:
+    def _descend(self) -> tuple[list[Node[S, A]], list[Edge[S, A]], bool]:
         """Nodes and edges from the root to where a trajectory leaves the tree.
 
         It ends at a new node, where it goes on at random, or at one that is priced.
         """
-        node, path, edges = self.root, [self.root], list[_Edge[S, A]]()
+        node, path, edges = self.root, [self.root], list[Edge[S, A]]()
         while True:
             node.serial = self.serial
             is_new = node.visits == 0
@@ -145,7 +120,7 @@ class _Tree[S, A: Hashable]:
                 path.append(node)
                 edges.append(edge)
 
-    def _choose(self, node: _Node[S, A]) -> _Edge[S, A] | None:
+    def _choose(self, node: Node[S, A]) -> Edge[S, A] | None:
         """The edge to follow; `None` to stop here, or if nothing is left below."""
         if node.untried is None:
             node.untried = self._open(node)
@@ -155,9 +130,9 @@ class _Tree[S, A: Hashable]:
                 edge = self._select(node)
                 if edge is not None:
                     return edge
-            action = node.untried.pop()
+            action = self._pop(node.untried)
             self.num_open -= not node.untried
-            if action is None:
+            if action is Stop.HERE:
                 return None
             edge = self._expand(node, action)
             if edge is not None:
@@ -167,38 +142,47 @@ class _Tree[S, A: Hashable]:
             node.is_solved = all(e.child.is_solved for e in node.edges)
         return edge
 
-    def _open(self, node: _Node[S, A]) -> list[A | None]:
+    def _open(self, node: Node[S, A]) -> list[A | Stop]:
         """What can be tried from a node: its actions in some order, and to stop."""
-        options = self.problem.actions(node.state)
-        untried: list[A | None] = list(
-            order(self.options.prior_fn, node.state, options)
-        )
-        if self.options.prior_fn is None:
-            self.rng.shuffle(untried)
-        else:
-            untried.reverse()
+        actions = self.problem.actions(node.state)
+        ordered = order(self.options.prior_fn, node.state, actions)
+        untried: list[A | Stop] = [*reversed(ordered)]
         if not node.is_priced:
-            untried.insert(int(self.rng.random() * (len(untried) + 1)), None)
+            untried.insert(int(self.rng.random() * (len(untried) + 1)), Stop.HERE)
         self.num_open -= not untried
         return untried
 
-    def _expand(self, node: _Node[S, A], action: A) -> _Edge[S, A] | None:
+    def _pop(self, untried: list[A | Stop]) -> A | Stop:
+        """The next one by the prior; without one, the best of some drawn evenly."""
+        if self.options.prior_fn is None:
+            rng, size = self.rng.random, len(untried)
+            best, chosen = -math.inf, -1
+            for _ in range(self.options.num_draws):
+                index = int(rng() * size)
+                action = untried[index]
+                merit = math.inf if action is Stop.HERE else self.merits.of(action)
+                if merit > best:
+                    best, chosen = merit, index
+            untried[chosen], untried[-1] = untried[-1], untried[chosen]
+        return untried.pop()
+
+    def _expand(self, node: Node[S, A], action: A) -> Edge[S, A] | None:
         """A new edge, unless another action leads there or nothing is left there."""
         state = self.problem.apply(node.state, action)
         key = self.problem.key(state)
         child = self.nodes.get(key)
         if child is None:
-            child = self.nodes[key] = _Node(state)
+            child = self.nodes[key] = Node(state)
             self.num_open += 1
         elif any(edge.child is child for edge in node.edges):
             return None
-        edge = _Edge(action, child)
+        edge = Edge(action, child)
         node.edges.append(edge)
         if child.is_solved or child.serial == self.serial:
             return None
         return edge
 
-    def _select(self, node: _Node[S, A]) -> _Edge[S, A] | None:
+    def _select(self, node: Node[S, A]) -> Edge[S, A] | None:
         """The edge of the largest upper bound among those that hold something new."""
         highest, span = self.highest, self.highest - self.lowest
         if not span > 0:
@@ -221,10 +205,8 @@ class _Tree[S, A: Hashable]:
 
     # -- up ------------------------------------------------------------------------
 
-    def _learn(
-        self, path: list[_Node[S, A]], edges: list[_Edge[S, A]], cost: float
-    ) -> None:
-        """Adds the cost of a trajectory to every node and edge on it."""
+    def _learn(self, path: list[Node[S, A]], actions: list[A], cost: float) -> None:
+        """Adds the cost of a trajectory to all that it went through."""
         is_usable = cost < math.inf
         if is_usable:
             self.lowest = min(self.lowest, cost)
@@ -235,5 +217,8 @@ class _Tree[S, A: Hashable]:
                 node.num_usable += 1
                 node.total += cost
                 node.best = min(node.best, cost)
-        for edge in edges:
-            edge.visits += 1
+        reward = 0.0
+        if is_usable:
+            span = self.highest - self.lowest
+            reward = (self.highest - cost) / span if span > 0 else 1.0
+        self.merits.learn(actions, reward)

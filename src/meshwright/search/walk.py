@@ -8,6 +8,7 @@ from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass
 
 from meshwright.search.engine import Candidate
+from meshwright.search.merit import Merits
 from meshwright.search.problem import Prior, Problem
 
 
@@ -27,22 +28,39 @@ def draw_length(rng: random.Random, longest: int) -> int:
     return int((longest + 2) ** rng.random()) - 1
 
 
+_EVEN = 0.1
+"""Share of the draws that ask no prior."""
+
+
 @dataclass(frozen=True, slots=True)
 class Walker[S, A: Hashable]:
-    """Walks at random through a problem, `longest` actions at most."""
+    """Walks at random through a problem, `longest` actions at most.
+
+    Of `num_draws` actions drawn by the weights, the one with the largest merit is taken.
+    Now and then the weights do not count, so that an action of weight zero has a chance.
+    """
 
     problem: Problem[S, A]
     rng: random.Random
     prior_fn: Prior | None
     longest: int
+    merits: Merits[A] | None = None
+    num_draws: int = 1
 
     def draw(self, state: S, actions: Sequence[A]) -> A:
-        """One of the actions, as often as its share of the weights."""
-        if self.prior_fn is not None:
+        """One of the actions."""
+        count, merits = self.num_draws, self.merits
+        if self.prior_fn is None or self.rng.random() < _EVEN:
+            rng, size = self.rng.random, len(actions)
+            if merits is None:
+                return actions[int(rng() * size)]
+            drawn = [actions[int(rng() * size)] for _ in range(count)]
+        else:
             weights = self.prior_fn(state, actions)
-            if sum(weights) > 0:
-                return self.rng.choices(actions, weights)[0]
-        return actions[int(self.rng.random() * len(actions))]
+            if not sum(weights) > 0:
+                weights = [1.0] * len(actions)
+            drawn = self.rng.choices(actions, weights, k=count)
+        return drawn[0] if merits is None else max(drawn, key=merits.of)
 
     def walk(self, states: list[S], actions: list[A], length: int) -> bool:
         """Appends states and actions in place; whether more can be done at the end."""
