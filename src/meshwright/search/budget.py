@@ -78,8 +78,8 @@ class Result[S, A]:
         return math.isfinite(self.cost)
 
     def __str__(self) -> str:
-        how = "complete" if self.is_complete else self.stopped
+        how, num = "complete" if self.is_complete else self.stopped, len(self.actions)
         return (
-            f"cost {self.cost:.6g} after {len(self.actions)} actions;"
+            f"cost {self.cost:.6g} after {num} action{'s' * (num != 1)};"
             f" {self.evaluations} evaluations in {self.seconds:.2f} s, {how}"
         )

@@ -3,7 +3,7 @@
 UCT (Kocsis and Szepesvari, ECML 2006) on a graph: a state reached in two ways is one node
 (transpositions), and actions of a state that lead to one state are one edge (groups), so
 that what is learned on one way counts for all (Childs, Brodeur and Kocsis, CIG 2008; for
-partitioning: Alabed et al., arXiv 2210.06352). Rewards are costs on the scale of those
+partitioning: Alabed et al., arXiv 2210.06352). Rewards say how a cost ranks among those
 seen. What holds nothing new any more is not entered again.
 """
 
@@ -19,6 +19,7 @@ from meshwright.search.engine import Exploration
 from meshwright.search.merit import Merits
 from meshwright.search.node import Edge, Node, Stop
 from meshwright.search.problem import Prior, Problem
+from meshwright.search.scale import Scale
 from meshwright.search.walk import Walker, order
 
 
@@ -30,13 +31,13 @@ class Mcts:
     widening: a state visited n times has about n ** widening edges; 1 tries every action
       of a state before any goes deeper.
     greed: share of the best cost below a state in its value, the rest being the mean.
-    num_draws: actions drawn where one is taken at random, the one of the largest merit
-      being it; 1 is UCT's even walk.
+    num_draws: up to so many actions are drawn where one is taken at random, the one of
+      the largest merit being it; 1 is UCT's even walk.
     longest: actions of a random walk beyond the tree, at most.
     """
 
     seed: int
-    exploration: float = 0.1
+    exploration: float = 0.3
     widening: float = 0.5
     greed: float = 0.5
     num_draws: int = 3
@@ -57,7 +58,7 @@ class Mcts:
 
 
 class _Tree[S, A: Hashable]:
-    """The nodes by key, and the scale of the costs seen."""
+    """The nodes by key, and what was learned beside them."""
 
     def __init__(self, options: Mcts, problem: Problem[S, A]) -> None:
         self.options = options
@@ -78,8 +79,7 @@ class _Tree[S, A: Hashable]:
         self.num_open = 1
         """Nodes of which something is untried."""
         self.serial = 0
-        self.lowest = math.inf
-        self.highest = -math.inf
+        self.scale = Scale()
 
     def grow(self) -> Exploration[S, A]:
         while self.num_open and not self.root.is_solved:
@@ -184,21 +184,18 @@ class _Tree[S, A: Hashable]:
 
     def _select(self, node: Node[S, A]) -> Edge[S, A] | None:
         """The edge of the largest upper bound among those that hold something new."""
-        highest, span = self.highest, self.highest - self.lowest
-        if not span > 0:
-            # Nothing usable was seen, or only one cost: what is usable is worth one.
-            highest, span = (highest if self.lowest < math.inf else 0.0) + 1, 1.0
+        middle, span = self.scale.bounds()
         greed, log_visits = self.options.greed, math.log(node.visits)
         best, chosen = -math.inf, None
         for edge in node.edges:
             child = edge.child
             if child.is_solved or child.serial == self.serial:
                 continue
-            mean = (highest * child.num_usable - child.total) / (child.visits or 1)
-            value = mean + greed * (max(highest - child.best, 0) - mean)
-            bound = value / span + self.options.exploration * math.sqrt(
-                log_visits / (edge.visits or 1)
-            )
+            mean = child.total / (child.visits or 1)
+            height = max((middle - child.best) / span, 0.0)
+            value = mean + greed * (height - mean)
+            trust = math.sqrt(log_visits / (edge.visits or 1))
+            bound = value + self.options.exploration * trust
             if bound > best:
                 best, chosen = bound, edge
         return chosen
@@ -207,18 +204,9 @@ class _Tree[S, A: Hashable]:
 
     def _learn(self, path: list[Node[S, A]], actions: list[A], cost: float) -> None:
         """Adds the cost of a trajectory to all that it went through."""
-        is_usable = cost < math.inf
-        if is_usable:
-            self.lowest = min(self.lowest, cost)
-            self.highest = max(self.highest, cost)
+        reward = self.scale.reward(cost)
         for node in path:
             node.visits += 1
-            if is_usable:
-                node.num_usable += 1
-                node.total += cost
-                node.best = min(node.best, cost)
-        reward = 0.0
-        if is_usable:
-            span = self.highest - self.lowest
-            reward = (self.highest - cost) / span if span > 0 else 1.0
+            node.total += reward
+            node.best = min(node.best, cost)
         self.merits.learn(actions, reward)

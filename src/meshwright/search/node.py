@@ -20,7 +20,6 @@ class Node[S, A]:
         "edges",
         "is_priced",
         "is_solved",
-        "num_usable",
         "serial",
         "state",
         "total",
@@ -34,7 +33,6 @@ class Node[S, A]:
         """The next one last; `None` before anybody looked."""
         self.edges: list[Edge[S, A]] = []
         self.visits = 0
-        self.num_usable = 0
         self.total = 0.0
         self.best = math.inf
         self.is_priced = False

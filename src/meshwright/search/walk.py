@@ -29,14 +29,15 @@ def draw_length(rng: random.Random, longest: int) -> int:
 
 
 _EVEN = 0.1
-"""Share of the draws that ask no prior."""
+"""Share of the walks, and of single draws, that ask no prior."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walker[S, A: Hashable]:
     """Walks at random through a problem, `longest` actions at most.
 
-    Of `num_draws` actions drawn by the weights, the one with the largest merit is taken.
+    Of up to `num_draws` actions drawn by the weights, the one of the largest merit is
+    taken.
     Now and then the weights do not count, so that an action of weight zero has a chance.
     """
 
@@ -49,32 +50,36 @@ class Walker[S, A: Hashable]:
 
     def draw(self, state: S, actions: Sequence[A]) -> A:
         """One of the actions."""
-        count, merits = self.num_draws, self.merits
-        if self.prior_fn is None or self.rng.random() < _EVEN:
-            rng, size = self.rng.random, len(actions)
-            if merits is None:
-                return actions[int(rng() * size)]
-            drawn = [actions[int(rng() * size)] for _ in range(count)]
-        else:
-            weights = self.prior_fn(state, actions)
-            if not sum(weights) > 0:
-                weights = [1.0] * len(actions)
-            drawn = self.rng.choices(actions, weights, k=count)
-        return drawn[0] if merits is None else max(drawn, key=merits.of)
+        return self._draw(state, actions, self._now_and_then())
 
     def walk(self, states: list[S], actions: list[A], length: int) -> bool:
         """Appends states and actions in place; whether more can be done at the end."""
-        problem = self.problem
+        problem, prior_fn = self.problem, self._now_and_then()
         state = states[-1]
         for _ in range(length):
             options = problem.actions(state)
             if not options:
                 return False
-            action = self.draw(state, options)
+            action = self._draw(state, options, prior_fn)
             state = problem.apply(state, action)
             states.append(state)
             actions.append(action)
         return True
+
+    def _now_and_then(self) -> Prior | None:
+        """The prior, if it is to be asked for the next draw or walk."""
+        is_even = self.prior_fn is None or self.rng.random() < _EVEN
+        return None if is_even else self.prior_fn
+
+    def _draw(self, state: S, actions: Sequence[A], prior_fn: Prior | None) -> A:
+        merits, rng, size = self.merits, self.rng.random, len(actions)
+        count = 1 if merits is None else 1 + int(rng() * self.num_draws)
+        weights = None if prior_fn is None else prior_fn(state, actions)
+        if weights is not None and sum(weights) > 0:
+            drawn = self.rng.choices(actions, weights, k=count)
+        else:
+            drawn = [actions[int(rng() * size)] for _ in range(count)]
+        return drawn[0] if merits is None else max(drawn, key=merits.of)
 
     def roll_out(
         self, states: list[S], actions: list[A]

@@ -1,0 +1,29 @@
+"""Every engine by name, made with a seed: what stands here is held to the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from meshwright.search import (
+    Annealing,
+    Beam,
+    Engine,
+    Evolution,
+    Exhaustive,
+    Mcts,
+    Sampling,
+)
+
+ENGINES: dict[str, Callable[[int], Engine]] = {
+    "annealing": lambda seed: Annealing(seed),
+    "beam": lambda seed: Beam(),
+    "beam of one": lambda seed: Beam(width=1, slack=1),
+    "breadth first": lambda seed: Exhaustive("breadth"),
+    "depth first": lambda seed: Exhaustive("depth"),
+    "evolution": lambda seed: Evolution(seed),
+    "mcts": lambda seed: Mcts(seed),
+    "uct": lambda seed: Mcts(seed, widening=1, greed=0, num_draws=1, exploration=1.4),
+    "sampling": lambda seed: Sampling(seed),
+}
+COMPLETE = ("beam", "beam of one", "breadth first", "depth first", "mcts", "uct")
+"""Those that notice when nothing is left."""

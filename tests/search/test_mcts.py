@@ -1,0 +1,86 @@
+"""What a tree over states learns that one over sequences does not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from meshwright.search import Budget, Mcts, search
+from tests.search.toys import Order, Ring, Subset, Table, Trap, Watched
+
+
+def test_sequences_that_lead_to_one_state_are_one_node():
+    size = 8
+    sequences = sum(math.perm(size, length) for length in range(size + 1))
+    result = search(Subset(size, seed=0), Mcts(0), Budget())
+    assert sequences == 109_601
+    assert result.is_complete
+    assert result.evaluations == 2**size
+    assert result.trials < 3 * 2**size
+
+
+def test_what_is_solved_is_not_entered_again():
+    problem = Watched(Trap(3))
+    result = search(problem, Mcts(0), Budget())
+    assert result.is_complete
+    assert result.trials < 3 * result.evaluations
+
+
+def test_actions_that_lead_to_one_state_are_one_edge():
+    problem = Table((3.0, 2.0, 1.0), ((1,) * 500 + (2,), (), ()))
+    result = search(problem, Mcts(0), Budget())
+    assert (result.cost, result.actions) == (1.0, (500,))
+    assert result.is_complete
+    assert result.trials < 10
+
+
+@dataclass(frozen=True)
+class Grouped(Subset):
+    """Every item has ten names."""
+
+    def actions(self, state):
+        return [i for i in range(10 * self.size) if i // 10 not in state]
+
+    def apply(self, state, action):
+        return state | {action // 10}
+
+
+def test_ten_names_of_an_action_cost_no_more_trials_than_one():
+    once = search(Subset(8, seed=1), Mcts(0), Budget())
+    tenfold = search(Grouped(8, seed=1), Mcts(0), Budget())
+    assert once.is_complete
+    assert tenfold.is_complete
+    assert tenfold.cost == once.cost
+    assert tenfold.trials < 1.2 * once.trials
+
+
+def test_a_ring_ends_complete():
+    result = search(Ring(30), Mcts(0), Budget())
+    assert result.is_complete
+    assert result.evaluations == 30
+
+
+def test_the_best_of_the_prior_is_tried_first():
+    weights = [1.0, 5.0, 3.0]
+    problem = Table((9.0, 8.0, 7.0, 6.0), ((1, 2, 3), (), (), ()))
+    tried = []
+    watched = Watched(problem)
+    watched.cost = lambda state: tried.append(state) or problem.cost(state)
+    engine = Mcts(0, prior_fn=lambda state, actions: weights[: len(actions)], longest=0)
+    search(watched, engine, Budget())
+    assert tried == [0, 2, 3, 1]
+
+
+def test_a_walk_goes_on_where_it_cannot_stop():
+    usable = Order(7, seed=1)
+    problem = Watched(usable)
+    problem.cost = lambda state: usable.cost(state) if len(state[0]) == 7 else math.inf
+    assert search(problem, Mcts(0), Budget(evaluations=12)).is_feasible
+
+
+@pytest.mark.slow
+def test_two_thousand_trajectories_a_second():
+    result = search(Trap(4), Mcts(0), Budget(trials=4000))
+    assert result.trials / result.seconds > 2000
