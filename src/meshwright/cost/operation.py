@@ -9,6 +9,7 @@ work.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -70,6 +71,15 @@ def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
     }
     bound = max(times, key=lambda b: times[b])
     return UnitTime(times[bound], bound)
+
+
+def alike(op: Op) -> Hashable:
+    """Units with the same work and traffic take as long if their roots are alike."""
+    if op.kind == "dot_general":
+        left, right, *_ = op.operands
+        numbers = op.params["dimension_numbers"]
+        return left.shape, left.dtype, right.shape, right.dtype, numbers
+    return op if op.kind in _PADDED else None
 
 
 def fills_matrix_unit(op: Op) -> bool:

@@ -7,8 +7,10 @@ times) live in tables keyed by its values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 
 _NO_PARAMS: Mapping[str, object] = MappingProxyType({})
@@ -136,12 +138,10 @@ def full_dtype(short: str) -> str:
 
 def num_bytes(value: Atom) -> int:
     """Bytes of one value, unpadded; sub-byte dtypes count one byte an element."""
-    size = itemsize_bytes(value.dtype)
-    for extent in value.shape:
-        size *= extent
-    return size
+    return math.prod(value.shape, start=itemsize_bytes(value.dtype))
 
 
+@cache
 def itemsize_bytes(dtype: str) -> int:
     """Bytes of one element; a typed key counts the two words of threefry."""
     if dtype.startswith("key<"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from meshwright.errors import MachineError
 from meshwright.ir import Op, Program
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import place_mesh
+from meshwright.simulate.collector import one_collection
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.inline import inline
 from meshwright.simulate.layout import Layout
@@ -41,7 +43,7 @@ class Estimate:
     breakdown: seconds by "compute", "idle" and, for each kind of collective, those in
         which nothing was computed beside it ("all_reduce exposed") and the rest
         ("all_reduce hidden"); exposed, compute and idle add up to the step.
-    model_flops: operations of the program before it was partitioned.
+    original: the program before it was partitioned.
     units: what runs as one, in order; the memory's curve is over them.
     layout: how values lie in memory.
     origins: of ops that stand for others of the device program, those.
@@ -51,7 +53,7 @@ class Estimate:
     machine: Machine
     mesh: Mesh
     step_time_s: float
-    model_flops: int
+    original: Program
     memory: Memory
     timeline: Timeline
     breakdown: Mapping[str, float]
@@ -64,6 +66,11 @@ class Estimate:
     def peak_memory_bytes(self) -> int:
         """The most that is alive at once on one device."""
         return self.memory.peak_bytes
+
+    @property
+    def model_flops(self) -> int:
+        """Operations of the program before it was partitioned."""
+        return program_work(self.original).flops
 
     @property
     def fits(self) -> bool:
@@ -109,6 +116,11 @@ def estimate(
     Memory is given up where the partitioned function donates it, and with
     `donate_state` where a step hands its argument back in its next form.
     """
+    with one_collection():
+        return _simulated(decided, machine, donate_state)
+
+
+def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
     placement = place_mesh(decided.lowered.mesh, machine)
     program, origins = inline(decided.lowered.program)
     rules = RULES[machine.compiler]
@@ -129,7 +141,7 @@ def estimate(
         machine,
         decided.lowered.mesh,
         timeline.end_s,
-        program_work(_original(decided)).flops,
+        decided.captured.program,
         memory,
         timeline,
         _breakdown(timeline),
@@ -164,20 +176,18 @@ def _aliases(
     return aliases
 
 
-def _original(decided: Decided) -> Program:
-    return decided.captured.program
-
-
 def _breakdown(timeline: Timeline) -> dict[str, float]:
     """Seconds by what fills them; a loop's are those of its body, times its trips."""
     told: dict[str, float] = {COMPUTE: 0.0}
-    moments = _computing(timeline)
+    # When the computing stream works, in order: no two of its spans overlap.
+    starts = [s.start_s for s in timeline.spans if s.stream == COMPUTE]
+    ends = [s.end_s for s in timeline.spans if s.stream == COMPUTE]
     for span in timeline.spans:
         if span.inner is not None:
             for name, seconds in _breakdown(span.inner).items():
                 told[name] = told.get(name, 0.0) + span.repeats * seconds
         elif span.unit.kind is Kind.COLLECTIVE:
-            hidden = _overlap(span, moments)
+            hidden = _overlap(span, starts, ends)
             kind = span.unit.root.kind
             exposed = span.end_s - span.start_s - hidden
             told[f"{kind} exposed"] = told.get(f"{kind} exposed", 0.0) + exposed
@@ -189,17 +199,10 @@ def _breakdown(timeline: Timeline) -> dict[str, float]:
     return told
 
 
-def _computing(timeline: Timeline) -> list[tuple[float, float]]:
-    """When the computing stream works, in order."""
-    return [(s.start_s, s.end_s) for s in timeline.spans if s.stream == COMPUTE]
-
-
-def _overlap(span: Span, moments: list[tuple[float, float]]) -> float:
+def _overlap(span: Span, starts: Sequence[float], ends: Sequence[float]) -> float:
     """Seconds of a span in which something is computed."""
-    return sum(_common(span, moments))
-
-
-def _common(span: Span, moments: list[tuple[float, float]]) -> Iterator[float]:
-    for start, end in moments:
-        if end > span.start_s and start < span.end_s:
-            yield min(end, span.end_s) - max(start, span.start_s)
+    first, behind = bisect_right(ends, span.start_s), bisect_left(starts, span.end_s)
+    return sum(
+        min(ends[i], span.end_s) - max(starts[i], span.start_s)
+        for i in range(first, behind)
+    )

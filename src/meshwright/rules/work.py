@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from meshwright.ir import Op
@@ -64,18 +65,33 @@ class Work:
         return Work(self.flops * times, self.transcendentals * times)
 
 
+_NO_WORK = Work()
+"""That of what only moves data."""
+
+
 def work_of(op: Op) -> Work:
     """The work of one op; of a region op nothing, for its bodies are ops themselves."""
     count = _WORK.get(op.kind)
-    return Work() if count is None else count(op)
+    return _NO_WORK if count is None else count(op)
 
 
 def _elements(op: Op) -> Work:
-    return Work(flops=_size(op.results[0].shape))
+    return _flops_of(op.results[0].shape)
 
 
 def _evaluations(op: Op) -> Work:
-    return Work(transcendentals=_size(op.results[0].shape))
+    return _transcendentals_of(op.results[0].shape)
+
+
+# Most ops are elementwise, over few shapes: each shape is counted once.
+@lru_cache(maxsize=4096)
+def _flops_of(shape: tuple[int, ...]) -> Work:
+    return Work(flops=_size(shape))
+
+
+@lru_cache(maxsize=4096)
+def _transcendentals_of(shape: tuple[int, ...]) -> Work:
+    return Work(transcendentals=_size(shape))
 
 
 def _reduced(op: Op) -> Work:

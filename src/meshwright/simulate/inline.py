@@ -24,6 +24,8 @@ class _Inline:
 
     def program(self, program: Program) -> Program:
         """The program itself where there is nothing to inline."""
+        if not self.renamed and not any(op.bodies for op in program.ops):
+            return program
         ops = [new for op in program.ops for new in self.ops(op)]
         outputs = tuple(map(self.atom, program.outputs))
         if all(a is b for a, b in zip(ops, program.ops, strict=False)) and (

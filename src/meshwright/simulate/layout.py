@@ -7,7 +7,7 @@ from collections.abc import Collection
 from itertools import permutations
 from typing import Any
 
-from meshwright.ir import Op, Program, Value, num_bytes
+from meshwright.ir import Op, Program, Value, itemsize_bytes
 
 _NARROW = 2
 """Bytes of an element that is kept as bfloat16."""
@@ -38,14 +38,17 @@ class Layout:
         self.images: dict[tuple[int, ...], tuple[int, int]] = {}
         self._given: frozenset[Value] = frozenset()
         self._sizes: dict[Value, int] = {}
+        self._elements: dict[tuple[tuple[int, ...], bool], int] = {}
 
     def num_bytes(self, value: Value) -> int:
         """Bytes of a value's elements: what moves when it does."""
+        return self.itemsize(value) * math.prod(value.shape)
+
+    def itemsize(self, value: Value) -> int:
+        """Bytes of one element."""
         if value in self.virtual:
             return 0
-        if value in self.narrow:
-            return _NARROW * math.prod(value.shape)
-        return num_bytes(value)
+        return _NARROW if value in self.narrow else itemsize_bytes(value.dtype)
 
     def size(self, value: Value) -> int:
         """Bytes that a value takes, padding included."""
@@ -53,8 +56,13 @@ class Layout:
             return 0
         known = self._sizes.get(value)
         if known is None:
-            plain, elements = self.num_bytes(value), math.prod(value.shape)
-            padded = self._padded(value, elements) if elements else 0
+            elements = math.prod(value.shape)
+            plain = self.itemsize(value) * elements
+            key = value.shape, value in self._given
+            padded = self._elements.get(key)
+            if padded is None:
+                padded = self._padded(value, elements) if elements else 0
+                self._elements[key] = padded
             known = self._sizes[value] = plain * padded // max(elements, 1)
         return known
 

@@ -112,6 +112,8 @@ class _Heap:
                     self._add(
                         value, self._start(unit, index, value), self._end(value, index)
                     )
+            if unit.kind is not Kind.REGION:
+                continue
             inner, inside = _inner(unit, self.layout, self.rules)
             if inner > 0:
                 self.blocks.append(Block(inner, index, index))
@@ -126,9 +128,11 @@ class _Heap:
 
     def _start(self, unit: Unit, index: int, value: Value) -> int:
         """The first unit beside which a value that `unit` writes stands."""
-        stacked = (w.result for w in unit.root.wires if w.is_stacked)
         if self.rules.calls_library and any(
-            n is not None and unit.root.results[n] is value for n in stacked
+            wire.is_stacked
+            and wire.result is not None
+            and unit.root.results[wire.result] is value
+            for wire in unit.root.wires
         ):
             return 0
         return self.runs[index][0]
@@ -204,8 +208,6 @@ def _inner(unit: Unit, layout: Layout, rules: Rules) -> tuple[int, tuple[Value, 
 
     An operand that is no slice of one is the same memory inside.
     """
-    if unit.kind is not Kind.REGION:
-        return 0, ()
     op = unit.root
     shared = {p for wire in op.wires if not wire.is_stacked for p in wire.inputs}
     most: tuple[int, tuple[Value, ...]] = 0, ()

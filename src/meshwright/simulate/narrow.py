@@ -26,6 +26,9 @@ _MOVES = frozenset(
 )  # fmt: skip
 """Ops that give elements of their operands back: rounded before is rounded after."""
 
+_MAY_ACCEPT = _PRODUCTS | _MOVES | {"convert_element_type", "reduce_sum"}
+"""Ops that may read bfloat16 as well as float32; all others want what they ask for."""
+
 _INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
 """From which operand on they are indices, for moves that have some."""
 
@@ -37,6 +40,30 @@ def narrow_values(program: Program) -> frozenset[Value]:
     return frozenset(search.narrow)
 
 
+class _Readers:
+    """What the readers of each value that are known so far say of bfloat16."""
+
+    def __init__(self) -> None:
+        self.accepted: set[Value] = set()
+        self.refused: set[Atom] = set()
+
+    def note(self, atoms: Sequence[Atom], accepts: Sequence[bool]) -> None:
+        """Note what an op says of each of its operands."""
+        for atom, accepted in zip(atoms, accepts, strict=True):
+            if not accepted:
+                self.refused.add(atom)
+            elif isinstance(atom, Value):
+                self.accepted.add(atom)
+
+    def accept(self, value: Value) -> bool:
+        """Whether it is float32, has readers, and all of them accept it as bfloat16."""
+        return (
+            value in self.accepted
+            and value not in self.refused
+            and value.dtype == "float32"
+        )
+
+
 class _Search:
     """Walks against the order of the program, so that readers come before makers."""
 
@@ -45,31 +72,32 @@ class _Search:
 
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
         """Whether each input could be narrow, given which outputs may be."""
-        wanted: dict[Value, bool] = {}
+        readers = _Readers()
         made = {result: op for op in program.ops for result in op.results}
-
-        def read(atom: Atom, accepts: bool) -> None:
-            if isinstance(atom, Value):
-                wanted[atom] = wanted.get(atom, True) and accepts
-
-        for atom, accepts in zip(program.outputs, outputs, strict=True):
-            read(atom, accepts)
-        for op in reversed(program.ops):
-            may_be = [r.dtype == "float32" and wanted.get(r, False) for r in op.results]
+        self.narrow.difference_update(made)  # what an earlier visit found
+        readers.note(program.outputs, outputs)
+        asked = [op for op in program.ops if op.bodies or op.kind in _MAY_ACCEPT]
+        readers.refused.update(
+            v
+            for op in program.ops
+            if op.kind not in _MAY_ACCEPT and not op.bodies
+            for v in op.operands
+        )
+        for op in reversed(asked):
+            may_be = [readers.accept(r) for r in op.results]
             if op.bodies:
                 accepted = self._region(op, may_be)
             else:
-                if may_be and may_be[0] and not op.has_effect:
-                    self.narrow.add(op.results[0])
-                elif may_be:
-                    self.narrow.discard(op.results[0])
                 accepted = [
                     _accepts(op, position, may_be) or _sums(op, made)
                     for position in range(len(op.operands))
                 ]
-            for atom, accepts in zip(op.operands, accepted, strict=True):
-                read(atom, accepts)
-        return [v.dtype == "float32" and wanted.get(v, False) for v in program.inputs]
+            readers.note(op.operands, accepted)
+        for value in readers.accepted:
+            maker = made.get(value)
+            if maker is not None and _marks(maker, value) and readers.accept(value):
+                self.narrow.add(value)
+        return [readers.accept(v) for v in program.inputs]
 
     def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
         """Whether each operand could be narrow; marks what is narrow inside.
@@ -77,9 +105,6 @@ class _Search:
         What a loop carries must be so all around it: a carry that its body refuses is
         taken back, until all agree.
         """
-        for wire in op.wires:
-            if wire.result is not None and not may_be[wire.result]:
-                continue
         results = list(may_be)
         while True:
             inputs = [
@@ -125,6 +150,11 @@ class _Search:
                 value = op.bodies[body].inputs[position]
                 narrow = wire.operand is not None and accepted[wire.operand]
                 (self.narrow.add if narrow else self.narrow.discard)(value)
+
+
+def _marks(maker: Op, value: Value) -> bool:
+    """Whether what makes a value can write it as bfloat16; a region says so itself."""
+    return not (maker.bodies or maker.has_effect) and maker.results[0] is value
 
 
 def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:

@@ -29,8 +29,10 @@ def on_chip_values(
             outside.update(unit.reads)
             outside.update(unit.writes)
             continue
-        made |= dict.fromkeys(unit.writes, index)
-        last |= dict.fromkeys(unit.reads, index)
+        for value in unit.writes:
+            made[value] = index
+        for value in unit.reads:
+            last[value] = index
     room = num_bytes * _KEPT_FOR_VALUES
     waiting = [
         v for v in made if v in last and v not in outside and layout.size(v) <= room
@@ -39,10 +41,10 @@ def on_chip_values(
     used = [0] * len(units)
     kept: set[Value] = set()
     for value in waiting:
-        span, size = range(made[value], last[value] + 1), layout.size(value)
-        if max(used[i] for i in span) + size <= room:
+        start, end, size = made[value], last[value] + 1, layout.size(value)
+        if max(used[start:end]) + size <= room:
             kept.add(value)
-            for index in span:
+            for index in range(start, end):
                 used[index] += size
     return frozenset(kept)
 

@@ -11,12 +11,10 @@ rest. All devices do the same, so that one stands for all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from meshwright.cost.collective import COLLECTIVE_S
-from meshwright.cost.operation import Bound, Traffic, fills_matrix_unit, unit_time
+from meshwright.cost.operation import Bound, fills_matrix_unit
 from meshwright.ir import Program, Value
 from meshwright.machine.placement import Placement
 from meshwright.simulate.ahead import Ahead
@@ -24,6 +22,7 @@ from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.on_chip import on_chip_values
+from meshwright.simulate.prices import Prices
 from meshwright.simulate.unit import Kind, Unit
 
 COMPUTE, LINKS = "compute", "links"
@@ -81,14 +80,20 @@ class Setting:
 
 
 def timeline_of(
-    program: Program, setting: Setting, units: Sequence[Unit] | None = None
+    program: Program,
+    setting: Setting,
+    units: Sequence[Unit] | None = None,
+    prices: Prices | None = None,
 ) -> Timeline:
-    """The timeline of one run; bodies of loops are simulated once and multiplied."""
+    """The timeline of one run; bodies of loops are simulated once and multiplied.
+
+    prices: those known so far, of the same setting.
+    """
     units = fuse(program, setting.layout) if units is None else units
     merged = merge_outputs(units)
     room = setting.placement.machine.chip.on_chip_bytes
     kept = on_chip_values(merged, program.outputs, setting.layout, room)
-    clock = _Clock(setting, kept)
+    clock = _Clock(setting, kept, prices or Prices(setting.placement))
     ahead = Ahead(merged, program.inputs, setting.is_async)
     for unit in merged:
         while clock.free[LINKS] <= clock.free[COMPUTE] and (early := ahead.next()):
@@ -102,8 +107,11 @@ def timeline_of(
 class _Clock:
     """When each stream is free, and when each value is there."""
 
-    def __init__(self, setting: Setting, on_chip: Collection[Value]) -> None:
+    def __init__(
+        self, setting: Setting, on_chip: Collection[Value], prices: Prices
+    ) -> None:
         self.setting = setting
+        self.prices = prices
         self.on_chip = on_chip
         self.spans: list[Span] = []
         self.free = {COMPUTE: 0.0, LINKS: 0.0}
@@ -111,9 +119,11 @@ class _Clock:
 
     def run(self, unit: Unit) -> None:
         """Let one unit run as early as it may."""
-        ready = max((self.there.get(v, 0.0) for v in unit.reads), default=0.0)
         stream = LINKS if unit.kind is Kind.COLLECTIVE else COMPUTE
-        start = max(ready, self.free[stream])
+        start, there = self.free[stream], self.there
+        for value in unit.reads:
+            if value in there and there[value] > start:
+                start = there[value]
         waits = unit.kind is Kind.COLLECTIVE and (
             unit.root.kind not in self.setting.is_async
         )
@@ -130,20 +140,20 @@ class _Clock:
     def _span(self, unit: Unit, stream: str, start: float) -> Span:
         if unit.kind is Kind.COLLECTIVE:
             num_bytes = whole_bytes(unit, self.setting.layout)
-            seconds = self._collective_s(unit, num_bytes)
+            seconds = self.prices.collective_s(unit.root, num_bytes)
             return Span(unit, stream, start, start + seconds, num_bytes)
         if unit.kind is Kind.REGION:
             inner, repeats = self._body(unit)
             end = start + repeats * inner.end_s
             return Span(unit, stream, start, end, repeats=repeats, inner=inner)
-        chip = self.setting.placement.machine.chip
-        traffic = self._traffic(unit)
-        time = unit_time(unit.root, unit.work, traffic, chip)
+        num_bytes, elements = self._traffic(unit)
+        time = self.prices.unit_time(unit, num_bytes, elements)
         end = start + time.seconds
-        return Span(unit, stream, start, end, traffic.num_bytes, time.bound)
+        return Span(unit, stream, start, end, num_bytes, time.bound)
 
-    def _traffic(self, unit: Unit) -> Traffic:
-        layout, root = self.setting.layout, unit.root
+    def _traffic(self, unit: Unit) -> tuple[int, int]:
+        """Bytes from and to main memory, and elements through registers."""
+        root, itemsize = unit.root, self.setting.layout.itemsize
         touched = [*unit.reads, *unit.writes]
         if root.kind in _PICKS and root.operands[0] in touched:
             # As much is read of the table as is taken from it.
@@ -152,34 +162,30 @@ class _Clock:
         elif root.kind == "dynamic_update_slice" and unit.in_place is not None:
             touched = [v for v in touched if v not in (unit.in_place, *root.results)]
             touched += [v for v in root.operands[1:2] if isinstance(v, Value)] * 2
-        fed = root.operands[:2] if fills_matrix_unit(root) else ()
-        return Traffic(
-            sum(layout.num_bytes(v) for v in touched if v not in self.on_chip),
-            sum(
-                math.prod(v.shape) // (2 if v in self.on_chip else 1)
-                for v in touched
-                if v not in fed
-            ),
-        )
+        is_product = unit.kind is Kind.PRODUCT and fills_matrix_unit(root)
+        fed = root.operands[:2] if is_product else ()
+        num_bytes = elements = 0
+        for value in touched:
+            passing = math.prod(value.shape)
+            if value in self.on_chip:
+                passing //= 2
+            else:
+                num_bytes += passing * itemsize(value)
+            if value not in fed:
+                elements += passing
+        return num_bytes, elements
 
     def _body(self, unit: Unit) -> tuple[Timeline, int]:
         """The longest body of a region, and how often it runs."""
         op = unit.root
         bodies = [
-            timeline_of(body, self.setting, units)
+            timeline_of(body, self.setting, units, self.prices)
             for body, units in zip(op.bodies, unit.bodies, strict=True)
         ]
         longest = max(bodies, key=lambda body: body.end_s)
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         assert isinstance(length, int), f"a scan of length {length!r}"
         return longest, length
-
-    def _collective_s(self, unit: Unit, num_bytes: float) -> float:
-        op = unit.root
-        params: Mapping[str, Any] = op.params
-        segments = self.setting.placement.of(tuple(params["axes"]))
-        seconds: Callable[..., float] = COLLECTIVE_S[op.kind]
-        return seconds(num_bytes, segments)
 
 
 def whole_bytes(unit: Unit, layout: Layout) -> int:

@@ -20,6 +20,9 @@ class Kind(Enum):
     REGION = "region"  # a loop or a branch, with units of its own
     OTHER = "other"  # sorts, gathers, scatters, factorisations, random bits
 
+    # Members are single, and those of enums are hashed by name, in Python: too slow here.
+    __hash__ = object.__hash__
+
 
 _PRODUCTS = frozenset(
     {"conv_general_dilated", "dot_general", "ragged_dot_general", "scaled_dot"}
@@ -62,14 +65,18 @@ _STANDS_ALONE = frozenset(
 )  # fmt: skip
 
 
+_NAMED = {
+    **dict.fromkeys(COLLECTIVES, Kind.COLLECTIVE),
+    **dict.fromkeys(_REDUCTIONS, Kind.REDUCTION),
+    **dict.fromkeys(_PRODUCTS, Kind.PRODUCT),
+}
+
+
 def kind_of(op: Op) -> Kind:
     """The kind of unit that has `op` at its root."""
-    if op.kind in _PRODUCTS:
-        return Kind.PRODUCT
-    if op.kind in _REDUCTIONS:
-        return Kind.REDUCTION
-    if op.kind in COLLECTIVES:
-        return Kind.COLLECTIVE
+    named = _NAMED.get(op.kind)
+    if named is not None:
+        return named
     if op.bodies or op.kind in _REGIONS:
         return Kind.REGION
     if op.has_effect or op.kind in _STANDS_ALONE:

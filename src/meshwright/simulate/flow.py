@@ -1,0 +1,101 @@
+"""Who makes and who reads each value of a program, by the name under which it was made.
+
+Reshapes and their like are the same memory under another name, so they are no makers.
+"""
+
+from __future__ import annotations
+
+from meshwright.ir import Op, Program, Value
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.unit import SAME_MEMORY, Kind, kind_of
+
+
+class Flow:
+    """What each op of a program reads, and what reads what it makes.
+
+    kinds, operands: by op that computes something, in the order of the program; an
+        operand that a region's bodies keep as bfloat16 is the cast of the value.
+    maker: by value. readers: by value, once for each time that an op reads it.
+    casts: by result, what rounds before a loop what its body would round in every turn.
+    """
+
+    def __init__(self, program: Program, layout: Layout) -> None:
+        self.program = program
+        self.kinds: dict[Op, Kind] = {}
+        self.operands: dict[Op, list[Value]] = {}
+        self.maker: dict[Value, Op] = {}
+        self.readers: dict[Value, list[Op]] = {}
+        self.casts: dict[Value, Op] = {}
+        self._rounded_by: dict[Value, Op] = {}
+        self._origin: dict[Value, Value] = {}
+        self._narrow = layout.narrow
+        kinds, maker, readers, origin = (
+            self.kinds, self.maker, self.readers, self._origin
+        )  # fmt: skip
+        for op in program.ops:
+            if op.kind in SAME_MEMORY and isinstance(op.operands[0], Value):
+                self._rename(op)
+                continue
+            kinds[op] = kind_of(op)
+            for result in op.results:
+                maker[result] = op
+            operands = [origin.get(v, v) for v in op.operands if isinstance(v, Value)]
+            if op.bodies and self._narrow:
+                operands = self._rounded(op, operands)
+            self.operands[op] = operands
+            for value in operands:
+                read_by = readers.get(value)
+                if read_by is None:
+                    readers[value] = [op]
+                else:
+                    read_by.append(op)
+        self.outputs = {
+            origin.get(v, v) for v in program.outputs if isinstance(v, Value)
+        }
+
+    def is_link(self, op: Op) -> bool:
+        """Whether one elementwise op makes one value for one other alone."""
+        if len(op.results) != 1:
+            return False
+        (value,) = op.results
+        used_by = self.readers.get(value, ())
+        return (
+            len(used_by) == 1
+            and self.kinds[used_by[0]] is Kind.LOOP
+            and value not in self.outputs
+        )
+
+    def _rename(self, op: Op) -> None:
+        """Note that results are operands under another name."""
+        for result, operand in zip(op.results, op.operands, strict=False):
+            assert isinstance(operand, Value), f"{op.kind} of a literal"
+            self._origin[result] = self._origin.get(operand, operand)
+
+    def _rounded(self, op: Op, operands: list[Value]) -> list[Value]:
+        """A region's operands, those that its bodies keep as bfloat16 rounded before."""
+        found: list[Value] = []
+        for value in operands:
+            if value in self._narrow or not self._reads_narrow(op, value):
+                found.append(value)
+                continue
+            cast = self._rounded_by.get(value)
+            if cast is None:
+                made = Value(value.shape, "bfloat16")
+                cast = Op("convert_element_type", (value,), (made,), source=op.source)
+                self._rounded_by[value] = self.casts[made] = self.maker[made] = cast
+                self.operands[cast] = [value]
+            found.append(cast.results[0])
+        return found
+
+    def _reads_narrow(self, op: Op, value: Value) -> bool:
+        """Whether a region's bodies keep an operand as bfloat16."""
+        insides = [
+            op.bodies[body].inputs[i]
+            for wire in op.wires
+            if wire.operand is not None
+            for operand in [op.operands[wire.operand]]
+            if isinstance(operand, Value)
+            and self._origin.get(operand, operand) is value
+            for body, i in wire.inputs
+        ]
+        return bool(insides) and all(v in self._narrow for v in insides)

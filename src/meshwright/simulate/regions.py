@@ -1,0 +1,57 @@
+"""What loops and branches have in memory of their own, and what is part of other values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from meshwright.ir import Op, Program, Value
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.library import is_loop
+from meshwright.simulate.rules import Rules
+from meshwright.simulate.unit import TAKES_IN, Kind, kind_of
+
+
+def open_region(
+    op: Op, layout: Layout, rules: Rules, computed: Collection[Value]
+) -> None:
+    """Note in a layout which values of a region's bodies need no memory of their own.
+
+    computed: values that their readers compute, so that a body makes them itself.
+    """
+    stacked: list[set[Value]] = [set() for _ in op.bodies]
+    for wire in op.wires:
+        operand = None if wire.operand is None else op.operands[wire.operand]
+        if wire.is_stacked:
+            for body, i in wire.inputs:
+                stacked[body].add(op.bodies[body].inputs[i])
+            layout.inside.update(
+                end
+                for body, i in wire.outputs
+                if isinstance(end := op.bodies[body].outputs[i], Value)
+                and _is_made_inside(op.bodies[body], end, rules)
+            )
+        elif operand in computed and wire.result is None:
+            layout.virtual.update(op.bodies[body].inputs[i] for body, i in wire.inputs)
+    for slices, body in zip(stacked, op.bodies, strict=True):
+        kinds = {Kind.LOOP} if rules.calls_library else TAKES_IN
+        layout.inside |= slices - _needed_whole(body, kinds)
+
+
+def _is_made_inside(body: Program, end: Value, rules: Rules) -> bool:
+    """Whether what a body makes for a stack is written there in the first place."""
+    if not rules.calls_library:
+        return True
+    makers = [op for op in body.ops if end in op.results]
+    others = any(end in op.operands for op in body.ops)
+    return not others and all(map(is_loop, makers))
+
+
+def _needed_whole(body: Program, kinds: Collection[Kind]) -> set[Value]:
+    """Values that some op of a body, of none of the kinds, reads from memory."""
+    return {
+        v
+        for op in body.ops
+        if kind_of(op) not in kinds
+        for v in op.operands
+        if isinstance(v, Value)
+    }

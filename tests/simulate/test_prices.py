@@ -1,0 +1,48 @@
+"""Each distinct unit is reckoned once, and costs what it costs alone."""
+
+from meshwright.cost.operation import Traffic, unit_time
+from meshwright.machine import load_machine
+from meshwright.machine.placement import place_mesh
+from meshwright.simulate import prices
+from meshwright.simulate.fusion import fuse
+from meshwright.simulate.unit import Kind
+from tests.simulate.test_timeline import lowered, run
+
+
+def reckoned(made, monkeypatch):
+    """How many times a unit and a collective are reckoned for a program."""
+    counts = {"units": 0, "collectives": 0}
+
+    def counted(name, fn):
+        def inner(*args):
+            counts[name] += 1
+            return fn(*args)
+
+        return inner
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prices, "unit_time", counted("units", unit_time))
+        table = {k: counted("collectives", f) for k, f in prices.COLLECTIVE_S.items()}
+        patch.setattr(prices, "COLLECTIVE_S", table)
+        run(made=made)
+    return counts
+
+
+def test_more_layers_of_a_kind_are_priced_no_more_often(monkeypatch):
+    few, many = lowered(layers=4), lowered(layers=9)
+    assert len(run(made=many).spans) > 2 * len(run(made=few).spans)
+    assert reckoned(many, monkeypatch) == reckoned(few, monkeypatch)
+
+
+def test_a_shared_price_is_that_of_the_unit_alone():
+    made = lowered()
+    shared = prices.Prices(place_mesh(made.mesh, load_machine("tpu-v5e", 8)))
+    chip = shared.placement.machine.chip
+    units = [u for u in fuse(made.program) if u.kind is not Kind.COLLECTIVE]
+    assert any(unit.kind is Kind.PRODUCT for unit in units)
+    for unit in units:
+        for num_bytes, elements in ((2**20, 2**18), (2**28, 2**10), (0, 0)):
+            alone = Traffic(num_bytes, elements)
+            assert shared.unit_time(unit, num_bytes, elements) == unit_time(
+                unit.root, unit.work, alone, chip
+            )
