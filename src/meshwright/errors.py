@@ -46,3 +46,7 @@ class CompilerError(MeshwrightError):
 
 class SearchError(MeshwrightError):
     """A search that cannot be run: its budget, its parameters or what it is given."""
+
+
+class AssignmentError(MeshwrightError):
+    """An integer program that is malformed, or that nothing can satisfy."""

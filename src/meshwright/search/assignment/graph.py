@@ -1,0 +1,60 @@
+"""The flat form of a kernel's nodes and edges that the inner loops walk."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.search.assignment.compiled import Floats, Ints, compiled
+from meshwright.search.assignment.kernel import Kernel, starts_of
+
+
+class Graph(NamedTuple):
+    """As in `Kernel`; and the edges at each node, flat, and where each node's start."""
+
+    starts: Ints
+    ends: Ints
+    table_starts: Ints
+    tables: Floats
+    edge_starts: Ints
+    edges: Ints
+
+
+def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> Graph:
+    """The graph over given tables."""
+    nodes = ends.T.ravel()
+    edges = np.tile(np.arange(len(ends)), 2)
+    counts = np.bincount(nodes, minlength=len(starts) - 1)
+    ordered = edges[np.argsort(nodes, kind="stable")]
+    return Graph(starts, ends, table_starts, tables, starts_of(counts), ordered)
+
+
+def finite_graph(kernel: Kernel, penalty: float) -> Graph:
+    """The graph of a kernel, where a forbidden pair costs a large penalty."""
+    tables = np.where(kernel.tables < np.inf, kernel.tables, penalty)
+    return graph_of(kernel.starts, kernel.ends, kernel.table_starts, tables)
+
+
+@compiled
+def ball(graph: Graph, node: int, size: int, seed: int) -> Ints:
+    """The nodes nearest to one, at most so many, those at equal distance at random."""
+    np.random.seed(seed)
+    found = np.empty(size, np.int64)
+    seen = np.zeros(len(graph.starts) - 1, np.bool_)
+    found[0] = node
+    seen[node] = True
+    count = 1
+    at = 0
+    while at < count:
+        i = found[at]
+        around = graph.edges[graph.edge_starts[i] : graph.edge_starts[i + 1]].copy()
+        np.random.shuffle(around)
+        for e in around:
+            j = graph.ends[e, 0] + graph.ends[e, 1] - i
+            if not seen[j] and count < size:
+                seen[j] = True
+                found[count] = j
+                count += 1
+        at += 1
+    return found[:count]

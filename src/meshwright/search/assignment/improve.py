@@ -1,0 +1,143 @@
+"""Large neighbourhoods: parts of a solution are replaced by exact optima of theirs.
+
+Memory enters as a price at each row: rows that overflow become dearer, others cheaper,
+so that solutions swing about the limit; what overflows a little is repaired.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.search.assignment.compiled import Bools, Floats, Ints
+from meshwright.search.assignment.eliminate import optimise
+from meshwright.search.assignment.graph import Graph, ball
+from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.repair import repair
+
+_WHOLE = 400  # nodes up to which a neighbourhood may be all of them
+_CAPS = (10.0, 12.0, 14.0, 16.0)  # sizes of tables, to base 2: larger is slower
+_PATIENCE = 12  # rounds without gain before something is kicked
+
+
+class Climber:
+    """One thread's search: a solution, which may overflow, and prices of memory."""
+
+    def __init__(self, pool: Incumbent, graph: Graph, seed: int) -> None:
+        self.pool = pool
+        self.graph = graph
+        self.random = np.random.default_rng(seed)
+        self.movable = np.flatnonzero(pool.kernel.widths > 1)
+        self.row_prices = np.zeros(pool.memory.num_rows)
+        self.costs = pool.kernel.costs
+        self.choices = np.zeros(pool.kernel.num_nodes, np.int64)
+        self.stale = 0
+        self._suggested: tuple[Ints, Floats] | None = None
+
+    def run(self) -> None:
+        """Search until the pool says that it is over."""
+        while not self.pool.is_over:
+            self.round()
+
+    def round(self) -> None:
+        """Some neighbourhoods, then new prices; a kick where nothing moves any more."""
+        before = self.pool.cost
+        if self._suggested is not None:
+            self.start_from(*self._suggested)
+            self._suggested = None
+        for _ in range(4):
+            self._descend(self.choices, self._area(), self.costs)
+            if self.pool.is_over:
+                return
+        self.settle()
+        self._polish()
+        self.stale = 0 if self.pool.cost < before else self.stale + 1
+        if self.stale >= _PATIENCE:
+            self._kick()
+
+    def suggest(self, choices: Ints, row_prices: Floats) -> None:
+        """From another thread: go on from there, after the present round."""
+        self._suggested = choices, row_prices
+
+    def start_from(self, choices: Ints, row_prices: Floats) -> None:
+        """Go on from there; choices may overflow, and be forbidden."""
+        self.choices, self.row_prices = choices.copy(), row_prices.copy()
+        self._price()
+        for _ in range(2):
+            self._descend(self.choices, self._area(), self.costs)
+
+    def _descend(self, choices: Ints, area: Ints, costs: Floats) -> None:
+        cap = self.random.choice(_CAPS)
+        noise = self.random.random(len(area)) * self.random.choice([1.0, 3.0, 6.0])
+        optimise(self.graph, costs, area, choices, cap, noise)
+
+    def _area(self) -> Ints:
+        """All nodes, or those around one."""
+        if len(self.movable) <= _WHOLE and self.random.random() < 0.3:
+            return self.movable
+        return self._around(int(self.random.choice(self.movable)))
+
+    def _around(self, node: int) -> Ints:
+        size = int(self.random.choice([30, 60, 120, 240]))
+        return ball(self.graph, node, size, int(self.random.integers(1 << 30)))
+
+    def settle(self) -> None:
+        """Offer the solution, repaired if it overflows; change prices accordingly."""
+        memory = self.pool.memory
+        left = memory.left(self.choices)
+        if not len(left):
+            self.pool.offer(self.choices)
+            return
+        over = left < 0
+        if over.any():
+            mended = self.choices.copy()
+            if repair(self.graph, self.pool.kernel.costs, memory, left, mended):
+                self.pool.offer(mended)
+            self._raise_prices(left, over)
+        else:
+            self.pool.offer(self.choices)
+            self.row_prices *= self.random.choice([0.7, 0.9, 0.97])
+        self._price()
+
+    def _price(self) -> None:
+        self.costs = self.pool.kernel.costs
+        if len(self.row_prices):
+            paid = self.pool.memory.prices(self.graph.starts, self.row_prices)
+            self.costs = self.costs + paid
+
+    def _raise_prices(self, left: Floats, over: Bools) -> None:
+        scale = max(abs(self.pool.kernel.cost(self.choices)), 1e-9)
+        if not scale < np.inf:
+            return
+        worst = np.argmin(left)
+        step = scale * 0.01 / max(self.pool.memory.slack[worst], -left[worst], 1e-9)
+        self.row_prices[over] *= 1.2
+        self.row_prices[worst] += step
+
+    def _polish(self) -> None:
+        """Neighbourhoods of the best solution that keep it within memory."""
+        if self.pool.choices is None:
+            return
+        memory, starts = self.pool.memory, self.graph.starts
+        for _ in range(4):
+            mine = self.pool.choices.copy()
+            factor = self.random.choice([0.0, 0.3, 1.0, 3.0])
+            costs = self.pool.kernel.costs
+            if memory.num_rows:
+                costs = costs + memory.prices(starts, factor * self.row_prices)
+            self._descend(mine, self._area(), costs)
+            self.pool.offer(mine)
+
+    def _kick(self) -> None:
+        """Force one node to another choice until its surroundings have followed."""
+        self.stale = 0
+        if self.pool.choices is not None and self.random.random() < 0.5:
+            self.choices = self.pool.choices.copy()
+        node = int(self.random.choice(self.movable))
+        trial = self.choices.copy()
+        trial[node] = self.random.integers(self.pool.kernel.widths[node])
+        for _ in range(3):
+            area = self._around(node)
+            self._descend(trial, area[area != node], self.costs)
+        for _ in range(2):
+            self._descend(trial, self._around(node), self.costs)
+        self.choices = trial

@@ -1,0 +1,87 @@
+"""The best solution so far and the best bound, shared by all who search for either."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from meshwright.search.assignment.compiled import Floats, Ints
+from meshwright.search.assignment.kernel import Kernel
+from meshwright.search.assignment.memory import Memory
+from meshwright.search.assignment.solve import Clock, Progress
+
+_TOLERANCE = 1e-9  # of the cost: a gap that counts as none
+
+
+class Incumbent:
+    """Keeps the best choices of a kernel, and knows when to stop.
+
+    deadline_s: on the clock of `time.perf_counter`
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        memory: Memory,
+        clock: Clock,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.kernel = kernel
+        self.memory = memory
+        self.clock = clock
+        self.choices: Ints | None = None
+        self.cost = math.inf
+        self.bound = -math.inf
+        self.first_s: float | None = None
+        self._is_whole = _are_whole(kernel.costs) and _are_whole(kernel.tables)
+        self._on_progress = on_progress
+        self._lock = threading.Lock()
+        self.stopped = False
+
+    def offer(self, choices: Ints) -> bool:
+        """Take the choices if they fit and cost less than the best so far."""
+        cost = self.kernel.cost(choices)
+        if cost >= self.cost or self.memory.left(choices).min(initial=0.0) < 0:
+            return False
+        with self._lock:
+            if cost >= self.cost:
+                return False
+            self.choices, self.cost = choices.copy(), cost
+            if self.first_s is None:
+                self.first_s = self.clock.elapsed_s
+        self._tell()
+        return True
+
+    def raise_bound(self, bound: float) -> None:
+        """Take a lower bound; of whole costs, the next whole number."""
+        if self._is_whole and bound < math.inf:
+            bound = float(math.ceil(bound - 1e-6 - _TOLERANCE * abs(bound)))
+        with self._lock:
+            better = bound > self.bound
+            self.bound = max(self.bound, bound)
+        if better:
+            self._tell()
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether nothing better can exist."""
+        gap = self.cost - self.bound
+        return self.cost < math.inf and gap <= _TOLERANCE * abs(self.cost)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether searching on is useless, or time is up, or somebody said stop."""
+        return self.stopped or self.is_proven or self.clock.left_s <= 0
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            told = Progress(self.cost, self.bound, self.clock.elapsed_s)
+            self._on_progress(told)
+
+
+def _are_whole(numbers: Floats) -> bool:
+    finite = numbers[numbers < np.inf]
+    return bool(np.all(finite == np.round(finite)) and np.abs(finite).sum() < 2**53)

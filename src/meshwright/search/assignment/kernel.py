@@ -1,0 +1,80 @@
+"""What presolve leaves of a problem: fewer nodes, and the way back to the original."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.search.assignment.compiled import Bools, Floats, Ints
+from meshwright.search.assignment.problem import Assignment
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """Nodes that stand for groups of original ones; at most one edge for each pair.
+
+    starts, costs, ends, table_starts, tables: as in `Assignment`
+    owner: the kernel's node that decides on each original node, [N]
+    pick_starts, picks: for each original node, its choice under each of its owner's
+    """
+
+    starts: Ints
+    costs: Floats
+    ends: Ints
+    table_starts: Ints
+    tables: Floats
+    owner: Ints
+    pick_starts: Ints
+    picks: Ints
+
+    @classmethod
+    def whole(cls, problem: Assignment) -> Kernel:
+        """The problem itself: each node decides on itself."""
+        widths = np.diff(problem.starts)
+        return cls(
+            problem.starts,
+            problem.costs,
+            problem.ends,
+            problem.table_starts,
+            problem.tables,
+            np.arange(problem.num_nodes),
+            problem.starts,
+            np.arange(problem.starts[-1]) - np.repeat(problem.starts[:-1], widths),
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def widths(self) -> Ints:
+        """Number of choices of each node."""
+        return np.diff(self.starts)
+
+    def lift(self, choices: Ints) -> Ints:
+        """The original nodes' choices."""
+        return self.picks[self.pick_starts[:-1] + choices[self.owner]]
+
+    def cost(self, choices: Ints) -> float:
+        """Equal to the original cost of the lifted choices."""
+        one, two = self.ends[:, 0], self.ends[:, 1]
+        pairs = self.table_starts[:-1] + choices[one] * self.widths[two] + choices[two]
+        return float(
+            self.costs[self.starts[:-1] + choices].sum() + self.tables[pairs].sum()
+        )
+
+
+def starts_of(lengths: Ints) -> Ints:
+    """Where pieces of these lengths start one behind the other, and the end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def choice_owners(starts: Ints) -> Ints:
+    """The node of each choice."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def all_kept(kernel: Kernel) -> Bools:
+    """A mask of choices that keeps all but the forbidden."""
+    return kernel.costs < np.inf

@@ -1,0 +1,89 @@
+"""The order in which elimination visits all nodes of a graph, however many they are."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.search.assignment.compiled import Bools, Floats, Ints
+from meshwright.search.assignment.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Who is eliminated when, and beside whom.
+
+    order: the nodes that are eliminated; the others are kept, and separate the rest
+    scopes, sizes: the neighbours that a node then has, padded, and their number
+    """
+
+    order: Ints
+    scopes: tuple[tuple[int, ...], ...]
+
+    def kept(self, num_nodes: int) -> Bools:
+        """A mask of the nodes that are not eliminated."""
+        mask = np.ones(num_nodes, np.bool_)
+        mask[self.order] = False
+        return mask
+
+
+def plan_elimination(graph: Graph, log_cap: float) -> Plan:
+    """Smallest table first; where all are too large, a node of most neighbours is kept.
+
+    log_cap: the largest size of a table, to base 2
+    """
+    logs = np.log2(np.diff(graph.starts))
+    order = _ordered(_adjacency(graph), logs, log_cap)
+    around = _adjacency(graph)
+    for node in set(range(len(around))) - set(order):
+        for other in around[node]:
+            around[other].discard(node)
+    scopes = [tuple(sorted(_remove(around, node))) for node in order]
+    return Plan(np.array(order, np.int64), tuple(scopes))
+
+
+def _adjacency(graph: Graph) -> list[set[int]]:
+    around: list[set[int]] = [set() for _ in range(len(graph.starts) - 1)]
+    for i, j in graph.ends.tolist():
+        around[i].add(j)
+        around[j].add(i)
+    return around
+
+
+def _remove(around: list[set[int]], node: int) -> set[int]:
+    """Take a node out and join its neighbours; returns them."""
+    scope = around[node]
+    for other in scope:
+        around[other] |= scope
+        around[other] -= {node, other}
+    return scope
+
+
+def _ordered(around: list[set[int]], logs: Floats, log_cap: float) -> list[int]:
+    weights = [logs[i] + math.fsum(logs[j] for j in a) for i, a in enumerate(around)]
+    heap = [(w, i) for i, w in enumerate(weights)]
+    heapq.heapify(heap)
+    order: list[int] = []
+    gone = [False] * len(around)
+    while heap:
+        weight, node = heapq.heappop(heap)
+        if gone[node] or weight != weights[node]:
+            continue
+        if weight > log_cap:
+            heapq.heappush(heap, (weight, node))
+            alive = (i for i, is_gone in enumerate(gone) if not is_gone)
+            node = max(alive, key=lambda i: (len(around[i]), -i))
+            scope = around[node]
+            for other in scope:
+                around[other].discard(node)
+        else:
+            scope = _remove(around, node)
+            order.append(node)
+        gone[node] = True
+        for other in scope:
+            weights[other] = logs[other] + math.fsum(logs[j] for j in around[other])
+            heapq.heappush(heap, (weights[other], other))
+    return order

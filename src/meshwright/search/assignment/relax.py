@@ -1,0 +1,193 @@
+"""Lower bounds: nodes that elimination cannot reach are split, memory is priced.
+
+A node whose table would be too large becomes one copy for each of its edges. The rest
+is then eliminated exactly, and gives a bound for any way to share a split node's costs
+among its copies, and any prices of memory (Lagrange; dual decomposition, Komodakis et
+al., ICCV 2007). Subgradients make copies agree and memory fit, and the bound rise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.search.assignment.compiled import Bools, Floats, Ints
+from meshwright.search.assignment.eliminate import eliminate
+from meshwright.search.assignment.graph import Graph, graph_of
+from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.kernel import choice_owners, starts_of
+from meshwright.search.assignment.order import Plan, plan_elimination
+
+
+class Dual:
+    """A relaxation of a kernel, and the multipliers at which it stands.
+
+    share: of each copy's choice, added to its part of the costs; sums to nothing over
+        the copies of a choice
+    row_prices: of memory, not negative
+    """
+
+    def __init__(self, pool: Incumbent, graph: Graph, log_cap: float) -> None:
+        self.pool = pool
+        self.original = graph
+        self.log_cap = log_cap
+        num = len(graph.starts) - 1
+        plan = plan_elimination(graph, log_cap)
+        kept = plan.kept(num)
+        self.source = _copies(graph, kept)
+        self.is_split = bool(kept.any())
+        self.graph = _split(graph, kept, self.source)
+        copies = np.arange(num, len(self.source))
+        self.order = np.concatenate([copies, plan.order])
+        self.rank = np.full(len(self.source), len(self.source))
+        self.rank[self.order] = np.arange(len(self.order))
+        self.scopes, self.sizes = _scopes(self.graph, num, self.rank, plan)
+        self._index_choices()
+        self.share = np.zeros(self.graph.starts[-1])
+        self.row_prices = np.zeros(pool.memory.num_rows)
+        self.best = -np.inf
+        self.picked = np.zeros(len(self.source), np.int64)
+
+    def _index_choices(self) -> None:
+        """For each choice of the split graph, the original choice, and its copies."""
+        widths = np.diff(self.graph.starts)
+        offset = self.original.starts[:-1][self.source]
+        steps = np.arange(self.graph.starts[-1]) - np.repeat(
+            self.graph.starts[:-1], widths
+        )
+        active = np.zeros(len(self.source), np.bool_)
+        active[self.order] = True
+        self.active = active[choice_owners(self.graph.starts)]
+        self.origin = np.repeat(offset, widths) + steps
+        self.copies = np.bincount(
+            self.origin[self.active], minlength=int(self.original.starts[-1])
+        )
+
+    def with_cap(self, log_cap: float) -> Dual:
+        """A tighter relaxation, at the same prices of memory."""
+        dual = Dual(self.pool, self.original, log_cap)
+        dual.row_prices = self.row_prices.copy()
+        return dual
+
+    def evaluate(self) -> float:
+        """The bound at the present multipliers; sets what each node picked."""
+        memory = self.pool.memory
+        priced = self.pool.kernel.costs
+        if memory.num_rows:
+            priced = priced + memory.prices(self.original.starts, self.row_prices)
+        costs = (priced / np.maximum(self.copies, 1))[self.origin] + self.share
+        unary = _padded(costs, self.graph.starts)
+        picks = np.empty(len(self.order), np.int64)
+        num = len(self.source)
+        nodes = np.arange(num)
+        eliminate(
+            self.graph, nodes, nodes, self.rank, self.order, self.scopes, self.sizes,
+            unary, picks,
+        )  # fmt: skip
+        self.picked[self.order] = picks
+        return self._value(costs) - float(self.row_prices @ memory.slack)
+
+    def _value(self, costs: Floats) -> float:
+        graph, x = self.graph, self.picked
+        widths = np.diff(graph.starts)
+        one, two = graph.ends[:, 0], graph.ends[:, 1]
+        pairs = graph.table_starts[:-1] + x[one] * widths[two] + x[two]
+        nodes = graph.starts[:-1][self.order] + x[self.order]
+        return float(costs[nodes].sum() + graph.tables[pairs].sum())
+
+    def weights(self) -> Floats:
+        """To which part each original choice was picked by the copies of its node."""
+        at = self.graph.starts[:-1][self.order] + self.picked[self.order]
+        picked = np.bincount(self.origin[at], minlength=len(self.copies))
+        return picked / np.maximum(self.copies, 1)
+
+    def step(self, value: float, target: float, factor: float) -> None:
+        """Move the multipliers along a subgradient, by Polyak's rule."""
+        memory = self.pool.memory
+        weights = self.weights()
+        picked = np.zeros(len(self.share))
+        picked[self.graph.starts[:-1][self.order] + self.picked[self.order]] = 1
+        slope = np.where(self.active, picked - weights[self.origin], 0.0)
+        over = memory.used(self.original.starts, weights) - memory.slack
+        relative = over / np.maximum(memory.slack, 1e-9)
+        relative[(self.row_prices <= 0) & (relative < 0)] = 0
+        norm = float(slope @ slope + relative @ relative)
+        if norm > 0:
+            length = factor * max(target - value, 1e-9 * abs(target)) / norm
+            self.share += length * slope
+            self.row_prices = np.maximum(
+                self.row_prices + length * relative / np.maximum(memory.slack, 1e-9), 0
+            )
+
+    def decode(self) -> Ints:
+        """Choices of the original nodes: what most copies picked."""
+        weights = self.weights()
+        starts = self.original.starts
+        return np.array(
+            [np.argmax(weights[a:b]) for a, b in zip(starts, starts[1:], strict=False)],
+            np.int64,
+        )
+
+
+def ascend(dual: Dual, steps: int) -> None:
+    """Raise the bound by so many steps, or until the pool's search is over."""
+    pool = dual.pool
+    factor, since = 1.0, 0
+    best_share, best_prices = dual.share, dual.row_prices
+    for _ in range(steps):
+        value = dual.evaluate()
+        if value > dual.best:
+            dual.best, since = value, 0
+            best_share, best_prices = dual.share.copy(), dual.row_prices.copy()
+            pool.raise_bound(value)
+        else:
+            since += 1
+        if pool.is_over:
+            break
+        if since >= 20:
+            factor, since = factor / 2, 0
+            dual.share, dual.row_prices = best_share.copy(), best_prices.copy()
+            dual.evaluate()
+            if factor < 1e-4:
+                factor = 1.0
+        target = pool.cost if pool.cost < np.inf else value + 0.1 * abs(value) + 1
+        dual.step(value, target, factor)
+    dual.share, dual.row_prices = best_share, best_prices
+
+
+def _scopes(graph: Graph, num: int, rank: Ints, plan: Plan) -> tuple[Ints, Ints]:
+    """Neighbours of each node when it goes: of a copy, the one it has, if still there."""
+    copies = len(graph.starts) - 1 - num
+    sizes = np.zeros(copies + len(plan.order), np.int64)
+    sizes[copies:] = [len(s) for s in plan.scopes]
+    scopes = np.zeros((len(sizes), max(1, int(sizes.max(initial=1)))), np.int64)
+    for step, scope in enumerate(plan.scopes, start=copies):
+        scopes[step, : len(scope)] = scope
+    at = graph.edges[graph.edge_starts[num:-1]]
+    other = graph.ends[at].sum(axis=1) - np.arange(num, num + copies)
+    is_there = rank[other] > np.arange(copies)
+    sizes[:copies] = is_there
+    scopes[:copies, 0] = other
+    return scopes, sizes
+
+
+def _copies(graph: Graph, kept: Bools) -> Ints:
+    """The original node of each node: all, then a copy for each end at a kept one."""
+    at_kept = kept[graph.ends]
+    return np.concatenate([np.arange(len(kept)), graph.ends[at_kept]])
+
+
+def _split(graph: Graph, kept: Bools, source: Ints) -> Graph:
+    """The graph in which every edge at a kept node ends at a copy of its own."""
+    at_kept = kept[graph.ends]
+    ends = graph.ends.copy()
+    ends[at_kept] = np.arange(len(kept), len(source))
+    starts = starts_of(np.diff(graph.starts)[source])
+    return graph_of(starts, ends, graph.table_starts, graph.tables)
+
+
+def _padded(costs: Floats, starts: Ints) -> Floats:
+    widths = np.diff(starts)
+    out = np.zeros((len(widths), int(widths.max())))
+    owners = choice_owners(starts)
+    out[owners, np.arange(len(costs)) - starts[:-1][owners]] = costs
+    return out

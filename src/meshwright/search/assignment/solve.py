@@ -1,0 +1,98 @@
+"""The one entry: a problem and a budget in, choices with their cost and a bound out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment.problem import Assignment, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """When a solve started, on `time.perf_counter`, and how long it may take."""
+
+    start_s: float
+    budget_s: float
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self.start_s
+
+    @property
+    def left_s(self) -> float:
+        return self.budget_s - self.elapsed_s
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a solve is: cost and bound are infinite while nothing is known."""
+
+    cost: float
+    bound: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """Choices, what they cost, and what every solution costs at least.
+
+    seconds: that it took; first_s: until the first feasible solution was there
+    """
+
+    choices: Ints
+    cost: float
+    bound: float
+    seconds: float
+    first_s: float
+
+    @property
+    def gap(self) -> float:
+        """How far the cost may be above the optimum, as a part of the cost."""
+        if self.cost <= self.bound:
+            return 0.0
+        return (self.cost - self.bound) / max(abs(self.cost), 1e-300)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether it is proven that nothing costs less."""
+        return self.gap <= 1e-9
+
+    def __str__(self) -> str:
+        return (
+            f"cost {self.cost:.12g}, bound {self.bound:.12g}, gap {self.gap:.4%}, "
+            f"{self.seconds:.1f} s"
+        )
+
+
+def solve(
+    problem: Assignment,
+    budget_s: float,
+    seed: int = 0,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Solution:
+    """The best choices found within a budget; after an interrupt (Ctrl-C), so far.
+
+    Ends early once the cost is proven to be least. Small problems end the same way each
+    time; with large ones, what two threads find by the deadline depends on the clock.
+    Raises AssignmentError if nothing can be feasible, or if nothing was found.
+    """
+    clock = Clock(time.perf_counter(), budget_s)
+    if not budget_s > 0:
+        raise AssignmentError(f"budget of {budget_s} s: give a positive one")
+    from meshwright.search.assignment.engine import run  # numba takes a while to load
+
+    found = run(problem, clock, seed, on_progress)
+    if found.choices is None:
+        raise AssignmentError(
+            f"no feasible solution found within {clock.elapsed_s:.1f} s: "
+            "give more time, or a higher usage limit"
+        )
+    choices = found.kernel.lift(found.choices)
+    assert problem.is_feasible(choices), "presolve has changed the problem"
+    cost = problem.cost(choices)
+    first_s = found.first_s if found.first_s is not None else clock.elapsed_s
+    return Solution(choices, cost, min(found.bound, cost), clock.elapsed_s, first_s)
