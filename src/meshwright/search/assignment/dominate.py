@@ -72,6 +72,18 @@ def is_frugal(first: Ints, excess: Floats, k: int, q: int) -> bool:
 
 
 @compiled
+def is_less(new: float, old: float, is_first: bool) -> bool:
+    """Whether what replaces is less, or as much and first.
+
+    What is dropped at a node may have justified other drops there, so that replacing
+    must come to an end: it never leads back, not by ties, nor by rounding either.
+    """
+    if is_first:
+        return new <= old
+    return new < old - 1e-12 * max(abs(new), abs(old))
+
+
+@compiled
 def exchange(
     starts: Ints,
     costs: Floats,
@@ -112,7 +124,7 @@ def exchange(
                         hopeless += 1
                     else:
                         total += worst[d, k, q]
-                if hopeless == 0 and total <= 0:
+                if hopeless == 0 and is_less(total, 0.0, q < k):
                     kept[starts[i] + k] = False
                     continue
                 if hopeless > 1 or np.isnan(total):
@@ -134,5 +146,6 @@ def exchange(
                     for m in range(starts[other + 1] - starts[other]):
                         at = table_starts[e] + m * step_m
                         new = tables[at + q * step_k]
-                        if new < np.inf and others + new <= tables[at + k * step_k]:
+                        old = tables[at + k * step_k]
+                        if new < np.inf and is_less(others + new, old, q < k):
                             tables[at + k * step_k] = np.inf
