@@ -1,4 +1,4 @@
-"""The commands: `plan`, `explain`, `check`, `confirm`, `machines` and `zoo`."""
+"""The commands: `plan`, `explain`, `check`, `confirm`, `machines`, `zoo`, `iopddl`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from meshwright.cli.iopddl import iopddl_command
 from meshwright.cli.machines import (
     comparison_rows,
     comparison_table,
@@ -53,6 +54,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("iopddl")(iopddl_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

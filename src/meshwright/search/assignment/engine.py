@@ -18,7 +18,7 @@ from meshwright.search.assignment.solve import Clock, Progress
 
 _SMALL = 20_000  # pairs of choices up to which the search alternates on one thread
 _ALTERNATIONS = 40
-_CAPS = (10.0, 14.0, 17.0)  # sizes of tables behind bounds, to base 2
+_WORK = (1e6, 5e6, 3e7)  # entries of all tables behind a bound, coarse to fine
 _ASCENTS = 40
 
 
@@ -40,13 +40,17 @@ def run(
 
 def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
     """Alternate while that is quick and repeatable, then search on two threads."""
+    dual = Dual(pool, graph, _WORK[0])
+    pool.raise_bound(dual.evaluate())
+    pool.offer(dual.decode())
+    if pool.is_over:
+        return
     climber = Climber(pool, graph, seed)
-    dual = Dual(pool, graph, _CAPS[0])
     is_small = len(graph.tables) <= _SMALL
     for _ in range(_ALTERNATIONS if is_small else 0):
+        ascend(dual, 30)
         if pool.is_over:
             return
-        ascend(dual, 30)
         climber.start_from(dual.decode(), dual.row_prices)
         climber.settle()
         climber.round()
@@ -90,9 +94,12 @@ def _search_both(
 
 def _raise_bounds(pool: Incumbent, dual: Dual, climber: Climber) -> None:
     """Ascend at growing caps; what the multipliers suggest, the climber tries."""
-    for cap in _CAPS:
-        if cap > dual.log_cap and dual.is_split:
-            dual = dual.with_cap(cap)
+    for work in _WORK:
+        if work > _WORK[0]:
+            tighter = dual.tightened(work)
+            if not dual.is_split or tighter.num_kept == dual.num_kept:
+                continue
+            dual = tighter
         for _ in range(_ASCENTS):
             gain = -dual.best
             ascend(dual, 50)

@@ -12,10 +12,15 @@ from meshwright.search.assignment.compiled import Bools, Floats, Ints
 from meshwright.search.assignment.eliminate import optimise
 from meshwright.search.assignment.graph import Graph, ball
 from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.order import plan_elimination
 from meshwright.search.assignment.repair import repair
+from meshwright.search.assignment.sweep import Sweep
 
 _WHOLE = 400  # nodes up to which a neighbourhood may be all of them
+_SIZES = (30, 60, 120, _WHOLE)  # of neighbourhoods around a node
 _CAPS = (10.0, 12.0, 14.0, 16.0)  # sizes of tables, to base 2: larger is slower
+_SWEEP_CAP = 10.0  # the same, where all nodes of a large graph go at once
+_NUM_SWEEPS = 4
 _PATIENCE = 12  # rounds without gain before something is kicked
 
 
@@ -31,6 +36,7 @@ class Climber:
         self.costs = pool.kernel.costs
         self.choices = np.zeros(pool.kernel.num_nodes, np.int64)
         self.stale = 0
+        self._sweeps: list[Sweep] = []
         self._suggested: tuple[Ints, Floats] | None = None
 
     def run(self) -> None:
@@ -44,6 +50,9 @@ class Climber:
         if self._suggested is not None:
             self.start_from(*self._suggested)
             self._suggested = None
+        if len(self.movable) > _WHOLE:
+            for sweep in self._all_sweeps():
+                sweep.run(self.costs, self.choices)
         for _ in range(4):
             self._descend(self.choices, self._area(), self.costs)
             if self.pool.is_over:
@@ -62,6 +71,8 @@ class Climber:
         """Go on from there; choices may overflow, and be forbidden."""
         self.choices, self.row_prices = choices.copy(), row_prices.copy()
         self._price()
+        for sweep in self._sweeps:
+            sweep.run(self.costs, self.choices)
         for _ in range(2):
             self._descend(self.choices, self._area(), self.costs)
 
@@ -70,6 +81,14 @@ class Climber:
         noise = self.random.random(len(area)) * self.random.choice([1.0, 3.0, 6.0])
         optimise(self.graph, costs, area, choices, cap, noise)
 
+    def _all_sweeps(self) -> list[Sweep]:
+        """One more each time, up to a few: each keeps other nodes."""
+        if len(self._sweeps) < _NUM_SWEEPS:
+            noise = self.random.random(self.pool.kernel.num_nodes)
+            plan = plan_elimination(self.graph, _SWEEP_CAP, noise)
+            self._sweeps.append(Sweep(self.graph, plan))
+        return self._sweeps
+
     def _area(self) -> Ints:
         """All nodes, or those around one."""
         if len(self.movable) <= _WHOLE and self.random.random() < 0.3:
@@ -77,7 +96,7 @@ class Climber:
         return self._around(int(self.random.choice(self.movable)))
 
     def _around(self, node: int) -> Ints:
-        size = int(self.random.choice([30, 60, 120, 240]))
+        size = int(self.random.choice(_SIZES))
         return ball(self.graph, node, size, int(self.random.integers(1 << 30)))
 
     def settle(self) -> None:
@@ -89,14 +108,25 @@ class Climber:
             return
         over = left < 0
         if over.any():
-            mended = self.choices.copy()
-            if repair(self.graph, self.pool.kernel.costs, memory, left, mended):
-                self.pool.offer(mended)
+            self._mend(left.copy())
             self._raise_prices(left, over)
         else:
             self.pool.offer(self.choices)
             self.row_prices *= self.random.choice([0.7, 0.9, 0.97])
         self._price()
+
+    def _mend(self, left: Floats) -> None:
+        """Repair a copy: at any length while there is nothing that fits."""
+        mended = self.choices.copy()
+        costs, memory = self.pool.kernel.costs, self.pool.memory
+        before = -np.inf
+        while left.min() > before:
+            before = left.min()
+            if repair(self.graph, costs, memory, left, mended):
+                self.pool.offer(mended)
+                return
+            if self.pool.is_over or self.pool.choices is not None:
+                return
 
     def _price(self) -> None:
         self.costs = self.pool.kernel.costs
@@ -108,10 +138,12 @@ class Climber:
         scale = max(abs(self.pool.kernel.cost(self.choices)), 1e-9)
         if not scale < np.inf:
             return
-        worst = np.argmin(left)
+        worst = int(np.argmin(left))
         step = scale * 0.01 / max(self.pool.memory.slack[worst], -left[worst], 1e-9)
-        self.row_prices[over] *= 1.2
+        excess = -left[worst] / max(self.pool.memory.slack[worst], 1e-9)
+        self.row_prices[over] *= 1.2 + min(1.8, excess)
         self.row_prices[worst] += step
+        self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
 
     def _polish(self) -> None:
         """Neighbourhoods of the best solution that keep it within memory."""

@@ -11,17 +11,21 @@ import numpy as np
 from meshwright.search.assignment.compiled import Bools, Floats, Ints
 from meshwright.search.assignment.graph import Graph
 
+_CAPS = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """Who is eliminated when, and beside whom.
 
     order: the nodes that are eliminated; the others are kept, and separate the rest
-    scopes, sizes: the neighbours that a node then has, padded, and their number
+    scopes: the neighbours that a node then has
+    work: the size of all tables
     """
 
     order: Ints
     scopes: tuple[tuple[int, ...], ...]
+    work: float
 
     def kept(self, num_nodes: int) -> Bools:
         """A mask of the nodes that are not eliminated."""
@@ -30,19 +34,38 @@ class Plan:
         return mask
 
 
-def plan_elimination(graph: Graph, log_cap: float) -> Plan:
+def plan_elimination(graph: Graph, log_cap: float, noise: Floats | None = None) -> Plan:
     """Smallest table first; where all are too large, a node of most neighbours is kept.
 
     log_cap: the largest size of a table, to base 2
+    noise: for each node, between 0 and 1: shuffles which are kept
     """
     logs = np.log2(np.diff(graph.starts))
-    order = _ordered(_adjacency(graph), logs, log_cap)
+    merit = np.zeros(len(logs)) if noise is None else noise
+    order = _ordered(_adjacency(graph), logs, log_cap, merit)
     around = _adjacency(graph)
     for node in set(range(len(around))) - set(order):
         for other in around[node]:
             around[other].discard(node)
     scopes = [tuple(sorted(_remove(around, node))) for node in order]
-    return Plan(np.array(order, np.int64), tuple(scopes))
+    work = sum(
+        2.0 ** (logs[node] + sum(logs[j] for j in scope))
+        for node, scope in zip(order, scopes, strict=True)
+    )
+    return Plan(np.array(order, np.int64), tuple(scopes), float(work))
+
+
+def plan_within(graph: Graph, work: float) -> Plan:
+    """The plan of largest tables that are not more work than that, or of the least."""
+    best = plan_elimination(graph, _CAPS[0])
+    for cap in _CAPS[1:]:
+        if best.work > work / 4 or len(best.order) == len(graph.starts) - 1:
+            break
+        larger = plan_elimination(graph, cap)
+        if larger.work > work:
+            break
+        best = larger
+    return best
 
 
 def _adjacency(graph: Graph) -> list[set[int]]:
@@ -62,7 +85,9 @@ def _remove(around: list[set[int]], node: int) -> set[int]:
     return scope
 
 
-def _ordered(around: list[set[int]], logs: Floats, log_cap: float) -> list[int]:
+def _ordered(
+    around: list[set[int]], logs: Floats, log_cap: float, noise: Floats
+) -> list[int]:
     weights = [logs[i] + math.fsum(logs[j] for j in a) for i, a in enumerate(around)]
     heap = [(w, i) for i, w in enumerate(weights)]
     heapq.heapify(heap)
@@ -75,7 +100,7 @@ def _ordered(around: list[set[int]], logs: Floats, log_cap: float) -> list[int]:
         if weight > log_cap:
             heapq.heappush(heap, (weight, node))
             alive = (i for i, is_gone in enumerate(gone) if not is_gone)
-            node = max(alive, key=lambda i: (len(around[i]), -i))
+            node = max(alive, key=lambda i: (len(around[i]) * (1 - noise[i] / 2), -i))
             scope = around[node]
             for other in scope:
                 around[other].discard(node)

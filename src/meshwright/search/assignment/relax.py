@@ -15,7 +15,8 @@ from meshwright.search.assignment.eliminate import eliminate
 from meshwright.search.assignment.graph import Graph, graph_of
 from meshwright.search.assignment.incumbent import Incumbent
 from meshwright.search.assignment.kernel import choice_owners, starts_of
-from meshwright.search.assignment.order import Plan, plan_elimination
+from meshwright.search.assignment.order import Plan, plan_within
+from meshwright.search.assignment.sweep import padded
 
 
 class Dual:
@@ -26,15 +27,15 @@ class Dual:
     row_prices: of memory, not negative
     """
 
-    def __init__(self, pool: Incumbent, graph: Graph, log_cap: float) -> None:
+    def __init__(self, pool: Incumbent, graph: Graph, work: float) -> None:
         self.pool = pool
         self.original = graph
-        self.log_cap = log_cap
         num = len(graph.starts) - 1
-        plan = plan_elimination(graph, log_cap)
+        plan = plan_within(graph, work)
         kept = plan.kept(num)
         self.source = _copies(graph, kept)
         self.is_split = bool(kept.any())
+        self.num_kept = int(kept.sum())
         self.graph = _split(graph, kept, self.source)
         copies = np.arange(num, len(self.source))
         self.order = np.concatenate([copies, plan.order])
@@ -62,9 +63,9 @@ class Dual:
             self.origin[self.active], minlength=int(self.original.starts[-1])
         )
 
-    def with_cap(self, log_cap: float) -> Dual:
-        """A tighter relaxation, at the same prices of memory."""
-        dual = Dual(self.pool, self.original, log_cap)
+    def tightened(self, work: float) -> Dual:
+        """A relaxation with larger tables, at the same prices of memory."""
+        dual = Dual(self.pool, self.original, work)
         dual.row_prices = self.row_prices.copy()
         return dual
 
@@ -157,11 +158,7 @@ def ascend(dual: Dual, steps: int) -> None:
 def _scopes(graph: Graph, num: int, rank: Ints, plan: Plan) -> tuple[Ints, Ints]:
     """Neighbours of each node when it goes: of a copy, the one it has, if still there."""
     copies = len(graph.starts) - 1 - num
-    sizes = np.zeros(copies + len(plan.order), np.int64)
-    sizes[copies:] = [len(s) for s in plan.scopes]
-    scopes = np.zeros((len(sizes), max(1, int(sizes.max(initial=1)))), np.int64)
-    for step, scope in enumerate(plan.scopes, start=copies):
-        scopes[step, : len(scope)] = scope
+    scopes, sizes = padded(((0,),) * copies + plan.scopes)
     at = graph.edges[graph.edge_starts[num:-1]]
     other = graph.ends[at].sum(axis=1) - np.arange(num, num + copies)
     is_there = rank[other] > np.arange(copies)

@@ -8,7 +8,7 @@ from meshwright.search.assignment.compiled import Floats, Ints, compiled
 from meshwright.search.assignment.graph import Graph
 from meshwright.search.assignment.memory import Memory
 
-_STEPS = 400  # one-node changes; the solution is dropped where more were needed
+_STEPS = 300  # one-node changes at a time
 
 
 def repair(

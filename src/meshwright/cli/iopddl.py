@@ -1,0 +1,96 @@
+"""`meshwright iopddl`: solves a problem of the contest within its time."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment import Assignment, Progress, Solution, solve
+from meshwright.search.assignment.iopddl import read_assignment, write_solution
+
+_SPARE_S = 0.3  # for checking and writing what was found
+_SPARE = 0.02  # the same, as a part of the time: threads stop when a step ends
+
+
+def iopddl_command(
+    file: Annotated[Path, typer.Argument(help="JSON or JSON.gz of the contest")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="the solution: a JSON list of indices")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="from the start of the process")
+    ] = 60.0,
+    seed: Annotated[int, typer.Option("--seed", help="of the random choices")] = 0,
+) -> None:
+    """Solve a problem of the contest on intra-operator parallelism, ASPLOS 2025.
+
+    Prints the cost, the best known bound and the gap between. Ends early with an
+    optimum; Ctrl-C ends with the best so far.
+    """
+    spent_s = process_age_s()
+    start_s = time.perf_counter() - spent_s
+    if not seconds > 0:
+        raise AssignmentError(f"--seconds {seconds:g}: give a positive number")
+    if out is not None and not out.parent.is_dir():
+        raise AssignmentError(f"--out {out}: there is no folder {out.parent}")
+    try:
+        problem = read_assignment(file)
+        left_s = seconds * (1 - _SPARE) - _SPARE_S - (time.perf_counter() - start_s)
+        solution = _solve(problem, max(left_s, 0.05), seed)
+    except KeyboardInterrupt:
+        raise AssignmentError("interrupted before any solution was found") from None
+    if out is not None:
+        write_solution(out, solution.choices)
+    for line in _lines(problem, solution, time.perf_counter() - start_s):
+        print(line)
+
+
+def process_age_s() -> float:
+    """Seconds since this process was started; 0 where the system does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot_s)
+    return 0.0
+
+
+def _solve(problem: Assignment, budget_s: float, seed: int) -> Solution:
+    """The solution; while it is sought, what is known, on standard error."""
+    console = Console(stderr=True)
+    console.print(str(problem), highlight=False)
+    with console.status("presolve") as status:
+
+        def show(progress: Progress) -> None:
+            status.update(
+                f"{progress.seconds:.0f} s  cost {progress.cost:.12g}  "
+                f"bound {progress.bound:.12g}"
+            )
+
+        return solve(problem, budget_s, seed, on_progress=show)
+
+
+def _lines(problem: Assignment, solution: Solution, seconds: float) -> list[str]:
+    peak, limit = problem.peak(solution.choices), problem.limit
+    fits = problem.is_feasible(solution.choices)
+    return [
+        f"cost      {_number(solution.cost)}",
+        f"bound     {_number(solution.bound)}",
+        f"gap       {solution.gap:.4%}" + (" (optimal)" if solution.is_optimal else ""),
+        f"usage     {_number(peak)}"
+        + ("" if limit is None else f" of {_number(limit)}"),
+        f"feasible  {'yes' if fits else 'no'}",
+        f"seconds   {seconds:.1f}",
+    ]
+
+
+def _number(number: float) -> str:
+    return (
+        f"{number:.0f}" if abs(number) < 1e15 and number % 1 == 0 else f"{number:.9g}"
+    )
