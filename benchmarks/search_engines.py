@@ -82,9 +82,9 @@ def measure(landscape: str, engine: str, options: argparse.Namespace) -> dict[st
 
 def show(row: dict[str, Any]) -> str:
     """The median over all seeds, those that never found it counting as worst."""
-    missed = row["seeds"] - len(row["evaluations"])
-    median = statistics.median_low(row["evaluations"] + [math.inf] * missed)
-    return f"{'-' if median == math.inf else median} ({len(row['evaluations'])}/{row['seeds']})"
+    found, seeds = row["evaluations"], row["seeds"]
+    median = statistics.median_low(found + [math.inf] * (seeds - len(found)))
+    return f"{'-' if median == math.inf else median} ({len(found)}/{seeds})"
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ ENGINES: dict[str, Callable[[int], Engine]] = {
     "annealing": lambda seed: Annealing(seed),
     "beam": lambda seed: Beam(),
     "beam of one": lambda seed: Beam(width=1, slack=1),
+    "beam of a level": lambda seed: Beam(width=200, slack=1),
     "breadth first": lambda seed: Exhaustive("breadth"),
     "depth first": lambda seed: Exhaustive("depth"),
     "evolution": lambda seed: Evolution(seed),
@@ -25,5 +26,13 @@ ENGINES: dict[str, Callable[[int], Engine]] = {
     "uct": lambda seed: Mcts(seed, widening=1, greed=0, num_draws=1, exploration=1.4),
     "sampling": lambda seed: Sampling(seed),
 }
-COMPLETE = ("beam", "beam of one", "breadth first", "depth first", "mcts", "uct")
+COMPLETE = (
+    "beam",
+    "beam of one",
+    "beam of a level",
+    "breadth first",
+    "depth first",
+    "mcts",
+    "uct",
+)
 """Those that notice when nothing is left."""

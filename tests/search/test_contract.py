@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.search import Budget, Engine, Problem, search
+from meshwright.search import Budget, Engine, Problem, Sampling, search
 from tests.search.engines import COMPLETE, ENGINES
 from tests.search.toys import (
     SMALL,
@@ -101,6 +101,14 @@ def test_a_limit_in_seconds_is_kept_within_ten_percent(make, where, seconds):
     assert result.stopped == "seconds"
     assert 0.9 * seconds <= result.seconds <= 1.1 * seconds
     assert result.seconds == clock.now
+
+
+@every_engine
+def test_of_long_trials_as_many_are_made_as_fit_best(make):
+    clock = Clock()
+    problem = Watched(Subset(12, seed=0), on_cost=lambda number: clock.wait(30))
+    search(problem, make(0), Budget(seconds=100, clock=clock))
+    assert clock.now == 90
 
 
 @every_engine
@@ -205,6 +213,13 @@ def test_what_is_never_new_is_given_up(make):
     assert result.stopped in ("exhausted", "stalled")
 
 
+def test_only_known_candidates_in_a_row_count_as_nothing_new():
+    engine = Sampling(0, patience=30)
+    result = search(Subset(14, seed=0), engine, Budget(trials=1000))
+    assert result.trials - result.evaluations > 100
+    assert result.stopped == "trials"
+
+
 @every_engine
 def test_a_prior_rules_nothing_out(make):
     problem = Trap(2)
@@ -242,9 +257,18 @@ def _found(problem: Problem, engine: Engine) -> float:
     return search(problem, engine, Budget(evaluations=400)).cost
 
 
+class Holes(Subset):
+    """A third of the states cannot be used."""
+
+    def cost(self, state: frozenset[int]) -> float:
+        return math.inf if sum(state) % 3 == 1 else super().cost(state)
+
+
 @pytest.mark.parametrize("name", ["annealing", "evolution", "mcts"])
 @pytest.mark.parametrize(
-    "problem", [Subset(24, seed=1), Order(10, seed=4)], ids=["subset", "order"]
+    "problem",
+    [Subset(24, seed=1), Order(10, seed=4), Holes(24, seed=1)],
+    ids=["subset", "order", "holes"],
 )
 def test_what_learns_beats_what_does_not(name, problem):
     seeds = range(5)

@@ -16,7 +16,7 @@ from meshwright.search.walk import Walker
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """One child at a time, of parents that won a tournament; no state lives twice.
+    """One child at a time, of parents that won a tournament; no state is born twice.
 
     A child is its parents' actions in order, without those that cannot be done. A better
     or equal one takes the place of the worst.
@@ -41,8 +41,8 @@ class Evolution:
         rng = random.Random(self.seed)
         walker = Walker(problem, rng, self.prior_fn, self.longest)
         changer, start = Changer(walker), problem.start()
-        living: list[tuple[float, Hashable, Trajectory[S, A]]] = []
-        keys: set[Hashable] = set()
+        living: list[tuple[float, Trajectory[S, A]]] = []
+        born: set[Hashable] = set()
         while True:
             if len(living) < 2 or self._is_stranger(rng, len(living)):
                 states, actions = [start], list[A]()
@@ -53,12 +53,12 @@ class Evolution:
                 child = self._breed(rng, changer, living)
                 key = problem.key(child.states[-1])
                 cost = yield key, child.states[-1], child.actions
-            if key not in keys:
-                keys.add(key)
+            if key not in born:
+                born.add(key)
                 place = bisect_left(living, cost, key=lambda entry: entry[0])
-                living.insert(place, (cost, key, child))
+                living.insert(place, (cost, child))
                 if len(living) > self.population:
-                    keys.remove(living.pop()[1])
+                    living.pop()
 
     def _is_stranger(self, rng: random.Random, num_living: int) -> bool:
         """Always while places are free, save one child in two: the space may be small."""
@@ -69,12 +69,12 @@ class Evolution:
         self,
         rng: random.Random,
         changer: Changer[S, A],
-        living: list[tuple[float, Hashable, Trajectory[S, A]]],
+        living: list[tuple[float, Trajectory[S, A]]],
     ) -> Trajectory[S, A]:
         """A changed child of one or two; the better of two drawn is a parent."""
 
         def parent() -> Trajectory[S, A]:
-            return living[min(rng.randrange(len(living)) for _ in range(2))][2]
+            return living[min(rng.randrange(len(living)) for _ in range(2))][1]
 
         child = parent()
         if rng.random() < self.crossing:
