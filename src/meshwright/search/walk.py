@@ -37,8 +37,7 @@ class Walker[S, A: Hashable]:
     """Walks at random through a problem, `longest` actions at most.
 
     Of up to `num_draws` actions drawn by the weights, the one of the largest merit is
-    taken.
-    Now and then the weights do not count, so that an action of weight zero has a chance.
+    taken. Now and then the weights do not count, so that none is ruled out.
     """
 
     problem: Problem[S, A]
