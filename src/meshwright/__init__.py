@@ -1,5 +1,6 @@
 """Meshwright: partitions JAX programs over device meshes, and says what it costs."""
 
+from meshwright.autoplan import autoplan
 from meshwright.capture import tag
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, Mesh, machine
@@ -28,6 +29,7 @@ __all__ = [
     "MeshwrightError",
     "Partitioned",
     "Plan",
+    "autoplan",
     "calibrate",
     "data_parallel",
     "expert_parallel",

@@ -12,6 +12,8 @@ from meshwright.propagate import Carrier, Node, State
 from meshwright.rules import COLLECTIVES, Builder
 from meshwright.rules.rule import Dims
 
+Cuts = tuple[tuple[str, ...], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Ends:
@@ -57,6 +59,11 @@ class Shared:
         )
         operands = tuple(cut_by(axes, dims) for dims in node.rule.operands)
         return Ends(operands, results, tuple(shapes))
+
+
+def _is_within(need: Cuts, form: Cuts) -> bool:
+    """Whether slices of a form are all that is needed."""
+    return all(n[: len(f)] == f for n, f in zip(need, form, strict=True))
 
 
 def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
@@ -145,12 +152,16 @@ class Scope:
         known = self._cache.get((atom, need))
         if known is not None:
             return known
+        number = self.graph.number[atom]
+        form = self.state.kept.get(number, need.dims)
+        if form not in (need.dims, have.dims) and _is_within(need.dims, form):
+            whole_form = Sharding(form, have.partial, have.monoid)
+            local, have = self.read(atom, whole_form, node, what), whole_form
         self.builder.source = node.source
         is_operand = isinstance(what, int)
         self.builder.reason = f"operand {what} of {node.label}" if is_operand else what
         if (atom, need) in self._gathered:
             local = self.builder.fence(local)
-        number = self.graph.number[atom]
         moves = False
         for step in reshard_steps(have.without_partial(), need.without_partial()):
             moves = moves or step.kind != "all_slice"
@@ -158,7 +169,8 @@ class Scope:
             local = self.tracked(
                 with_origin, lambda s=step, x=local: emit_step(self.builder, x, s)
             )
-        if self.shared.gather is Gather.SHARED or not moves:
+        is_kept = self.shared.gather is Gather.SHARED and form == need.dims
+        if is_kept or not moves:
             self._cache[atom, need] = local
         else:
             self._gathered.add((atom, need))

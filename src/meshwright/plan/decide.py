@@ -39,10 +39,7 @@ def decide(
         program as it was (constraints in the user's own code included).
     """
     mesh.require_all([axis for tactic in tactics for axis in _axes_of(tactic)])
-    graph = Graph(captured.program, captured.ties)
-    unit_mesh, units = split_axes(graph, mesh, manual_names(graph))
-    work = Workspace(Engine(State(graph, unit_mesh)), captured.paths, mesh, units)
-    apply_constraints(work)
+    work = start_workspace(captured, mesh, Graph(captured.program, captured.ties))
     if after_tactic:
         after_tactic(None, work)
     for tactic in tactics:
@@ -58,6 +55,14 @@ def decide(
         if after_tactic:
             after_tactic(tactic, work)
     return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
+
+
+def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
+    """What tactics work on, with nothing decided but what the user's own code says."""
+    unit_mesh, units = split_axes(graph, mesh, manual_names(graph))
+    work = Workspace(Engine(State(graph, unit_mesh)), captured.paths, mesh, units)
+    apply_constraints(work)
+    return work
 
 
 def _axes_of(tactic: Tactic) -> tuple[str, ...]:

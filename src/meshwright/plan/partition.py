@@ -114,12 +114,13 @@ class Partitioned:
         Needs no devices and no memory.
         """
         return make_plan(
-            self._capture(args, kwargs), self.mesh, self.tactics, self.gather
+            self.capture(*args, **kwargs), self.mesh, self.tactics, self.gather
         )
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
         """The device program itself, without the plan around it."""
-        return decide(self._capture(args, kwargs), self.mesh, self.tactics, self.gather)
+        captured = self.capture(*args, **kwargs)
+        return decide(captured, self.mesh, self.tactics, self.gather)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on this process's devices; results are in the plan's out-shardings."""
@@ -184,7 +185,8 @@ class Partitioned:
         ]
         return full, {k: keywords.get(k, v) for k, v in kwargs.items()}
 
-    def _capture(self, args: Any, kwargs: Any) -> Captured:
+    def capture(self, *args: Any, **kwargs: Any) -> Captured:
+        """The program for these arguments, before anything is decided."""
         traced, _ = self._split(args, kwargs)
 
         def fn(*inner: Any, **inner_keywords: Any) -> Any:

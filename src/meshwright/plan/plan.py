@@ -37,6 +37,7 @@ from meshwright.runtime import jax_mesh, named_shardings
 from meshwright.tactics import Tactic, Workspace
 
 if TYPE_CHECKING:
+    from meshwright.plan.candidates import Search
     from meshwright.plan.confirmation import Confirmation
 
 FORMAT = 2
@@ -52,6 +53,7 @@ class Plan:
     inputs, outputs: per leaf, how it is stored. steps: tactic by tactic.
     whole: ops that stay whole for want of a rule, with the reason.
     figures: what a step takes on a machine; None until `on` named one.
+    search: how `autoplan` found it; None for a plan made by hand.
     """
 
     mesh: Mesh
@@ -67,6 +69,14 @@ class Plan:
     estimate: Estimate | None = dataclasses.field(
         default=None, compare=False, repr=False
     )
+    search: Search | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def tactics(self) -> tuple[Tactic, ...]:
+        """What led here; `partition(fn, plan.mesh, plan.tactics)` runs it."""
+        if self.decided is None:
+            raise PlanError("a plan read from JSON has its tactics as text only")
+        return self.decided.tactics
 
     # -- on a machine ------------------------------------------------------------------
 

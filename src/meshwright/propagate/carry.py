@@ -53,7 +53,7 @@ class Carrier:
                 continue
             assert node.op is not None
             for _, number in self._operands(node.op):
-                if number is None or number in found or not self._is_cheap(number):
+                if number is None or number in found or not self.is_cheap(number):
                     continue
                 if (number, axis, is_strict) not in self._partial:
                     found.add(number)
@@ -84,7 +84,7 @@ class Carrier:
 
     def can_carry(self, value: int, axis: str) -> bool:
         """True when a partial value is handed on; else it is summed where it is made."""
-        if (value, axis) in self.state.scattered or not self._is_cheap(value):
+        if (value, axis) in self.state.scattered or not self.is_cheap(value):
             return False
         return all(
             self._accepts(self.graph.nodes[c], value, axis)
@@ -132,7 +132,7 @@ class Carrier:
             number = self._number(atom)
             arrives = (
                 number is not None
-                and self._is_cheap(number)  # else it is summed where it is made
+                and self.is_cheap(number)  # else it is summed where it is made
                 and self.is_partial(number, axis, is_strict)
             )
             if position not in group:
@@ -173,7 +173,7 @@ class Carrier:
         others = [n for p, n in enumerate(numbers) if p in group and n != value]
         return any(
             n is not None
-            and self._is_cheap(n)
+            and self.is_cheap(n)
             and self.is_partial(n, axis, is_strict=True)
             for n in others
         )
@@ -196,7 +196,7 @@ class Carrier:
             for group in _groups(node)
         )
 
-    def _is_cheap(self, value: int) -> bool:
+    def is_cheap(self, value: int) -> bool:
         """Structure only: all uses are linear, and what they make is not larger."""
         known = self._carries.get(value)
         if known is None:
@@ -266,7 +266,7 @@ class Carrier:
         self._assumed.add((start, axis))
         end = self.graph.number[last]
         is_handed_on = self.can_carry(start, axis)  # else its readers want the sum
-        if is_handed_on and self._is_cheap(end) and self.is_partial(end, axis):
+        if is_handed_on and self.is_cheap(end) and self.is_partial(end, axis):
             self._assumed.update((r, axis) for r in result)
             return True
         self._assumed.discard((start, axis))

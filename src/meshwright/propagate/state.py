@@ -40,7 +40,11 @@ class Conflict:
 
 
 class State:
-    """The decisions taken so far on one graph and mesh."""
+    """The decisions taken so far on one graph and mesh.
+
+    kept: of some values the one form, by dims, in which they are kept for all readers;
+        whoever needs another makes it of that, for itself. All forms of others are kept.
+    """
 
     def __init__(self, graph: Graph, mesh: Mesh) -> None:
         self.graph = graph
@@ -52,6 +56,7 @@ class State:
         self.blocked: list[frozenset[str]] = [frozenset()] * num
         self.scattered: dict[tuple[int, str], int] = {}
         self.requests: dict[tuple[int, str], dict[int, int]] = {}
+        self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
         self.tactic = ""

@@ -1,0 +1,5 @@
+"""Automatic partitioning: from a step and a number of chips to the best plan."""
+
+from meshwright.autoplan.autoplan import OBJECTIVES, autoplan
+
+__all__ = ["OBJECTIVES", "autoplan"]

@@ -1,0 +1,85 @@
+"""Seconds to bring values from one sharding to another, as a line over their bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from meshwright.autoplan.strategy import Cuts
+from meshwright.cost.collective import COLLECTIVE_S
+from meshwright.ir import Sharding
+from meshwright.lower.reshard import reshard_steps
+from meshwright.machine import Mesh
+from meshwright.machine.placement import Placement
+
+Line = tuple[float, float]
+"""Seconds for no bytes at all, and seconds for each byte."""
+
+
+class Moves:
+    """Prices of collectives on one placement.
+
+    exposed: the share of its time that a collective of a kind adds to a step; 1 for
+        kinds that it does not name.
+    """
+
+    def __init__(
+        self, mesh: Mesh, placement: Placement, exposed: Mapping[str, float]
+    ) -> None:
+        self.mesh = mesh
+        self.placement = placement
+        self.exposed = exposed
+        self._lines: dict[tuple[str, tuple[str, ...]], Line] = {}
+        self._moves: dict[tuple[Cuts, Cuts], Line] = {}
+
+    def line(self, kind: str, axes: tuple[str, ...]) -> Line:
+        """Of one collective, by the bytes of its larger side."""
+        known = self._lines.get((kind, axes))
+        if known is None:
+            seconds: Callable[..., float] = COLLECTIVE_S[kind]
+            segments = self.placement.of(axes)
+            start, end = seconds(0.0, segments), seconds(1e9, segments)
+            share = self.exposed.get(kind, 1.0)
+            known = share * start, share * (end - start) / 1e9
+            self._lines[kind, axes] = known
+        return known
+
+    def seconds(self, kind: str, axes: Collection[str], num_bytes: float) -> float:
+        """Of one collective."""
+        if not axes:
+            return 0.0
+        start, per_byte = self.line(kind, tuple(axes))
+        return start + per_byte * num_bytes
+
+    def move(self, have: Cuts, need: Cuts) -> Line:
+        """Of all steps from one sharding to another, by the bytes of the whole value."""
+        known = self._moves.get((have, need))
+        if known is None:
+            known = self._moves[have, need] = self._find(have, need)
+        return known
+
+    def _find(self, have: Cuts, need: Cuts) -> Line:
+        if have == need:
+            return 0.0, 0.0
+        share = 1 / math.prod(self.mesh.size(axes) for axes in have)
+        start = per_byte = 0.0
+        for step in reshard_steps(Sharding(have), Sharding(need)):
+            parts = self.mesh.size(step.axes)
+            if step.kind == "all_slice":
+                share /= parts
+                continue
+            if step.kind == "all_gather":
+                share *= parts
+            first, each = self.line(step.kind, step.axes)
+            start, per_byte = start + first, per_byte + each * share
+        return start, per_byte
+
+    def table(
+        self, haves: Sequence[Cuts], needs: Sequence[Cuts], num_bytes: float
+    ) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Seconds from each of some shardings to each of others, [H, N]."""
+        lines = np.array([[self.move(h, n) for n in needs] for h in haves])
+        return lines[:, :, 0] + num_bytes * lines[:, :, 1]

@@ -1,0 +1,184 @@
+"""From a step and a machine to the best plan that was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from meshwright.autoplan.meshes import experts_of, shape_text
+from meshwright.autoplan.optimum import Optimum
+from meshwright.autoplan.space import Priced, Space
+from meshwright.errors import MeshwrightError, PlanError
+from meshwright.lower import Gather
+from meshwright.machine import Mesh
+from meshwright.plan.candidates import Candidate, Search
+from meshwright.plan.decide import Decided, decide
+from meshwright.plan.estimate import estimate
+from meshwright.tactics import Tactic
+
+FOUND = "auto"
+_SIMULATED = 4
+"""Meshes whose optimum is simulated: those that the integer program likes best."""
+_RETRIES = 3
+"""Times that the limit of memory is tightened where the simulation needs more."""
+
+OnProgress = Callable[[str], None]
+
+
+@dataclass
+class Searcher:
+    """One search under way.
+
+    limit: bytes that a device gives. until: when the clock says this, the best so far is
+    the answer.
+    """
+
+    space: Space
+    meshes: Sequence[Mesh]
+    limit: float
+    until: float
+    value_of: Callable[[Candidate], float]
+    clock: Callable[[], float] = time.monotonic
+    on_progress: OnProgress = lambda text: None
+    gather: Gather = Gather.SHARED
+    candidates: list[Candidate] = field(default_factory=list)
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def run(self, with_experts: bool) -> None:
+        """Look at all meshes, then at the experts' strategies, while there is time."""
+        try:
+            self._search()
+            if with_experts:
+                self._try_experts()
+        except KeyboardInterrupt:
+            if not self.candidates:
+                raise
+
+    def found(self, started: float) -> Search:
+        """What came out, the best first; `PlanError` where nothing fits."""
+        fitting = [c for c in self.candidates if c.fits(self.limit)]
+        if not fitting:
+            raise PlanError(self._nothing_fits())
+        best = min(fitting, key=self.value_of)
+        rest = [c for c in self.candidates if c is not best]
+        model_s, bound_s = self.bounds.get(shape_text(best.mesh), (0.0, 0.0))
+        return Search(
+            (best, *sorted(rest, key=self.value_of)),
+            self.limit,
+            model_s,
+            bound_s,
+            self.clock() - started,
+            len(self.meshes),
+        )
+
+    # -- our own ----------------------------------------------------------------------
+
+    def _search(self) -> None:
+        """Solve the integer program on each mesh, then simulate the best of them."""
+        solved: list[tuple[float, int, Priced, Optimum]] = []
+        for number, mesh in enumerate(self.meshes):
+            if solved and self.clock() >= self.until:
+                break
+            self.on_progress(f"solving {shape_text(mesh)}")
+            priced = self.space.price(mesh)
+            left = len(self.meshes) - number
+            share = max(1.5, 0.6 * (self.until - self.clock()) / left)
+            optimum = priced.best(self.limit, self.clock, self.clock() + share)
+            if optimum is None:
+                continue
+            self.bounds[shape_text(mesh)] = optimum.seconds, optimum.bound
+            solved.append((optimum.seconds, number, priced, optimum))
+            name = f"{FOUND} on {shape_text(mesh)}"
+            self.on_progress(f"{name}: {optimum.seconds * 1e3:.1f} ms by the program")
+        solved.sort(key=lambda entry: entry[:2])
+        for place, (_, number, priced, optimum) in enumerate(solved[:_SIMULATED]):
+            if place and self.clock() >= self.until:
+                break
+            self._simulate_found(self.meshes[number], priced, optimum)
+
+    def _simulate_found(self, mesh: Mesh, priced: Priced, optimum: Optimum) -> None:
+        """Simulate a mesh's optimum; where it does not fit, ask for less memory."""
+        for _ in range(_RETRIES):
+            found = self.simulate(FOUND, mesh, (priced.tactic(optimum, FOUND),))
+            if found.why_not or found.fits(self.limit):
+                return
+            if self.clock() >= self.until:
+                return
+            limit = 0.98 * optimum.bytes * self.limit / found.peak_memory_bytes
+            share = max(1.5, 0.25 * (self.until - self.clock()))
+            less = priced.best(limit, self.clock, self.clock() + share)
+            if less is None:
+                return
+            optimum = less
+
+    # -- experts ----------------------------------------------------------------------
+
+    def _try_experts(self) -> None:
+        """Simulate what people would do, on the meshes that suit it, best first."""
+        for name, mesh, tactics in self._experts():
+            if self.clock() >= self.until and len(self.candidates) > 2:
+                return
+            self.simulate(name, mesh, tactics)
+
+    def _experts(self) -> Iterator[tuple[str, Mesh, tuple[Tactic, ...]]]:
+        """In rounds: of each strategy one mesh, then of each the next."""
+        known = [(mesh, experts_of(mesh)) for mesh in self._by_promise()]
+        names = dict.fromkeys(name for _, table in known for name in table)
+        queues = {
+            name: [(mesh, table[name]) for mesh, table in known if name in table]
+            for name in names
+        }
+        while any(queues.values()):
+            for name, queue in queues.items():
+                if queue:
+                    yield name, *queue.pop(0)
+
+    def _by_promise(self) -> list[Mesh]:
+        def seconds(mesh: Mesh) -> float:
+            return self.bounds.get(shape_text(mesh), (float("inf"), 0.0))[0]
+
+        return sorted(self.meshes, key=seconds)
+
+    # -- one plan ---------------------------------------------------------------------
+
+    def simulate(self, name: str, mesh: Mesh, tactics: Sequence[Tactic]) -> Candidate:
+        """Decide, lower and simulate one plan, and note it."""
+        try:
+            decided = decide(self.space.captured, mesh, tactics, self.gather)
+            candidate = self._candidate(name, decided, tuple(tactics), mesh)
+        except MeshwrightError as error:
+            candidate = Candidate(name, mesh, tuple(tactics), why_not=str(error))
+        self.candidates.append(candidate)
+        if not candidate.why_not:
+            gib = candidate.peak_memory_bytes / 2**30
+            self.on_progress(
+                f"{name} on {shape_text(mesh)}: "
+                f"{candidate.step_time_s * 1e3:.1f} ms, {gib:.1f} GiB"
+            )
+        return candidate
+
+    def _candidate(
+        self, name: str, decided: Decided, tactics: tuple[Tactic, ...], mesh: Mesh
+    ) -> Candidate:
+        found = estimate(decided, self.space.machine, donate_state=True)
+        return Candidate(
+            name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
+            decided=decided, estimate=found,
+        )  # fmt: skip
+
+    def _nothing_fits(self) -> str:
+        """By how much the smallest plan is too large, and what would help."""
+        run = [c for c in self.candidates if not c.why_not]
+        if not run:
+            return "no plan was found at all: nothing in this program can be cut so"
+        least = min(run, key=lambda c: c.peak_memory_bytes)
+        needed, limit = least.peak_memory_bytes / 2**30, self.limit / 2**30
+        factor = least.peak_memory_bytes / self.limit
+        return (
+            f"nothing fits: the smallest plan found ({least.name} on "
+            f"{shape_text(least.mesh)}) takes {needed:.1f} GiB a device of {limit:.1f}; "
+            f"{factor:.1f} times the chips, as much less batch, recomputation "
+            "(jax.checkpoint) of what the backward pass needs, or chips with more memory "
+            "would do"
+        )

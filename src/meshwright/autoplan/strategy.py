@@ -1,0 +1,204 @@
+"""What one node may choose: which factor each axis cuts, and where sums are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+
+from meshwright.propagate import Carrier, Cause, Node, State
+from meshwright.rules.rule import Dims
+
+ALL, LEAVE = -1, -2
+"""What becomes of a partial sum: taken on every device, or handed on as it is. A number
+from 0 on is the dim of the result along which it is scattered."""
+
+Cuts = tuple[tuple[str, ...], ...]
+"""Per dim of a value the axes that cut it, major to minor."""
+
+_AUTO = Cause("tactic", "auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to cut a node.
+
+    axes: per factor that is cut, the axes, major to minor. carries: axes along which
+    operands arrive as addends. sums: per axis along which the result is a sum, what
+    becomes of it.
+    """
+
+    axes: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    carries: tuple[str, ...] = ()
+    sums: tuple[tuple[str, int], ...] = ()
+
+    def cuts(self, dims: Dims) -> Cuts:
+        """How a value with these factors is cut."""
+        if not self.axes:
+            return ((),) * len(dims)
+        axes = dict(self.axes)
+        return tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims)
+
+    def stored(self, dims: Dims) -> Cuts:
+        """How a result is stored, once its sums are scattered."""
+        cuts = list(self.cuts(dims))
+        for axis, what in self.sums:
+            if 0 <= what < len(cuts):
+                cuts[what] = (*cuts[what], axis)
+        return tuple(cuts)
+
+    @property
+    def left(self) -> frozenset[str]:
+        """Axes along which the result is handed on as addends."""
+        return frozenset(axis for axis, what in self.sums if what == LEAVE)
+
+
+class Strategies:
+    """All strategies of nodes under a state whose decisions stand.
+
+    free: the axes that may be decided now.
+    """
+
+    def __init__(self, state: State, free: Sequence[str]) -> None:
+        self.state = state
+        self.free = tuple(free)
+        self._carrier = Carrier(state)
+        self._may_leave: dict[int, bool] = {}
+        self._known: dict[object, tuple[Strategy, ...]] = {}
+
+    def of(self, node: Node) -> tuple[Strategy, ...]:
+        """Those of one node, the one that decides nothing more first."""
+        key = self._key(node)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = tuple(dict.fromkeys(self._find(node)))
+        return known
+
+    def _key(self, node: Node) -> object:
+        state = self.state
+        scattered = tuple(
+            (axis, state.scattered[value, axis])
+            for value, _ in node.outs
+            for axis in state.size
+            if (value, axis) in state.scattered
+        )
+        rule = node.sizes if node.rule is None else id(node.rule)
+        decided = tuple(state.axes_of[node.index].items())
+        ranks = tuple(len(dims) for _, dims in node.outs)
+        leaves = self._leaves(node), self._may_carry(node)
+        return rule, ranks, decided, scattered, state.blocked[node.index], leaves
+
+    def _find(self, node: Node) -> Iterator[Strategy]:
+        for cut, carried in self._cuts(node, 0):
+            for axes in _orders(cut, dict(self.state.axes_of[node.index])):
+                for sums in self._sums(node, axes, carried):
+                    yield Strategy(tuple(sorted(axes.items())), carried, sums)
+
+    def _cuts(
+        self, node: Node, position: int
+    ) -> Iterator[tuple[dict[int, tuple[str, ...]], tuple[str, ...]]]:
+        """Each way to give the axes from `position` on a factor, or to carry sums."""
+        state, axes = self.state, tuple(self.state.size)
+        if position == len(axes):
+            yield {f: a for f, a in state.axes_of[node.index].items() if a}, ()
+            return
+        axis = axes[position]
+        yield from self._cuts(node, position + 1)
+        if axis in state.factor_of[node.index] or axis in state.blocked[node.index]:
+            return
+        if self._may_carry(node):
+            for cut, carried in self._cuts(node, position + 1):
+                yield cut, (axis, *carried)
+        for factor in range(len(node.sizes)) if axis in self.free else ():
+            if state.why_not(node, axis, factor) is None:
+                mark = state.mark()
+                state.assign(node, axis, factor, _AUTO)
+                yield from self._cuts(node, position + 1)
+                state.rollback(mark)
+
+    def _sums(
+        self, node: Node, axes: dict[int, tuple[str, ...]], carried: tuple[str, ...]
+    ) -> Iterator[tuple[tuple[str, int], ...]]:
+        """Each way to deal with what the node leaves open."""
+        rule = node.rule
+        if rule is None:
+            yield ()
+            return
+        opened = [a for f in sorted(rule.reductions) for a in axes.get(f, ())]
+        opened = [a for a in self.state.size if a in opened or a in carried]
+        is_sum = bool(carried) or rule.monoid == "sum"
+        for chosen in product(*(self._ends(node, axes, a, is_sum) for a in opened)):
+            sums = tuple(zip(opened, chosen, strict=True))
+            if self._divides(node, axes, sums):
+                yield sums
+
+    def _ends(
+        self, node: Node, axes: dict[int, tuple[str, ...]], axis: str, is_sum: bool
+    ) -> tuple[int, ...]:
+        value, dims = node.outs[0] if node.outs else (-1, ())
+        if not is_sum or not _is_alone(node):
+            return (ALL,)
+        decided = self.state.scattered.get((value, axis))
+        if decided is not None:
+            return (decided,)
+        ends = (ALL, LEAVE) if self._leaves(node) else (ALL,)
+        return ends if axis not in self.free else (*ends, *range(len(dims)))
+
+    def _leaves(self, node: Node) -> bool:
+        """Whether the program lets a sum be handed on by this node."""
+        return _is_alone(node) and self._carrier.is_cheap(node.outs[0][0])
+
+    def _may_carry(self, node: Node) -> bool:
+        """Whether some operand can arrive as addends."""
+        if node.rule is None or not node.rule.linear or not _is_alone(node):
+            return False
+        return any(self._may_be_left(value) for value, _ in node.ins)
+
+    def _may_be_left(self, value: int) -> bool:
+        """Whether a value can be handed on as addends: it or what it is made of is a sum."""
+        known = self._may_leave.get(value)
+        if known is None:
+            node = self.state.graph.nodes[self.state.graph.producer[value]]
+            sums = node.rule is not None and bool(node.rule.reductions)
+            known = self._carrier.is_cheap(value) and (sums or self._may_carry(node))
+            self._may_leave[value] = known
+        return known
+
+    def _divides(
+        self,
+        node: Node,
+        axes: dict[int, tuple[str, ...]],
+        sums: tuple[tuple[str, int], ...],
+    ) -> bool:
+        """Whether what is scattered divides the dim that is left."""
+        scattered = [(axis, dim) for axis, dim in sums if dim >= 0]
+        if not scattered:
+            return True
+        value, dims = node.outs[0]
+        shape = list(self.state.graph.values[value].shape)
+        for dim, factors in enumerate(dims):
+            for factor in factors:
+                shape[dim] //= self.state.mesh.size(axes.get(factor, ()))
+        for axis, dim in scattered:
+            if shape[dim] % self.state.size[axis]:
+                return False
+            shape[dim] //= self.state.size[axis]
+        return True
+
+
+def _is_alone(node: Node) -> bool:
+    return len(node.outs) == 1
+
+
+def _orders(
+    cut: dict[int, tuple[str, ...]], decided: dict[int, tuple[str, ...]]
+) -> Iterator[dict[int, tuple[str, ...]]]:
+    """The same cut with the axes of each factor in every order; what stands stays."""
+    factors = list(cut)
+    ways = []
+    for factor in factors:
+        first = decided.get(factor, ())
+        rest = cut[factor][len(first) :]
+        ways.append([(*first, *order) for order in permutations(rest)])
+    for chosen in product(*ways):
+        yield dict(zip(factors, chosen, strict=True))

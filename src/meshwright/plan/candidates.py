@@ -1,0 +1,54 @@
+"""Plans that were looked at, and what the search knows of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from meshwright.machine import Mesh
+from meshwright.plan.decide import Decided
+from meshwright.plan.estimate import Estimate
+from meshwright.tactics import Tactic
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One plan, simulated.
+
+    name: of the strategy. why_not: why it cannot be, "" if it can; the rest is unset then.
+    step_time_s, peak_memory_bytes: as simulated.
+    """
+
+    name: str
+    mesh: Mesh
+    tactics: tuple[Tactic, ...]
+    step_time_s: float = float("inf")
+    peak_memory_bytes: int = 0
+    why_not: str = ""
+    decided: Decided | None = field(default=None, compare=False, repr=False)
+    estimate: Estimate | None = field(default=None, compare=False, repr=False)
+
+    def fits(self, limit: float) -> bool:
+        """Whether it runs, within so many bytes."""
+        return not self.why_not and self.peak_memory_bytes <= limit
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a plan was found.
+
+    candidates: all that were simulated, the found one first. model_s: what the integer
+    program says of the found plan, and bound_s, below which no plan on its mesh can be
+    by the same prices. seconds: of the search. states: plans that were priced.
+    """
+
+    candidates: tuple[Candidate, ...]
+    limit_bytes: float
+    model_s: float
+    bound_s: float
+    seconds: float
+    num_meshes: int
+
+    @property
+    def gap(self) -> float:
+        """Share of its time that a better plan could save, by the program's prices."""
+        return max(0.0, 1 - self.bound_s / self.model_s) if self.model_s else 0.0
