@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,9 +94,4 @@ def _watch(spans: _Spans, stores: Stores) -> NDArray[np.int64]:
         change[last + 1] -= size
     alive = np.cumsum(change)[: spans.end + 1]
     bounds = np.linspace(0, len(alive), min(NUM_TIMES, len(alive)) + 1).astype(int)
-    return np.array(
-        [
-            a + int(np.argmax(alive[a:b]))
-            for a, b in zip(bounds, bounds[1:], strict=False)
-        ]
-    )
+    return np.array([a + int(np.argmax(alive[a:b])) for a, b in pairwise(bounds)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import place_mesh
@@ -47,24 +47,35 @@ def _factorings(size: int, count: int) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
-def experts_of(mesh: Mesh) -> dict[str, tuple[Tactic, ...]]:
+def experts_of(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
     """What people do by hand on a mesh, by name."""
-    if len(mesh.axes) == 1:
-        axis = mesh.axes[0]
-        data = data_parallel(axis)
-        return {
-            "data parallel": (data,),
-            "ZeRO-2": (data, zero(2, axis)),
-            "ZeRO-3": (data, zero(3, axis)),
-            "FSDP": (data, fsdp(axis)),
-            "Megatron": (megatron(axis),),
-            "expert parallel": (data, expert_parallel(axis)),
-        }
-    if len(mesh.axes) > 2:
-        return {}
-    outer, inner = mesh.axes[0], mesh.axes[1]
-    data, model = data_parallel(outer), megatron(inner)
-    sequence = sequence_parallel(inner)
+    match mesh.axes:
+        case (axis,):
+            return _on_one_axis(axis)
+        case (outer, inner):
+            return _on_two_axes(outer, inner)
+        case _:
+            return {}
+
+
+def _on_one_axis(axis: str) -> Mapping[str, tuple[Tactic, ...]]:
+    data = data_parallel(axis)
+    return {
+        "data parallel": (data,),
+        "ZeRO-2": (data, zero(2, axis)),
+        "ZeRO-3": (data, zero(3, axis)),
+        "FSDP": (data, fsdp(axis)),
+        "Megatron": (megatron(axis),),
+        "expert parallel": (data, expert_parallel(axis)),
+    }
+
+
+def _on_two_axes(outer: str, inner: str) -> Mapping[str, tuple[Tactic, ...]]:
+    data, model, sequence = (
+        data_parallel(outer),
+        megatron(inner),
+        sequence_parallel(inner),
+    )
     return {
         "Megatron + data": (data, model),
         "Megatron + ZeRO-2": (data, model, zero(2, outer)),

@@ -168,9 +168,7 @@ class ModelBuilder:
     def _need(
         self, edge: Edge, strategy: Strategy
     ) -> tuple[Cuts, frozenset[str], bool]:
-        """How a reader wants an operand, along which axes it takes addends of it, and
-        whether it takes a whole value there too.
-        """
+        """How a reader wants an operand, and where it takes addends of it, or all."""
         node = self.fold.groups[edge.reader].node
         cuts = strategy.cuts(node.ins[edge.operand][1])
         if not strategy.carries:

@@ -23,6 +23,9 @@ _SIMULATED = 4
 _RETRIES = 3
 """Times that the limit of memory is tightened where the simulation needs more."""
 
+_SHORTEST_S, _LONGEST_S = 1.5, 5.0
+"""Seconds for an integer program, whatever the budget."""
+
 OnProgress = Callable[[str], None]
 
 
@@ -83,8 +86,9 @@ class Searcher:
             self.on_progress(f"solving {shape_text(mesh)}")
             priced = self.space.price(mesh)
             left = len(self.meshes) - number
-            share = max(1.5, 0.6 * (self.until - self.clock()) / left)
-            optimum = priced.best(self.limit, self.clock, self.clock() + share)
+            share = min(_LONGEST_S, 0.6 * (self.until - self.clock()) / left)
+            ends = self.clock() + max(share, _SHORTEST_S)
+            optimum = priced.best(self.limit, self.clock, ends)
             if optimum is None:
                 continue
             self.bounds[shape_text(mesh)] = optimum.seconds, optimum.bound
@@ -106,8 +110,9 @@ class Searcher:
             if self.clock() >= self.until:
                 return
             limit = 0.98 * optimum.bytes * self.limit / found.peak_memory_bytes
-            share = max(1.5, 0.25 * (self.until - self.clock()))
-            less = priced.best(limit, self.clock, self.clock() + share)
+            share = min(_LONGEST_S, 0.25 * (self.until - self.clock()))
+            ends = self.clock() + max(share, _SHORTEST_S)
+            less = priced.best(limit, self.clock, ends)
             if less is None:
                 return
             optimum = less

@@ -155,7 +155,7 @@ class Strategies:
         return any(self._may_be_left(value) for value, _ in node.ins)
 
     def _may_be_left(self, value: int) -> bool:
-        """Whether a value can be handed on as addends: it or what it is made of is a sum."""
+        """Whether a value may be handed on as addends, and can be some."""
         known = self._may_leave.get(value)
         if known is None:
             node = self.state.graph.nodes[self.state.graph.producer[value]]
