@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def whole_costs(linear: Linear) -> tuple[Floats, float]:
     return np.round(linear.costs * scale), scale
 
 
-def _model(linear: Linear, costs: Floats):
+def _model(linear: Linear, costs: Floats) -> tuple[Any, list[Any]]:
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -97,5 +98,5 @@ def _model(linear: Linear, costs: Floats):
     return model, variables
 
 
-def _values(solver, variables, linear: Linear) -> Floats:
+def _values(solver: Any, variables: list[Any], linear: Linear) -> Floats:
     return np.array([solver.value(v) for v in variables[: linear.num_choices]], float)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.search.assignment.compiled import Bools, Floats, Ints, compiled
-from meshwright.search.assignment.graph import graph_of
+from meshwright.search.assignment.compiled import Bools, Floats, compiled
+from meshwright.search.assignment.graph import Graph, graph_of
 from meshwright.search.assignment.kernel import Kernel
-from meshwright.search.assignment.memory import Memory
+from meshwright.search.assignment.memory import Memory, Segments
+
+_LARGEST = 5_000_000  # entries of the differences at one node
 
 
 def drop_dominated(kernel: Kernel, memory: Memory) -> tuple[Bools, Floats]:
@@ -25,48 +27,44 @@ def drop_dominated(kernel: Kernel, memory: Memory) -> tuple[Bools, Floats]:
     kept = kernel.costs < np.inf
     tables = kernel.tables.copy()
     graph = graph_of(kernel.starts, kernel.ends, kernel.table_starts, tables)
-    exchange(
-        kernel.starts, kernel.costs, kernel.ends, kernel.table_starts, tables,
-        graph.edge_starts, graph.edges, memory.seg_starts, memory.block_starts, memory.excess, kept,
-    )  # fmt: skip
+    exchange(graph, kernel.costs, memory.segments, kept)
     return kept, tables
 
 
 @compiled
-def worst_differences(
-    starts: Ints,
-    ends: Ints,
-    table_starts: Ints,
-    tables: Floats,
-    kept: Bools,
-    edge: int,
-    node: int,
-    worst: Floats,
-) -> None:
-    """Set `worst[k, q]`: the most that `q` instead of `k` at the node adds on an edge."""
-    i, j = ends[edge]
-    step_k, step_m, other = 1, starts[j + 1] - starts[j], i
+def steps_at(graph: Graph, edge: int, node: int) -> tuple[int, int, int]:
+    """In an edge's table: from choice to choice of a node, of the other, and which."""
+    i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
+    width = int(graph.starts[j + 1] - graph.starts[j])
     if node == i:
-        step_k, step_m, other = step_m, 1, j
-    width = starts[node + 1] - starts[node]
-    first = table_starts[edge]
+        return width, 1, j
+    return 1, width, i
+
+
+@compiled
+def find_worst(graph: Graph, kept: Bools, edge: int, node: int, worst: Floats) -> None:
+    """Set `worst[k, q]`: the most that `q` instead of `k` at the node adds on an edge."""
+    step_k, step_m, other = steps_at(graph, edge, node)
+    start = graph.starts[node]
+    width = graph.starts[node + 1] - start
     for k in range(width):
         for q in range(width):
             most = -np.inf
-            if q != k and kept[starts[node] + k] and kept[starts[node] + q]:
-                for m in range(starts[other + 1] - starts[other]):
-                    at = first + m * step_m
-                    old = tables[at + k * step_k]
-                    if kept[starts[other] + m] and old < np.inf:
-                        most = max(most, tables[at + q * step_k] - old)
+            if q != k and kept[start + k] and kept[start + q]:
+                for m in range(graph.starts[other + 1] - graph.starts[other]):
+                    at = graph.table_starts[edge] + m * step_m
+                    old = graph.tables[at + k * step_k]
+                    if kept[graph.starts[other] + m] and old < np.inf:
+                        most = max(most, graph.tables[at + q * step_k] - old)
             worst[k, q] = most
 
 
 @compiled
-def is_frugal(first: Ints, excess: Floats, k: int, q: int) -> bool:
-    """Whether choice `q` takes no more than `k` in any of the blocks."""
-    for block in first:
-        if excess[block + q] > excess[block + k]:
+def is_frugal(segments: Segments, node: int, k: int, q: int) -> bool:
+    """Whether choice `q` takes no more memory than `k` at any time."""
+    for s in range(segments.starts[node], segments.starts[node + 1]):
+        block = segments.block_starts[s]
+        if segments.excess[block + q] > segments.excess[block + k]:
             return False
     return True
 
@@ -84,68 +82,51 @@ def is_less(new: float, old: float, is_first: bool) -> bool:
 
 
 @compiled
-def exchange(
-    starts: Ints,
-    costs: Floats,
-    ends: Ints,
-    table_starts: Ints,
-    tables: Floats,
-    edge_starts: Ints,
-    edges: Ints,
-    seg_starts: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    kept: Bools,
-) -> None:
-    """Drop dominated choices from `kept` and dominated pairs from `tables`, in place."""
-    for i in range(len(starts) - 1):
-        width = starts[i + 1] - starts[i]
-        degree = edge_starts[i + 1] - edge_starts[i]
-        if width * width * degree > 5_000_000 or width == 1:
+def drop_pairs(graph: Graph, edge: int, node: int, k: int, q: int, rest: float) -> None:
+    """Forbid pairs with `k` where `q` is allowed and, `rest` included, no dearer."""
+    step_k, step_m, other = steps_at(graph, edge, node)
+    for m in range(graph.starts[other + 1] - graph.starts[other]):
+        at = graph.table_starts[edge] + m * step_m
+        new = graph.tables[at + q * step_k]
+        old = graph.tables[at + k * step_k]
+        if new < np.inf and is_less(rest + new, old, q < k):
+            graph.tables[at + k * step_k] = np.inf
+
+
+@compiled
+def exchange(graph: Graph, costs: Floats, segments: Segments, kept: Bools) -> None:  # noqa: C901
+    """Drop dominated choices from `kept` and dominated pairs from tables, in place."""
+    for i in range(len(graph.starts) - 1):
+        start = graph.starts[i]
+        width = graph.starts[i + 1] - start
+        first = graph.edge_starts[i]
+        degree = graph.edge_starts[i + 1] - first
+        if width * width * degree > _LARGEST or width == 1:
             continue
         worst = np.empty((degree, width, width))
         for d in range(degree):
-            worst_differences(
-                starts, ends, table_starts, tables, kept,
-                edges[edge_starts[i] + d], i, worst[d],
-            )  # fmt: skip
-        first = block_starts[seg_starts[i] : seg_starts[i + 1]]
+            find_worst(graph, kept, int(graph.edges[first + d]), i, worst[d])
         for k in range(width):
             for q in range(width):
-                if k == q or not kept[starts[i] + k] or not kept[starts[i] + q]:
+                if k == q or not (kept[start + k] and kept[start + q]):
                     continue
-                if not is_frugal(first, excess, k, q):
+                if not is_frugal(segments, i, k, q):
                     continue
-                gain = costs[starts[i] + q] - costs[starts[i] + k]
-                total = gain
-                hopeless = 0
+                total = costs[start + q] - costs[start + k]
+                hopeless = 0  # edges at which `q` may be forbidden
                 for d in range(degree):
                     if worst[d, k, q] == np.inf:
                         hopeless += 1
                     else:
                         total += worst[d, k, q]
                 if hopeless == 0 and is_less(total, 0.0, q < k):
-                    kept[starts[i] + k] = False
-                    continue
-                if hopeless > 1 or np.isnan(total):
+                    kept[start + k] = False
+                if not kept[start + k] or hopeless > 1 or total == -np.inf:
                     continue
                 for d in range(degree):
-                    if hopeless == 1 and worst[d, k, q] < np.inf:
-                        continue
-                    others = total
-                    if hopeless == 0:
-                        others = gain
-                        for f in range(degree):
-                            if f != d:
-                                others += worst[f, k, q]
-                    e = edges[edge_starts[i] + d]
-                    a, b = ends[e]
-                    step_k, step_m, other = 1, starts[b + 1] - starts[b], a
-                    if a == i:
-                        step_k, step_m, other = step_m, 1, b
-                    for m in range(starts[other + 1] - starts[other]):
-                        at = table_starts[e] + m * step_m
-                        new = tables[at + q * step_k]
-                        old = tables[at + k * step_k]
-                        if new < np.inf and is_less(others + new, old, q < k):
-                            tables[at + k * step_k] = np.inf
+                    is_hopeless = worst[d, k, q] == np.inf
+                    if hopeless == 0 or is_hopeless:
+                        rest = float(total)
+                        if not is_hopeless:
+                            rest -= float(worst[d, k, q])
+                        drop_pairs(graph, int(graph.edges[first + d]), i, k, q, rest)

@@ -66,7 +66,9 @@ def optimise(
 
 
 @compiled
-def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) -> Ints:
+def order_nodes(  # noqa: C901
+    adjacent: Bools, logs: Floats, log_cap: float, noise: Floats
+) -> Ints:
     """The nodes in an order of elimination, smallest table first.
 
     Nodes that are not in the order are those that keep their choice.
@@ -97,10 +99,11 @@ def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) ->
         if weight[best] > log_cap or degree[best] > _SCOPE:
             best = largest
         else:
-            scope = np.flatnonzero(adjacent[best])
-            for a in scope:
-                for b in scope:
-                    if a != b and not adjacent[a, b]:
+            for a in range(n):
+                if not adjacent[best, a]:
+                    continue
+                for b in range(n):
+                    if adjacent[best, b] and a != b and not adjacent[a, b]:
                         adjacent[a, b] = True
                         weight[a] += logs[b]
                         degree[a] += 1
@@ -122,17 +125,19 @@ def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
     scopes = np.empty((len(order), _SCOPE), np.int64)
     sizes = np.zeros(len(order), np.int64)
     alive = np.zeros(len(adjacent), np.bool_)
-    alive[order] = True
+    for a in order:
+        alive[a] = True
     for step in range(len(order)):
         a = order[step]
         alive[a] = False
-        scope = np.flatnonzero(adjacent[a] & alive)
-        sizes[step] = len(scope)
-        scopes[step, : len(scope)] = scope
-        for p in scope:
-            for q in scope:
+        for b in range(len(adjacent)):
+            if adjacent[a, b] and alive[b]:
+                scopes[step, sizes[step]] = b
+                sizes[step] += 1
+        for p in range(sizes[step]):
+            for q in range(sizes[step]):
                 if p != q:
-                    adjacent[p, q] = True
+                    adjacent[scopes[step, p], scopes[step, q]] = True
     return scopes, sizes
 
 
@@ -158,7 +163,8 @@ def fixed_costs(
     for a in range(n):
         i = subset[a]
         width = starts[i + 1] - starts[i]
-        unary[a, :width] = costs[starts[i] : starts[i + 1]]
+        for k in range(width):
+            unary[a, k] = costs[starts[i] + k]
         for at in range(edge_starts[i], edge_starts[i + 1]):
             e = edges[at]
             j = ends[e, 0] + ends[e, 1] - i
@@ -174,7 +180,7 @@ def fixed_costs(
 
 
 @compiled
-def eliminate(
+def eliminate(  # noqa: C901, PLR0913  one pass over all buckets: state is shared
     graph: Graph,
     subset: Ints,
     local: Ints,
@@ -247,7 +253,8 @@ def eliminate(
                 step *= starts[subset[b] + 1] - starts[subset[b]]
             count += 1
             c = follow[c]
-        index[:depth] = 0
+        for p in range(depth):
+            index[p] = 0
         total = np.empty(width)
         for out in range(message_starts[s], message_starts[s + 1]):
             for k in range(width):
@@ -261,9 +268,12 @@ def eliminate(
                 else:
                     for k in range(width):
                         total[k] += tables[at + k * step]
-            k = np.argmin(total)
-            messages[out] = total[k]
-            best[out] = k
+            least = 0
+            for k in range(1, width):
+                if total[k] < total[least]:
+                    least = k
+            messages[out] = total[least]
+            best[out] = least
             for p in range(depth - 1, -1, -1):
                 index[p] += 1
                 j = subset[scopes[s, p]]

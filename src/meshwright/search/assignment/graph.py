@@ -39,7 +39,6 @@ def finite_graph(kernel: Kernel, penalty: float) -> Graph:
 @compiled
 def ball(graph: Graph, node: int, size: int, seed: int) -> Ints:
     """The nodes nearest to one, at most so many, those at equal distance at random."""
-    np.random.seed(seed)
     found = np.empty(size, np.int64)
     seen = np.zeros(len(graph.starts) - 1, np.bool_)
     found[0] = node
@@ -48,9 +47,11 @@ def ball(graph: Graph, node: int, size: int, seed: int) -> Ints:
     at = 0
     while at < count:
         i = found[at]
-        around = graph.edges[graph.edge_starts[i] : graph.edge_starts[i + 1]].copy()
-        np.random.shuffle(around)
-        for e in around:
+        first = graph.edge_starts[i]
+        degree = graph.edge_starts[i + 1] - first
+        seed = (seed * 1103515245 + 12345) % 2147483648  # the C standard's generator
+        for step in range(degree):
+            e = graph.edges[first + (seed // 65536 + step) % degree]
             j = graph.ends[e, 0] + graph.ends[e, 1] - i
             if not seen[j] and count < size:
                 seen[j] = True

@@ -33,13 +33,13 @@ class Kernel:
         """The problem itself: each node decides on itself."""
         widths = np.diff(problem.starts)
         return cls(
-            problem.starts,
-            problem.costs,
-            problem.ends,
-            problem.table_starts,
-            problem.tables,
+            problem.starts.copy(),  # copies can be written, so have the type of the rest
+            problem.costs.copy(),
+            problem.ends.copy(),
+            problem.table_starts.copy(),
+            problem.tables.copy(),
             np.arange(problem.num_nodes),
-            problem.starts,
+            problem.starts.copy(),
             np.arange(problem.starts[-1]) - np.repeat(problem.starts[:-1], widths),
         )
 

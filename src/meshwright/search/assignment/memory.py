@@ -9,30 +9,36 @@ they are the rows. The excess of a node is piecewise constant over rows: its seg
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.search.assignment.compiled import Bools, Floats, Ints, compiled
-from meshwright.search.assignment.kernel import Kernel, choice_owners, starts_of
+from meshwright.search.assignment.kernel import Kernel, starts_of
 from meshwright.search.assignment.problem import Assignment
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """Excess of each choice over rows, and the slack that all excesses share.
+class Segments(NamedTuple):
+    """Excess of each choice, piecewise constant over rows.
 
-    slack: at each row, [R]; negative if nothing fits
-    seg_starts: where the segments of a node start, [N + 1]
-    seg_rows: the row at which a segment starts, [S]; before the first nothing is taken
+    starts: where the segments of a node start, [N + 1]
+    rows: the row at which a segment starts, [S]; before the first nothing is taken
     block_starts: where the excesses of a segment start, one for each choice, [S + 1]
     excess: [sum of widths over segments]
     """
 
-    slack: Floats
-    seg_starts: Ints
-    seg_rows: Ints
+    starts: Ints
+    rows: Ints
     block_starts: Ints
     excess: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """The slack at each row, negative if nothing fits, and what choices take of it."""
+
+    slack: Floats
+    segments: Segments
 
     @property
     def num_rows(self) -> int:
@@ -40,36 +46,21 @@ class Memory:
 
     def left(self, choices: Ints) -> Floats:
         """The slack that choices leave at each row; negative where they do not fit."""
-        return slack_left(
-            self.slack, self.seg_starts, self.seg_rows, self.block_starts, self.excess,
-            choices,
-        )  # fmt: skip
+        change = np.zeros(self.num_rows)
+        add_excess(self.segments, choices, change)
+        return self.slack - np.cumsum(change)
 
     def used(self, starts: Ints, weights: Floats) -> Floats:
         """The excess at each row when each choice is taken to some part."""
         change = np.zeros(self.num_rows)
-        add_used(
-            self.seg_starts, self.seg_rows, self.block_starts, self.excess, starts,
-            weights, change,
-        )  # fmt: skip
+        add_used(self.segments, starts, weights, change)
         return np.cumsum(change)
 
     def prices(self, starts: Ints, row_prices: Floats) -> Floats:
         """What each choice pays for its excess, given a price at each row."""
         out = np.zeros(int(starts[-1]))
-        add_prices(
-            self.seg_starts, self.seg_rows, self.block_starts, self.excess, starts,
-            np.concatenate([np.zeros(1), np.cumsum(row_prices)]), out,
-        )  # fmt: skip
-        return out
-
-    def columns(self, rows: Ints, starts: Ints) -> Floats:
-        """Excess of every choice at some rows, dense, [choices, rows]."""
-        out = np.zeros((int(starts[-1]), len(rows)))
-        fill_columns(
-            rows, starts, self.seg_starts, self.seg_rows, self.block_starts,
-            self.excess, out,
-        )  # fmt: skip
+        summed = np.concatenate([np.zeros(1), np.cumsum(row_prices)])
+        add_prices(self.segments, starts, summed, out)
         return out
 
 
@@ -81,20 +72,22 @@ def memory_of(problem: Assignment, kernel: Kernel) -> Memory:
     times, at = np.unique(problem.lives[live].T, return_inverse=True)
     keys = kernel.owner[live] * len(times) + at.reshape(2, -1)
     found, segment = np.unique(keys, return_inverse=True)
-    owners, seg_rows = found // len(times), found % len(times)
-    seg_starts = np.searchsorted(owners, np.arange(kernel.num_nodes + 1))
+    owners = found // len(times)
     block_starts = starts_of(kernel.widths[owners])
-    excess = np.zeros(block_starts[-1])
-    add_usages(
-        live, segment.reshape(2, -1), problem.starts, problem.usages,
-        kernel.pick_starts, kernel.picks, block_starts, excess,
-    )  # fmt: skip
-    base = np.zeros(len(times))
-    most = np.zeros(len(times))
-    split_base(seg_starts, seg_rows, block_starts, excess, base, most)
+    segments = Segments(
+        np.searchsorted(owners, np.arange(kernel.num_nodes + 1)),
+        found % len(times),
+        block_starts,
+        np.zeros(block_starts[-1]),
+    )
+    use = problem.usages[kernel.picks + np.repeat(
+        problem.starts[:-1], np.diff(kernel.pick_starts)
+    )]  # fmt: skip
+    add_usages(live, segment.reshape(2, -1), kernel.pick_starts, use, segments)
+    base, most = np.zeros(len(times)), np.zeros(len(times))
+    split_base(segments, kernel.starts, base, most)
     slack = problem.limit - np.cumsum(base)
-    binds = np.cumsum(most) > slack
-    return _compressed(Memory(slack, seg_starts, seg_rows, block_starts, excess), binds)
+    return _compressed(Memory(slack, segments), np.cumsum(most) > slack)
 
 
 def shortfall(memory: Memory) -> float:
@@ -105,209 +98,142 @@ def shortfall(memory: Memory) -> float:
 def fitting(kernel: Kernel, memory: Memory) -> Bools:
     """A mask of the choices that fit when all others are most frugal."""
     kept = kernel.costs < np.inf
-    drop_unfit(
-        kernel.starts, memory.slack, memory.seg_starts, memory.seg_rows,
-        memory.block_starts, memory.excess, kept,
-    )  # fmt: skip
+    drop_unfit(memory.segments, kernel.starts, np.maximum(memory.slack, 0), kept)
     return kept
 
 
 def _no_memory(num_nodes: int) -> Memory:
-    none = np.zeros(0, np.int64)
-    seg_starts = np.zeros(num_nodes + 1, np.int64)
-    return Memory(np.zeros(0), seg_starts, none, np.zeros(1, np.int64), np.zeros(0))
+    none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    starts = np.zeros(num_nodes + 1, np.int64)
+    return Memory(np.zeros(0), Segments(starts, none, one, np.zeros(0)))
 
 
 def _compressed(memory: Memory, binds: Bools) -> Memory:
     """Only rows that can bind, and segments that differ from the one before."""
-    row_after = starts_of(binds.astype(np.int64))  # of binding rows before each row
-    kept = np.zeros(len(memory.seg_rows), np.bool_)
-    mark_segments(
-        memory.seg_starts, memory.seg_rows, memory.block_starts, memory.excess,
-        row_after, kept,
-    )  # fmt: skip
-    widths = np.diff(memory.block_starts)
-    blocks = np.repeat(kept, widths)
-    return Memory(
-        memory.slack[binds],
-        starts_of(kept.astype(np.int64))[memory.seg_starts],
-        row_after[memory.seg_rows[kept]],
+    old = memory.segments
+    row_after = starts_of(binds.astype(np.int64))  # binding rows before each row
+    kept = np.zeros(len(old.rows), np.bool_)
+    mark_segments(old, row_after, kept)
+    widths = np.diff(old.block_starts)
+    segments = Segments(
+        starts_of(kept.astype(np.int64))[old.starts],
+        row_after[old.rows[kept]],
         starts_of(widths[kept]),
-        memory.excess[blocks],
+        old.excess[np.repeat(kept, widths)],
     )
+    return Memory(memory.slack[binds], segments)
 
 
 @compiled
 def add_usages(
-    live: Ints,
-    segment: Ints,
-    starts: Ints,
-    usages: Floats,
-    pick_starts: Ints,
-    picks: Ints,
-    block_starts: Ints,
-    excess: Floats,
+    live: Ints, segment: Ints, pick_starts: Ints, use: Floats, segments: Segments
 ) -> None:
-    """Add each live node's usage where its life starts, subtract it where it ends."""
+    """Add each live node's usage where its life starts, subtract it where it ends.
+
+    use: of each original node, under each choice of its owner
+    """
     for n in range(len(live)):
-        v = live[n]
-        first = block_starts[segment[0, n]]
-        last = block_starts[segment[1, n]]
-        for k in range(pick_starts[v + 1] - pick_starts[v]):
-            usage = usages[starts[v] + picks[pick_starts[v] + k]]
-            excess[first + k] += usage
-            excess[last + k] -= usage
+        start = pick_starts[live[n]]
+        first = segments.block_starts[segment[0, n]]
+        last = segments.block_starts[segment[1, n]]
+        for k in range(pick_starts[live[n] + 1] - start):
+            segments.excess[first + k] += use[start + k]
+            segments.excess[last + k] -= use[start + k]
 
 
 @compiled
-def split_base(
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    base: Floats,
-    most: Floats,
-) -> None:
+def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
     """Sum changes to usages; move the least of each segment, as a change, to `base`."""
-    for i in range(len(seg_starts) - 1):
+    excess = segments.excess
+    for i in range(len(starts) - 1):
         least_before = 0.0
         most_before = 0.0
-        for s in range(seg_starts[i], seg_starts[i + 1]):
-            block = excess[block_starts[s] : block_starts[s + 1]]
-            if s > seg_starts[i]:
-                block += excess[block_starts[s - 1] : block_starts[s]] + least_before
-            least = block.min()
-            block -= least
-            base[seg_rows[s]] += least - least_before
-            most[seg_rows[s]] += block.max() - most_before
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            first = segments.block_starts[s]
+            width = segments.block_starts[s + 1] - first
+            least, largest = np.inf, -np.inf
+            for k in range(first, first + width):
+                if s > segments.starts[i]:
+                    excess[k] += excess[k - width] + least_before
+                least = min(least, excess[k])
+                largest = max(largest, excess[k])
+            for k in range(first, first + width):
+                excess[k] -= least
+            base[segments.rows[s]] += least - least_before
+            most[segments.rows[s]] += largest - least - most_before
             least_before = least
-            most_before = block.max()
+            most_before = largest - least
 
 
 @compiled
-def mark_segments(
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    row_after: Ints,
-    kept: Bools,
-) -> None:
+def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
     """Mark segments that hold a binding row and differ from the last one marked."""
-    num_rows = len(row_after) - 1
-    for i in range(len(seg_starts) - 1):
+    blocks, excess = segments.block_starts, segments.excess
+    for i in range(len(segments.starts) - 1):
         last = -1
-        for s in range(seg_starts[i], seg_starts[i + 1]):
-            end = seg_rows[s + 1] if s + 1 < seg_starts[i + 1] else num_rows
-            if row_after[end] == row_after[seg_rows[s]]:
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            is_last = s + 1 == segments.starts[i + 1]
+            end = len(row_after) - 1 if is_last else segments.rows[s + 1]
+            if row_after[end] == row_after[segments.rows[s]]:
                 continue
-            block = excess[block_starts[s] : block_starts[s + 1]]
-            if last < 0:
-                kept[s] = block.max() > 0
-            else:
-                before = excess[block_starts[last] : block_starts[last + 1]]
-                kept[s] = np.any(block != before)
+            for k in range(blocks[s + 1] - blocks[s]):
+                before = 0.0 if last < 0 else excess[blocks[last] + k]
+                if excess[blocks[s] + k] != before:
+                    kept[s] = True
             if kept[s]:
                 last = s
 
 
 @compiled
-def drop_unfit(
-    starts: Ints,
-    slack: Floats,
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    kept: Bools,
-) -> None:
+def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> None:
     """Drop from `kept` the choices whose excess is beyond the slack somewhere."""
     for i in range(len(starts) - 1):
-        for s in range(seg_starts[i], seg_starts[i + 1]):
-            end = seg_rows[s + 1] if s + 1 < seg_starts[i + 1] else len(slack)
-            least = slack[seg_rows[s] : end].min()
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            is_last = s + 1 == segments.starts[i + 1]
+            least = np.inf
+            for row in range(
+                segments.rows[s], len(slack) if is_last else segments.rows[s + 1]
+            ):
+                least = min(least, slack[row])
             for k in range(starts[i + 1] - starts[i]):
-                if excess[block_starts[s] + k] > max(least, 0.0):
+                if segments.excess[segments.block_starts[s] + k] > least:
                     kept[starts[i] + k] = False
 
 
 @compiled
-def slack_left(
-    slack: Floats,
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    choices: Ints,
-) -> Floats:
-    """Slack less the excess of all choices, at each row."""
-    change = np.zeros(len(slack))
+def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
+    """Add the changes, from row to row, of the excess of all choices."""
     for i in range(len(choices)):
         before = 0.0
-        for s in range(seg_starts[i], seg_starts[i + 1]):
-            now = excess[block_starts[s] + choices[i]]
-            change[seg_rows[s]] += now - before
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            now = segments.excess[segments.block_starts[s] + choices[i]]
+            change[segments.rows[s]] += now - before
             before = now
-    return slack - np.cumsum(change)
 
 
 @compiled
-def fill_columns(
-    rows: Ints,
-    starts: Ints,
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    out: Floats,
-) -> None:
-    """Write the excess of each choice at each of the rows, in ascending order."""
-    for i in range(len(starts) - 1):
-        s = seg_starts[i] - 1
-        for r in range(len(rows)):
-            while s + 1 < seg_starts[i + 1] and seg_rows[s + 1] <= rows[r]:
-                s += 1
-            if s >= seg_starts[i]:
-                for k in range(starts[i + 1] - starts[i]):
-                    out[starts[i] + k, r] = excess[block_starts[s] + k]
-
-
-@compiled
-def add_used(
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    starts: Ints,
-    weights: Floats,
-    change: Floats,
-) -> None:
+def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) -> None:
     """Add the changes, from row to row, of the weighted excess."""
     for i in range(len(starts) - 1):
         before = 0.0
-        for s in range(seg_starts[i], seg_starts[i + 1]):
+        for s in range(segments.starts[i], segments.starts[i + 1]):
             now = 0.0
             for k in range(starts[i + 1] - starts[i]):
-                now += weights[starts[i] + k] * excess[block_starts[s] + k]
-            change[seg_rows[s]] += now - before
+                excess = segments.excess[segments.block_starts[s] + k]
+                now += weights[starts[i] + k] * excess
+            change[segments.rows[s]] += now - before
             before = now
 
 
 @compiled
-def add_prices(
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
-    starts: Ints,
-    summed: Floats,
-    out: Floats,
-) -> None:
+def add_prices(segments: Segments, starts: Ints, summed: Floats, out: Floats) -> None:
     """Add the price of each choice; `summed[r]` is that of all rows before `r`."""
     for i in range(len(starts) - 1):
-        for s in range(seg_starts[i], seg_starts[i + 1]):
-            end = seg_rows[s + 1] if s + 1 < seg_starts[i + 1] else len(summed) - 1
-            price = summed[end] - summed[seg_rows[s]]
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            is_last = s + 1 == segments.starts[i + 1]
+            end = len(summed) - 1 if is_last else segments.rows[s + 1]
+            price = summed[end] - summed[segments.rows[s]]
             if price > 0:
                 for k in range(starts[i + 1] - starts[i]):
-                    out[starts[i] + k] += price * excess[block_starts[s] + k]
+                    excess = segments.excess[segments.block_starts[s] + k]
+                    out[starts[i] + k] += price * excess

@@ -7,14 +7,23 @@ of thousands of nodes become hundreds.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.search.assignment.compiled import Bools, Floats, Ints, compiled
+from meshwright.search.assignment.graph import Graph, graph_of
 from meshwright.search.assignment.kernel import Kernel, all_kept, starts_of
 
 _ROUNDS = 100  # a round that changes anything at least removes a choice or a node
+
+
+class Picks(NamedTuple):
+    """For each old node the new one that decides, and its choice under each of that's."""
+
+    owner: Ints
+    starts: Ints
+    picks: Ints
 
 
 def merge_followers(kernel: Kernel, kept: Bools | None = None) -> Kernel | None:
@@ -25,42 +34,36 @@ def merge_followers(kernel: Kernel, kept: Bools | None = None) -> Kernel | None:
     mask = all_kept(kernel) if kept is None else kept.copy()
     for _ in range(_ROUNDS):
         before = kernel.num_nodes, kernel.starts[-1], len(kernel.tables)
-        if not keep_supported(
-            kernel.starts, kernel.ends, kernel.table_starts, kernel.tables, mask
-        ):
+        graph = graph_of(kernel.starts, kernel.ends, kernel.table_starts, kernel.tables)
+        while drop_unsupported(graph, mask):
+            pass
+        num_kept = np.add.reduceat(mask.astype(np.int64), kernel.starts[:-1])
+        if not num_kept.all():
             return None
-        kernel = _shrink(kernel, mask)
+        kernel = _shrunk(kernel, graph, mask, num_kept)
         if before == (kernel.num_nodes, kernel.starts[-1], len(kernel.tables)):
             break
         mask = all_kept(kernel)
     return kernel
 
 
-def _shrink(kernel: Kernel, kept: Bools) -> Kernel:
+def _shrunk(kernel: Kernel, graph: Graph, kept: Bools, num_kept: Ints) -> Kernel:
     """One round: drop choices, fold nodes with one choice, merge followers."""
-    starts, ends = kernel.starts, kernel.ends
-    num_kept = np.add.reduceat(kept.astype(np.int64), starts[:-1])
-    lead, by = find_leaders(
-        starts, ends, kernel.table_starts, kernel.tables, kept, num_kept
-    )
+    lead, by = find_leaders(graph, kept, num_kept)
     root = find_roots(lead)
     is_root = lead < 0
-    index = np.cumsum(is_root) - 1
-    owner = index[root]
+    owner = (np.cumsum(is_root) - 1)[root]
     widths = num_kept[is_root]
     pick_starts = starts_of(widths[owner])
-    picks = compose_picks(
-        starts, ends, kernel.table_starts, kernel.tables, kept, lead, by, pick_starts
-    )
-    return _rebuilt(kernel, owner, starts_of(widths), pick_starts, picks)
+    picks = Picks(owner, pick_starts, np.zeros(pick_starts[-1], np.int64))
+    compose_picks(graph, kept, lead, by, picks)
+    return _rebuilt(kernel, graph, starts_of(widths), picks)
 
 
-def _rebuilt(
-    kernel: Kernel, owner: Ints, starts: Ints, pick_starts: Ints, picks: Ints
-) -> Kernel:
+def _rebuilt(kernel: Kernel, old: Graph, starts: Ints, picks: Picks) -> Kernel:
     """The kernel over new nodes, where old node i picks by its owner's choice."""
     widths = np.diff(starts)
-    one, two = owner[kernel.ends[:, 0]], owner[kernel.ends[:, 1]]
+    one, two = picks.owner[kernel.ends[:, 0]], picks.owner[kernel.ends[:, 1]]
     first, second = np.minimum(one, two), np.maximum(one, two)
     stays = (first != second) & (widths[first] > 1) & (widths[second] > 1)
     keys, slot_of = np.unique(
@@ -70,101 +73,82 @@ def _rebuilt(
     slots[stays] = slot_of.ravel()
     ends = np.stack([keys // len(widths), keys % len(widths)], axis=1)
     table_starts = starts_of(widths[ends[:, 0]] * widths[ends[:, 1]])
-    costs, tables = np.zeros(starts[-1]), np.zeros(table_starts[-1])
-    old = kernel.starts, kernel.costs, kernel.ends, kernel.table_starts, kernel.tables
-    add_costs(*old[:2], owner, starts, pick_starts, picks, costs)
-    add_tables(
-        *(kernel.starts, *old[2:]), owner, starts, pick_starts, picks,
-        slots, table_starts, costs, tables,
-    )  # fmt: skip
-    new_owner = owner[kernel.owner]
-    new_starts = starts_of(widths[new_owner])
-    new_picks = follow_picks(
-        kernel.owner, kernel.pick_starts, kernel.picks, pick_starts, picks, new_starts
-    )
-    return Kernel(
-        starts, costs, ends, table_starts, tables, new_owner, new_starts, new_picks
-    )
-
-
-def restricted(kernel: Kernel, tables: Floats) -> Kernel:
-    """The kernel with other tables of the same shape."""
-    return replace(kernel, tables=tables)
+    costs = np.zeros(starts[-1])
+    new = graph_of(starts, ends, table_starts, np.zeros(table_starts[-1]))
+    add_costs(old, kernel.costs, picks, starts, costs)
+    add_tables(old, picks, slots, new, costs)
+    lifted = follow_picks(Picks(kernel.owner, kernel.pick_starts, kernel.picks), picks)
+    return Kernel(starts, costs, ends, table_starts, new.tables, *lifted)
 
 
 @compiled
-def keep_supported(
-    starts: Ints, ends: Ints, table_starts: Ints, tables: Floats, kept: Bools
-) -> bool:
-    """Drop from `kept` what some neighbour forbids; whether every node keeps any."""
-    changed = True
-    forward = True
-    while changed:
-        changed = False
-        for step in range(len(ends)):
-            e = step if forward else len(ends) - 1 - step
-            i, j = ends[e]
-            width = starts[j + 1] - starts[j]
-            found = np.zeros(width, np.bool_)
-            for k in range(starts[i + 1] - starts[i]):
-                if not kept[starts[i] + k]:
-                    continue
-                row = table_starts[e] + k * width
-                any_found = False
-                for m in range(width):
-                    if kept[starts[j] + m] and tables[row + m] < np.inf:
-                        any_found = True
-                        found[m] = True
-                if not any_found:
-                    kept[starts[i] + k] = False
-                    changed = True
+def drop_unsupported(graph: Graph, kept: Bools) -> bool:
+    """Drop from `kept` what some neighbour forbids; whether anything was dropped."""
+    changed = False
+    for step in range(2 * len(graph.ends)):
+        e = min(step, 2 * len(graph.ends) - 1 - step)  # there and back
+        i, j = graph.ends[e, 0], graph.ends[e, 1]
+        start_i, start_j = graph.starts[i], graph.starts[j]
+        width = graph.starts[j + 1] - start_j
+        found = np.zeros(width, np.bool_)
+        for k in range(graph.starts[i + 1] - start_i):
+            if not kept[start_i + k]:
+                continue
+            row = graph.table_starts[e] + k * width
+            is_supported = False
             for m in range(width):
-                if kept[starts[j] + m] and not found[m]:
-                    kept[starts[j] + m] = False
-                    changed = True
-        forward = not forward
-    for i in range(len(starts) - 1):
-        if not kept[starts[i] : starts[i + 1]].any():
-            return False
-    return True
+                if kept[start_j + m] and graph.tables[row + m] < np.inf:
+                    is_supported = True
+                    found[m] = True
+            if not is_supported:
+                kept[start_i + k] = False
+                changed = True
+        for m in range(width):
+            if kept[start_j + m] and not found[m]:
+                kept[start_j + m] = False
+                changed = True
+    return changed
 
 
 @compiled
-def find_leaders(
-    starts: Ints,
-    ends: Ints,
-    table_starts: Ints,
-    tables: Floats,
-    kept: Bools,
-    num_kept: Ints,
-) -> tuple[Ints, Ints]:
+def who_follows(graph: Graph, kept: Bools, edge: int) -> tuple[bool, bool]:
+    """Whether the second node of an edge follows the first, and the other way round."""
+    i, j = graph.ends[edge, 0], graph.ends[edge, 1]
+    start_i, start_j = graph.starts[i], graph.starts[j]
+    width = graph.starts[j + 1] - start_j
+    columns = np.zeros(width, np.int64)
+    second_follows = True
+    for k in range(graph.starts[i + 1] - start_i):
+        if not kept[start_i + k]:
+            continue
+        row = graph.table_starts[edge] + k * width
+        count = 0
+        for m in range(width):
+            if kept[start_j + m] and graph.tables[row + m] < np.inf:
+                count += 1
+                columns[m] += 1
+        second_follows = second_follows and count == 1
+    first_follows = True
+    for m in range(width):
+        if kept[start_j + m] and columns[m] != 1:
+            first_follows = False
+    return second_follows, first_follows
+
+
+@compiled
+def find_leaders(graph: Graph, kept: Bools, num_kept: Ints) -> tuple[Ints, Ints]:
     """Whom each node follows (-1: nobody) and by which edge; never in a circle."""
     lead = np.full(len(num_kept), -1)
     by = np.full(len(num_kept), -1)
     top = np.arange(len(num_kept))
-    for e in range(len(ends)):
-        i, j = ends[e]
-        if num_kept[i] == 1 or num_kept[j] == 1:
+    for e in range(len(graph.ends)):
+        i, j = graph.ends[e, 0], graph.ends[e, 1]
+        if num_kept[i] == 1 or num_kept[j] == 1 or i == j:
             continue
-        width = starts[j + 1] - starts[j]
-        columns = np.zeros(width, np.int64)
-        j_follows = True
-        for k in range(starts[i + 1] - starts[i]):
-            if not kept[starts[i] + k]:
-                continue
-            row = table_starts[e] + k * width
-            count = 0
-            for m in range(width):
-                if kept[starts[j] + m] and tables[row + m] < np.inf:
-                    count += 1
-                    columns[m] += 1
-            j_follows = j_follows and count == 1
-        i_follows = True
-        for m in range(width):
-            if kept[starts[j] + m] and columns[m] != 1:
-                i_follows = False
-        for follower, leader, follows in ((j, i, j_follows), (i, j, i_follows)):
-            if follows and lead[follower] < 0:
+        j_follows, i_follows = who_follows(graph, kept, e)
+        for turn in range(2):
+            follower, leader = (j, i) if turn == 0 else (i, j)
+            if (j_follows if turn == 0 else i_follows) and lead[follower] < 0:
                 r = leader
                 while top[r] != r:
                     top[r] = top[top[r]]
@@ -181,141 +165,111 @@ def find_leaders(
 def find_roots(lead: Ints) -> Ints:
     """The end of each node's chain of leaders."""
     root = np.full(len(lead), -1)
-    stack = np.empty(len(lead), np.int64)
     for i in range(len(lead)):
-        depth = 0
+        end = i
+        while root[end] < 0 and lead[end] >= 0:
+            end = lead[end]
+        found = end if lead[end] < 0 else root[end]
         node = i
-        while root[node] < 0 and lead[node] >= 0:
-            stack[depth] = node
-            depth += 1
+        while node != end:
+            root[node] = found
             node = lead[node]
-        found = node if lead[node] < 0 else root[node]
-        root[node] = found
-        for d in range(depth):
-            root[stack[d]] = found
+        root[end] = found
     return root
 
 
 @compiled
 def compose_picks(
-    starts: Ints,
-    ends: Ints,
-    table_starts: Ints,
-    tables: Floats,
-    kept: Bools,
-    lead: Ints,
-    by: Ints,
-    pick_starts: Ints,
-) -> Ints:
-    """Each node's choice under each kept choice of its root."""
-    picks = np.zeros(pick_starts[-1], np.int64)
+    graph: Graph, kept: Bools, lead: Ints, by: Ints, picks: Picks
+) -> None:
+    """Set each node's choice under each kept choice of its root."""
     done = np.zeros(len(lead), np.bool_)
     stack = np.empty(len(lead), np.int64)
     for i in range(len(lead)):
         depth = 0
         node = i
         while not done[node]:
+            done[node] = True
             stack[depth] = node
             depth += 1
             if lead[node] < 0:
                 break
             node = lead[node]
         for d in range(depth - 1, -1, -1):
-            node = stack[d]
-            done[node] = True
-            at = pick_starts[node]
-            if lead[node] < 0:
-                for k in range(starts[node + 1] - starts[node]):
-                    if kept[starts[node] + k]:
-                        picks[at] = k
-                        at += 1
-                continue
-            e = by[node]
-            leader = lead[node]
-            width = starts[ends[e, 1] + 1] - starts[ends[e, 1]]
-            for c in range(pick_starts[node + 1] - at):
-                chosen = picks[pick_starts[leader] + c]
-                for k in range(starts[node + 1] - starts[node]):
-                    pair = chosen * width + k
-                    if ends[e, 0] == node:
-                        pair = k * width + chosen
-                    if (
-                        kept[starts[node] + k]
-                        and tables[table_starts[e] + pair] < np.inf
-                    ):
-                        picks[at + c] = k
-                        break
-    return picks
+            node = int(stack[d])
+            set_picks(graph, kept, node, int(lead[node]), int(by[node]), picks)
+
+
+@compiled
+def set_picks(
+    graph: Graph, kept: Bools, node: int, leader: int, edge: int, picks: Picks
+) -> None:
+    """Set a node's picks from those of its leader; a root picks what is kept."""
+    start = graph.starts[node]
+    width = graph.starts[node + 1] - start
+    at = picks.starts[node]
+    if leader < 0:
+        for k in range(width):
+            if kept[start + k]:
+                picks.picks[at] = k
+                at += 1
+        return
+    step_k, step_m = 1, width
+    if graph.ends[edge, 0] == node:
+        step_k, step_m = graph.starts[leader + 1] - graph.starts[leader], 1
+    for c in range(picks.starts[node + 1] - at):
+        chosen = picks.picks[picks.starts[leader] + c]
+        for k in range(width):
+            pair = graph.table_starts[edge] + chosen * step_m + k * step_k
+            if kept[start + k] and graph.tables[pair] < np.inf:
+                picks.picks[at + c] = k
 
 
 @compiled
 def add_costs(
-    old_starts: Ints,
-    old_costs: Floats,
-    owner: Ints,
-    starts: Ints,
-    pick_starts: Ints,
-    picks: Ints,
-    costs: Floats,
+    old: Graph, old_costs: Floats, picks: Picks, starts: Ints, costs: Floats
 ) -> None:
     """Sum the costs of old nodes into those of their owners."""
-    for i in range(len(owner)):
-        for c in range(pick_starts[i + 1] - pick_starts[i]):
-            cost = old_costs[old_starts[i] + picks[pick_starts[i] + c]]
-            costs[starts[owner[i]] + c] += cost
+    for i in range(len(picks.owner)):
+        at = picks.starts[i]
+        for c in range(picks.starts[i + 1] - at):
+            cost = old_costs[old.starts[i] + picks.picks[at + c]]
+            costs[starts[picks.owner[i]] + c] += cost
 
 
 @compiled
 def add_tables(
-    old_starts: Ints,
-    old_ends: Ints,
-    old_table_starts: Ints,
-    old_tables: Floats,
-    owner: Ints,
-    starts: Ints,
-    pick_starts: Ints,
-    picks: Ints,
-    slots: Ints,
-    table_starts: Ints,
-    costs: Floats,
-    tables: Floats,
+    old: Graph, picks: Picks, slots: Ints, new: Graph, costs: Floats
 ) -> None:
     """Sum old tables into new ones, or, without a slot, into the costs of a node."""
-    for e in range(len(old_ends)):
-        i, j = old_ends[e]
-        width = old_starts[j + 1] - old_starts[j]
-        old = old_tables[old_table_starts[e] : old_table_starts[e + 1]]
-        a, b = owner[i], owner[j]
-        size_a, size_b = starts[a + 1] - starts[a], starts[b + 1] - starts[b]
+    for e in range(len(old.ends)):
+        i, j = old.ends[e, 0], old.ends[e, 1]
+        width = old.starts[j + 1] - old.starts[j]
+        a, b = picks.owner[i], picks.owner[j]
+        start_a, start_b = new.starts[a], new.starts[b]
+        size_a, size_b = new.starts[a + 1] - start_a, new.starts[b + 1] - start_b
         for ca in range(size_a):
-            row = picks[pick_starts[i] + ca] * width
-            if a == b:
-                costs[starts[a] + ca] += old[row + picks[pick_starts[j] + ca]]
-                continue
+            row = old.table_starts[e] + picks.picks[picks.starts[i] + ca] * width
             for cb in range(size_b):
-                cost = old[row + picks[pick_starts[j] + cb]]
-                if slots[e] < 0:
-                    at = starts[b] + cb if size_a == 1 else starts[a] + ca
-                    costs[at] += cost
+                cost = old.tables[row + picks.picks[picks.starts[j] + cb]]
+                if a == b:
+                    if ca == cb:
+                        costs[start_a + ca] += cost
+                elif slots[e] < 0:
+                    costs[start_b + cb if size_a == 1 else start_a + ca] += cost
                 elif a < b:
-                    tables[table_starts[slots[e]] + ca * size_b + cb] += cost
+                    new.tables[new.table_starts[slots[e]] + ca * size_b + cb] += cost
                 else:
-                    tables[table_starts[slots[e]] + cb * size_a + ca] += cost
+                    new.tables[new.table_starts[slots[e]] + cb * size_a + ca] += cost
 
 
-@compiled
-def follow_picks(
-    owner: Ints,
-    pick_starts: Ints,
-    picks: Ints,
-    next_starts: Ints,
-    next_picks: Ints,
-    new_starts: Ints,
-) -> Ints:
+def follow_picks(first: Picks, then: Picks) -> Picks:
     """Picks of the original nodes by picks of their owners."""
-    out = np.empty(new_starts[-1], np.int64)
-    for v in range(len(owner)):
-        for c in range(new_starts[v + 1] - new_starts[v]):
-            chosen = next_picks[next_starts[owner[v]] + c]
-            out[new_starts[v] + c] = picks[pick_starts[v] + chosen]
-    return out
+    owner = then.owner[first.owner]
+    sizes = np.diff(then.starts)[first.owner]
+    starts = starts_of(sizes)
+    within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    chosen = then.picks[np.repeat(then.starts[:-1][first.owner], sizes) + within]
+    return Picks(
+        owner, starts, first.picks[np.repeat(first.starts[:-1], sizes) + chosen]
+    )

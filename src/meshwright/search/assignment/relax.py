@@ -8,6 +8,8 @@ al., ICCV 2007). Subgradients make copies agree and memory fit, and the bound ri
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from meshwright.search.assignment.compiled import Bools, Floats, Ints
@@ -124,8 +126,7 @@ class Dual:
         weights = self.weights()
         starts = self.original.starts
         return np.array(
-            [np.argmax(weights[a:b]) for a, b in zip(starts, starts[1:], strict=False)],
-            np.int64,
+            [np.argmax(weights[a:b]) for a, b in pairwise(starts)], np.int64
         )
 
 

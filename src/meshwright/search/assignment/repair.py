@@ -6,7 +6,7 @@ import numpy as np
 
 from meshwright.search.assignment.compiled import Floats, Ints, compiled
 from meshwright.search.assignment.graph import Graph
-from meshwright.search.assignment.memory import Memory
+from meshwright.search.assignment.memory import Memory, Segments
 
 _STEPS = 300  # one-node changes at a time
 
@@ -18,74 +18,93 @@ def repair(
 
     left: the slack that the choices leave at each row; changed, too
     """
-    return bool(
-        relieve(
-            graph, costs, memory.seg_starts, memory.seg_rows, memory.block_starts,
-            memory.excess, left, choices, _STEPS,
-        )
-    )  # fmt: skip
+    return bool(relieve(graph, costs, memory.segments, left, choices, _STEPS))
 
 
 @compiled
 def relieve(
     graph: Graph,
     costs: Floats,
-    seg_starts: Ints,
-    seg_rows: Ints,
-    block_starts: Ints,
-    excess: Floats,
+    segments: Segments,
     left: Floats,
     choices: Ints,
     steps: int,
 ) -> bool:
     """While the worst row overflows: the change that costs least per byte it frees."""
-    starts = graph.starts
+    starts, excess = graph.starts, segments.excess
     for _ in range(steps):
-        row = np.argmin(left)
+        row = 0
+        for r in range(len(left)):
+            if left[r] < left[row]:
+                row = r
         if left[row] >= 0:
             return True
         best_score = np.inf
         best_node, best_choice = -1, -1
         for i in range(len(starts) - 1):
-            if seg_starts[i] == seg_starts[i + 1] or seg_rows[seg_starts[i]] > row:
+            s = segment_at(segments, i, row)
+            if s < 0 or excess[segments.block_starts[s] + choices[i]] <= 0:
                 continue
-            part = seg_rows[seg_starts[i] : seg_starts[i + 1]]
-            s = seg_starts[i] + np.searchsorted(part, row, side="right") - 1
-            old = excess[block_starts[s] + choices[i]]
-            if old <= 0:
-                continue
+            block = segments.block_starts[s]
             change = change_costs(graph, costs, choices, i)
             for k in range(starts[i + 1] - starts[i]):
-                freed = min(old - excess[block_starts[s] + k], -left[row])
-                if freed > 0 and change[k] / freed < best_score:
+                freed = excess[block + choices[i]] - excess[block + k]
+                freed = min(freed, -left[row])
+                if freed > 0 and change[k] < best_score * freed:
                     best_score = change[k] / freed
                     best_node, best_choice = i, k
         if best_node < 0:
             return False
-        i, old_choice = best_node, choices[best_node]
-        for s in range(seg_starts[i], seg_starts[i + 1]):
-            end = seg_rows[s + 1] if s + 1 < seg_starts[i + 1] else len(left)
-            block = block_starts[s]
-            left[seg_rows[s] : end] += (
-                excess[block + old_choice] - excess[block + best_choice]
-            )
-        choices[i] = best_choice
+        free_rows(segments, best_node, choices[best_node], best_choice, left)
+        choices[best_node] = best_choice
     return False
+
+
+@compiled
+def segment_at(segments: Segments, node: int, row: int) -> int:
+    """The segment of a node in which a row lies, -1 if it lies before all."""
+    low, high = segments.starts[node], segments.starts[node + 1]
+    first = low
+    while low < high:
+        middle = (low + high) // 2
+        if segments.rows[middle] <= row:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1 if low > first else -1
+
+
+@compiled
+def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -> None:
+    """Add to `left` what another choice of a node frees."""
+    for s in range(segments.starts[node], segments.starts[node + 1]):
+        is_last = s + 1 == segments.starts[node + 1]
+        block = segments.block_starts[s]
+        freed = segments.excess[block + old] - segments.excess[block + new]
+        for row in range(
+            segments.rows[s], len(left) if is_last else segments.rows[s + 1]
+        ):
+            left[row] += freed
 
 
 @compiled
 def change_costs(graph: Graph, costs: Floats, choices: Ints, node: int) -> Floats:
     """What each choice of a node would add to the cost, the others staying."""
-    starts, ends = graph.starts, graph.ends
-    width = starts[node + 1] - starts[node]
-    total = costs[starts[node] : starts[node + 1]].copy()
+    first_choice = graph.starts[node]
+    width = graph.starts[node + 1] - first_choice
+    total = np.empty(width)
+    for k in range(width):
+        total[k] = costs[first_choice + k]
     for at in range(graph.edge_starts[node], graph.edge_starts[node + 1]):
         e = graph.edges[at]
-        j = ends[e, 0] + ends[e, 1] - node
+        j = graph.ends[e, 0] + graph.ends[e, 1] - node
         first, step = graph.table_starts[e] + choices[j] * width, 1
-        if ends[e, 0] == node:
+        if graph.ends[e, 0] == node:
             first = graph.table_starts[e] + choices[j]
-            step = starts[j + 1] - starts[j]
+            step = graph.starts[j + 1] - graph.starts[j]
         for k in range(width):
             total[k] += graph.tables[first + k * step]
-    return total - total[choices[node]]
+    now = total[choices[node]]
+    for k in range(width):
+        total[k] -= now
+    return total
