@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from meshwright.errors import AssignmentError
 from meshwright.search.assignment.linear import Floats, Ints, Linear, chosen, linearise
 from meshwright.search.assignment.problem import Assignment
-
-_LARGEST = 2.0**52  # of the sum of all costs: CP-SAT counts in 64-bit integers
 
 
 def solve_cp_sat(
@@ -20,45 +20,79 @@ def solve_cp_sat(
     *,
     seed: int = 0,
     workers: int = 2,
-    hint: Ints | None = None,
     on_found: Callable[[Ints], None] | None = None,
 ) -> tuple[Ints | None, float]:
     """The best choices found, None if none, and a lower bound of the cost.
 
-    The time of building the model counts. Costs that are not whole are rounded to a
-    millionth of a millionth of their sum, and the bound is lower by as much.
+    The time of building the model counts. Usages have to be whole numbers.
     """
-    from ortools.sat.python import cp_model
-
     start_s = time.perf_counter()
     linear = linearise(problem)
-    costs, scale = whole_costs(linear)
-    model, variables = _model(linear, costs)
-    if hint is not None:
-        for node, choice in enumerate(hint):
-            for k in range(problem.starts[node], problem.starts[node + 1]):
-                model.add_hint(variables[k], int(k == problem.starts[node] + choice))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
+    search = Search(linear, seed, workers)
     left_s = budget_s - (time.perf_counter() - start_s)
-    if left_s <= 0:
-        return None, -np.inf
-    solver.parameters.max_time_in_seconds = left_s
 
-    class Watch(cp_model.CpSolverSolutionCallback):
-        def on_solution_callback(self) -> None:
-            if on_found is not None:
-                on_found(chosen(problem, _values(self, variables, linear)))
+    def told(values: Floats) -> None:
+        if on_found is not None:
+            on_found(chosen(problem.starts, values))
 
-    status = solver.solve(model, Watch())
-    if status == cp_model.INFEASIBLE:
-        return None, np.inf
-    rounding = 0.5 * (problem.num_nodes + len(problem.ends)) if scale != 1 else 0.0
-    bound = (solver.best_objective_bound - rounding) / scale
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, bound
-    return chosen(problem, _values(solver, variables, linear)), bound
+    values, bound = search.run(left_s, told)
+    return None if values is None else chosen(problem.starts, values), bound
+
+
+class Search:
+    """A model of CP-SAT that has been built, and can be run and stopped.
+
+    Costs that are not whole are rounded to a millionth of a millionth of the largest,
+    and the bound is lower by what that can amount to.
+    """
+
+    def __init__(self, linear: Linear, seed: int, workers: int) -> None:
+        from ortools.sat.python import cp_model
+
+        self.linear = linear
+        costs, self.scale = whole_costs(linear)
+        self.model, self.variables = _model(linear, costs)
+        self.solver = cp_model.CpSolver()
+        self.solver.parameters.num_workers = workers
+        self.solver.parameters.random_seed = seed
+
+    def hint(self, choices: Ints) -> None:
+        """Start from these choices; numbers of variables that are 1."""
+        ones = set(choices.tolist())
+        for index in range(self.linear.num_choices):
+            self.model.add_hint(self.variables[index], index in ones)
+
+    def stop(self) -> None:
+        """End a run in another thread."""
+        self.solver.stop_search()
+
+    def run(
+        self, budget_s: float, on_found: Callable[[Floats], None]
+    ) -> tuple[Floats | None, float]:
+        """The values of the variables, None if none were found, and a lower bound."""
+        from ortools.sat.python import cp_model
+
+        if budget_s <= 0:
+            return None, -np.inf
+        self.solver.parameters.max_time_in_seconds = budget_s
+        read = self._read
+
+        class Watch(cp_model.CpSolverSolutionCallback):
+            def on_solution_callback(self) -> None:
+                on_found(read(self))
+
+        status = self.solver.solve(self.model, Watch())
+        if status == cp_model.INFEASIBLE:
+            return None, np.inf
+        rounding = 0.0 if self.scale == 1 else 0.5 * len(self.linear.wanted)
+        bound = (self.solver.best_objective_bound - rounding) / self.scale
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None, bound
+        return self._read(self.solver), bound
+
+    def _read(self, solver: Any) -> Floats:
+        variables = self.variables[: self.linear.num_choices]
+        return np.array([solver.value(v) for v in variables], float)
 
 
 def whole_costs(linear: Linear) -> tuple[Floats, float]:
@@ -72,6 +106,8 @@ def whole_costs(linear: Linear) -> tuple[Floats, float]:
 def _model(linear: Linear, costs: Floats) -> tuple[Any, list[Any]]:
     from ortools.sat.python import cp_model
 
+    if np.any(linear.usage.data != np.round(linear.usage.data)):
+        raise AssignmentError("CP-SAT takes whole usages only: scale and round them")
     model = cp_model.CpModel()
     variables = [model.new_bool_var("") for _ in costs]
     for index in np.flatnonzero(~linear.allowed):
@@ -87,7 +123,7 @@ def _model(linear: Linear, costs: Floats) -> tuple[Any, list[Any]]:
                 [variables[c] for c in matrix.indices[part]],
                 [int(v) for v in matrix.data[part]],
             )
-            right = int(limits[row])
+            right = math.floor(limits[row])
             model.add(left == right if is_equal else left <= right)
     paid = np.flatnonzero(costs)
     model.minimize(
@@ -96,7 +132,3 @@ def _model(linear: Linear, costs: Floats) -> tuple[Any, list[Any]]:
         )
     )
     return model, variables
-
-
-def _values(solver: Any, variables: list[Any], linear: Linear) -> Floats:
-    return np.array([solver.value(v) for v in variables[: linear.num_choices]], float)

@@ -87,8 +87,8 @@ def drop_pairs(graph: Graph, edge: int, node: int, k: int, q: int, rest: float) 
     step_k, step_m, other = steps_at(graph, edge, node)
     for m in range(graph.starts[other + 1] - graph.starts[other]):
         at = graph.table_starts[edge] + m * step_m
-        new = graph.tables[at + q * step_k]
-        old = graph.tables[at + k * step_k]
+        new = float(graph.tables[at + q * step_k])
+        old = float(graph.tables[at + k * step_k])
         if new < np.inf and is_less(rest + new, old, q < k):
             graph.tables[at + k * step_k] = np.inf
 
@@ -119,7 +119,7 @@ def exchange(graph: Graph, costs: Floats, segments: Segments, kept: Bools) -> No
                         hopeless += 1
                     else:
                         total += worst[d, k, q]
-                if hopeless == 0 and is_less(total, 0.0, q < k):
+                if hopeless == 0 and is_less(float(total), 0.0, q < k):
                     kept[start + k] = False
                 if not kept[start + k] or hopeless > 1 or total == -np.inf:
                     continue

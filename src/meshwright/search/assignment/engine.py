@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from meshwright.search.assignment.graph import Graph, finite_graph
 from meshwright.search.assignment.improve import Climber
 from meshwright.search.assignment.incumbent import Incumbent
-from meshwright.search.assignment.kernel import Kernel
 from meshwright.search.assignment.presolve import presolve
 from meshwright.search.assignment.problem import Assignment
+from meshwright.search.assignment.proof import Proof
 from meshwright.search.assignment.relax import Dual, ascend
 from meshwright.search.assignment.solve import Clock, Progress
 
 _SMALL = 20_000  # pairs of choices up to which the search alternates on one thread
 _ALTERNATIONS = 40
+_STALE = 4  # alternations without gain before the threads start
+_FEW_ROWS = 2000  # of memory, for CP-SAT
 _WORK = (1e6, 5e6, 3e7)  # entries of all tables behind a bound, coarse to fine
 _ASCENTS = 40
 
@@ -32,7 +35,7 @@ def run(
     kernel, memory = presolve(problem)
     pool = Incumbent(kernel, memory, clock, on_progress)
     try:
-        _search(pool, finite_graph(kernel, _penalty(kernel)), seed)
+        _search(pool, finite_graph(kernel, kernel.penalty), seed)
     except KeyboardInterrupt:
         pool.stopped = True
     return pool
@@ -47,20 +50,43 @@ def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
         return
     climber = Climber(pool, graph, seed)
     is_small = len(graph.tables) <= _SMALL
+    stale = 0
     for _ in range(_ALTERNATIONS if is_small else 0):
+        before = pool.cost, pool.bound
         ascend(dual, 30)
         if pool.is_over:
             return
         climber.start_from(dual.decode(), dual.row_prices)
         climber.settle()
         climber.round()
-    _search_both(pool, climber, dual, graph, seed)
+        stale = stale + 1 if before == (pool.cost, pool.bound) else 0
+        if stale > _STALE:
+            break
+
+    def bounds() -> None:
+        _raise_bounds(pool, dual, climber)
+        Climber(pool, graph, seed + 1).run()
+
+    if pool.is_over:
+        return
+    if is_small and _is_whole(pool):
+        proof = Proof(pool, seed)
+        pool.stops.append(proof.stop)
+        _search_both(pool, (climber.run, proof.run))
+    else:
+        _search_both(pool, (climber.run, bounds))
 
 
-def _search_both(
-    pool: Incumbent, climber: Climber, dual: Dual, graph: Graph, seed: int
-) -> None:
-    """Bounds on one thread, solutions on another; this one waits for both."""
+def _is_whole(pool: Incumbent) -> bool:
+    """Whether CP-SAT can count memory, in whole numbers and few rows."""
+    excess = pool.memory.segments.excess
+    return bool(
+        np.all(excess == np.round(excess)) and pool.memory.num_rows <= _FEW_ROWS
+    )
+
+
+def _search_both(pool: Incumbent, works: Sequence[Callable[[], None]]) -> None:
+    """Run each on a thread of its own until all is over; this thread waits."""
     failed: list[BaseException] = []
 
     def guarded(work: Callable[[], None]) -> None:
@@ -70,22 +96,19 @@ def _search_both(
             failed.append(error)
             pool.stopped = True
 
-    def bounds() -> None:
-        _raise_bounds(pool, dual, climber)
-        Climber(pool, graph, seed + 1).run()
-
     threads = [
-        threading.Thread(target=guarded, args=(work,), daemon=True)
-        for work in (climber.run, bounds)
+        threading.Thread(target=guarded, args=(work,), daemon=True) for work in works
     ]
     for thread in threads:
         thread.start()
     try:
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.05)
+        while not pool.is_over and any(thread.is_alive() for thread in threads):
+            threads[0].join(0.02)
+            time.sleep(0 if threads[0].is_alive() else 0.02)
     finally:
         pool.stopped = True
+        for stop in pool.stops:
+            stop()
         for thread in threads:
             thread.join()
     if failed:
@@ -109,9 +132,3 @@ def _raise_bounds(pool: Incumbent, dual: Dual, climber: Climber) -> None:
             gain += dual.best
             if gain < 1e-7 * abs(dual.best):
                 break
-
-
-def _penalty(kernel: Kernel) -> float:
-    """More than any allowed solution can cost beyond any other."""
-    costs, tables = kernel.costs, kernel.tables
-    return 10 * float(np.abs(costs).sum() + np.abs(tables[tables < np.inf]).sum()) + 1

@@ -41,7 +41,7 @@ def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, floa
     if found.status == 2:
         return None, np.inf
     bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
-    return (None if found.x is None else chosen(problem, found.x)), bound
+    return (None if found.x is None else chosen(problem.starts, found.x)), bound
 
 
 def _rows(matrix: sparse.csr_array, least: Floats, most: Floats) -> Any:

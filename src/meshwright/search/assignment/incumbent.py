@@ -40,6 +40,7 @@ class Incumbent:
         self._on_progress = on_progress
         self._lock = threading.Lock()
         self.stopped = False
+        self.stops: list[Callable[[], None]] = []  # what else to call then
 
     def offer(self, choices: Ints) -> bool:
         """Take the choices if they fit and cost less than the best so far."""

@@ -52,6 +52,12 @@ class Kernel:
         """Number of choices of each node."""
         return np.diff(self.starts)
 
+    @property
+    def penalty(self) -> float:
+        """More than any allowed solution can cost beyond any other."""
+        finite = self.tables[self.tables < np.inf]
+        return 10 * float(np.abs(self.costs).sum() + np.abs(finite).sum()) + 1
+
     def lift(self, choices: Ints) -> Ints:
         """The original nodes' choices."""
         return self.picks[self.pick_starts[:-1] + choices[self.owner]]

@@ -7,13 +7,14 @@ live together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from meshwright.search.assignment.kernel import choice_owners, starts_of
+from meshwright.search.assignment.kernel import Kernel, choice_owners, starts_of
+from meshwright.search.assignment.memory import Memory
 from meshwright.search.assignment.problem import Assignment
 
 type Floats = NDArray[np.float64]
@@ -58,13 +59,38 @@ def linearise(problem: Assignment) -> Linear:
     )
 
 
-def chosen(problem: Assignment, values: Floats) -> Ints:
+def chosen(starts: Ints, values: Floats) -> Ints:
     """The choice of each node in a solution of its linear program."""
-    best = np.zeros(problem.num_nodes, np.int64)
-    owners = choice_owners(problem.starts)
-    on = np.flatnonzero(values[: problem.starts[-1]] > 0.5)
-    best[owners[on]] = on - problem.starts[owners[on]]
+    best = np.zeros(len(starts) - 1, np.int64)
+    owners = choice_owners(starts)
+    on = np.flatnonzero(values[: starts[-1]] > 0.5)
+    best[owners[on]] = on - starts[owners[on]]
     return best
+
+
+def linearise_kernel(kernel: Kernel, memory: Memory) -> Linear:
+    """The integer program of what presolve left, a row of memory for each of its rows."""
+    num_nodes, num_choices = kernel.num_nodes, int(kernel.starts[-1])
+    lives = np.zeros((num_nodes, 2), np.int64)
+    plain = Assignment(
+        kernel.starts.copy(), kernel.costs.copy(), np.zeros(num_choices), lives,
+        kernel.ends.copy(), kernel.table_starts.copy(), kernel.tables.copy(), None,
+    )  # fmt: skip
+    parts = memory.segments
+    node = choice_owners(parts.starts)
+    is_last = np.append(node[1:] != node[:-1], np.ones(min(1, len(node)), bool))
+    end = np.where(is_last, memory.num_rows, np.append(parts.rows[1:], 0)[: len(node)])
+    widths = kernel.widths[node]
+    length = np.repeat(end - parts.rows, widths)
+    within = np.arange(len(parts.excess)) - np.repeat(parts.block_starts[:-1], widths)
+    column = np.repeat(kernel.starts[:-1][node], widths) + within
+    steps = np.arange(length.sum()) - np.repeat(starts_of(length)[:-1], length)
+    rows = np.repeat(np.repeat(parts.rows, widths), length) + steps
+    entries = np.repeat(parts.excess, length), (rows, np.repeat(column, length))
+    linear = linearise(plain)
+    shape = memory.num_rows, len(linear.costs)
+    usage = sparse.csr_array(entries, shape=shape)
+    return replace(linear, usage=usage, limits=memory.slack)
 
 
 def _equalities(problem: Assignment, num_variables: int) -> sparse.csr_array:

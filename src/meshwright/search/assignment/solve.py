@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,6 +87,8 @@ def solve(
     from meshwright.search.assignment.engine import run  # numba takes a while to load
 
     found = run(problem, clock, seed, on_progress)
+    if found.choices is None and found.bound == math.inf:
+        raise AssignmentError("no solution: nothing allowed fits into the usage limit")
     if found.choices is None:
         raise AssignmentError(
             f"no feasible solution found within {clock.elapsed_s:.1f} s: "
