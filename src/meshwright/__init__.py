@@ -10,6 +10,7 @@ from meshwright.runtime.calibrate import calibrate
 from meshwright.tactics import (
     FIRST_DIVISIBLE,
     REPLICATED,
+    cut,
     data_parallel,
     expert_parallel,
     fsdp,
@@ -31,6 +32,7 @@ __all__ = [
     "Plan",
     "autoplan",
     "calibrate",
+    "cut",
     "data_parallel",
     "expert_parallel",
     "fsdp",

@@ -1,5 +1,6 @@
 """Decisions that a person takes, one after another."""
 
+from meshwright.tactics.cut import CutOps, cut
 from meshwright.tactics.data_parallel import DataParallel, data_parallel
 from meshwright.tactics.expert_parallel import ExpertParallel, expert_parallel
 from meshwright.tactics.fsdp import FullySharded, fsdp
@@ -22,6 +23,7 @@ from meshwright.tactics.zero import Zero, zero
 __all__ = [
     "FIRST_DIVISIBLE",
     "REPLICATED",
+    "CutOps",
     "DataParallel",
     "ExpertParallel",
     "FullySharded",
@@ -34,6 +36,7 @@ __all__ = [
     "Tactic",
     "Workspace",
     "Zero",
+    "cut",
     "data_parallel",
     "expert_parallel",
     "find_structure",

@@ -78,7 +78,7 @@ class Shard:
     def __str__(self) -> str:
         if self.name:
             return self.name
-        dims = ", ".join(f"{p!r}: {_show_dim(d)}" for p, d in self.dims)
+        dims = ", ".join(f"{p!r}: {show_dim(d)}" for p, d in self.dims)
         return f"shard({{{dims}}}, axis={self.axis!r})"
 
 
@@ -161,5 +161,6 @@ def _check_dim(pattern: str, dim: object) -> None:
         )
 
 
-def _show_dim(dim: object) -> str:
+def show_dim(dim: object) -> str:
+    """As it is typed, the name of the package left out."""
     return dim.name if isinstance(dim, Choice) else getattr(dim, "__name__", repr(dim))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,16 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.where} along {self.axis!r}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """In place of a dim: the dim of this number among those that an op sums over."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"sum {self.index}" if self.index else "sum"
 
 
 @dataclass
@@ -61,11 +72,11 @@ class Workspace:
         return self.graph.values[node.outs[0][0]]
 
     def cut(
-        self, seeds: Iterable[tuple[str, Node, int]], axis: str, tactic: str
+        self, seeds: Iterable[tuple[str, Node, int | Sum]], axis: str, tactic: str
     ) -> None:
-        """Cut dims of what nodes make, all together, then propagate.
+        """Cut dims of what nodes make, or sum over, all together, then propagate.
 
-        seeds: (path, node, dim). What cannot be cut is noted in `refusals`.
+        seeds: (path, node, dim or sum). What cannot be cut is noted in `refusals`.
         """
         units = self.units[self.mesh.require(axis)]
         if len(units) > 1:  # all units of the axis or none
@@ -78,7 +89,7 @@ class Workspace:
                     continue
                 factor = self._factor(node, dim)
                 why = (
-                    f"dim {dim} of this {node.label} cannot be cut"
+                    f"{_named(dim)} of this {node.label} cannot be cut"
                     if factor is None
                     else self.state.why_not(node, unit, factor)
                 )
@@ -88,10 +99,11 @@ class Workspace:
                     self.refusals.append(Refusal(path, axis, str(why)))
             self.engine.cut_all(accepted, unit, tactic)
 
-    def _takes_all(self, path: str, node: Node, dim: int, axis: str) -> bool:
-        extent, size = self.local_extent(node, dim), self.mesh.size(axis)
+    def _takes_all(self, path: str, node: Node, dim: int | Sum, axis: str) -> bool:
+        factors, size = self._factors(node, dim), self.mesh.size(axis)
+        extent = self._extent(node, factors)
         is_new = not self.is_cut(node, axis)
-        if is_new and node.outs[0][1][dim] and extent % size:
+        if is_new and factors and extent % size:
             why = f"{size} parts do not divide extent {extent}"
             self.refusals.append(Refusal(path, axis, why))
             return False
@@ -114,19 +126,38 @@ class Workspace:
 
     def local_extent(self, node: Node, dim: int) -> int:
         """Extent of a dim of what a node makes, on one device so far."""
-        factors = node.outs[0][1][dim]
         parts = 1
-        for factor in factors:
+        for factor in node.outs[0][1][dim]:
             parts *= self.state.parts(node, factor)
         return self.value(node).shape[dim] // parts
 
-    def _is_cut_so(self, node: Node, dim: int, unit: str) -> bool:
-        factor = self.state.factor_of[node.index].get(unit)
-        return factor is not None and factor in node.outs[0][1][dim]
+    def sums(self, node: Node) -> tuple[int, ...]:
+        """The factors over which a node sums, in the order of its operands' dims."""
+        rule = node.rule
+        if rule is None:
+            return ()
+        read = dict.fromkeys(f for dims in rule.operands for fs in dims for f in fs)
+        return tuple(f for f in read if f in rule.reductions)
 
-    def _factor(self, node: Node, dim: int) -> int | None:
-        factors = node.outs[0][1][dim]
+    def _extent(self, node: Node, factors: tuple[int, ...]) -> int:
+        return math.prod(node.sizes[f] // self.state.parts(node, f) for f in factors)
+
+    def _factors(self, node: Node, dim: int | Sum) -> tuple[int, ...]:
+        if isinstance(dim, Sum):
+            return self.sums(node)[dim.index : dim.index + 1]
+        return node.outs[0][1][dim]
+
+    def _is_cut_so(self, node: Node, dim: int | Sum, unit: str) -> bool:
+        factor = self.state.factor_of[node.index].get(unit)
+        return factor is not None and factor in self._factors(node, dim)
+
+    def _factor(self, node: Node, dim: int | Sum) -> int | None:
+        factors = self._factors(node, dim)
         for factor in factors:
             if self.state.parts(node, factor) < node.sizes[factor]:
                 return factor
         return factors[0] if factors else None
+
+
+def _named(dim: int | Sum) -> str:
+    return str(dim) if isinstance(dim, Sum) else f"dim {dim}"
