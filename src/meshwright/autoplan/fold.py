@@ -161,11 +161,11 @@ def _nature(state: State, node: Node) -> tuple[object, ...]:
     shape = None if wire is None else (wire.is_stacked, len(wire.inputs))
     decided = tuple(sorted(state.axes_of[node.index].items()))
     scattered = tuple(
-        (axis, dim)
-        for (value, axis), dim in state.scattered.items()
-        for v, _ in node.outs
-        if v == value
-    ) if state.scattered else ()  # fmt: skip
+        (axis, state.scattered[value, axis])
+        for value, _ in (node.outs if state.scattered else ())
+        for axis in state.size
+        if (value, axis) in state.scattered
+    )
     return (
         node.label,
         id(node.rule),
