@@ -66,12 +66,18 @@ def _solve(problem: Assignment, budget_s: float, seed: int) -> Solution:
     console = Console(stderr=True)
     console.print(str(problem), highlight=False)
     with console.status("presolve") as status:
+        told_s = [-1.0]
 
         def show(progress: Progress) -> None:
-            status.update(
-                f"{progress.seconds:.0f} s  cost {progress.cost:.12g}  "
+            line = (
+                f"{progress.seconds:.1f} s  cost {progress.cost:.12g}  "
                 f"bound {progress.bound:.12g}"
             )
+            if console.is_terminal:
+                status.update(line)
+            elif progress.seconds > told_s[0] + 1:  # a line a second, into a log
+                told_s[0] = progress.seconds
+                console.print(line, highlight=False, soft_wrap=True)
 
         return solve(problem, budget_s, seed, on_progress=show)
 

@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.search.assignment.graph import Graph, finite_graph
 from meshwright.search.assignment.improve import Climber
 from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.order import plan_within
 from meshwright.search.assignment.presolve import presolve
 from meshwright.search.assignment.problem import Assignment
 from meshwright.search.assignment.proof import Proof
@@ -43,7 +44,7 @@ def run(
 
 def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
     """Alternate while that is quick and repeatable, then search on two threads."""
-    dual = Dual(pool, graph, _WORK[0])
+    dual = Dual(pool, graph, plan_within(graph, _WORK[0]))
     pool.raise_bound(dual.evaluate())
     pool.offer(dual.decode())
     if pool.is_over:

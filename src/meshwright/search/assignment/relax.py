@@ -29,11 +29,10 @@ class Dual:
     row_prices: of memory, not negative
     """
 
-    def __init__(self, pool: Incumbent, graph: Graph, work: float) -> None:
+    def __init__(self, pool: Incumbent, graph: Graph, plan: Plan) -> None:
         self.pool = pool
         self.original = graph
         num = len(graph.starts) - 1
-        plan = plan_within(graph, work)
         kept = plan.kept(num)
         self.source = _copies(graph, kept)
         self.is_split = bool(kept.any())
@@ -67,7 +66,7 @@ class Dual:
 
     def tightened(self, work: float) -> Dual:
         """A relaxation with larger tables, at the same prices of memory."""
-        dual = Dual(self.pool, self.original, work)
+        dual = Dual(self.pool, self.original, plan_within(self.original, work))
         dual.row_prices = self.row_prices.copy()
         return dual
 

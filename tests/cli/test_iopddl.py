@@ -1,0 +1,81 @@
+"""`meshwright iopddl`: within its time, interrupted, and refused."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshwright.search.assignment.iopddl import read_assignment
+
+DATA = Path(__file__).parents[1] / "data" / "iopddl"
+HARD = DATA / "asplos-2025-iopddl-G.json.gz"
+
+
+def test_the_example_is_solved_and_written(run, tmp_path):
+    out = tmp_path / "solution.json"
+    done = run(
+        "iopddl", str(DATA / "example.json"), "--seconds", "20", "--out", str(out)
+    )
+    assert done.status == 0, done.err
+    choices = json.loads(out.read_text())
+    assert read_assignment(DATA / "example.json").cost(choices) == 445
+    assert "gap       0.0000% (optimal)" in done.out
+    assert "feasible  yes" in done.out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"usage_limit": 5}, "takes at least 45 more than the usage limit of 5"),
+        ({}, ""),
+    ],
+)
+def test_what_nothing_fits_is_status_2_and_says_by_how_much(
+    run, tmp_path, change, words
+):
+    content = json.loads((DATA / "example.json").read_text())
+    content["problem"].update(change)
+    path = tmp_path / "tight.json"
+    path.write_text(json.dumps(content))
+    done = run("iopddl", str(path), "--seconds", "20")
+    assert done.status == (2 if change else 0)
+    assert words in done.err
+
+
+def test_a_missing_file_is_status_2(run):
+    done = run("iopddl", "nowhere.json")
+    assert done.status == 2
+    assert "nowhere.json: No such file" in done.err
+
+
+def test_seconds_are_positive_and_the_folder_of_out_exists(run):
+    example = str(DATA / "example.json")
+    assert "give a positive number" in run("iopddl", example, "--seconds", "0").err
+    assert "there is no folder" in run("iopddl", example, "--out", "no/where.json").err
+
+
+def test_ctrl_c_writes_the_best_so_far(tmp_path):
+    out = tmp_path / "solution.json"
+    command = [
+        sys.executable,
+        "-m",
+        "meshwright",
+        "iopddl",
+        str(HARD),
+        "--seconds",
+        "120",
+    ]
+    child = subprocess.Popen(
+        [*command, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stderr is not None
+    while b"cost " not in (line := child.stderr.readline()) or b"cost inf" in line:
+        assert line, "ended before there was a solution"
+    child.send_signal(signal.SIGINT)
+    told, wrong = child.communicate(timeout=30)
+    assert child.returncode == 0, wrong
+    assert b"feasible  yes" in told
+    assert read_assignment(HARD).is_feasible(json.loads(out.read_text()))

@@ -1,0 +1,93 @@
+"""Presolve: fewer nodes, the same optimum; bounds: never above it."""
+
+import itertools
+import math
+import time
+
+import numpy as np
+from hypothesis import given, settings
+
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment import Assignment, Clock
+from meshwright.search.assignment.graph import finite_graph
+from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.kernel import Kernel
+from meshwright.search.assignment.merge import merge_followers
+from meshwright.search.assignment.order import plan_elimination
+from meshwright.search.assignment.presolve import presolve
+from meshwright.search.assignment.relax import Dual, ascend
+from tests.search.assignment.oracle import chain, least, problems
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems())
+def test_presolve_keeps_the_optimum(problem):
+    try:
+        kernel, memory = presolve(problem)
+    except AssignmentError:
+        assert least(problem) == math.inf
+        return
+    best = math.inf
+    for x in itertools.product(*map(range, kernel.widths)):
+        choices = np.array(x)
+        if memory.left(choices).min(initial=0.0) >= 0:
+            best = min(best, kernel.cost(choices))
+            fits = problem.is_feasible(kernel.lift(choices))
+            assert fits == (kernel.cost(choices) < math.inf)
+    assert best == least(problem)
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems(limited=False))
+def test_merging_followers_keeps_every_cost(problem):
+    kernel = merge_followers(Kernel.whole(problem))
+    if kernel is None:
+        assert least(problem) == math.inf
+        return
+    found = [
+        (kernel.cost(np.array(x)), problem.cost(kernel.lift(np.array(x))))
+        for x in itertools.product(*map(range, kernel.widths))
+    ]
+    assert all(mine == theirs for mine, theirs in found)
+    assert min(mine for mine, _ in found) == least(problem)
+
+
+def test_a_chain_of_followers_becomes_one_node():
+    same = np.where(np.eye(4, dtype=bool), 0, np.inf)
+    costs = np.arange(400.0).reshape(100, 4).tolist()
+    problem = Assignment.of(costs, [(i, i + 1, same) for i in range(99)])
+    kernel, _ = presolve(problem)
+    assert kernel.num_nodes == 1
+    assert problem.cost(kernel.lift(np.zeros(1, np.int64))) == sum(c[0] for c in costs)
+
+
+def pool_of(problem):
+    kernel, memory = presolve(problem)
+    clock = Clock(time.perf_counter(), 60)
+    return Incumbent(kernel, memory, clock, None), finite_graph(kernel, kernel.penalty)
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems())
+def test_a_bound_is_never_above_the_optimum(problem):
+    best = least(problem)
+    if best == math.inf:
+        return
+    pool, graph = pool_of(problem)
+    for log_cap in (0.0, 3.0, 20.0):  # with small tables, nodes are split
+        dual = Dual(pool, graph, plan_elimination(graph, log_cap))
+        ascend(dual, 30)
+        assert dual.best <= best + 1e-6
+
+
+def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
+    problem = chain(30, 4)
+    pool, graph = pool_of(problem)
+    exact = Dual(pool, graph, plan_elimination(graph, 20.0))
+    assert not exact.is_split
+    optimum = exact.evaluate()
+    split = Dual(pool, graph, plan_elimination(graph, 4.0))
+    assert split.is_split
+    pool.cost = optimum * 1.01  # a target to step towards
+    ascend(split, 300)
+    assert 0.9 * optimum < split.best <= optimum * (1 + 1e-9)

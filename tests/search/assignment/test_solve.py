@@ -1,0 +1,118 @@
+"""The solver against enumeration, the plain solvers, the clock and itself."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment import Assignment, solve
+from meshwright.search.assignment.cp_sat import solve_cp_sat
+from meshwright.search.assignment.dynamic import solve_dynamic
+from meshwright.search.assignment.highs import solve_highs
+from tests.search.assignment.oracle import chain, least, problems
+
+INFEASIBLE = Assignment.of(
+    [[0, 1], [0]], usages=[[4, 3], [5]], lives=[(0, 2), (1, 3)], limit=7
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems())
+def test_small_problems_are_solved_as_by_enumeration(problem):
+    best = least(problem)
+    if best == math.inf:
+        with pytest.raises(AssignmentError, match=r"no solution|no feasible"):
+            solve(problem, 5.0)
+        return
+    found = solve(problem, 5.0)
+    assert problem.is_feasible(found.choices)
+    assert found.bound <= best == found.cost == problem.cost(found.choices)
+    assert found.is_optimal
+
+
+@settings(deadline=None, max_examples=25)
+@given(problems())
+def test_highs_and_cp_sat_agree_with_enumeration(problem):
+    best = least(problem)
+    for choices, bound in (solve_cp_sat(problem, 10), solve_highs(problem, 10)):
+        if best == math.inf:
+            assert choices is None
+            assert bound == math.inf
+        else:
+            assert choices is not None
+            assert problem.is_feasible(choices)
+            assert problem.cost(choices) == best
+            assert bound == pytest.approx(best)
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(limited=False, tree=True))
+def test_dynamic_programming_solves_trees(problem):
+    best = least(problem)
+    if best == math.inf:
+        return
+    assert problem.cost(solve_dynamic(problem)) == best
+
+
+def test_dynamic_programming_refuses_a_clique():
+    rng = np.random.default_rng(0)
+    edges = [(a, b, rng.random((4, 4))) for b in range(14) for a in range(b)]
+    with pytest.raises(AssignmentError, match="not close enough to a tree"):
+        solve_dynamic(Assignment.of(rng.random((14, 4)).tolist(), edges))
+
+
+@pytest.mark.parametrize("limit", [None, 700.0])
+def test_a_hundred_nodes_are_proven_optimal_within_a_second_or_two(limit):
+    problem = chain(100, 12, limit)
+    solve(chain(5, 2, 1000.0), 5)  # compiled
+    found = solve(problem, 20)
+    assert found.is_optimal
+    assert found.seconds < 10
+
+
+def test_the_same_seed_gives_the_same_choices():
+    problem = chain(40, 5, 700.0)
+    first, again = (solve(problem, 20, seed=3).choices for _ in range(2))
+    assert np.array_equal(first, again)
+
+
+def test_costs_need_not_be_whole_nor_large():
+    rng = np.random.default_rng(1)
+    tables = [(i, i + 1, 1e-6 * rng.random((3, 3))) for i in range(4)]
+    problem = Assignment.of((1e-6 * rng.random((5, 3))).tolist(), tables)
+    found = solve(problem, 5)
+    assert found.is_optimal
+    assert found.cost == pytest.approx(least(problem), rel=1e-9)
+
+
+def test_the_budget_is_kept_within_a_tenth():
+    hard = chain(400, 10, 330.0)
+    solve(chain(5, 2, 1000.0), 5)
+    start_s = time.perf_counter()
+    found = solve(hard, 4.0)
+    assert time.perf_counter() - start_s < 4.4
+    assert found.bound <= found.cost
+    assert hard.is_feasible(found.choices)
+
+
+def test_progress_only_improves():
+    told = []
+    solve(chain(200, 8, 400.0), 3.0, on_progress=told.append)
+    assert told
+    costs = [p.cost for p in told]
+    assert costs[-1] == min(costs)
+
+
+def test_what_cannot_fit_says_by_how_much():
+    with pytest.raises(
+        AssignmentError, match="at least 1 more than the usage limit of 7"
+    ):
+        solve(INFEASIBLE, 5.0)
+
+
+def test_a_budget_is_positive():
+    with pytest.raises(AssignmentError, match="give a positive one"):
+        solve(INFEASIBLE, 0.0)
