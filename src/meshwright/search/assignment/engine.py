@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meshwright.search.assignment.graph import Graph, finite_graph
+from meshwright.search.assignment.highs import HighsProof
 from meshwright.search.assignment.improve import Climber
 from meshwright.search.assignment.incumbent import Incumbent
 from meshwright.search.assignment.order import plan_within
@@ -21,7 +22,8 @@ from meshwright.search.assignment.solve import Clock, Progress
 _SMALL = 20_000  # pairs of choices up to which the search alternates on one thread
 _ALTERNATIONS = 40
 _STALE = 4  # alternations without gain before the threads start
-_FEW_ROWS = 2000  # of memory, for CP-SAT
+_MEDIUM = 1_000_000  # the same, up to which HiGHS runs beside
+_FEW_ROWS = 2000  # of memory, for CP-SAT and HiGHS
 _WORK = (1e6, 5e6, 3e7)  # entries of all tables behind a bound, coarse to fine
 _ASCENTS = 40
 
@@ -74,6 +76,10 @@ def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
         proof = Proof(pool, seed)
         pool.stops.append(proof.stop)
         _search_both(pool, (climber.run, proof.run))
+    elif len(graph.tables) <= _MEDIUM and pool.memory.num_rows <= _FEW_ROWS:
+        program = HighsProof(pool)
+        pool.stops.append(program.stop)
+        _search_both(pool, (climber.run, bounds, program.run))
     else:
         _search_both(pool, (climber.run, bounds))
 

@@ -1,16 +1,29 @@
-"""HiGHS (by way of SciPy) on the plain integer program: an engine, and a baseline."""
+"""HiGHS (by way of SciPy) on integer programs: an engine, and a baseline."""
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 import time
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from meshwright.search.assignment.linear import Floats, Ints, chosen, linearise
+from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.linear import (
+    Ints,
+    Linear,
+    chosen,
+    linearise,
+    linearise_kernel,
+)
 from meshwright.search.assignment.problem import Assignment
+
+_CHILD = Path(__file__).with_name("highs_child.py")
+_SPARE_S = 0.7  # for its answer to arrive before time is up
 
 
 def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, float]:
@@ -18,42 +31,51 @@ def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, floa
 
     The time of building the model counts.
     """
-    from scipy import optimize
+    from meshwright.search.assignment.highs_child import minimise
 
     start_s = time.perf_counter()
-    linear = linearise(problem)
-    constraints = [_rows(linear.equal, linear.wanted, linear.wanted)]
-    if len(linear.limits):
-        constraints.append(
-            _rows(linear.usage, np.full(len(linear.limits), -np.inf), linear.limits)
-        )
-    is_choice = np.arange(len(linear.costs)) < linear.num_choices
+    parts = _parts(linearise(problem))
     left_s = budget_s - (time.perf_counter() - start_s)
     if left_s <= 0:
         return None, -np.inf
-    found = optimize.milp(
-        linear.costs,
-        constraints=constraints,
-        bounds=_zero_or_one(linear.allowed),
-        integrality=is_choice,  # pairs follow
-        options={"time_limit": left_s, "mip_rel_gap": 0.0},
-    )
-    if found.status == 2:
-        return None, np.inf
-    bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
-    return (None if found.x is None else chosen(problem.starts, found.x)), bound
+    values, bound = minimise(parts, left_s)
+    return None if values is None else chosen(problem.starts, values), bound
 
 
-def _rows(matrix: sparse.csr_array, least: Floats, most: Floats) -> Any:
-    """Rows of a matrix with bounds; the stubs of SciPy take one bound for all."""
-    from scipy import optimize
+class HighsProof:
+    """HiGHS on a kernel, in a process of its own; it tells what it found at the end."""
 
-    make: Any = optimize.LinearConstraint
-    return make(matrix, least, most)
+    def __init__(self, pool: Incumbent) -> None:
+        self.pool = pool
+        self.parts = _parts(linearise_kernel(pool.kernel, pool.memory))
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Wait for the optimum, or for what is known when time is nearly up."""
+        left_s = self.pool.clock.left_s - _SPARE_S
+        if left_s <= 1:
+            return
+        self.child = subprocess.Popen(
+            [sys.executable, str(_CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for us alone
+        )
+        told, _ = self.child.communicate(pickle.dumps((self.parts, left_s)))
+        if not told or self.child.returncode != 0:
+            return
+        values, bound = pickle.loads(told)
+        if values is not None:
+            self.pool.offer(chosen(self.pool.kernel.starts, values))
+        slack = 1e-6 * abs(bound)  # its tolerance
+        self.pool.raise_bound(bound - slack)
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.child is not None and self.child.poll() is None:
+            self.child.kill()
 
 
-def _zero_or_one(allowed: NDArray[np.bool_]) -> Any:
-    from scipy import optimize
-
-    make: Any = optimize.Bounds
-    return make(0, allowed.astype(float))
+def _parts(linear: Linear) -> tuple[Any, ...]:
+    return tuple(getattr(linear, field.name) for field in fields(linear))

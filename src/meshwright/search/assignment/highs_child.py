@@ -1,0 +1,41 @@
+"""HiGHS by itself: also a program, which another process can end.
+
+It imports nothing of this package, so that it starts in a second.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+
+def minimise(parts: tuple[Any, ...], budget_s: float) -> tuple[Any, float]:
+    """Values of the variables, None if none were found, and a lower bound.
+
+    parts: as in `linear.Linear`, in that order
+    """
+    num_choices, costs, allowed, equal, wanted, usage, limits = parts
+    bound_rows: Any = optimize.LinearConstraint
+    bound_values: Any = optimize.Bounds
+    rows = [bound_rows(equal, wanted, wanted)]
+    if len(limits):
+        rows.append(bound_rows(usage, np.full(len(limits), -np.inf), limits))
+    found = optimize.milp(
+        costs,
+        constraints=rows,
+        bounds=bound_values(0, allowed.astype(float)),
+        integrality=np.arange(len(costs)) < num_choices,  # pairs follow
+        options={"time_limit": budget_s, "mip_rel_gap": 0.0},
+    )
+    if found.status == 2:
+        return None, np.inf
+    bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
+    return found.x, bound
+
+
+if __name__ == "__main__":
+    pickle.dump(minimise(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
