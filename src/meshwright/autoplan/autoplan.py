@@ -46,7 +46,8 @@ def autoplan(  # noqa: PLR0913  the options of a search
     """The best plan found for `fn(*args)` on so many chips of a machine.
 
     args: arrays or `ShapeDtypeStruct`s. machine: with its devices, or a name, of which
-        `chips` are taken. mesh: this one and no other; by default all shapes of two axes.
+        `chips` are taken, or as many as `mesh` has devices. mesh: this one and no other;
+        by default all shapes of one and two axes.
     objective: "step_time", or "memory"; "cost", "energy" and "carbon" of a given number
         of chips are those of the time. memory: bytes a device gives, by default what the
         chip lets a program have.
@@ -57,8 +58,9 @@ def autoplan(  # noqa: PLR0913  the options of a search
     be donated. Raises `PlanError` where nothing fits, and says what would.
     """
     started = time.monotonic()
-    found_machine = _machine(machine, chips)
-    meshes = (as_mesh(mesh),) if mesh is not None else meshes_of(found_machine)
+    own = None if mesh is None else as_mesh(mesh)
+    found_machine = _machine(machine, chips, own)
+    meshes = meshes_of(found_machine) if own is None else (own,)
     if objective not in {*OBJECTIVES, *_ALIASES}:
         allowed = ", ".join((*OBJECTIVES, *_ALIASES))
         raise PlanError(f"objective is {objective!r}; wanted one of {allowed}")
@@ -80,12 +82,20 @@ def autoplan(  # noqa: PLR0913  the options of a search
     return _plan(searcher.found(started), searcher, place)
 
 
-def _machine(machine: Machine | str, chips: int | None) -> Machine:
-    if isinstance(machine, Machine):
-        return machine
-    if chips is None:
-        raise PlanError(f"how many chips of {machine}? say chips=32, or so")
-    return load_machine(machine, None, chips)
+def _machine(machine: Machine | str, chips: int | None, mesh: Mesh | None) -> Machine:
+    if not isinstance(machine, Machine):
+        if chips is None and mesh is None:
+            raise PlanError(f"how many chips of {machine}? say chips=32, or so")
+        if chips is not None:
+            machine = load_machine(machine, None, chips)
+        else:
+            machine = load_machine(machine, mesh and mesh.num_devices)
+    if mesh is not None and mesh.num_devices != machine.num_devices:
+        raise PlanError(
+            f"mesh {mesh} has {mesh.num_devices} devices, {machine.name} has "
+            f"{machine.num_devices}"
+        )
+    return machine
 
 
 def _plan(search: Search, searcher: Searcher, place: Place | str | None) -> Plan:

@@ -17,10 +17,14 @@ from numpy.typing import NDArray
 
 from meshwright.autoplan.lives import Lives
 from meshwright.autoplan.model import Model, Table
-from meshwright.search.assignment import Assignment, solve
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment import Assignment, Solution, solve
 
 MOST_ROUNDS = 24
 """Times that prices of memory are changed; each solves the whole program again."""
+
+_PATIENCE = 3
+"""Times that a program which has found nothing yet gets three times as long."""
 
 type Vector = NDArray[np.float64]
 
@@ -89,8 +93,18 @@ class Pricer:
             (e.first, e.second, _with_price(e.seconds, e.extra, paid.get(e.made, 0.0)))
             for e in self.model.links
         ]
-        found = solve(Assignment.of(costs, edges), seconds, seed=self.seed)  # pyright: ignore[reportArgumentType]
+        found = _solve(Assignment.of(costs, edges), seconds, self.seed)  # pyright: ignore[reportArgumentType]
         return tuple(int(x) for x in found.choices), float(found.bound)
+
+
+def _solve(problem: Assignment, seconds: float, seed: int) -> Solution:
+    """The best choices of so many seconds, or the first ones after them."""
+    for _ in range(_PATIENCE):
+        try:
+            return solve(problem, seconds, seed=seed)
+        except AssignmentError:  # it has one, that in which nothing is cut
+            seconds *= 3
+    return solve(problem, seconds, seed=seed)
 
 
 def _with_price(seconds: Table, extra: Table | None, price: float) -> Table:

@@ -23,7 +23,7 @@ _SIMULATED = 4
 _RETRIES = 3
 """Times that the limit of memory is tightened where the simulation needs more."""
 
-_SHORTEST_S, _LONGEST_S = 1.5, 5.0
+_SHORTEST_S, _LONGEST_S = 2.5, 5.0
 """Seconds for an integer program, whatever the budget."""
 
 OnProgress = Callable[[str], None]

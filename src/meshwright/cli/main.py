@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from meshwright.autoplan import OBJECTIVES
+from meshwright.cli.auto import Wanted, find_plan, show_found
 from meshwright.cli.iopddl import iopddl_command
 from meshwright.cli.machines import (
     comparison_rows,
@@ -38,8 +40,9 @@ from meshwright.cli.options import (
     save_text,
 )
 from meshwright.cli.table import check_table
+from meshwright.cli.target import load_target
 from meshwright.cli.zoo import print_json, print_rows, zoo_rows
-from meshwright.errors import MeshwrightError
+from meshwright.errors import MeshwrightError, TargetError
 from meshwright.lower import Gather
 from meshwright.machine import load_machine, parse_mesh
 from meshwright.plan.progress import show_progress
@@ -83,7 +86,9 @@ def _user_line(error: BaseException) -> str:
 @app.command("plan")
 def plan_command(  # noqa: PLR0913  the options of a command
     target: TargetText,
-    mesh: MeshText,
+    mesh: Annotated[
+        str | None, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
+    ] = None,
     schedule: Schedule = None,
     tactics: Tactics = None,
     gather: GatherText = Gather.SHARED,
@@ -91,6 +96,23 @@ def plan_command(  # noqa: PLR0913  the options of a command
     out: Annotated[
         Path | None, typer.Option("--out", help="save the plan as JSON in this file")
     ] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            "--machine", help="search the best plan on this one: tpu-v5e, ..."
+        ),
+    ] = None,
+    chips: Annotated[
+        int | None, typer.Option("--chips", help="of that machine, if no --mesh says")
+    ] = None,
+    objective: Annotated[
+        str,
+        typer.Option("--objective", help=f"{', '.join(OBJECTIVES)}, cost or carbon"),
+    ] = "step_time",
+    memory: Annotated[
+        float | None, typer.Option("--memory", help="GiB of a device, at most")
+    ] = None,
+    budget: Annotated[float, typer.Option("--budget", help="seconds to search")] = 30.0,
     machines: Machines = None,
     place: PlaceName = None,
     tokens: Annotated[
@@ -102,9 +124,21 @@ def plan_command(  # noqa: PLR0913  the options of a command
 ) -> None:
     """Print what will run: shardings and collectives, tactic by tactic. No devices.
 
-    With --machines: what a step takes on each of them, and with --tokens or --samples
-    the whole run. State that a step hands back is taken to be donated.
+    With --machine and --chips: the best plan that a search finds, beside what people do
+    by hand. With --machines: what a step takes on each of them, and with --tokens or
+    --samples the whole run. State that a step hands back is taken to be donated.
     """
+    if machine is not None:
+        if schedule is not None or tactics is not None or machines is not None:
+            raise TargetError(
+                "--machine searches; with tactics of your own say --machines instead"
+            )
+        parsed = None if mesh is None else parse_mesh(mesh)
+        wanted = Wanted(machine, chips, objective, memory, budget, parsed, place)
+        show_found(find_plan(load_target(target), wanted), as_json, out)
+        return
+    if mesh is None:
+        raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
     loaded, step = load_step(target, mesh, schedule, tactics, gather)
     plan = plan_target(loaded, step)
     if machines is None:
@@ -113,16 +147,16 @@ def plan_command(  # noqa: PLR0913  the options of a command
         print(plan.to_json() if as_json else plan)
         return
     chosen = find_machines(machines, step.mesh.num_devices)
-    budget = find_budget(plan, tokens, samples)
+    whole_run = find_budget(plan, tokens, samples)
     plans = [plan.on(machine, place, donate_state=True) for machine in chosen]
     if out is not None:
         save_text(out, plans[0].to_json())
-    rows = comparison_rows(plans, budget)
+    rows = comparison_rows(plans, whole_run)
     if as_json:
         print(json.dumps(rows, indent=1))
     else:
         print(f"{loaded.name} on {step.mesh}")
-        make_console().print(comparison_table(rows, budget))
+        make_console().print(comparison_table(rows, whole_run))
 
 
 @app.command("machines")

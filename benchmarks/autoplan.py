@@ -1,0 +1,148 @@
+"""Found plans beside what people do by hand: every program of the zoo on four machines.
+
+    python -m benchmarks.autoplan [--only resnet] [--machines tpu-v5e,h100] [--budget 15]
+
+Resumable: cases in the results file are not run again. Each case searches within the
+budget; then, outside of it, all experts' strategies are simulated on all meshes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import geometric_mean
+
+import meshwright as mw
+from meshwright.autoplan.meshes import experts_of, meshes_of, shape_text
+from meshwright.autoplan.search import Searcher
+from meshwright.autoplan.space import Space
+from meshwright.errors import MeshwrightError
+from meshwright.machine import load_machine
+
+RESULTS = Path(__file__).parent / "results" / "autoplan.json"
+
+MACHINES = {"tpu-v3": 16, "tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
+"""Chips of each; those of TPU v3 have two devices."""
+
+TRANSFORMERS = (
+    "gpt:t32", "gpt3:t24", "llm:alpa_2_6b", "primer:primer_medium", "moe:moe_2_4b",
+    "t5:base", "serving:it32", "vit:l_16", "multimodal:nano1",
+)  # fmt: skip
+
+OTHERS = (
+    "resnet:resnet_50", "resnet:wrn_1b", "efficientnet:b0", "mixer:b_16", "unet:ho_256",
+    "unet3d:cicek", "sngan:cifar10", "gns:edges_8192", "d4pg:humanoid", "lstm:big_lstm",
+    "wavenet:teacher", "parallel_wavenet:student", "ranking:web30k",
+)  # fmt: skip
+
+Row = dict[str, object]
+
+
+def run_case(target: str, machine_name: str, budget_s: float) -> Row:
+    """Search, then simulate every expert on every mesh."""
+    module, name = target.split(":")
+    workload = importlib.import_module(f"zoo.{module}").workload
+    (make,) = (f for f in workload.full if f.__name__ == name)
+    fn, args = make()
+    machine = load_machine(machine_name, None, MACHINES[machine_name])
+    meshes = meshes_of(machine)
+    started = time.monotonic()
+    captured = mw.partition(fn, meshes[0]).capture(*args)
+    capture_s = time.monotonic() - started
+    searcher = Searcher(
+        Space(captured, machine),
+        meshes,
+        machine.chip.usable_bytes,
+        started + budget_s,
+        lambda candidate: candidate.step_time_s,
+    )
+    searcher.run(with_experts=False)
+    row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
+    own = list(searcher.candidates)
+    try:
+        search = searcher.found(started)
+        best = search.candidates[0]
+        row |= {"auto_s": best.step_time_s, "auto_bytes": best.peak_memory_bytes}
+        row |= {"auto_mesh": shape_text(best.mesh), "gap": search.gap}
+        row |= {"model_s": search.model_s, "bound_s": search.bound_s}
+    except MeshwrightError as error:
+        row["auto_error"] = str(error)
+    for mesh in meshes:
+        for expert, tactics in experts_of(mesh).items():
+            searcher.simulate(expert, mesh, tactics)
+    experts = [c for c in searcher.candidates[len(own) :] if not c.why_not]
+    row["experts"] = [
+        (c.name, shape_text(c.mesh), c.step_time_s, c.peak_memory_bytes) for c in experts
+    ]
+    fitting = [c for c in experts if c.fits(searcher.limit)]
+    if fitting:
+        first = min(fitting, key=lambda c: c.step_time_s)
+        row |= {"expert_s": first.step_time_s, "expert": first.name}
+        row["expert_mesh"] = shape_text(first.mesh)
+    return row
+
+
+def ratio_of(row: Mapping[str, object]) -> float | None:
+    """Time of the found plan in parts of the best expert's that fits."""
+    auto, expert = row.get("auto_s"), row.get("expert_s")
+    if not isinstance(auto, float) or not isinstance(expert, float):
+        return None
+    return auto / expert
+
+
+def summary(rows: Mapping[str, Row]) -> Row:
+    """What the rows say together."""
+    told: Row = {}
+    for title, names in (("transformers", TRANSFORMERS), ("others", OTHERS)):
+        ratios = [
+            ratio
+            for key, row in rows.items()
+            if key.split(" ")[0] in names and (ratio := ratio_of(row)) is not None
+        ]
+        if ratios:
+            told[f"{title}, geometric mean"] = geometric_mean(ratios)
+            told[f"{title}, worst"] = max(ratios)
+            told[f"{title}, cases"] = len(ratios)
+    gaps = [float(str(row["gap"])) for row in rows.values() if "gap" in row]
+    if gaps:
+        told["gap at most 2 %"] = sum(gap <= 0.02 for gap in gaps) / len(gaps)
+    return told
+
+
+def main() -> None:
+    """Run what is asked for, and print a line for each case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--machines", default=",".join(MACHINES))
+    parser.add_argument("--budget", type=float, default=15.0)
+    options = parser.parse_args()
+    rows: dict[str, Row] = {}
+    if RESULTS.is_file():
+        rows = json.loads(RESULTS.read_text())["cases"]
+    for machine in options.machines.split(","):
+        for target in (*OTHERS, *TRANSFORMERS):
+            key = f"{target} {machine}"
+            if key in rows or options.only not in target:
+                continue
+            rows[key] = run_case(target, machine, options.budget)
+            gc.collect()
+            ratio = ratio_of(rows[key]) or math.nan
+            print(
+                f"{key:34s} {ratio:6.3f} {rows[key].get('auto_mesh', '-'):18} "
+                f"{rows[key].get('expert', '-')} on {rows[key].get('expert_mesh', '-')} "
+                f"{rows[key]['seconds']:.0f} s",
+                flush=True,
+            )
+            told = {"jax": __import__("jax").__version__, "summary": summary(rows)}
+            RESULTS.write_text(json.dumps(told | {"cases": rows}, indent=1) + "\n")
+    print(json.dumps(summary(rows), indent=1))
+
+
+if __name__ == "__main__":
+    main()
