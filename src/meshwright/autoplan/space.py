@@ -35,6 +35,7 @@ class Priced:
     work: Workspace
     model: Model
     pricer: Pricer
+    compute: Compute
 
     def best(
         self, limit: float | None, clock: Callable[[], float], until: float
@@ -91,7 +92,7 @@ def price(
     moves = Moves(state.mesh, place_mesh(state.mesh, machine), exposed_of(machine))
     model = ModelBuilder(state, folded, strategies, compute).build(moves)
     lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
-    return Priced(work, model, Pricer(model, lives, seed))
+    return Priced(work, model, Pricer(model, lives, seed), compute)
 
 
 def exposed_of(machine: Machine) -> Mapping[str, float]:

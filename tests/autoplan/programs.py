@@ -1,0 +1,62 @@
+"""Small steps that the tests of the search plan."""
+
+import jax
+import jax.numpy as jnp
+
+import meshwright as mw
+from meshwright.autoplan.space import Space
+from meshwright.machine import load_machine
+
+MESH = {"data": 4, "model": 2}
+
+
+def shape(*extents, dtype="float32"):
+    return jax.ShapeDtypeStruct(extents, dtype)
+
+
+def mlp_step(params, x):
+    """Two products, and a step down the gradient."""
+
+    def loss(params):
+        hidden = jnp.tanh(x @ params["up"])
+        return jnp.mean((hidden @ params["down"] - x) ** 2)
+
+    gradients = jax.grad(loss)(params)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, params, gradients)
+
+
+MLP = mlp_step, ({"up": shape(16, 64), "down": shape(64, 16)}, shape(32, 16))
+
+
+def deep_step(params, x):
+    """Eight layers alike, one after another."""
+
+    def loss(params):
+        y = x
+        for layer in params:
+            y = y + jnp.tanh(y @ layer["up"]) @ layer["down"]
+        return jnp.mean(y**2)
+
+    gradients = jax.grad(loss)(params)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, params, gradients)
+
+
+DEEP = (
+    deep_step,
+    ([{"up": shape(64, 256), "down": shape(256, 64)}] * 8, shape(512, 64)),
+)
+
+
+def pair(x, w, v):
+    """Two products, no more: few enough choices to try them all."""
+    return jnp.tanh(x @ w) @ v
+
+
+PAIR = pair, (shape(8, 4), shape(4, 8), shape(8, 4))
+
+
+def space_of(program, machine="tpu-v5e", devices=8):
+    """A program on so many devices, ready to be priced."""
+    fn, args = program
+    captured = mw.partition(fn, {"data": devices}).capture(*args)
+    return Space(captured, load_machine(machine, devices))

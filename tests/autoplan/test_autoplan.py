@@ -1,0 +1,127 @@
+"""From a step and a number of chips to a plan that runs, and what is said of bad input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import meshwright as mw
+from meshwright.autoplan.chosen import choose
+from meshwright.autoplan.meshes import experts_of, meshes_of
+from meshwright.errors import MeshwrightError
+from meshwright.machine import Mesh, load_machine
+from tests.autoplan.programs import DEEP, MESH, MLP, space_of
+
+
+def arrays(tree, seed=0):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), tree
+    )
+
+
+@pytest.fixture(scope="module")
+def plan():
+    fn, args = DEEP
+    return mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20)
+
+
+def test_the_best_of_all_that_were_simulated_is_taken(plan):
+    times = [c.step_time_s for c in plan.search.candidates if not c.why_not]
+    assert plan.step_time_s == pytest.approx(min(times))
+    assert len(times) > 3
+    assert plan.mesh.num_devices == 8
+
+
+def test_experts_are_among_them(plan):
+    names = {c.name for c in plan.search.candidates}
+    assert {"auto", "data parallel", "ZeRO-3"} <= names
+
+
+def test_the_plan_runs_and_equals_the_original(plan):
+    fn, args = DEEP
+    step = mw.partition(fn, plan.mesh, plan.tactics)
+    assert step.check(*arrays(args)).ok
+
+
+def test_the_same_search_finds_the_same_plan(plan):
+    fn, args = DEEP
+    again = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20)
+    assert again.to_json() == plan.to_json()
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32 - 1))
+def test_whatever_is_chosen_can_be_lowered_and_equals_the_original(seed):
+    """Any allowed choices, not only good ones, mean the same program."""
+    fn, args = MLP
+    space = space_of(MLP)
+    priced = space.price(Mesh(MESH))
+    choices = random_choices(priced.model, np.random.default_rng(seed))
+    tactic = choose(priced.model, choices, priced.work.state, "random")
+    step = mw.partition(fn, Mesh(MESH), (tactic,))
+    assert step.check(*arrays(args, seed % 1000)).ok
+
+
+def random_choices(model, rng):
+    """The optimum of random costs: random, and nothing forbidden."""
+    from meshwright.search.assignment import Assignment, solve
+
+    costs = [rng.uniform(0, 1, len(cost)) for cost in model.costs]
+    edges = [
+        (link.first, link.second, np.where(np.isfinite(link.seconds), 0.0, np.inf))
+        for link in model.links
+    ]
+    found = solve(Assignment.of(costs, edges), 20.0)
+    return tuple(int(choice) for choice in found.choices)
+
+
+def test_all_meshes_of_two_axes_that_lie_differently():
+    meshes = meshes_of(load_machine("v100", 8))
+    assert {tuple(size for _, size in mesh.sizes) for mesh in meshes} >= {(8,), (4, 2)}
+    assert all(mesh.num_devices == 8 for mesh in meshes)
+    assert all(experts_of(mesh) for mesh in meshes)
+
+
+def test_a_mesh_can_be_given_and_memory_limited():
+    fn, args = DEEP
+    free = mw.autoplan(
+        fn, args, machine="tpu-v5e", mesh=MESH, budget_s=10, experts=False
+    )
+    assert dict(free.mesh.sizes) == MESH
+    limit = 0.6 * free.peak_memory_bytes
+    try:
+        less = mw.autoplan(
+            fn, args, machine="tpu-v5e", mesh=MESH, memory=limit, budget_s=10
+        )
+    except MeshwrightError as error:
+        assert "nothing fits" in str(error)  # noqa: PT017
+    else:
+        assert less.peak_memory_bytes <= limit
+
+
+WRONG = {
+    "objective is 'speed'": {"objective": "speed"},
+    "how many chips of tpu-v5e": {"chips": None},
+    "wanted seconds above 0": {"budget_s": 0},
+    "there is nothing to decide": {"chips": 1},
+    "has 4 devices": {"mesh": {"data": 4}},
+    "nothing fits: the smallest plan found": {"memory": 1000},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_cannot_be_is_said(words):
+    fn, args = MLP
+    options = {"machine": "tpu-v5e", "chips": 8, "budget_s": 5} | WRONG[words]
+    with pytest.raises(MeshwrightError) as error:
+        mw.autoplan(fn, args, **options)
+    assert words in str(error.value)
+
+
+def test_a_chosen_tactic_refuses_another_program(plan):
+    fn, args = MLP
+    with pytest.raises(MeshwrightError, match="search again"):
+        mw.partition(fn, plan.mesh, plan.tactics).plan(*args)

@@ -1,0 +1,136 @@
+"""What the integer program says, against the simulator and against all choices."""
+
+import time
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import meshwright as mw
+from meshwright.autoplan.optimum import Pricer
+from meshwright.autoplan.reading import read_choices
+from meshwright.lower import Gather
+from meshwright.machine import Mesh
+from meshwright.plan.decide import decide
+from meshwright.plan.estimate import estimate
+from tests.autoplan.programs import DEEP, MESH, MLP, PAIR, space_of
+
+TACTICS = {
+    "data": (mw.data_parallel("data"),),
+    "megatron": (mw.megatron("model"),),
+    "both": (mw.data_parallel("data"), mw.megatron("model")),
+    "zero": (mw.data_parallel("data"), mw.zero(3, "data")),
+}
+
+
+def collective_s(found):
+    """Seconds of collectives of a simulated step, hidden or not."""
+    return sum(
+        seconds
+        for name, seconds in found.breakdown.items()
+        if name.endswith(("hidden", "exposed"))
+    )
+
+
+@pytest.mark.parametrize("program", [MLP, DEEP], ids=["mlp", "deep"])
+@pytest.mark.parametrize("tactics", TACTICS.values(), ids=TACTICS)
+def test_collectives_of_known_strategies_cost_what_they_are_simulated_to(
+    program, tactics
+):
+    space = space_of(program, "v100")
+    mesh = Mesh(MESH)
+    decided = decide(space.captured, mesh, tactics, Gather.SHARED)
+    exact = collective_s(estimate(decided, space.machine, donate_state=True))
+    priced = space.price(mesh)
+    choices = read_choices(priced.model, decided.work.state)
+    free = Pricer(_without_compute(priced), priced.pricer.lives)
+    # Half of what overlaps is taken to be waited for.
+    share = free.seconds(choices) / exact
+    assert 0.45 < share < 1.05
+
+
+def _without_compute(priced):
+    from dataclasses import replace
+
+    costs = []
+    for group, own, cost in zip(
+        priced.model.fold.groups, priced.model.choices, priced.model.costs, strict=False
+    ):
+        compute = priced.compute
+        spent = [group.runs * compute.seconds(group.node, s) for s in own]
+        costs.append(cost - np.array(spent))
+    rest = priced.model.costs[len(costs) :]
+    return replace(priced.model, costs=(*costs, *rest))
+
+
+def all_choices(model):
+    return product(*(range(len(cost)) for cost in model.costs))
+
+
+def cheapest_of_all(pricer, limit):
+    """By trying every choice of the groups, with the best form for each view."""
+    best = np.inf
+    for choices in all_choices(pricer.model):
+        seconds = pricer.seconds(choices)
+        if seconds < best and pricer.curve(choices).max() <= limit:
+            best = seconds
+    return best
+
+
+def small(space, most=4):
+    """A program of few choices: of each variable the first ones."""
+    from dataclasses import replace
+
+    priced = space.price(Mesh({"data": 4}))
+    model = priced.model
+    kept = [min(most, len(cost)) for cost in model.costs]
+    cut = replace(
+        model,
+        choices=tuple(own[:k] for own, k in zip(model.choices, kept, strict=False)),
+        views=tuple(
+            replace(view, forms=view.forms[:k])
+            for view, k in zip(model.views, kept[len(model.choices) :], strict=True)
+        ),
+        costs=tuple(cost[:k] for cost, k in zip(model.costs, kept, strict=True)),
+        links=tuple(
+            replace(
+                link,
+                seconds=link.seconds[: kept[link.first], : kept[link.second]],
+                extra=None
+                if link.extra is None
+                else link.extra[: kept[link.first], : kept[link.second]],
+            )
+            for link in model.links
+        ),
+        held=tuple(
+            tuple(row[:k] for row in held)
+            for held, k in zip(model.held, kept, strict=False)
+        ),
+    )
+    return Pricer(cut, priced.pricer.lives)
+
+
+@given(st.floats(0.2, 1.2))
+def test_the_optimum_of_a_small_program_is_that_of_all_choices(share):
+    from meshwright.autoplan.optimum import find_optimum
+
+    pricer = SMALL
+    whole = max(pricer.curve(choices).max() for choices in all_choices(pricer.model))
+    limit = share * whole
+    best = cheapest_of_all(pricer, limit)
+    found = find_optimum(pricer, limit, time.monotonic, time.monotonic() + 20)
+    if found is None:
+        return
+    assert found.bytes <= limit
+    assert found.bound <= best * (1 + 1e-9)
+    assert best <= found.seconds * (1 + 1e-9)
+    if (
+        pricer.curve(pricer.cheapest(np.zeros(pricer.lives.num_times), 5)[0]).max()
+        <= limit
+    ):
+        assert found.seconds == pytest.approx(best, rel=1e-6)
+
+
+SMALL = small(space_of(PAIR, devices=4))
