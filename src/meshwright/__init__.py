@@ -1,6 +1,6 @@
 """Meshwright: partitions JAX programs over device meshes, and says what it costs."""
 
-from meshwright.autoplan import autoplan
+from meshwright.autoplan import auto, autoplan
 from meshwright.capture import tag
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, Mesh, machine
@@ -30,6 +30,7 @@ __all__ = [
     "MeshwrightError",
     "Partitioned",
     "Plan",
+    "auto",
     "autoplan",
     "calibrate",
     "cut",

@@ -47,6 +47,12 @@ DEEP = (
 )
 
 
+LARGE = (
+    deep_step,
+    ([{"up": shape(1024, 4096), "down": shape(4096, 1024)}] * 8, shape(65536, 1024)),
+)
+
+
 def pair(x, w, v):
     """Two products, no more: few enough choices to try them all."""
     return jnp.tanh(x @ w) @ v

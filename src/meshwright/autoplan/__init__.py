@@ -1,5 +1,6 @@
 """Automatic partitioning: from a step and a number of chips to the best plan."""
 
+from meshwright.autoplan.auto import auto
 from meshwright.autoplan.autoplan import OBJECTIVES, autoplan
 
-__all__ = ["OBJECTIVES", "autoplan"]
+__all__ = ["OBJECTIVES", "auto", "autoplan"]
