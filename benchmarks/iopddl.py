@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--only", default="", help="letters of instances: A,B")
+    parser.add_argument("--again", choices=SOLVERS, help="measure this one anew")
     parser.add_argument("--solver", choices=SOLVERS, help=argparse.SUPPRESS)
     parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

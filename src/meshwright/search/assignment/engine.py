@@ -26,6 +26,7 @@ _MEDIUM = 1_000_000  # the same, up to which HiGHS runs beside
 _FEW_ROWS = 2000  # of memory, for CP-SAT and HiGHS
 _WORK = (1e6, 5e6, 3e7)  # entries of all tables behind a bound, coarse to fine
 _ASCENTS = 40
+_FIRST = 0.3  # of the time, at most, for the first solution alone
 
 
 def run(
@@ -46,30 +47,26 @@ def run(
 
 def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
     """Alternate while that is quick and repeatable, then search on two threads."""
-    dual = Dual(pool, graph, plan_within(graph, _WORK[0]))
+    plan = plan_within(graph, _WORK[0])
+    dual = Dual(pool, graph, plan)
     pool.raise_bound(dual.evaluate())
     pool.offer(dual.decode())
     if pool.is_over:
         return
-    climber = Climber(pool, graph, seed)
+    climber = Climber(pool, graph, plan, seed)
     is_small = len(graph.tables) <= _SMALL
-    stale = 0
-    for _ in range(_ALTERNATIONS if is_small else 0):
-        before = pool.cost, pool.bound
-        ascend(dual, 30)
-        if pool.is_over:
-            return
-        climber.start_from(dual.decode(), dual.row_prices)
-        climber.settle()
-        climber.round()
-        stale = stale + 1 if before == (pool.cost, pool.bound) else 0
-        if stale > _STALE:
-            break
+    if is_small:
+        _alternate(pool, climber, dual)
 
     def bounds() -> None:
+        while pool.choices is None and clock.elapsed_s < _FIRST * clock.budget_s:
+            time.sleep(0.02)  # until something fits, the other thread has the machine
+            if pool.is_over:
+                return
         _raise_bounds(pool, dual, climber)
-        Climber(pool, graph, seed + 1).run()
+        Climber(pool, graph, plan, seed + 1).run()
 
+    clock = pool.clock
     if pool.is_over:
         return
     if is_small and _is_whole(pool):
@@ -82,6 +79,22 @@ def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
         _search_both(pool, (climber.run, bounds, program.run))
     else:
         _search_both(pool, (climber.run, bounds))
+
+
+def _alternate(pool: Incumbent, climber: Climber, dual: Dual) -> None:
+    """By turns on one thread, the same each time, as long as anything is gained."""
+    stale = 0
+    for _ in range(_ALTERNATIONS):
+        before = pool.cost, pool.bound
+        ascend(dual, 30)
+        if pool.is_over:
+            return
+        climber.start_from(dual.decode(), dual.row_prices)
+        climber.settle()
+        climber.round()
+        stale = stale + 1 if before == (pool.cost, pool.bound) else 0
+        if stale > _STALE:
+            return
 
 
 def _is_whole(pool: Incumbent) -> bool:

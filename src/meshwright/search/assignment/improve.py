@@ -12,7 +12,7 @@ from meshwright.search.assignment.compiled import Bools, Floats, Ints
 from meshwright.search.assignment.eliminate import optimise
 from meshwright.search.assignment.graph import Graph, ball
 from meshwright.search.assignment.incumbent import Incumbent
-from meshwright.search.assignment.order import plan_elimination
+from meshwright.search.assignment.order import Plan, plan_elimination
 from meshwright.search.assignment.repair import repair
 from meshwright.search.assignment.sweep import Sweep
 
@@ -27,7 +27,7 @@ _PATIENCE = 12  # rounds without gain before something is kicked
 class Climber:
     """One thread's search: a solution, which may overflow, and prices of memory."""
 
-    def __init__(self, pool: Incumbent, graph: Graph, seed: int) -> None:
+    def __init__(self, pool: Incumbent, graph: Graph, plan: Plan, seed: int) -> None:
         self.pool = pool
         self.graph = graph
         self.random = np.random.default_rng(seed)
@@ -36,7 +36,7 @@ class Climber:
         self.costs = pool.kernel.costs
         self.choices = np.zeros(pool.kernel.num_nodes, np.int64)
         self.stale = 0
-        self._sweeps: list[Sweep] = []
+        self._sweeps = [Sweep(graph, plan)]
         self._suggested: tuple[Ints, Floats] | None = None
 
     def run(self) -> None:
@@ -47,7 +47,7 @@ class Climber:
     def round(self) -> None:
         """Some neighbourhoods, then new prices; a kick where nothing moves any more."""
         before = self.pool.cost
-        if self._suggested is not None:
+        if self._suggested is not None and before < np.inf:
             self.start_from(*self._suggested)
             self._suggested = None
         if len(self.movable) > _WHOLE:
@@ -71,8 +71,9 @@ class Climber:
         """Go on from there; choices may overflow, and be forbidden."""
         self.choices, self.row_prices = choices.copy(), row_prices.copy()
         self._price()
-        for sweep in self._sweeps:
-            sweep.run(self.costs, self.choices)
+        if len(self.movable) > _WHOLE:
+            for sweep in self._sweeps:
+                sweep.run(self.costs, self.choices)
         for _ in range(2):
             self._descend(self.choices, self._area(), self.costs)
 
@@ -82,8 +83,8 @@ class Climber:
         optimise(self.graph, costs, area, choices, cap, noise)
 
     def _all_sweeps(self) -> list[Sweep]:
-        """One more each time, up to a few: each keeps other nodes."""
-        if len(self._sweeps) < _NUM_SWEEPS:
+        """One more each time something fits, up to a few: each keeps other nodes."""
+        if self.pool.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
             noise = self.random.random(self.pool.kernel.num_nodes)
             plan = plan_elimination(self.graph, _SWEEP_CAP, noise)
             self._sweeps.append(Sweep(self.graph, plan))
@@ -139,9 +140,10 @@ class Climber:
         if not scale < np.inf:
             return
         worst = int(np.argmin(left))
-        step = scale * 0.01 / max(self.pool.memory.slack[worst], -left[worst], 1e-9)
+        share, most = (0.1, 4.0) if self.pool.choices is None else (0.01, 1.8)
+        step = scale * share / max(self.pool.memory.slack[worst], -left[worst], 1e-9)
         excess = -left[worst] / max(self.pool.memory.slack[worst], 1e-9)
-        self.row_prices[over] *= 1.2 + min(1.8, excess)
+        self.row_prices[over] *= 1.2 + min(most, excess)
         self.row_prices[worst] += step
         self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
 
