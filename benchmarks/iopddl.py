@@ -105,13 +105,14 @@ def main() -> None:
     only = [part for part in arguments.only.split(",") if part]
     for path in sorted(arguments.folder.glob("*.json.gz")):
         name = path.name.removesuffix(".json.gz").rpartition("-")[2]
-        key = (name, arguments.seconds)
-        if (only and name not in only) or key in [
-            (r["name"], r["limit_s"]) for r in rows
-        ]:
+        if only and name not in only:
             continue
-        found = {s: measure(s, path, arguments.seconds) for s in SOLVERS}
-        rows.append({"name": name, "limit_s": arguments.seconds, **found})
+        fresh: dict[str, Any] = {"name": name, "limit_s": arguments.seconds}
+        row = next((r for r in rows if fresh.items() <= r.items()), fresh)
+        for solver in SOLVERS:
+            if solver not in row or solver == arguments.again:
+                row[solver] = measure(solver, path, arguments.seconds)
+        rows = [*(r for r in rows if r is not row), row]
         rows.sort(key=lambda row: (row["name"], row["limit_s"]))
         RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
     Console(width=160).print(table(rows))
