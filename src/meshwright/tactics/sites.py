@@ -8,7 +8,7 @@ a product and the gradient of another may, `#1`, `#2`, ... tell them apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -92,12 +92,12 @@ class Sites:
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
 def sites_of(graph: Graph) -> Sites:
     """All sites of a program."""
-    labels = _labels(graph)
+    places = [_place(graph, node) for node in graph.nodes]
+    labels = _labels(graph, places)
     found: dict[Place, dict[int, list[Node]]] = {}
     for node in graph.op_node.values():
-        found.setdefault(_place(graph, node), {}).setdefault(
-            labels[node.index], []
-        ).append(node)
+        alike = found.setdefault(places[node.index], {})
+        alike.setdefault(labels[node.index], []).append(node)
     of = {p: tuple(tuple(own) for own in alike.values()) for p, alike in found.items()}
     place_of = {
         node.index: (place, number)
@@ -117,9 +117,9 @@ def _place(graph: Graph, node: Node) -> Place:
     return Place(file, int(line), node.label, made)
 
 
-def _labels(graph: Graph) -> list[int]:
+def _labels(graph: Graph, places: Sequence[Place]) -> list[int]:
     """Numbers of nodes; alike where ops and their surroundings are."""
-    labels = _number([_place(graph, node) for node in graph.nodes])
+    labels = _number(places)
     for _ in range(_ROUNDS):
         readers: list[set[tuple[int, int]]] = [set() for _ in graph.values]
         for node in graph.nodes:
@@ -138,7 +138,7 @@ def _labels(graph: Graph) -> list[int]:
     return labels
 
 
-def _number(labels: list[object] | list[Place]) -> list[int]:
+def _number(labels: Sequence[object]) -> list[int]:
     known: dict[object, int] = {}
     return [known.setdefault(label, len(known)) for label in labels]
 
