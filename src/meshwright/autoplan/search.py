@@ -13,7 +13,7 @@ from meshwright.errors import MeshwrightError, PlanError
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate, Search
-from meshwright.plan.decide import Decided, decide
+from meshwright.plan.decide import decide
 from meshwright.plan.estimate import estimate
 from meshwright.tactics import Tactic
 
@@ -128,7 +128,7 @@ class Searcher:
 
     def _experts(self) -> Iterator[tuple[str, Mesh, tuple[Tactic, ...]]]:
         """In rounds: of each strategy one mesh, then of each the next."""
-        known = [(mesh, experts_of(mesh)) for mesh in self._by_promise()]
+        known = [(mesh, experts_of(mesh)) for mesh in self.by_promise()]
         names = dict.fromkeys(name for _, table in known for name in table)
         queues = {
             name: [(mesh, table[name]) for mesh, table in known if name in table]
@@ -139,7 +139,9 @@ class Searcher:
                 if queue:
                     yield name, *queue.pop(0)
 
-    def _by_promise(self) -> list[Mesh]:
+    def by_promise(self) -> list[Mesh]:
+        """The meshes, those first that the integer program likes best."""
+
         def seconds(mesh: Mesh) -> float:
             return self.bounds.get(shape_text(mesh), (float("inf"), 0.0))[0]
 
@@ -151,7 +153,10 @@ class Searcher:
         """Decide, lower and simulate one plan, and note it."""
         try:
             decided = decide(self.space.captured, mesh, tactics, self.gather)
-            candidate = self._candidate(name, decided, tuple(tactics), mesh)
+            found = estimate(decided, self.space.machine, donate_state=True)
+            candidate = Candidate(
+                name, mesh, tuple(tactics), found.step_time_s, found.peak_memory_bytes
+            )
         except MeshwrightError as error:
             candidate = Candidate(name, mesh, tuple(tactics), why_not=str(error))
         self.candidates.append(candidate)
@@ -162,15 +167,6 @@ class Searcher:
                 f"{candidate.step_time_s * 1e3:.1f} ms, {gib:.1f} GiB"
             )
         return candidate
-
-    def _candidate(
-        self, name: str, decided: Decided, tactics: tuple[Tactic, ...], mesh: Mesh
-    ) -> Candidate:
-        found = estimate(decided, self.space.machine, donate_state=True)
-        return Candidate(
-            name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
-            decided=decided, estimate=found,
-        )  # fmt: skip
 
     def _nothing_fits(self) -> str:
         """By how much the smallest plan is too large, and what would help."""

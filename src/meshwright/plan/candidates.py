@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from meshwright.machine import Mesh
-from meshwright.plan.decide import Decided
-from meshwright.plan.estimate import Estimate
 from meshwright.tactics import Tactic
 
 
@@ -24,8 +22,6 @@ class Candidate:
     step_time_s: float = float("inf")
     peak_memory_bytes: int = 0
     why_not: str = ""
-    decided: Decided | None = field(default=None, compare=False, repr=False)
-    estimate: Estimate | None = field(default=None, compare=False, repr=False)
 
     def fits(self, limit: float) -> bool:
         """Whether it runs, within so many bytes."""
