@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import chain, groupby, permutations, product
 
-from meshwright.propagate import Carrier, Cause, Node, State
+from meshwright.propagate import Carrier, Cause, Node, State, user_axes
 from meshwright.rules.rule import Dims
 
 ALL, LEAVE = -1, -2
@@ -61,7 +61,8 @@ class Strategies:
 
     def __init__(self, state: State, free: Sequence[str]) -> None:
         self.state = state
-        self.free = tuple(free)
+        self.free = frozenset(free)
+        self._groups = tuple(_by_axis(state.size))
         self._carrier = Carrier(state)
         self._may_leave: dict[int, bool] = {}
         self._known: dict[object, tuple[Strategy, ...]] = {}
@@ -89,32 +90,47 @@ class Strategies:
         return rule, ranks, decided, scattered, state.blocked[node.index], leaves
 
     def _find(self, node: Node) -> Iterator[Strategy]:
+        decided = dict(self.state.axes_of[node.index])  # trials come and go below
         for cut, carried in self._cuts(node, 0):
-            for axes in _orders(cut, dict(self.state.axes_of[node.index])):
+            for axes in _orders(cut, decided):
                 for sums in self._sums(node, axes, carried):
                     yield Strategy(tuple(sorted(axes.items())), carried, sums)
 
     def _cuts(
         self, node: Node, position: int
     ) -> Iterator[tuple[dict[int, tuple[str, ...]], tuple[str, ...]]]:
-        """Each way to give the axes from `position` on a factor, or to carry sums."""
-        state, axes = self.state, tuple(self.state.size)
-        if position == len(axes):
+        """Each way to give the axes from `position` on a factor, or to carry sums.
+
+        The units of an axis go together.
+        """
+        state = self.state
+        if position == len(self._groups):
             yield {f: a for f, a in state.axes_of[node.index].items() if a}, ()
             return
-        axis = axes[position]
+        units = self._groups[position]
         yield from self._cuts(node, position + 1)
-        if axis in state.factor_of[node.index] or axis in state.blocked[node.index]:
+        taken = state.factor_of[node.index].keys() | state.blocked[node.index]
+        if not taken.isdisjoint(units):
             return
         if self._may_carry(node):
             for cut, carried in self._cuts(node, position + 1):
-                yield cut, (axis, *carried)
-        for factor in range(len(node.sizes)) if axis in self.free else ():
-            if state.why_not(node, axis, factor) is None:
-                mark = state.mark()
-                state.assign(node, axis, factor, _AUTO)
+                yield cut, (*units, *carried)
+        for factor in range(len(node.sizes)) if self.free.issuperset(units) else ():
+            mark = state.mark()
+            if self._fill(node, units, factor):
                 yield from self._cuts(node, position + 1)
-                state.rollback(mark)
+            state.rollback(mark)
+
+    def _fill(self, node: Node, units: Sequence[str], factor: int) -> bool:
+        """Cut a factor by all units of an axis; what it cannot take goes to the next."""
+        for number, unit in enumerate(units):
+            while self.state.why_not(node, unit, factor) is not None:
+                after = _after(node, factor) if number else None
+                if after is None:
+                    return False
+                factor = after
+            self.state.assign(node, unit, factor, _AUTO)
+        return True
 
     def _sums(
         self, node: Node, axes: dict[int, tuple[str, ...]], carried: tuple[str, ...]
@@ -127,8 +143,14 @@ class Strategies:
         opened = [a for f in sorted(rule.reductions) for a in axes.get(f, ())]
         opened = [a for a in self.state.size if a in opened or a in carried]
         is_sum = bool(carried) or rule.monoid == "sum"
-        for chosen in product(*(self._ends(node, axes, a, is_sum) for a in opened)):
-            sums = tuple(zip(opened, chosen, strict=True))
+        groups = tuple(_by_axis(opened))
+        ends = (self._ends(node, axes, units[0], is_sum) for units in groups)
+        for chosen in product(*ends):
+            sums = tuple(
+                (unit, end)
+                for units, end in zip(groups, chosen, strict=True)
+                for unit in units
+            )
             if self._divides(node, axes, sums):
                 yield sums
 
@@ -186,6 +208,21 @@ class Strategies:
         return True
 
 
+def _by_axis(units: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """The units of each axis of the user's mesh, in order."""
+    for _, run in groupby(units, key=lambda unit: user_axes((unit,))):
+        yield tuple(run)
+
+
+def _after(node: Node, factor: int) -> int | None:
+    """The factor that follows another in a dim which is a product of them."""
+    for _, dims in (*node.ins, *node.outs):
+        for factors in dims:
+            if factor in factors[:-1]:
+                return factors[factors.index(factor) + 1]
+    return None
+
+
 def _is_alone(node: Node) -> bool:
     return len(node.outs) == 1
 
@@ -199,6 +236,7 @@ def _orders(
     for factor in factors:
         first = decided.get(factor, ())
         rest = cut[factor][len(first) :]
-        ways.append([(*first, *order) for order in permutations(rest)])
+        orders = permutations(_by_axis(rest))
+        ways.append([(*first, *chain.from_iterable(order)) for order in orders])
     for chosen in product(*ways):
         yield dict(zip(factors, chosen, strict=True))
