@@ -24,8 +24,11 @@ _ALTERNATIONS = 40
 _STALE = 4  # alternations without gain before the threads start
 _MEDIUM = 1_000_000  # the same, up to which HiGHS runs beside
 _FEW_ROWS = 2000  # of memory, for CP-SAT and HiGHS
-_WORK = (1e6, 5e6, 3e7)  # entries of all tables behind a bound, coarse to fine
-_ASCENTS = 40
+_LEAST_WORK = 1e6
+_WORK = {_LEAST_WORK: 0.2, 5e6: 0.6, 3e7: 1.0}
+"""Entries of all tables behind a bound, coarse to fine, and until which part of the time
+each is used."""
+_FINE = 0.005  # part of Polyak's step at which a relaxation gives no more
 _FIRST = 0.3  # of the time, at most, for the first solution alone
 
 
@@ -47,7 +50,7 @@ def run(
 
 def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
     """Alternate while that is quick and repeatable, then search on two threads."""
-    plan = plan_within(graph, _WORK[0])
+    plan = plan_within(graph, _LEAST_WORK)
     dual = Dual(pool, graph, plan)
     pool.raise_bound(dual.evaluate())
     pool.offer(dual.decode())
@@ -137,18 +140,14 @@ def _search_both(pool: Incumbent, works: Sequence[Callable[[], None]]) -> None:
 
 def _raise_bounds(pool: Incumbent, dual: Dual, climber: Climber) -> None:
     """Ascend at growing caps; what the multipliers suggest, the climber tries."""
-    for work in _WORK:
-        if work > _WORK[0]:
-            tighter = dual.tightened(work)
-            if not dual.is_split or tighter.num_kept == dual.num_kept:
-                continue
-            dual = tighter
-        for _ in range(_ASCENTS):
-            gain = -dual.best
+    for work, part in _WORK.items():
+        tighter = dual if work == _LEAST_WORK else dual.tightened(work)
+        if tighter is not dual and tighter.num_kept == dual.num_kept:
+            continue
+        dual = tighter
+        until_s = part * pool.clock.budget_s
+        while dual.factor > _FINE and pool.clock.elapsed_s < until_s:
             ascend(dual, 50)
             if pool.is_over:
                 return
             climber.suggest(dual.decode(), dual.row_prices)
-            gain += dual.best
-            if gain < 1e-7 * abs(dual.best):
-                break

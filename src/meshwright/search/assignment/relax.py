@@ -20,6 +20,9 @@ from meshwright.search.assignment.kernel import choice_owners, starts_of
 from meshwright.search.assignment.order import Plan, plan_within
 from meshwright.search.assignment.sweep import padded
 
+_PATIENCE = 20  # steps without gain before steps become half as long
+_LEAST = 1e-4  # part of Polyak's step; then long ones again
+
 
 class Dual:
     """A relaxation of a kernel, and the multipliers at which it stands.
@@ -47,6 +50,9 @@ class Dual:
         self.share = np.zeros(self.graph.starts[-1])
         self.row_prices = np.zeros(pool.memory.num_rows)
         self.best = -np.inf
+        self.at_best = self.share, self.row_prices
+        self.factor = 1.0  # of Polyak's step
+        self.since = 0  # steps since the bound rose
         self.picked = np.zeros(len(self.source), np.int64)
 
     def _index_choices(self) -> None:
@@ -67,7 +73,7 @@ class Dual:
     def tightened(self, work: float) -> Dual:
         """A relaxation with larger tables, at the same prices of memory."""
         dual = Dual(self.pool, self.original, plan_within(self.original, work))
-        dual.row_prices = self.row_prices.copy()
+        dual.row_prices = self.at_best[1].copy()
         return dual
 
     def evaluate(self) -> float:
@@ -121,7 +127,7 @@ class Dual:
             )
 
     def decode(self) -> Ints:
-        """Choices of the original nodes: what most copies picked."""
+        """Choices of the original nodes: what most copies picked last."""
         weights = self.weights()
         starts = self.original.starts
         return np.array(
@@ -132,27 +138,23 @@ class Dual:
 def ascend(dual: Dual, steps: int) -> None:
     """Raise the bound by so many steps, or until the pool's search is over."""
     pool = dual.pool
-    factor, since = 1.0, 0
-    best_share, best_prices = dual.share, dual.row_prices
     for _ in range(steps):
         value = dual.evaluate()
+        dual.since += 1
         if value > dual.best:
-            dual.best, since = value, 0
-            best_share, best_prices = dual.share.copy(), dual.row_prices.copy()
+            dual.since = 0 if value > dual.best + 1e-5 * abs(dual.best) else dual.since
+            dual.best = value
+            dual.at_best = dual.share.copy(), dual.row_prices.copy()
             pool.raise_bound(value)
-        else:
-            since += 1
         if pool.is_over:
-            break
-        if since >= 20:
-            factor, since = factor / 2, 0
-            dual.share, dual.row_prices = best_share.copy(), best_prices.copy()
-            dual.evaluate()
-            if factor < 1e-4:
-                factor = 1.0
+            return
+        if dual.since >= _PATIENCE:
+            dual.since = 0
+            dual.factor = dual.factor / 2 if dual.factor > _LEAST else 1.0
+            dual.share, dual.row_prices = (part.copy() for part in dual.at_best)
+            value = dual.evaluate()
         target = pool.cost if pool.cost < np.inf else value + 0.1 * abs(value) + 1
-        dual.step(value, target, factor)
-    dual.share, dual.row_prices = best_share, best_prices
+        dual.step(value, target, dual.factor)
 
 
 def _scopes(graph: Graph, num: int, rank: Ints, plan: Plan) -> tuple[Ints, Ints]:
