@@ -21,7 +21,7 @@ from statistics import geometric_mean
 
 import meshwright as mw
 from meshwright.autoplan.meshes import experts_of, meshes_of, shape_text
-from meshwright.autoplan.search import Searcher
+from meshwright.autoplan.search import FOUND, Searcher
 from meshwright.autoplan.space import Space
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
@@ -63,9 +63,12 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
         started + budget_s,
         lambda candidate: candidate.step_time_s,
     )
-    searcher.run(with_experts=False)
+    searcher.run(with_experts=True)
     row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
-    own = list(searcher.candidates)
+    seen = {(c.name, c.mesh) for c in searcher.candidates}
+    own = [c for c in searcher.candidates if c.name == FOUND]
+    if any(c.fits(searcher.limit) for c in own):
+        row["own_s"] = min(c.step_time_s for c in own if c.fits(searcher.limit))
     try:
         search = searcher.found(started)
         best = search.candidates[0]
@@ -77,8 +80,9 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     likely = [mesh for mesh in searcher.by_promise() if len(mesh.axes) > 1]
     for mesh in (meshes[0], *likely[:3]):
         for expert, tactics in experts_of(mesh).items():
-            searcher.simulate(expert, mesh, tactics)
-    experts = [c for c in searcher.candidates[len(own) :] if not c.why_not]
+            if (expert, mesh) not in seen:
+                searcher.simulate(expert, mesh, tactics)
+    experts = [c for c in searcher.candidates if c.name != FOUND and not c.why_not]
     row["experts"] = [
         (c.name, shape_text(c.mesh), c.step_time_s, c.peak_memory_bytes)
         for c in experts
@@ -92,8 +96,11 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
 
 
 def ratio_of(row: Mapping[str, object]) -> float | None:
-    """Time of the found plan in parts of the best expert's that fits."""
-    auto, expert = row.get("auto_s"), row.get("expert_s")
+    """Time of the plan that autoplan returns in parts of the best expert's that fits."""
+    return _ratio(row.get("auto_s"), row.get("expert_s"))
+
+
+def _ratio(auto: object, expert: object) -> float | None:
     if not isinstance(auto, float) or not isinstance(expert, float):
         return None
     return auto / expert
@@ -112,6 +119,14 @@ def summary(rows: Mapping[str, Row]) -> Row:
             told[f"{title}, geometric mean"] = geometric_mean(ratios)
             told[f"{title}, worst"] = max(ratios)
             told[f"{title}, cases"] = len(ratios)
+        own = [
+            ratio
+            for key, row in rows.items()
+            if key.split(" ")[0] in names
+            and (ratio := _ratio(row.get("own_s"), row.get("expert_s"))) is not None
+        ]
+        if own:
+            told[f"{title}, geometric mean of its own plans"] = geometric_mean(own)
     gaps = [float(str(row["gap"])) for row in rows.values() if "gap" in row]
     if gaps:
         told["gap at most 2 %"] = sum(gap <= 0.02 for gap in gaps) / len(gaps)
