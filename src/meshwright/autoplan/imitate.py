@@ -1,34 +1,21 @@
-"""A short list of cuts that, propagated in order, bring about given decisions.
-
-Greedy: of all leaves and ops that the target cuts, first those whose propagation decides
-most as the target does and nothing else, then those that also decide some otherwise; at
-last what proves needless is left out.
-"""
+"""How near a list of cuts, propagated in order, comes to given decisions."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.autoplan.quotient import Quotient, start_on, without_indices
 from meshwright.propagate import Node, State
-from meshwright.tactics import Workspace
+from meshwright.tactics import REPLICATED, Workspace
 from meshwright.tactics.primitives import Choice
 from meshwright.tactics.sites import Place, sites_of
 from meshwright.tactics.workspace import Sum
 
-_PENALTIES = (8.0, 2.0, 1.0)
-"""What a wrong decision weighs beside a right one, pass by pass: first what is clean."""
 _OVERCUT = 0.5
 """How wrong it is to cut what the target keeps whole."""
-_LEAST = 1e-3
-"""Share of all decisions that a cut must bring about to be worth a line."""
-_NEEDLESS = 2e-6
-"""Share of all decisions for which a line is not kept."""
 _ORDER = 0.3
 """How wrong it is to cut in another order of axes than the target."""
-
 _MOST_SITES = 60
 """Sites that are tried, the heaviest."""
 
@@ -121,7 +108,7 @@ class Imitation:
             wrong += _OVERCUT * weight * left
         return right, wrong
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: Step, name: str = "") -> None:
         """Take one step on top of the state."""
         nodes = self.quotient.graph.nodes
         seeds: list[tuple[str, Node, int | Sum]] = []
@@ -131,88 +118,41 @@ class Imitation:
                 self.work.block(own, [step.axis])
             else:
                 seeds += [("", node, entry.where) for _, node in own]
-        self.work.cut(seeds, step.axis, "")
+        self.work.cut(seeds, step.axis, name)
         self.work.refusals.clear()
 
     def run(self, steps: Sequence[Step]) -> tuple[float, float]:
         """Judge a list from the start."""
         self.state.rollback(self._start)
-        for step in steps:
-            self.apply(step)
+        for number, step in enumerate(steps):
+            self.apply(step, str(number))
         return self.judge()
 
-    # -- searching --------------------------------------------------------------------
-
-    def search(self) -> list[Step]:
-        """A short list of steps, and what it decides as the target does."""
-        steps: list[Step] = []
-        self.state.rollback(self._start)
-        leaves = self._leaves()
-        entries = [*leaves, *self._ops()]
-        for penalty in _PENALTIES:
-            steps += self._greedy(entries, penalty, _LEAST * self.total)
-        steps += self._greedy(leaves, _PENALTIES[0], 1.0)
-        return self._joined(self._pruned(steps))
-
-    def _greedy(
-        self, entries: Sequence[Step], penalty: float, least: float
-    ) -> Iterator[Step]:
-        """The best first; what it gained before bounds what a cut can gain now."""
-        queue = [(-self.total, i) for i in range(len(entries))]
-        heapq.heapify(queue)
-        before = self.judge()
-        while queue and self.clock() < self.until:
-            _, number = heapq.heappop(queue)
-            mark = self.state.mark()
-            self.apply(entries[number])
-            right, wrong = self.judge()
-            gain = right - before[0] - penalty * (wrong - before[1])
-            gain *= _liking(entries[number].entries[0])
-            if gain < least:
-                self.state.rollback(mark)
-            elif queue and -gain > queue[0][0]:
-                self.state.rollback(mark)
-                heapq.heappush(queue, (-gain, number))
-            else:
-                before = right, wrong
-                yield entries[number]
-
-    def _value(self, steps: Sequence[Step]) -> float:
-        right, wrong = self.run(steps)
-        return right - wrong
-
-    def _pruned(self, steps: list[Step]) -> list[Step]:
-        """Without the steps that the others make needless, the smallest first."""
-        best = self._value(steps)
-        for step in reversed(list(steps)):
-            if self.clock() >= self.until:
-                break
-            rest = [s for s in steps if s is not step]
-            value = self._value(rest)
-            if value >= best - _NEEDLESS * self.total:
-                best, steps = max(value, best), rest
-        return steps
-
-    def _joined(self, steps: list[Step]) -> list[Step]:
-        """Steps on one axis that can be taken together are one."""
-        best = self._value(steps)
-        done: list[Step] = []
-        for number, step in enumerate(steps):
-            for place in reversed(range(len(done))):
-                if not _is_alike(done[place], step) or self.clock() >= self.until:
+    def wrong_leaves(self) -> dict[str, tuple[int, list[Entry]]]:
+        """By axis the leaves that are cut, and should not be; and which step did it."""
+        found: dict[str, tuple[int, dict[str, set[int]]]] = {}
+        nodes = self.quotient.graph.input_nodes
+        for path, node in zip(self.found.paths, nodes, strict=True):
+            wanted = {axis for axis, _, _ in self._target[node.index]}
+            for axis in self.found.mesh.axes:
+                unit = self.found.units[axis][0]
+                if unit in wanted or unit not in self.state.factor_of[node.index]:
                     continue
-                entries = (*done[place].entries, *step.entries)
-                tried = done.copy()
-                tried[place] = Step(step.axis, entries)
-                value = self._value([*tried, *steps[number + 1 :]])
-                if value >= best - _NEEDLESS * self.total:
-                    best, done = max(value, best), tried
-                    break
-            else:
-                done.append(step)
-        return done
+                name = self.state.causes[node.index, unit].tactic
+                first, paths = found.setdefault(axis, (len(self.found.paths), {}))
+                paths.setdefault(without_indices(path), set()).add(node.index)
+                found[axis] = min(first, int(name or 0)), paths
+        return {
+            axis: (
+                first,
+                [Entry(p, REPLICATED, tuple(sorted(own))) for p, own in paths.items()],
+            )
+            for axis, (first, paths) in found.items()
+        }
 
-    def _leaves(self) -> list[Step]:
+    # -- what could be cut --------------------------------------------------------------
+
+    def leaves(self) -> list[Step]:
         """A step for each leaf, by the dim that the target cuts."""
         found: dict[tuple[str, str, int | Sum], set[int]] = {}
         graph = self.quotient.graph
@@ -225,7 +165,7 @@ class Imitation:
             for (axis, path, where), nodes in found.items()
         ]
 
-    def _ops(self) -> list[Step]:
+    def ops(self) -> list[Step]:
         """A step for each site; for each kind of op there where the target wants it."""
         places = sites_of(self.found.graph).place_of
         found: dict[tuple[str, Place], dict[int | Sum, dict[int, set[int]]]] = {}
@@ -276,15 +216,3 @@ class Imitation:
                 return dim
         sums = self.work.sums(node)
         return Sum(sums.index(factor)) if factor in sums else None
-
-
-def _liking(entry: Entry) -> float:
-    """Leaves read better than ops, and ops better than some of the ops of a line."""
-    if isinstance(entry.key, str):
-        return 1.0
-    return 0.9 if entry.key[1] is None else 0.8
-
-
-def _is_alike(one: Step, other: Step) -> bool:
-    same = one.entries[0].is_leaf == other.entries[0].is_leaf
-    return same and one.axis == other.axis

@@ -10,6 +10,7 @@ from meshwright.autoplan.quotient import without_indices
 from meshwright.propagate import Node
 from meshwright.tactics import (
     FIRST_DIVISIBLE,
+    REPLICATED,
     CutOps,
     Shard,
     Tactic,
@@ -83,7 +84,7 @@ def _shard(imitation: Imitation, step: Step) -> Shard:
     leaves = dict(
         zip(imitation.found.paths, imitation.quotient.graph.input_nodes, strict=True)
     )
-    left = {path: dim for entry in step.entries for path, dim in _cuts(entry, leaves)}
+    left = {path: dim for entry in step.entries for path, dim in _dims(entry, leaves)}
     families: dict[str, list[str]] = {}
     for path in leaves:
         families.setdefault(without_indices(path), []).append(path)
@@ -104,11 +105,13 @@ def _shard(imitation: Imitation, step: Step) -> Shard:
     return shard(chosen, step.axis)
 
 
-def _cuts(entry: Entry, leaves: Mapping[str, Node]) -> Iterator[tuple[str, int]]:
+def _dims(
+    entry: Entry, leaves: Mapping[str, Node]
+) -> Iterator[tuple[str, int | Choice]]:
     """The leaves of an entry, with the dim to cut."""
     for path, node in leaves.items():
         if node.index in entry.nodes and without_indices(path) == entry.key:
-            assert isinstance(entry.where, int)
+            assert not isinstance(entry.where, Sum), "inputs sum nothing"
             yield path, entry.where
 
 
@@ -117,14 +120,15 @@ def _patterns(
     axis: str,
     leaves: Mapping[str, Node],
     families: Mapping[str, Sequence[str]],
-    wanted: Mapping[str, int],
+    wanted: Mapping[str, int | Choice],
 ) -> Iterator[_Pattern]:
     """All lines that cut some of what is wanted, and nothing but what the target cuts."""
-    dims = dict.fromkeys(wanted.values())
-    back = dict.fromkeys(
-        d - len(imitation.work.value(leaves[p]).shape) for p, d in wanted.items()
-    )
-    places: list[int | Choice] = [*dims, *back, FIRST_DIVISIBLE]
+    back = [
+        dim - len(imitation.work.value(leaves[path]).shape)
+        for path, dim in wanted.items()
+        if isinstance(dim, int)
+    ]
+    places = dict.fromkeys([*wanted.values(), *back, *[FIRST_DIVISIBLE][: len(back)]])
     made = {
         (path, place): _made(imitation, axis, node, place)
         for path, node in leaves.items()
@@ -138,14 +142,19 @@ def _patterns(
         ] or [text]
         for place in places:
             results = {path: made[path, place] for path in found}
-            if "wrong" not in results.values():
-                cuts = {p for p, made in results.items() if made == "cut"}
-                if cuts := frozenset(cuts & wanted.keys()):
-                    yield _Pattern(text, place, cuts, len(found))
+            if "wrong" in results.values():
+                continue
+            is_whole = place is REPLICATED
+            right = {p for p, made in results.items() if made == "right"}
+            cuts = {
+                p for p in right & wanted.keys() if _is_whole(wanted[p]) == is_whole
+            }
+            if cuts:
+                yield _Pattern(text, place, frozenset(cuts), len(found))
 
 
 def _texts(
-    families: Mapping[str, Sequence[str]], wanted: Mapping[str, int]
+    families: Mapping[str, Sequence[str]], wanted: Mapping[str, int | Choice]
 ) -> Iterator[str]:
     """Globs over leaves that are wanted: names, beginnings, and ends."""
     found: dict[str, None] = {}
@@ -162,9 +171,11 @@ def _texts(
 
 
 def _made(imitation: Imitation, axis: str, node: Node, place: int | Choice) -> str:
-    """What a line makes of a leaf: "cut" as the target has it, "wrong", or nothing."""
+    """What a line makes of a leaf: "right" as the target has it, "wrong", or nothing."""
     wanted = dict(imitation.wanted(node)).get(axis)
     work = imitation.work
+    if place is REPLICATED:
+        return "right" if wanted is None and not work.is_cut(node, axis) else "wrong"
     if isinstance(place, Choice):
         dim = first_divisible(work, node, axis)
         if dim is None:
@@ -174,4 +185,8 @@ def _made(imitation: Imitation, axis: str, node: Node, place: int | Choice) -> s
         if not -rank <= place < rank:
             return "wrong"
         dim = place % rank
-    return "cut" if dim == wanted else "wrong"
+    return "right" if dim == wanted else "wrong"
+
+
+def _is_whole(dim: int | Choice) -> bool:
+    return dim is REPLICATED

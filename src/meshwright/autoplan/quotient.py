@@ -48,7 +48,8 @@ def quotient_of(work: Workspace) -> Quotient:
     names: dict[int, object] = {
         node.index: without_indices(path)
         for path, node in zip(work.paths, graph.input_nodes, strict=True)
-    } | dict(places)
+    }
+    names.update(places)
     marks = _marks(work)
     keys = [(group, names.get(i), marks[i]) for i, group in enumerate(folded.group_of)]
     numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}

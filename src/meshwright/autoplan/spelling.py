@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from meshwright.autoplan.compose import compose
 from meshwright.autoplan.imitate import Imitation
 from meshwright.autoplan.phrase import phrase
 from meshwright.autoplan.quotient import quotient_of
@@ -30,4 +31,4 @@ def spell(
     work = found.work
     start = start_workspace(found.captured, work.mesh, work.graph)
     imitation = Imitation(work, start, quotient_of(work), clock, until)
-    return phrase(imitation, imitation.search())
+    return phrase(imitation, compose(imitation))
