@@ -25,7 +25,7 @@ _STALE = 4  # alternations without gain before the threads start
 _MEDIUM = 1_000_000  # the same, up to which HiGHS runs beside
 _FEW_ROWS = 2000  # of memory, for CP-SAT and HiGHS
 _LEAST_WORK = 1e6
-_WORK = {_LEAST_WORK: 0.2, 5e6: 0.6, 3e7: 1.0}
+_WORK = {_LEAST_WORK: 0.4, 5e6: 0.7, 3e7: 1.0}
 """Entries of all tables behind a bound, coarse to fine, and until which part of the time
 each is used."""
 _FINE = 0.005  # part of Polyak's step at which a relaxation gives no more

@@ -14,7 +14,7 @@ from meshwright.search.assignment.merge import merge_followers
 from meshwright.search.assignment.problem import Assignment
 
 _ROUNDS = 12  # later ones drop single pairs
-_WORTH = 0.995  # of the choices or pairs: another round if fewer are left
+_WORTH = 0.985  # of the choices or pairs: another round if fewer are left
 
 
 def presolve(problem: Assignment, *, rounds: int = _ROUNDS) -> tuple[Kernel, Memory]:
