@@ -1,0 +1,49 @@
+"""Compiles the solver ahead of its first use; run this module to do so.
+
+What numba compiles is kept beside the source, so that this takes time once. A search that
+comes first compiles it as well, and has less time for itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment.problem import Assignment
+from meshwright.search.assignment.solve import solve
+
+_SIZES = ((12, 3), (120, 12), (400, 24))
+"""Nodes and choices: what is enumerated, what alternates on one thread, what takes two."""
+
+
+def warm() -> None:
+    """Solve small problems of all kinds, with and without memory."""
+    for num_nodes, num_choices in _SIZES:
+        for limit in (None, 0.6 * num_nodes):
+            with suppress(AssignmentError):  # out of time: what counts is compiled
+                solve(_problem(num_nodes, num_choices, limit), 2.0)
+
+
+def _problem(num_nodes: int, num_choices: int, limit: float | None) -> Assignment:
+    """A chain with loops in it; the first choices of all nodes are always allowed."""
+    rng = np.random.default_rng(0)
+    costs = rng.uniform(0, 1, (num_nodes, num_choices))
+    edges: list[tuple[int, int, np.ndarray]] = []
+    for node in range(1, num_nodes):
+        for other in {node - 1, int(rng.integers(node))}:
+            table = rng.uniform(0, 1, (num_choices, num_choices))
+            table[rng.uniform(0, 1, table.shape) < 0.3] = np.inf
+            table[0, 0] = 0.5
+            edges.append((other, node, table))
+    usages = rng.uniform(0, 1, (num_nodes, num_choices))
+    usages[:, 0] = 0.1
+    lives = [(i, i + num_nodes // 2) for i in range(num_nodes)]
+    return Assignment.of(
+        costs.tolist(), edges, usages=usages.tolist(), lives=lives, limit=limit
+    )
+
+
+if __name__ == "__main__":
+    warm()
