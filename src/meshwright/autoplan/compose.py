@@ -21,8 +21,8 @@ _NEEDLESS = 2e-6
 """Share of all decisions for which a line is not kept."""
 
 
-def compose(imitation: Imitation) -> list[Step]:
-    """Steps, in order, none of them needless."""
+def compose(imitation: Imitation) -> Iterator[list[Step]]:
+    """Steps in order, none of them needless; then with leaves kept whole, if any."""
     return _Composer(imitation).run()
 
 
@@ -31,7 +31,7 @@ class _Composer:
         self.imitation = imitation
         self._needless = _NEEDLESS * imitation.total
 
-    def run(self) -> list[Step]:
+    def run(self) -> Iterator[list[Step]]:
         leaves = self.imitation.leaves()
         entries = [*leaves, *self.imitation.ops()]
         self.imitation.run(())
@@ -40,7 +40,11 @@ class _Composer:
             tried = entries if with_ops else leaves
             steps += self._greedy(tried, penalty, share * self.imitation.total)
         steps += self._greedy(leaves, _PASSES[0][1], 1.0)
-        return self._joined(self._pruned(self._kept_whole(steps)))
+        steps = self._pruned(steps)
+        yield self._joined(steps)
+        more = self._kept_whole(steps)
+        if more != steps:
+            yield self._joined(self._pruned(more))
 
     def _is_over(self) -> bool:
         return self.imitation.clock() >= self.imitation.until
@@ -101,22 +105,52 @@ class _Composer:
         return steps
 
     def _joined(self, steps: list[Step]) -> list[Step]:
-        """Steps on one axis that can be taken together are one."""
+        """Steps on one axis that can be taken together are one: neighbours, then all."""
         best = self._value(steps)
         done: list[Step] = []
-        for number, step in enumerate(steps):
-            for place in reversed(range(len(done))):
-                if not _is_alike(done[place], step) or self._is_over():
+        for run in _runs(steps):
+            left = steps[sum(len(s.entries) for s in done) + len(run) :]
+            done += self._blocks(done, run, left, best)
+        for step in list(done):
+            place = next(i for i, s in enumerate(done) if s is step)
+            for other in reversed(range(place)):
+                if not _is_alike(done[other], step) or self._is_over():
                     continue
-                tried = done.copy()
-                tried[place] = Step(step.axis, (*done[place].entries, *step.entries))
-                value = self._value([*tried, *steps[number + 1 :]])
-                if value >= best - self._needless:
-                    best, done = max(value, best), tried
+                tried = [*done[:place], *done[place + 1 :]]
+                tried[other] = _union([done[other], step])
+                if self._value(tried) >= best - self._needless:
+                    done = tried
                     break
-            else:
-                done.append(step)
         return done
+
+    def _blocks(
+        self, before: list[Step], run: list[Step], left: list[Step], best: float
+    ) -> list[Step]:
+        """Neighbours as one step, or the halves of them each as few as can be."""
+        if len(run) == 1:
+            return run
+        union = _union(run)
+        if self._value([*before, union, *left]) >= best - self._needless:
+            return [union]
+        half = len(run) // 2
+        first = self._blocks(before, run[:half], [*run[half:], *left], best)
+        return [*first, *self._blocks([*before, *first], run[half:], left, best)]
+
+
+def _runs(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Neighbours that are alike."""
+    run: list[Step] = []
+    for step in steps:
+        if run and not _is_alike(run[0], step):
+            yield run
+            run = []
+        run.append(step)
+    if run:
+        yield run
+
+
+def _union(steps: Sequence[Step]) -> Step:
+    return Step(steps[0].axis, tuple(e for s in steps for e in s.entries))
 
 
 def _liking(entry: Entry) -> float:

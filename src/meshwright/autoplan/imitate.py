@@ -66,6 +66,8 @@ class Imitation:
         self.work = start_on(quotient, start)
         self.state: State = self.work.state
         self._start = self.state.mark()
+        self._ran: list[tuple[Step, int]] = []  # of a run each step, and where it began
+        self._ran_to = self._start
         self._target = [
             tuple(
                 (axis, factor, found.state.axes_of[own[0]][factor])
@@ -122,11 +124,23 @@ class Imitation:
         self.work.refusals.clear()
 
     def run(self, steps: Sequence[Step]) -> tuple[float, float]:
-        """Judge a list from the start."""
-        self.state.rollback(self._start)
-        for number, step in enumerate(steps):
+        """Judge a list from the start; what it begins with as the last one did stays."""
+        same = 0
+        for (step, _), other in zip(self._ran, steps, strict=False):
+            if step is not other:
+                break
+            same += 1
+        self.state.rollback(self._ran[same][1] if self._ran[same:] else self._end())
+        ran = self._ran[:same]
+        for number, step in enumerate(steps[same:], same):
+            mark = self.state.mark()
             self.apply(step, str(number))
+            ran.append((step, mark))
+        self._ran, self._ran_to = ran, self.state.mark()
         return self.judge()
+
+    def _end(self) -> int:
+        return self._ran_to if self._ran else self._start
 
     def wrong_leaves(self) -> dict[str, tuple[int, list[Entry]]]:
         """By axis the leaves that are cut, and should not be; and which step did it."""

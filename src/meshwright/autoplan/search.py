@@ -5,19 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from meshwright.autoplan.meshes import experts_of, shape_text
 from meshwright.autoplan.optimum import Optimum
 from meshwright.autoplan.space import Priced, Space
+from meshwright.autoplan.spelling import spell
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
-from meshwright.plan.candidates import Candidate, Search
+from meshwright.plan.candidates import Candidate, Search, Spelling
 from meshwright.plan.decide import decide
 from meshwright.plan.estimate import estimate
 from meshwright.tactics import Tactic
 
-FOUND = "auto"
+FOUND, SPELLED = "auto", "auto, spelled"
 _SIMULATED = 4
 """Meshes whose optimum is simulated: those that the integer program likes best."""
 _RETRIES = 3
@@ -47,11 +49,13 @@ class Searcher:
     gather: Gather = Gather.SHARED
     candidates: list[Candidate] = field(default_factory=list)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    spelled: Spelling | None = None
 
     def run(self, with_experts: bool) -> None:
         """Look at all meshes, then at the experts' strategies, while there is time."""
         try:
             self._search()
+            self._spell()
             if with_experts:
                 self._try_experts()
         except KeyboardInterrupt:
@@ -63,7 +67,7 @@ class Searcher:
         fitting = [c for c in self.candidates if c.fits(self.limit)]
         if not fitting:
             raise PlanError(self._nothing_fits())
-        best = min(fitting, key=self.value_of)
+        best = min(fitting, key=lambda c: (self.value_of(c), c.name == FOUND))
         rest = [c for c in self.candidates if c is not best]
         model_s, bound_s = self.bounds.get(shape_text(best.mesh), (0.0, 0.0))
         return Search(
@@ -73,6 +77,7 @@ class Searcher:
             bound_s,
             self.clock() - started,
             len(self.meshes),
+            self.spelled,
         )
 
     # -- our own ----------------------------------------------------------------------
@@ -116,6 +121,17 @@ class Searcher:
             if less is None:
                 return
             optimum = less
+
+    def _spell(self) -> None:
+        """The best of our own as ordinary tactics; they may be the better for it."""
+        fitting = [c for c in self.candidates if c.fits(self.limit)]
+        if fitting:
+            best = min(fitting, key=self.value_of)
+            self.on_progress(f"spelling {best.name} on {shape_text(best.mesh)}")
+            left = self.until - self.clock()
+            ends = self.clock() + min(_LONGEST_S, max(left, _SHORTEST_S))
+            tried = partial(self.simulate, SPELLED, best.mesh)
+            self.spelled = spell(self.space, best, tried, self.clock, ends)
 
     # -- experts ----------------------------------------------------------------------
 

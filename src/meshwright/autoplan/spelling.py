@@ -6,29 +6,62 @@ tactics propagate; the few are searched for on a small graph, in which layers ar
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from meshwright.autoplan.compose import compose
 from meshwright.autoplan.imitate import Imitation
-from meshwright.autoplan.phrase import phrase
+from meshwright.autoplan.phrase import code_of, phrase
 from meshwright.autoplan.quotient import quotient_of
-from meshwright.plan.decide import Decided, start_workspace
-from meshwright.tactics import Tactic
+from meshwright.autoplan.space import Space
+from meshwright.plan.candidates import Candidate, Spelling
+from meshwright.plan.decide import start_workspace
+from meshwright.tactics import Tactic, Workspace
+
+_AS_GOOD = 1.01
+"""As long as this a step may take, beside the found one, for the first try to do."""
+
+
+def spellings(
+    found: Workspace, start: Workspace, clock: Callable[[], float], until: float
+) -> Iterator[tuple[Tactic, ...]]:
+    """Lists of tactics that, applied in order, decide nearly all that was found.
+
+    What they decide otherwise is what propagation makes regular; a simulation says
+    whether it is the worse for it. start: the same graph before anything was decided.
+    clock: seconds; when it reads `until`, what was tried by then is the answer.
+    """
+    imitation = Imitation(found, start, quotient_of(found), clock, until)
+    for steps in compose(imitation):
+        yield phrase(imitation, steps)
 
 
 def spell(
-    found: Decided,
-    clock: Callable[[], float] = time.monotonic,
-    until: float = float("inf"),
-) -> tuple[Tactic, ...]:
-    """Tactics that, applied in order, decide nearly all that was found.
+    space: Space,
+    found: Candidate,
+    simulate: Callable[[Sequence[Tactic]], Candidate],
+    clock: Callable[[], float],
+    until: float,
+) -> Spelling | None:
+    """The best of a plan's spellings, simulated; None if none of them runs.
 
-    What they decide otherwise is what propagation makes regular; a simulation says
-    whether it is the worse for it. clock: seconds; what is tried when it reads `until`
-    is the answer.
+    simulate: what tactics come to on the plan's mesh.
     """
-    work = found.work
-    start = start_workspace(found.captured, work.mesh, work.graph)
-    imitation = Imitation(work, start, quotient_of(work), clock, until)
-    return phrase(imitation, compose(imitation))
+    start = start_workspace(space.captured, found.mesh, space.graph)
+    work = start_workspace(space.captured, found.mesh, space.graph)
+    for tactic in found.tactics:
+        tactic.apply(work)
+    best: Candidate | None = None
+    for tactics in spellings(work, start, clock, until):
+        tried = simulate(tactics)
+        if tried.why_not:
+            continue
+        if best is None or tried.step_time_s < best.step_time_s:
+            best = tried
+        is_small = best.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
+        if is_small and best.step_time_s <= _AS_GOOD * found.step_time_s:
+            break
+        if clock() >= until:
+            break
+    return best and Spelling(
+        best.tactics, code_of(best.tactics), best.step_time_s, best.peak_memory_bytes
+    )

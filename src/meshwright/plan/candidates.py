@@ -29,12 +29,26 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Spelling:
+    """A found plan as people would write it: ordinary tactics, and what they come to.
+
+    text: the tactics, one a line, as typed below `import meshwright as mw`.
+    """
+
+    tactics: tuple[Tactic, ...]
+    text: str
+    step_time_s: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
     """How a plan was found.
 
     candidates: all that were simulated, the found one first. model_s: what the integer
     program says of the found plan, and bound_s, below which no plan on its mesh can be
-    by the same prices. seconds: of the search. states: plans that were priced.
+    by the same prices. seconds: of the search. spelled: the best plan of the integer
+    program as ordinary tactics, if there was time to find them.
     """
 
     candidates: tuple[Candidate, ...]
@@ -43,6 +57,7 @@ class Search:
     bound_s: float
     seconds: float
     num_meshes: int
+    spelled: Spelling | None = None
 
     @property
     def gap(self) -> float:
