@@ -109,12 +109,20 @@ class Climber:
             return
         over = left < 0
         if over.any():
-            self._mend(left.copy())
+            if self._is_near(left):
+                self._mend(left.copy())
             self._raise_prices(left, over)
         else:
             self.pool.offer(self.choices)
             self.row_prices *= self.random.choice([0.7, 0.9, 0.97])
         self._price()
+
+    def _is_near(self, left: Floats) -> bool:
+        """Whether repair is worth a try: prices do the rough work, while time lasts."""
+        worst = int(np.argmin(left))
+        clock = self.pool.clock
+        is_late = clock.elapsed_s > clock.budget_s / 2
+        return is_late or -left[worst] < 3 * self.pool.memory.slack[worst]
 
     def _mend(self, left: Floats) -> None:
         """Repair a copy: at any length while there is nothing that fits."""
@@ -140,7 +148,7 @@ class Climber:
         if not scale < np.inf:
             return
         worst = int(np.argmin(left))
-        share, most = (0.1, 4.0) if self.pool.choices is None else (0.01, 1.8)
+        share, most = (0.3, 4.0) if self.pool.choices is None else (0.01, 1.8)
         step = scale * share / max(self.pool.memory.slack[worst], -left[worst], 1e-9)
         excess = -left[worst] / max(self.pool.memory.slack[worst], 1e-9)
         self.row_prices[over] *= 1.2 + min(most, excess)
