@@ -50,7 +50,7 @@ def run(
 
 def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
     """Alternate while that is quick and repeatable, then search on two threads."""
-    plan = plan_within(graph, _LEAST_WORK)
+    plan = plan_within(graph, _LEAST_WORK, pool.has_ended)
     dual = Dual(pool, graph, plan)
     pool.raise_bound(dual.evaluate())
     pool.offer(dual.decode())

@@ -86,7 +86,7 @@ class Climber:
         """One more each time something fits, up to a few: each keeps other nodes."""
         if self.pool.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
             noise = self.random.random(self.pool.kernel.num_nodes)
-            plan = plan_elimination(self.graph, _SWEEP_CAP, noise)
+            plan = plan_elimination(self.graph, _SWEEP_CAP, self.pool.has_ended, noise)
             self._sweeps.append(Sweep(self.graph, plan))
         return self._sweeps
 
@@ -118,11 +118,9 @@ class Climber:
         self._price()
 
     def _is_near(self, left: Floats) -> bool:
-        """Whether repair is worth a try: prices do the rough work, while time lasts."""
+        """Whether repair is worth a try; prices do the rough work."""
         worst = int(np.argmin(left))
-        clock = self.pool.clock
-        is_late = clock.elapsed_s > clock.budget_s / 2
-        return is_late or -left[worst] < 3 * self.pool.memory.slack[worst]
+        return bool(-left[worst] < 3 * self.pool.memory.slack[worst])
 
     def _mend(self, left: Floats) -> None:
         """Repair a copy: at any length while there is nothing that fits."""

@@ -77,6 +77,10 @@ class Incumbent:
         """Whether searching on is useless, or time is up, or somebody said stop."""
         return self.stopped or self.is_proven or self.clock.left_s <= 0
 
+    def has_ended(self) -> bool:
+        """The same, to be called by what takes long."""
+        return self.is_over
+
     def _tell(self) -> None:
         if self._on_progress is not None:
             told = Progress(self.cost, self.bound, self.clock.elapsed_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,15 +35,30 @@ class Plan:
         return mask
 
 
-def plan_elimination(graph: Graph, log_cap: float, noise: Floats | None = None) -> Plan:
+def never() -> bool:
+    """For plans that are to be finished."""
+    return False
+
+
+def plan_elimination(
+    graph: Graph,
+    log_cap: float,
+    has_ended: Callable[[], bool] = never,
+    noise: Floats | None = None,
+) -> Plan:
     """Smallest table first; where all are too large, a node of most neighbours is kept.
 
     log_cap: the largest size of a table, to base 2
+    has_ended: asked now and then; once it says so, all that is left is kept
     noise: for each node, between 0 and 1: shuffles which are kept
     """
     logs = np.log2(np.diff(graph.starts))
     merit = np.zeros(len(logs)) if noise is None else noise
-    order = _ordered(_adjacency(graph), logs, log_cap, merit)
+    order: list[int] = []
+    for node in _ordered(_adjacency(graph), logs, log_cap, merit):
+        if len(order) % 64 == 0 and has_ended():
+            break
+        order.append(node)
     around = _adjacency(graph)
     for node in set(range(len(around))) - set(order):
         for other in around[node]:
@@ -55,14 +71,16 @@ def plan_elimination(graph: Graph, log_cap: float, noise: Floats | None = None) 
     return Plan(np.array(order, np.int64), tuple(scopes), float(work))
 
 
-def plan_within(graph: Graph, work: float) -> Plan:
+def plan_within(
+    graph: Graph, work: float, has_ended: Callable[[], bool] = never
+) -> Plan:
     """The plan of largest tables that are not more work than that, or of the least."""
-    best = plan_elimination(graph, _CAPS[0])
+    best = plan_elimination(graph, _CAPS[0], has_ended)
     for cap in _CAPS[1:]:
         if best.work > work / 4 or len(best.order) == len(graph.starts) - 1:
             break
-        larger = plan_elimination(graph, cap)
-        if larger.work > work:
+        larger = plan_elimination(graph, cap, has_ended)
+        if larger.work > work or has_ended():
             break
         best = larger
     return best
@@ -87,11 +105,10 @@ def _remove(around: list[set[int]], node: int) -> set[int]:
 
 def _ordered(
     around: list[set[int]], logs: Floats, log_cap: float, noise: Floats
-) -> list[int]:
+) -> Iterator[int]:
     weights = [logs[i] + math.fsum(logs[j] for j in a) for i, a in enumerate(around)]
     heap = [(w, i) for i, w in enumerate(weights)]
     heapq.heapify(heap)
-    order: list[int] = []
     gone = [False] * len(around)
     while heap:
         weight, node = heapq.heappop(heap)
@@ -106,9 +123,8 @@ def _ordered(
                 around[other].discard(node)
         else:
             scope = _remove(around, node)
-            order.append(node)
+            yield node
         gone[node] = True
         for other in scope:
             weights[other] = logs[other] + math.fsum(logs[j] for j in around[other])
             heapq.heappush(heap, (weights[other], other))
-    return order

@@ -72,7 +72,8 @@ class Dual:
 
     def tightened(self, work: float) -> Dual:
         """A relaxation with larger tables, at the same prices of memory."""
-        dual = Dual(self.pool, self.original, plan_within(self.original, work))
+        plan = plan_within(self.original, work, self.pool.has_ended)
+        dual = Dual(self.pool, self.original, plan)
         dual.row_prices = self.at_best[1].copy()
         return dual
 
