@@ -1,0 +1,108 @@
+"""Tree search: what it finds can be run, is the same for one seed, and keeps its budget."""
+
+import math
+
+import pytest
+
+import meshwright as mw
+from meshwright.autoplan.tree import Cut
+from meshwright.autoplan.tree_search import (
+    ENGINES,
+    engine_of,
+    needed,
+    problem_of,
+    search_cuts,
+    tree_search,
+)
+from meshwright.errors import SearchError
+from meshwright.lower import Gather
+from meshwright.machine import Mesh
+from meshwright.plan.decide import decide
+from meshwright.plan.estimate import estimate
+from tests.autoplan.programs import LARGE, MESH, space_of
+
+
+@pytest.fixture(scope="module")
+def space():
+    return space_of(LARGE)
+
+
+@pytest.fixture(scope="module")
+def problem(space):
+    return problem_of(space, Mesh(MESH))
+
+
+def state_of(problem, space, tactics):
+    decided = decide(space.captured, Mesh(MESH), tactics, Gather.SHARED)
+    return decided, problem.read(decided.work.state)
+
+
+def test_layers_are_decided_once(problem):
+    num_groups = len({cut.group for cut in problem.cuts})
+    assert num_groups < len(problem.work.graph.input_nodes) == 17
+
+
+def test_cuts_that_follow_from_others_need_no_decision(problem):
+    start = problem.start()
+    before = problem.actions(start)
+    after = problem.actions(problem.apply(start, before[0]))
+    assert before[0] not in after
+    assert len(after) < len(before)
+
+
+def test_one_state_has_one_key_however_it_was_reached(problem):
+    start = problem.start()
+    first = problem.actions(start)[0]
+    other = first._replace(dim=1 - first.dim, axis="model")
+    ways = [problem.follow(way) for way in ((first, other), (other, first))]
+    assert ways[0].key == ways[1].key
+    assert problem.key(ways[0]) != problem.key(start)
+
+
+def test_what_does_not_fit_costs_more_than_what_does(space):
+    problem = problem_of(space, Mesh(MESH), limit=1.0)
+    point = problem.apply(problem.start(), problem.cuts[0])
+    assert problem.cost(point) > problem.measure(problem.start()).seconds
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_any_engine_finds_a_plan_within_its_budget(problem, name):
+    found = search_cuts(problem, 60, engine_of(name, 0))
+    assert found.trials <= 60
+    assert found.evaluations <= found.trials
+    assert found.cost.seconds < problem.measure(problem.start()).seconds
+
+
+def test_one_seed_finds_one_plan(problem):
+    first, second = (search_cuts(problem, 40, engine_of("mcts", 3)) for _ in range(2))
+    assert first == second
+
+
+def test_the_tactics_decide_what_was_found(space):
+    found = tree_search(space, Mesh(MESH), trajectories=120, seed=1)
+    assert found.fits
+    problem = problem_of(space, Mesh(MESH))
+    decided, point = state_of(problem, space, found.tactics)
+    assert math.isclose(
+        problem.measure(point).seconds, found.cost.seconds, rel_tol=0.02
+    )
+    exact = estimate(decided, space.machine, donate_state=True)
+    assert math.isclose(exact.step_time_s, found.cost.seconds, rel_tol=0.3)
+
+
+def test_it_is_at_least_as_good_as_data_parallelism(space, problem):
+    tactics = [mw.data_parallel("data", "x"), mw.data_parallel("model", "x")]
+    _, point = state_of(problem, space, tactics)
+    found = search_cuts(problem, 150, engine_of("mcts", 0))
+    assert found.cost.seconds <= 1.001 * problem.measure(point).seconds
+
+
+def test_no_cut_is_kept_that_is_not_needed(problem):
+    useful = search_cuts(problem, 60, engine_of("mcts", 0)).cuts
+    again = Cut(*useful[0])
+    assert needed(problem, (*useful, again)) == needed(problem, useful)
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(SearchError, match="wanted one of annealing, beam"):
+        engine_of("alphazero", 0)
