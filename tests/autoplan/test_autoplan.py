@@ -121,7 +121,10 @@ def test_what_cannot_be_is_said(words):
     assert words in str(error.value)
 
 
-def test_a_chosen_tactic_refuses_another_program(plan):
-    fn, args = MLP
+def test_a_chosen_tactic_refuses_another_program():
+    priced = space_of(MLP).price(Mesh(MESH))
+    choices = random_choices(priced.model, np.random.default_rng(0))
+    tactic = choose(priced.model, choices, priced.work.state, "random")
+    fn, args = DEEP
     with pytest.raises(MeshwrightError, match="search again"):
-        mw.partition(fn, plan.mesh, plan.tactics).plan(*args)
+        mw.partition(fn, MESH, (tactic,)).plan(*args)

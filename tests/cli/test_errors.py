@@ -124,7 +124,7 @@ def test_wrong_input_is_one_message(arguments, run, mlp, write):
     ("arguments", "words"),
     [
         (("plan",), "Missing argument 'TARGET'"),
-        (("plan", "mlp.py"), "Missing option '--mesh'"),
+        (("plan", "mlp.py"), "which mesh? --mesh"),
         (("plna", "mlp.py"), "No such command 'plna'"),
         (("plan", "mlp.py", "--mash", "a=1"), "No such option: --mash"),
     ],
