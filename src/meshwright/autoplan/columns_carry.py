@@ -41,7 +41,7 @@ PARTIAL, NOWHERE = -1, -2
 """In place of the dim of a value that an axis cuts: the value holds addends along it, or
 is whole."""
 
-TODO, FOUND, MARKS = range(3)
+QUEUE, FOUND, MARKS = range(3)
 NO, SOME, ALL = range(3)
 
 
@@ -184,11 +184,11 @@ def upstream(
     """Writes, in order, the values on whose answers one may rest; how many."""
     known, stamp = memory.known[strict, axis], memory.stamp[0]
     lists = memory.lists[strict]
-    lists[TODO, 0] = first = last = value
+    lists[QUEUE, 0] = first = last = value
     lists[MARKS, value] = waiting = 1
     while waiting:
         waiting -= 1
-        group = columns.values[lists[TODO, waiting], MAKER]
+        group = columns.values[lists[QUEUE, waiting], MAKER]
         if cells[group, axis] >= 0 or not columns.groups[group, MAY_CARRY]:
             continue
         for operand in span(columns.groups, group, OPERANDS_AT):
@@ -198,7 +198,7 @@ def upstream(
                     continue
                 if known[number] // 2 != stamp:
                     lists[MARKS, number] = 1
-                    lists[TODO, waiting] = number
+                    lists[QUEUE, waiting] = number
                     first, last = min(first, number), max(last, number)
                     waiting += 1
     count = 0
