@@ -86,9 +86,3 @@ def test_a_walk_goes_on_where_it_cannot_stop():
     size = 60
     chain = Table((math.inf,) * size + (1.0,), (*((i + 1,) for i in range(size)), ()))
     assert search(chain, Mcts(0), Budget(evaluations=12)).is_feasible
-
-
-@pytest.mark.slow
-def test_two_thousand_trajectories_a_second():
-    result = search(Trap(4), Mcts(0), Budget(trials=4000))
-    assert result.trials / result.seconds > 2000
