@@ -57,12 +57,17 @@ def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
     if pool.is_over:
         return
     climber = Climber(pool, graph, plan, seed)
-    is_small = len(graph.tables) <= _SMALL
+    has_few_rows = pool.memory.num_rows <= _FEW_ROWS
+    is_small = len(graph.tables) <= _SMALL and has_few_rows
     if is_small:
         _alternate(pool, climber, dual)
 
     def bounds() -> None:
-        while pool.choices is None and clock.elapsed_s < _FIRST * clock.budget_s:
+        while (
+            climber.is_large
+            and pool.choices is None
+            and clock.elapsed_s < _FIRST * clock.budget_s
+        ):
             time.sleep(0.02)  # until something fits, the other thread has the machine
             if pool.is_over:
                 return
@@ -76,7 +81,7 @@ def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
         proof = Proof(pool, seed)
         pool.stops.append(proof.stop)
         _search_both(pool, (climber.run, proof.run))
-    elif len(graph.tables) <= _MEDIUM and pool.memory.num_rows <= _FEW_ROWS:
+    elif len(graph.tables) <= _MEDIUM and has_few_rows:
         program = HighsProof(pool)
         pool.stops.append(program.stop)
         _search_both(pool, (climber.run, bounds, program.run))

@@ -32,6 +32,7 @@ class Climber:
         self.graph = graph
         self.random = np.random.default_rng(seed)
         self.movable = np.flatnonzero(pool.kernel.widths > 1)
+        self.is_large = len(self.movable) > _WHOLE
         self.row_prices = np.zeros(pool.memory.num_rows)
         self.costs = pool.kernel.costs
         self.choices = np.zeros(pool.kernel.num_nodes, np.int64)
@@ -47,10 +48,10 @@ class Climber:
     def round(self) -> None:
         """Some neighbourhoods, then new prices; a kick where nothing moves any more."""
         before = self.pool.cost
-        if self._suggested is not None and before < np.inf:
+        if self._suggested is not None and (before < np.inf or not self.is_large):
             self.start_from(*self._suggested)
             self._suggested = None
-        if len(self.movable) > _WHOLE:
+        if self.is_large:
             for sweep in self._all_sweeps():
                 sweep.run(self.costs, self.choices)
         for _ in range(4):
@@ -71,7 +72,7 @@ class Climber:
         """Go on from there; choices may overflow, and be forbidden."""
         self.choices, self.row_prices = choices.copy(), row_prices.copy()
         self._price()
-        if len(self.movable) > _WHOLE:
+        if self.is_large:
             for sweep in self._sweeps:
                 sweep.run(self.costs, self.choices)
         for _ in range(2):
@@ -92,7 +93,7 @@ class Climber:
 
     def _area(self) -> Ints:
         """All nodes, or those around one."""
-        if len(self.movable) <= _WHOLE and self.random.random() < 0.3:
+        if not self.is_large and self.random.random() < 0.3:
             return self.movable
         return self._around(int(self.random.choice(self.movable)))
 
@@ -118,9 +119,10 @@ class Climber:
         self._price()
 
     def _is_near(self, left: Floats) -> bool:
-        """Whether repair is worth a try; prices do the rough work."""
+        """Whether repair is worth a try; of a large kernel, prices do the rough work."""
         worst = int(np.argmin(left))
-        return bool(-left[worst] < 3 * self.pool.memory.slack[worst])
+        is_near = bool(-left[worst] < 3 * self.pool.memory.slack[worst])
+        return is_near or not self.is_large
 
     def _mend(self, left: Floats) -> None:
         """Repair a copy: at any length while there is nothing that fits."""
@@ -146,7 +148,8 @@ class Climber:
         if not scale < np.inf:
             return
         worst = int(np.argmin(left))
-        share, most = (0.3, 4.0) if self.pool.choices is None else (0.01, 1.8)
+        is_rough = self.is_large and self.pool.choices is None
+        share, most = (0.3, 4.0) if is_rough else (0.01, 1.8)
         step = scale * share / max(self.pool.memory.slack[worst], -left[worst], 1e-9)
         excess = -left[worst] / max(self.pool.memory.slack[worst], 1e-9)
         self.row_prices[over] *= 1.2 + min(most, excess)

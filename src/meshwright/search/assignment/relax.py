@@ -21,6 +21,7 @@ from meshwright.search.assignment.order import Plan, plan_within
 from meshwright.search.assignment.sweep import padded
 
 _PATIENCE = 20  # steps without gain before steps become half as long
+_AIM = 0.1  # part by which the bound is to rise next, if the best cost is farther
 _LEAST = 1e-4  # part of Polyak's step; then long ones again
 
 
@@ -154,8 +155,8 @@ def ascend(dual: Dual, steps: int) -> None:
             dual.factor = dual.factor / 2 if dual.factor > _LEAST else 1.0
             dual.share, dual.row_prices = (part.copy() for part in dual.at_best)
             value = dual.evaluate()
-        target = pool.cost if pool.cost < np.inf else value + 0.1 * abs(value) + 1
-        dual.step(value, target, dual.factor)
+        aim = dual.best + _AIM * abs(dual.best) + 1e-12
+        dual.step(value, min(pool.cost, aim), dual.factor)
 
 
 def _scopes(graph: Graph, num: int, rank: Ints, plan: Plan) -> tuple[Ints, Ints]:
