@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import pytest
-
 from meshwright.search import Budget, Mcts, search
 from tests.search.toys import Ring, Subset, Table, Trap, Watched
 
