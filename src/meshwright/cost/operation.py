@@ -17,6 +17,7 @@ from typing import Any
 from meshwright.ir import Op
 from meshwright.machine import Chip
 from meshwright.rules import Work, work_of
+from meshwright.rules.kernel import kernel_of
 
 TRANSCENDENTAL_FLOPS = 16
 """Vector operations for one exponential or its like: a polynomial and its scaling."""
@@ -64,9 +65,9 @@ def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
     times = {
         Bound.MATRIX: _product_s(op, matrix_flops, chip),
         Bound.VECTOR: vector_flops
-        / (chip.vector_flops_per_s * _share(chip, "vector", vector_flops)),
+        / (chip.vector_flops_per_s * reached_share(chip, "vector", vector_flops)),
         Bound.MEMORY: traffic.num_bytes
-        / (chip.hbm_bytes_per_s * _share(chip, "memory", traffic.num_bytes)),
+        / (chip.hbm_bytes_per_s * reached_share(chip, "memory", traffic.num_bytes)),
         Bound.LAUNCH: chip.launch_s,
     }
     bound = max(times, key=lambda b: times[b])
@@ -75,6 +76,9 @@ def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
 
 def alike(op: Op) -> Hashable:
     """Units with the same work and traffic take as long if their roots are alike."""
+    kernel = kernel_of(op)
+    if kernel is not None:
+        return kernel
     if op.kind == "dot_general":
         left, right, *_ = op.operands
         numbers = op.params["dimension_numbers"]
@@ -100,10 +104,11 @@ def _product_s(op: Op, flops: float, chip: Chip) -> float:
     name = "convolution" if op.kind == "conv_general_dilated" else "product"
     paces = [1 / chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
     pace = sum(paces) / len(paces)
-    return flops * pace / _share(chip, name, flops)
+    return flops * pace / reached_share(chip, name, flops)
 
 
-def _share(chip: Chip, name: str, size: float) -> float:
+def reached_share(chip: Chip, name: str, size: float) -> float:
+    """Of a peak that work of a class and size reaches."""
     curve = chip.efficiency.get(name)
     return 1.0 if curve is None or size <= 0 else curve.share(size)
 

@@ -13,6 +13,7 @@ import meshwright.rules.halo
 import meshwright.rules.indexing
 import meshwright.rules.linalg
 import meshwright.rules.monoid
+import meshwright.rules.pallas
 import meshwright.rules.placement
 import meshwright.rules.ragged
 import meshwright.rules.random

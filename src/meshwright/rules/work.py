@@ -242,6 +242,12 @@ def _random(op: Op) -> Work:
     return Work(_size(op.results[0].shape) * _THREEFRY_ROUNDS * _OPS_A_ROUND)
 
 
+def _kernel(op: Op) -> Work:
+    """As noted of the kernel that is called; nothing where nothing is known of it."""
+    found = getattr(op.params.get("kernel"), "work", None)
+    return found if isinstance(found, Work) else _NO_WORK
+
+
 def _size(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 
@@ -264,6 +270,7 @@ _WORK: Mapping[str, Callable[[Op], Work]] = {
     "geqrf": _factorisation(4, 3),
     "householder_product": _factorisation(4, 3),
     "lu": _factorisation(2, 3),
+    "pallas_call": _kernel,
     "qr": _factorisation(4, 3),
     "ragged_dot_general": _ragged_product,
     "random_bits": _random,

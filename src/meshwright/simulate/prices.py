@@ -9,9 +9,11 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from meshwright.cost.collective import COLLECTIVE_S
+from meshwright.cost.kernel import kernel_time
 from meshwright.cost.operation import Traffic, UnitTime, alike, unit_time
 from meshwright.ir import Op
 from meshwright.machine.placement import Placement
+from meshwright.rules.kernel import kernel_of
 from meshwright.simulate.unit import Unit
 
 
@@ -32,7 +34,12 @@ class Prices:
         if known is None:
             chip = self.placement.machine.chip
             traffic = Traffic(num_bytes, elements)
-            known = self._units[key] = unit_time(unit.root, work, traffic, chip)
+            kernel = kernel_of(unit.root)
+            known = self._units[key] = (
+                unit_time(unit.root, work, traffic, chip)
+                if kernel is None
+                else kernel_time(kernel, chip)
+            )
         return known
 
     def collective_s(self, op: Op, num_bytes: float) -> float:
