@@ -11,6 +11,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.experimental.pallas.ops.tpu.splash_attention import (
+    splash_attention_kernel,
+    splash_attention_mask,
+)
 
 from zoo.layers import rotary_angles, rotate
 
@@ -85,12 +89,45 @@ def attend_in_blocks(q: Array, k: Array, v: Array, block: int) -> Array:
     return jnp.moveaxis(found, 0, 2).reshape(q.shape)
 
 
+def attend_in_kernel(q: Array, k: Array, v: Array, block: int) -> Array:
+    """Causal attention as `attend`, by JAX's kernel for TPUs, `block` positions a step.
+
+    Its scores never leave the chip (Dao et al., "FlashAttention", NeurIPS 2022), and
+    blocks above the diagonal are passed over, forwards and backwards. H, S and `block`
+    are multiples of 128; a sequence of less than a block is `attend_in_blocks`'s.
+    """
+    heads, sequence = q.shape[2], q.shape[1]
+    if sequence < block:
+        return attend_in_blocks(q, k, v, block)
+    names = (
+        "block_q", "block_kv", "block_kv_compute", "block_q_dkv", "block_kv_dkv",
+        "block_kv_dkv_compute", "block_q_dq", "block_kv_dq",
+    )  # fmt: skip
+    mask = splash_attention_mask.CausalMask((sequence, sequence))
+    kernel = splash_attention_kernel.make_splash_mha(
+        splash_attention_mask.MultiHeadMask([mask] * heads),
+        head_shards=1,
+        q_seq_shards=1,
+        block_sizes=splash_attention_kernel.BlockSizes(**dict.fromkeys(names, block)),
+    )
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q * q.shape[-1] ** -0.5, k, v))
+    return jnp.swapaxes(jax.vmap(kernel)(q, k, v), 1, 2)
+
+
+CAUSAL: Mapping[str, Callable[[Array, Array, Array, int], Array]] = {
+    "blocks": attend_in_blocks,
+    "kernel": attend_in_kernel,
+}
+"""Ways to attend without all scores at once, by the name that configurations use."""
+
+
 class Attention(nn.Module):
     """Projections around `attend`, of a sequence over itself.
 
     kv_heads: K, all heads if None.
     rotary: base of rotary positions, none if None.
     block: attend causally, so many queries at a time; all at once under `mask` if None.
+    causal: a name in CAUSAL, how that is done.
     after_projection: a module applied to each of q, k, v [B, S, N, H], such as Primer's
         convolution; built once for each.
     """
@@ -101,6 +138,7 @@ class Attention(nn.Module):
     bias: bool = False
     rotary: float | None = None
     block: int | None = None
+    causal: str = "blocks"
     after_projection: Callable[[], nn.Module] | None = None
     dtype: Any = jnp.float32
 
@@ -136,7 +174,7 @@ class Attention(nn.Module):
         heard = (
             attend(q, k, v, mask)
             if self.block is None
-            else attend_in_blocks(q, k, v, self.block)
+            else CAUSAL[self.causal](q, k, v, self.block)
         )
         return nn.DenseGeneral(
             x.shape[-1], axis=(-2, -1), use_bias=self.bias, dtype=self.dtype, name="out"

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from zoo.attention import ACTIVATIONS, REMAT, Attention, Mlp, Stack, causal_mask
+from zoo.attention import ACTIVATIONS, CAUSAL, REMAT, Attention, Mlp, Stack, causal_mask
 from zoo.layers import cross_entropy
 from zoo.training import State, TrainStep, new_state, train_step_of
 from zoo.workload import check_numbers, choose
@@ -59,6 +59,7 @@ class Config:
     dtype: of computation; parameters and the loss are 32-bit floats.
     attention_block: queries that attend at a time, with scores that are never all there
         at once; all together if None.
+    causal: a name in CAUSAL, how they do.
     scan: one traced block for all layers, or every layer for itself.
     remat: a name in REMAT, what a block keeps for its backward pass.
     rate: of AdamW.
@@ -82,6 +83,7 @@ class Config:
     tied: bool = False
     dtype: str = "float32"
     attention_block: int | None = None
+    causal: str = "blocks"
     scan: bool = True
     remat: str = "none"
     rate: float = 3e-4
@@ -90,6 +92,7 @@ class Config:
         choose(self.norm, NORMS, "norm")
         choose(self.positions, POSITIONS, "kind of positions")
         choose(self.activation, ACTIVATIONS, "activation")
+        choose(self.causal, CAUSAL, "causal attention")
         choose(self.dtype, DTYPES, "dtype")
         choose(self.remat, REMAT, "rematerialisation")
         check_numbers(self)
@@ -141,6 +144,7 @@ class Block(nn.Module):
             bias=config.bias,
             rotary=config.rotary_base if config.positions == "rotary" else None,
             block=config.attention_block,
+            causal=config.causal,
             after_projection=self.after_projection,
             dtype=dtype,
             name="attention",

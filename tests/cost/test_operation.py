@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.capture import capture
-from meshwright.cost.operation import Bound, Traffic, padded_flops, unit_time
+from meshwright.cost.bound import Bound
+from meshwright.cost.operation import Traffic, unit_time
+from meshwright.cost.padding import padded_flops
 from meshwright.machine import Curve, load_machine
 from meshwright.rules import Work, work_of
 

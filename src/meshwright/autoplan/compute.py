@@ -16,9 +16,9 @@ from meshwright.cost.operation import (
     MOVE_FLOPS,
     TRANSCENDENTAL_FLOPS,
     Traffic,
-    fills_matrix_unit,
     unit_time,
 )
+from meshwright.cost.padding import fills_matrix_unit
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.machine import Chip, Mesh
 from meshwright.propagate import Node

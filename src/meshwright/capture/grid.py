@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from meshwright.ir import Op, Value
 from meshwright.jax_private import open_jaxpr, scan_counts
@@ -148,7 +149,7 @@ def _flops(stretches: Sequence[Stretch]) -> int:
 
 
 def _table(const: Any) -> Known:
-    return None if isinstance(const, jax.core.Tracer) else np.asarray(const)
+    return None if isinstance(const, Tracer) else np.asarray(const)
 
 
 def _read(atom: Any, names: dict[Any, Known]) -> Known:
@@ -171,10 +172,11 @@ def _looked_up(tree: Any, given: list[Known]) -> Known:
 
 def _reckoned(eqn: Any, given: list[Known]) -> Known:
     """A scalar of scalars that are known."""
-    if eqn.outvars[0].aval.shape or any(number is None for number in given):
+    known = [number for number in given if number is not None]
+    if eqn.outvars[0].aval.shape or len(known) < len(given):
         return None
     dtypes = [atom.aval.dtype for atom in eqn.invars]
-    numbers = np.broadcast_arrays(*given)
+    numbers = np.broadcast_arrays(*known)
     with jax.ensure_compile_time_eval():
         arrays = [
             jnp.asarray(n, dtype) for n, dtype in zip(numbers, dtypes, strict=True)
@@ -193,7 +195,7 @@ def _with(stretch: Stretch, eqn: Any, runs: int) -> Stretch:
         stored = math.prod(eqn.invars[1].aval.shape)
         return Stretch(stretch.products, stretch.rest, stretch.stored + runs * stored)
     shapes = [a.aval.shape for a in (*eqn.invars, *eqn.outvars) if _is_array(a.aval)]
-    if not any(shapes) or not eqn.outvars or list(_bodies(eqn.params)):
+    if not any(shapes) or not eqn.outvars or _bodies(eqn.params):
         return stretch  # scalars have a unit of their own
     op = Op(
         name,

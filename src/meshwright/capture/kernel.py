@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
+from jax.core import Tracer
 
 from meshwright.capture.grid import Grid, Known
 from meshwright.ir import Atom, Op, Program, Value, itemsize_bytes
@@ -59,7 +59,7 @@ def _note(op: Op, tables: Tables) -> Op:
 
 def _known(atom: Atom, tables: Tables) -> Known:
     const = tables.get(atom) if isinstance(atom, Value) else atom.value
-    if const is None or isinstance(const, jax.core.Tracer):
+    if const is None or isinstance(const, Tracer):
         return None
     return np.asarray(const)
 

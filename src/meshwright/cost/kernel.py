@@ -7,12 +7,8 @@ that the busiest takes the time; the bodies of a step follow one another.
 
 from __future__ import annotations
 
-from meshwright.cost.operation import (
-    Bound,
-    UnitTime,
-    padded_flops,
-    reached_share,
-)
+from meshwright.cost.bound import Bound, UnitTime, reached_share
+from meshwright.cost.padding import padded_flops
 from meshwright.ir import Op
 from meshwright.machine import Chip
 from meshwright.rules.kernel import Kernel, Stretch

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from meshwright.ir import Op
-from meshwright.rules.work import Work, work_of
+from meshwright.rules.work import NO_WORK, Work, work_of
 
 NOTE = "kernel"
 """The parameter under which a captured op has its `Kernel`; no primitive knows it."""
@@ -25,7 +25,7 @@ class Stretch:
     """
 
     products: tuple[tuple[Op, int], ...] = ()
-    rest: Work = Work()
+    rest: Work = NO_WORK
     stored: int = 0
 
     @property
@@ -59,7 +59,7 @@ class Kernel:
     @property
     def counted(self) -> Work:
         """What the stretches come to."""
-        return sum((stretch.work for stretch in self.stretches), Work())
+        return sum((stretch.work for stretch in self.stretches), NO_WORK)
 
     @property
     def work(self) -> Work:

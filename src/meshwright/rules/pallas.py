@@ -9,6 +9,7 @@ and numbers them from nought.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -66,7 +67,7 @@ def _local_params(
         ):
             if own is not None and now != was:
                 grid[own] = now // size
-    parts = _product(mapping.grid) // _product(grid)
+    parts = math.prod(mapping.grid) // math.prod(grid)
     blocks = tuple(
         block.replace(array_aval=block.array_aval.update(shape=shape))
         for block, shape in zip(mapping.block_mappings, shapes, strict=True)
@@ -92,13 +93,6 @@ def _local_params(
             bytes_accessed=told.bytes_accessed // parts,
         )
     return local
-
-
-def _product(numbers: Any) -> int:
-    total = 1
-    for number in numbers:
-        total *= number
-    return total
 
 
 def _is_free(op: Op, dim: int) -> bool:

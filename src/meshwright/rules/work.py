@@ -65,14 +65,14 @@ class Work:
         return Work(self.flops * times, self.transcendentals * times)
 
 
-_NO_WORK = Work()
+NO_WORK = Work()
 """That of what only moves data."""
 
 
 def work_of(op: Op) -> Work:
     """The work of one op; of a region op nothing, for its bodies are ops themselves."""
     count = _WORK.get(op.kind)
-    return _NO_WORK if count is None else count(op)
+    return NO_WORK if count is None else count(op)
 
 
 def _elements(op: Op) -> Work:
@@ -245,7 +245,7 @@ def _random(op: Op) -> Work:
 def _kernel(op: Op) -> Work:
     """As noted of the kernel that is called; nothing where nothing is known of it."""
     found = getattr(op.params.get("kernel"), "work", None)
-    return found if isinstance(found, Work) else _NO_WORK
+    return found if isinstance(found, Work) else NO_WORK
 
 
 def _size(shape: tuple[int, ...]) -> int:

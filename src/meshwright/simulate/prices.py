@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from meshwright.cost.bound import UnitTime
 from meshwright.cost.collective import COLLECTIVE_S
-from meshwright.cost.kernel import kernel_time
-from meshwright.cost.operation import Traffic, UnitTime, alike, unit_time
+from meshwright.cost.operation import Traffic, alike, unit_time
 from meshwright.ir import Op
 from meshwright.machine.placement import Placement
-from meshwright.rules.kernel import kernel_of
 from meshwright.simulate.unit import Unit
 
 
@@ -34,12 +33,7 @@ class Prices:
         if known is None:
             chip = self.placement.machine.chip
             traffic = Traffic(num_bytes, elements)
-            kernel = kernel_of(unit.root)
-            known = self._units[key] = (
-                unit_time(unit.root, work, traffic, chip)
-                if kernel is None
-                else kernel_time(kernel, chip)
-            )
+            known = self._units[key] = unit_time(unit.root, work, traffic, chip)
         return known
 
     def collective_s(self, op: Op, num_bytes: float) -> float:

@@ -14,7 +14,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from meshwright.cost.operation import Bound, fills_matrix_unit
+from meshwright.cost.bound import Bound
+from meshwright.cost.padding import fills_matrix_unit
 from meshwright.ir import Program, Value
 from meshwright.machine.placement import Placement
 from meshwright.simulate.ahead import Ahead
