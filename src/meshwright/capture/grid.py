@@ -35,8 +35,6 @@ _SCALAR = frozenset(
 
 _STORES = frozenset({"addupdate", "masked_swap", "swap"})
 _PRODUCTS = frozenset({"dot_general"})
-_MOST_STEPS = 1 << 22
-"""Of grids with more, every step is taken to move its blocks."""
 
 
 class Grid:
@@ -129,19 +127,33 @@ class Grid:
 
     def moves(self, index_map: Any, tables: Sequence[Known]) -> int:
         """Steps at which a block's place is not that of the step before."""
-        if self.steps > _MOST_STEPS:
-            return self.steps
         places = [self.place(dim) for dim in range(len(self.shape))]
         met, self.stretches = self.stretches, []
         where = self.run(index_map, [*places, *tables], self.every_step())
         self.stretches = met
-        moved = np.zeros(max(0, self.steps - 1), bool)
-        for index in where:
-            if index is None:
-                return self.steps
-            flat = np.broadcast_to(index, self.shape).reshape(-1)
-            moved |= flat[1:] != flat[:-1]
-        return 1 + int(moved.sum())
+        total = 1
+        for dim, size in enumerate(self.shape):
+            # Steps on which this dim is the innermost that does not start again.
+            moved = never = np.zeros((1,) * len(self.shape), bool)
+            for index in where:
+                if index is None:
+                    return self.steps
+                moved = moved | _differs(index.reshape(index.shape or never.shape), dim)
+            steps = math.prod(self.shape[:dim]) * (size - 1)
+            total += int(moved.sum()) * steps // max(1, moved.size)
+        return total
+
+
+def _differs(index: np.ndarray, dim: int) -> np.ndarray:
+    """Whether a number changes where dim `dim` goes on and those inside start again."""
+    inside = index.ndim - dim - 1
+    outside = (slice(None),) * dim
+    goes_on = index.shape[dim] > 1
+    before = index[
+        (*outside, slice(None, -1 if goes_on else None), *[slice(-1, None)] * inside)
+    ]
+    after = index[(*outside, slice(1 if goes_on else 0, None), *[slice(0, 1)] * inside)]
+    return before != after
 
 
 def _flops(stretches: Sequence[Stretch]) -> int:

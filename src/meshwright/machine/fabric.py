@@ -25,6 +25,7 @@ class Level:
         never.
     link_bytes_per_s: one way, of one link of a torus or of one device at a switch.
     latency_s: of one hop.
+    pause_share: of its time each group that it joins stands still while others go on.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Level:
     link_bytes_per_s: float
     latency_s: float
     wraps_at: int = 0
+    pause_share: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.extents or min(self.extents) < 1:

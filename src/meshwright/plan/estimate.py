@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from meshwright.cost import program_work
 from meshwright.cost.energy import Place, co2e_g, energy_j, rent_usd
+from meshwright.cost.pause import num_groups, waiting_s
 from meshwright.errors import MachineError
 from meshwright.ir import Op, Program
 from meshwright.machine import Machine, Mesh
-from meshwright.machine.placement import place_mesh
+from meshwright.machine.placement import Placement, place_mesh
+from meshwright.rules import COLLECTIVES
 from meshwright.simulate.collector import one_collection
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.inline import inline
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from meshwright.capture import Captured
     from meshwright.plan.decide import Decided
 
+WAITING = "waiting"
+"""What a breakdown calls the seconds that pauses of other groups add."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -42,7 +47,8 @@ class Estimate:
 
     breakdown: seconds by "compute", "idle" and, for each kind of collective, those in
         which nothing was computed beside it ("all_reduce exposed") and the rest
-        ("all_reduce hidden"); exposed, compute and idle add up to the step.
+        ("all_reduce hidden"), and "waiting" for pauses of other groups of devices,
+        where there are any; all but the hidden add up to the step.
     original: the program before it was partitioned.
     units: what runs as one, in order; the memory's curve is over them.
     layout: how values lie in memory.
@@ -134,21 +140,39 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
     aliases = _aliases(decided.captured, program, donated)
     setting = Setting(placement, layout, rules.overlaps)
     timeline = timeline_of(program, setting, units)
+    waiting = _waiting_s(timeline.end_s, program, placement)
     if rules.places:
         keep_on_chip(units, program.outputs, layout, machine.chip.on_chip_bytes)
     memory = memory_of(program, aliases, layout, units, rules)
     return Estimate(
         machine,
         decided.lowered.mesh,
-        timeline.end_s,
+        timeline.end_s + waiting,
         decided.captured.program,
         memory,
         timeline,
-        _breakdown(timeline),
+        _breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
         units,
         layout,
         origins,
         donated,
+    )
+
+
+def _waiting_s(step_s: float, program: Program, placement: Placement) -> float:
+    """What pauses add, of groups on each level that a collective goes across."""
+    axes = {
+        axis
+        for op in program.walk()
+        if op.kind in COLLECTIVES
+        for axis in op.params["axes"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
+    }
+    across = {segment.dim.level for segment in placement.of(tuple(axes))}
+    machine = placement.machine
+    return sum(
+        waiting_s(step_s, level, num_groups(machine, level))
+        for level in machine.levels
+        if level in across
     )
 
 

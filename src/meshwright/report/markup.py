@@ -22,6 +22,7 @@ KINDS = {
     "permute": "permute",
     "region": "loops and branches",
     "idle": "idle",
+    "waiting": "waiting for others",
 }
 """What has a colour of its own, by the class that gives it, in order of the legends."""
 

@@ -108,13 +108,13 @@ def _breakdown(figures: Figures, tips: Tips) -> str:
 
 
 def _filled(figures: Figures) -> list[tuple[str, float]]:
-    """What fills the step, computation first, the longest next, idle last."""
+    """What fills the step, computation first, the longest next, waiting last."""
     named = [
         (name, s)
         for name, s in figures.breakdown.items()
         if s > _SEEN * figures.step_time_s and not name.endswith("hidden")
     ]
-    first = {"compute": -1, "idle": 1}
+    first = {"compute": -1, "idle": 1, "waiting": 2}
     return sorted(named, key=lambda told: (first.get(told[0], 0), -told[1]))
 
 
