@@ -3,8 +3,10 @@
     python -m benchmarks.maxtext [--only TEXT] [--out FILE]
 
 Published: README of MaxText (AI-Hypercomputer/maxtext, 2025), bfloat16, 2,048 tokens a
-sequence, optimiser state and weights cut over all chips of a slice (fsdp), the batch over
-all slices. Its utilisation counts, per token, 6 operations for each weight of a product
+sequence, attention by a kernel, the batch over all slices. As in configs/v5e/*.sh and
+configs/v5p/*.sh, weights and optimiser state are cut over the chips of a slice (fsdp),
+on v5p over a fourth or an eighth of them and over heads and MLP by the rest, with the
+residual stream cut too. Its utilisation counts, per token, 6 operations for each weight of a product
 and 12 L S N H for attention, as if it were not causal, and nothing that is recomputed; so
 does ours here. One v5p chip has two cores, by which its slices are named: v5p-128 has 64.
 """
@@ -34,13 +36,18 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A published run. mfu: as printed, in percent. slices: of `chips` each."""
+    """A published run.
+
+    mfu: as printed, in percent. slices: of `chips` each. tensor: chips that share heads
+    and MLP.
+    """
 
     size: str
     machine: str
     chips: int
     mfu: float
     slices: int = 1
+    tensor: int = 1
 
     @property
     def name(self) -> str:
@@ -57,10 +64,10 @@ V5E = {
 
 def runs() -> Iterator[Run]:
     """Every row whose shape is known."""
-    yield Run("maxtext_v5p_32b", "tpu-v5p", 64, 67.8)
-    yield Run("maxtext_v5p_64b", "tpu-v5p", 64, 70.3)
-    yield Run("maxtext_v5p_128b", "tpu-v5p", 128, 68.7)
-    yield Run("maxtext_v5p_256b", "tpu-v5p", 512, 68.8)
+    yield Run("maxtext_v5p_32b", "tpu-v5p", 64, 67.8, tensor=4)
+    yield Run("maxtext_v5p_64b", "tpu-v5p", 64, 70.3, tensor=4)
+    yield Run("maxtext_v5p_128b", "tpu-v5p", 128, 68.7, tensor=8)
+    yield Run("maxtext_v5p_256b", "tpu-v5p", 512, 68.8, tensor=8)
     for size, shares in V5E.items():
         for turn, mfu in enumerate(shares):
             yield Run(size, "tpu-v5e", 256, mfu, 2**turn)
@@ -81,10 +88,11 @@ def placed(run: Run) -> tuple[mw.Plan, Config]:
     config = SIZES[run.size]
     config = replace(config, batch=config.batch * run.slices)
     model = Decoder(config)
-    tactics = [mw.data_parallel("slice", "batch.**")] if run.slices > 1 else []
-    tactics += [mw.data_parallel("data", "batch.**"), mw.fsdp("data")]
-    mesh = {"slice": run.slices} if run.slices > 1 else {}
-    mesh["data"] = run.chips
+    mesh = {"slice": run.slices, "data": run.chips // run.tensor, "model": run.tensor}
+    mesh = {axis: size for axis, size in mesh.items() if size > 1}
+    wide = [mw.megatron("model"), mw.sequence_parallel("model")]
+    tactics = [mw.data_parallel(axis, "batch.**") for axis in mesh if axis != "model"]
+    tactics += [*(wide if "model" in mesh else []), mw.fsdp("data")]
     step = mw.partition(train_step(model), mesh, tactics, donate_argnums=0)
     return step.plan(*shapes(model)).on(run.machine), config
 

@@ -56,6 +56,7 @@ class Config:
     kv_heads: K, as many as heads if None.
     norm, positions, activation, dtype: names in NORMS, POSITIONS, ACTIVATIONS, DTYPES.
     rotary_base: of rotary positions.
+    one_hot: tokens pick their rows of the embedding by a product, not by a gather.
     dtype: of computation; parameters and the loss are 32-bit floats.
     attention_block: queries that attend at a time, with scores that are never all there
         at once; all together if None.
@@ -81,6 +82,7 @@ class Config:
     gated: bool = True
     bias: bool = False
     tied: bool = False
+    one_hot: bool = False
     dtype: str = "float32"
     attention_block: int | None = None
     causal: str = "blocks"
@@ -194,7 +196,11 @@ class Decoder(nn.Module):
 
     def embed(self, tokens: Array) -> Array:
         """Features [B, S, D] of tokens [B, S], before any position."""
-        return self.embedding(tokens)
+        if not self.config.one_hot:
+            return self.embedding(tokens)
+        dtype = DTYPES[self.config.dtype]
+        chosen = jax.nn.one_hot(tokens, self.config.vocab, dtype=dtype)
+        return chosen @ self.embedding.embedding.astype(dtype)
 
     def through(
         self, x: Array, mask: Array | None = None, positions: Array | None = None

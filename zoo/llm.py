@@ -62,7 +62,7 @@ def scaled(scale: int, batch: int, remat: str) -> Config:
     return LLAMA(
         16 << layers, 2048 << wide, 16 << heads, 7168 << heads, 32_000, d_head=128,
         sequence=2048, batch=batch, remat=remat, rate=3e-5, attention_block=512,
-        causal="kernel",
+        causal="kernel", one_hot=True,
     )  # fmt: skip
 
 
