@@ -25,6 +25,7 @@ def rule_for(fn):
         (pallas.placed, ["01", "01"]),
         (pallas.picked, ["0", "01", "01"]),
         (pallas.squeezed, ["1100", "110"]),
+        (pallas.in_place, ["11", "11"]),
     ],
 )
 def test_dims_are_cut_whose_blocks_have_steps_of_their_own(fn, cut):

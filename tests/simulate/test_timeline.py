@@ -13,6 +13,7 @@ from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.timeline import COMPUTE, LINKS, Setting, timeline_of
+from tests.rules.catalogue import pallas
 
 MESH = {"data": 4, "model": 2}
 OVERLAPPED = frozenset({"all_gather", "all_reduce", "reduce_scatter"})
@@ -107,3 +108,12 @@ def test_a_loop_takes_its_body_as_often_as_it_runs(length):
     (span,) = timeline.spans
     assert span.inner is not None
     assert span.end_s == pytest.approx(length * span.inner.end_s)
+
+
+def test_a_kernel_moves_its_blocks_alone():
+    """A block that every step needs comes once; those that alternate, at each step."""
+    example = pallas.EXAMPLES[0]
+    made = mw.partition(example.fn, MESH).decide(*example.args).lowered
+    spans = run(made=made).spans
+    (kernel,) = (s for s in spans if s.unit.root.kind == "pallas_call")
+    assert kernel.num_bytes == 4 * (4 * 8 * 16 + 8 * 16 * 32 + 8 * 8 * 32)

@@ -4,8 +4,8 @@ A host collects garbage, a network drops a packet, and the devices behind them s
 some milliseconds. Where all groups meet once a step, each waits for the pauses of all
 others. These are rare, so that hardly two fall together, and what a step loses grows as
 the number of groups, not as the maximum of as many Gaussians would, as its logarithm's
-root (Dean and Barroso, "The Tail at Scale", CACM 2013; Hoefler, Schneider, Lumsdaine,
-"Characterizing the Influence of System Noise on Large-Scale Applications", SC 2010).
+root (Hoefler, Schneider, Lumsdaine, "Characterizing the Influence of System Noise on
+Large-Scale Applications by Simulation", SC 2010).
 """
 
 from __future__ import annotations

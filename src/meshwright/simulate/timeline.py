@@ -18,6 +18,7 @@ from meshwright.cost.bound import Bound
 from meshwright.cost.padding import fills_matrix_unit
 from meshwright.ir import Program, Value
 from meshwright.machine.placement import Placement
+from meshwright.rules.kernel import kernel_of
 from meshwright.simulate.ahead import Ahead
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
@@ -155,6 +156,9 @@ class _Clock:
     def _traffic(self, unit: Unit) -> tuple[int, int]:
         """Bytes from and to main memory, and elements through registers."""
         root, itemsize = unit.root, self.setting.layout.itemsize
+        kernel = kernel_of(root)
+        if kernel is not None:
+            return kernel.num_bytes, 0
         touched = [*unit.reads, *unit.writes]
         if root.kind in _PICKS and root.operands[0] in touched:
             # As much is read of the table as is taken from it.

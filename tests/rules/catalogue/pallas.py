@@ -124,6 +124,24 @@ def squeezed(x):
     return jax.vmap(sums)(jnp.stack([x, -x]))
 
 
+def in_place(x):
+    """x plus one, written over it."""
+
+    def kernel(x, out):
+        out[...] = x[...] + 1
+
+    spec = pl.BlockSpec((8, 8), lambda i, j: (i, j))
+    return pl.pallas_call(
+        kernel,
+        grid=(4, 2),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=_shape(32, 16),
+        input_output_aliases={0: 0},
+        interpret=True,
+    )(x)
+
+
 def whole(x):
     """A kernel without a grid."""
 
@@ -139,5 +157,6 @@ EXAMPLES = [
     Example("steps that ask where they are", placed, (_X,)),
     Example("blocks that a table names", picked, (_ROWS, _X)),
     Example("squeezed dims under vmap", squeezed, (_STACK,)),
+    Example("a result in an operand's place", in_place, (_X,)),
     Example("a kernel without a grid", whole, (_X,)),
 ]
