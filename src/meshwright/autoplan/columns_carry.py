@@ -32,7 +32,7 @@ from meshwright.autoplan.columns import (
     Cells,
     Columns,
 )
-from meshwright.search.assignment.compiled import Ints, compiled
+from meshwright.search.assignment.compiled import Ints, compiled_in_place
 
 MOST_ADDENDS = 64
 """So far a sum of many addends is searched for another partial one."""
@@ -67,31 +67,31 @@ def new_memory(columns: Columns) -> Memory:
     )
 
 
-@compiled
+@compiled_in_place
 def span(table: Ints, row: int, column: int) -> range:
     """Where the entries of a row are."""
     return range(table[row, column], table[row + 1, column])
 
 
-@compiled
+@compiled_in_place
 def num_groups(columns: Columns) -> int:
     """G."""
     return len(columns.groups) - 1
 
 
-@compiled
+@compiled_in_place
 def num_values(columns: Columns) -> int:
     """V."""
     return len(columns.values) - 1
 
 
-@compiled
+@compiled_in_place
 def forget(memory: Memory) -> None:
     """The state has changed."""
     memory.stamp[0] += 1
 
 
-@compiled
+@compiled_in_place
 def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     """The dim of a value that an axis cuts where it is made; PARTIAL, or NOWHERE."""
     groups = num_groups(columns)
@@ -110,7 +110,7 @@ def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     return scattered if scattered >= 0 else PARTIAL
 
 
-@compiled
+@compiled_in_place
 def is_partial(
     columns: Columns, cells: Cells, memory: Memory, value: int, axis: int
 ) -> bool:
@@ -130,7 +130,7 @@ def is_partial(
     return known[value] % 2 == 1
 
 
-@compiled
+@compiled_in_place
 def find_partial(
     columns: Columns, cells: Cells, memory: Memory, value: int, axis: int
 ) -> bool:
@@ -142,7 +142,7 @@ def find_partial(
     return carried(columns, cells, memory, group, axis) >= 0
 
 
-@compiled
+@compiled_in_place
 def is_strictly_partial(
     columns: Columns, cells: Cells, memory: Memory, value: int, axis: int
 ) -> bool:
@@ -162,7 +162,7 @@ def is_strictly_partial(
     return known[value] % 2 == 1
 
 
-@compiled
+@compiled_in_place
 def find_strictly(
     columns: Columns, cells: Cells, known: Ints, stamp: int, value: int, axis: int
 ) -> bool:
@@ -177,7 +177,7 @@ def find_strictly(
     return False
 
 
-@compiled
+@compiled_in_place
 def upstream(
     columns: Columns, cells: Cells, memory: Memory, value: int, axis: int, strict: int
 ) -> int:
@@ -210,7 +210,7 @@ def upstream(
     return count
 
 
-@compiled
+@compiled_in_place
 def is_opened(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     """Whether a value's own maker leaves a sum open; -1 where it is not cut."""
     if cells[2 * num_groups(columns) + value, axis] >= 0:
@@ -222,7 +222,7 @@ def is_opened(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     return int(is_open and columns.groups[group, IS_SUM])
 
 
-@compiled
+@compiled_in_place
 def carried(
     columns: Columns, cells: Cells, memory: Memory, group: int, axis: int
 ) -> int:
@@ -238,7 +238,7 @@ def carried(
     return -1
 
 
-@compiled
+@compiled_in_place
 def arrive(columns: Columns, known: Ints, stamp: int, group: int, at: int) -> int:
     """How many operands of a linear set are known to be addends; NO one if others are."""
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
@@ -255,7 +255,7 @@ def arrive(columns: Columns, known: Ints, stamp: int, group: int, at: int) -> in
     return SOME if has_whole else ALL
 
 
-@compiled
+@compiled_in_place
 def arrives_partial(columns: Columns, known: Ints, stamp: int, operand: int) -> bool:
     """Whether all that an operand reads is known to be addends."""
     sources = span(columns.operands, operand, SOURCES_AT)
@@ -266,7 +266,7 @@ def arrives_partial(columns: Columns, known: Ints, stamp: int, operand: int) -> 
     return len(sources) > 0
 
 
-@compiled
+@compiled_in_place
 def merges(
     columns: Columns, cells: Cells, memory: Memory, group: int, axis: int
 ) -> bool:
@@ -294,7 +294,7 @@ def merges(
     return False
 
 
-@compiled
+@compiled_in_place
 def has_other(
     columns: Columns, cells: Cells, memory: Memory, group: int, mask: int, axis: int
 ) -> bool:

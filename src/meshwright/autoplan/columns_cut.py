@@ -35,7 +35,7 @@ from meshwright.autoplan.columns_carry import (
     span,
 )
 from meshwright.autoplan.columns_open import is_available, may_cut, parts_of
-from meshwright.search.assignment.compiled import Ints, compiled
+from meshwright.search.assignment.compiled import Ints, compiled_in_place
 
 CONFLICT = -2
 NONE = -1
@@ -65,7 +65,7 @@ def new_work(columns: Columns) -> Work:
     )
 
 
-@compiled
+@compiled_in_place
 def cut(
     columns: Columns, cells: Cells, work: Work, group: int, axis: int, factor: int
 ) -> bool:
@@ -80,7 +80,7 @@ def cut(
     return True
 
 
-@compiled
+@compiled_in_place
 def push(work: Work, which: int, group: int) -> None:
     """Adds a group to a queue, unless it waits there."""
     if work.waiting[which, group]:
@@ -92,7 +92,7 @@ def push(work: Work, which: int, group: int) -> None:
     work.ends[which, 1] = count + 1
 
 
-@compiled
+@compiled_in_place
 def pop(work: Work, which: int) -> int:
     """The first of a queue."""
     first = work.ends[which, 0]
@@ -106,7 +106,7 @@ def pop(work: Work, which: int) -> int:
 # -- one group ------------------------------------------------------------------------
 
 
-@compiled
+@compiled_in_place
 def visit(columns: Columns, cells: Cells, work: Work, group: int, axis: int) -> None:
     """Cuts a group as its operands, else its readers, ask for, if they agree."""
     if cells[group, axis] >= 0 or (columns.groups[group, BLOCKED] >> axis) & 1:
@@ -120,7 +120,7 @@ def visit(columns: Columns, cells: Cells, work: Work, group: int, axis: int) -> 
         assign(columns, cells, work, group, axis, factor)
 
 
-@compiled
+@compiled_in_place
 def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
     """The factor that operands name; NONE, or CONFLICT for several."""
     claimed, values = NONE, num_values(columns)
@@ -133,7 +133,7 @@ def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
     return claimed
 
 
-@compiled
+@compiled_in_place
 def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
     """The factor that requests on results name; NONE, or CONFLICT for several."""
     claimed, groups = NONE, num_groups(columns)
@@ -147,7 +147,7 @@ def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int
     return claimed
 
 
-@compiled
+@compiled_in_place
 def also(
     columns: Columns, cells: Cells, group: int, axis: int, place: int, claimed: int
 ) -> int:
@@ -164,7 +164,7 @@ def also(
     return claimed
 
 
-@compiled
+@compiled_in_place
 def scatter_result(
     columns: Columns, cells: Cells, work: Work, group: int, axis: int
 ) -> bool:
@@ -184,7 +184,7 @@ def scatter_result(
     return is_found
 
 
-@compiled
+@compiled_in_place
 def assign(
     columns: Columns, cells: Cells, work: Work, group: int, axis: int, factor: int
 ) -> None:
@@ -210,7 +210,7 @@ def assign(
                     want(columns, cells, work, value, axis, dim)
 
 
-@compiled
+@compiled_in_place
 def dim_of(columns: Columns, port: int, factor: int) -> int:
     """The first dim of a value or operand that a factor is in, or -1."""
     first = columns.ports[port]
@@ -220,7 +220,7 @@ def dim_of(columns: Columns, port: int, factor: int) -> int:
     return -1
 
 
-@compiled
+@compiled_in_place
 def holds(columns: Columns, dim: int, factor: int) -> bool:
     """Whether a factor is one of a dim's."""
     for at in span(columns.dims, dim, NAMES_AT):  # noqa: SIM110  as above
@@ -229,14 +229,14 @@ def holds(columns: Columns, dim: int, factor: int) -> bool:
     return False
 
 
-@compiled
+@compiled_in_place
 def push_readers(columns: Columns, work: Work, value: int) -> None:
     """Has all readers of a value visited."""
     for at in span(columns.values, value, READERS_AT):
         push(work, FORWARD, columns.readers[at])
 
 
-@compiled
+@compiled_in_place
 def want(
     columns: Columns, cells: Cells, work: Work, value: int, axis: int, dim: int
 ) -> None:
@@ -250,7 +250,7 @@ def want(
         scatter(columns, cells, work, value, axis, dim)
 
 
-@compiled
+@compiled_in_place
 def scatter(
     columns: Columns, cells: Cells, work: Work, value: int, axis: int, dim: int
 ) -> None:

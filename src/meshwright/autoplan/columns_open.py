@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from meshwright.autoplan.columns import (
     BLOCKED,
     EXTENT,
@@ -19,10 +17,10 @@ from meshwright.autoplan.columns import (
     Columns,
 )
 from meshwright.autoplan.columns_carry import num_groups, num_values, span
-from meshwright.search.assignment.compiled import Ints, compiled
+from meshwright.search.assignment.compiled import Ints, compiled_in_place
 
 
-@compiled
+@compiled_in_place
 def parts_of(columns: Columns, cells: Cells, group: int, factor: int) -> int:
     """Into how many parts a factor is cut."""
     parts = 1
@@ -32,7 +30,7 @@ def parts_of(columns: Columns, cells: Cells, group: int, factor: int) -> int:
     return parts
 
 
-@compiled
+@compiled_in_place
 def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) -> bool:
     """Whether an axis can cut a factor of a group (`State.why_not`)."""
     if (columns.groups[group, BLOCKED] >> axis) & 1 or cells[group, axis] >= 0:
@@ -51,7 +49,7 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
     )
 
 
-@compiled
+@compiled_in_place
 def leaves_room(
     columns: Columns, cells: Cells, value: int, axis: int, factor: int
 ) -> bool:
@@ -66,7 +64,7 @@ def leaves_room(
     return True
 
 
-@compiled
+@compiled_in_place
 def is_available(
     columns: Columns, cells: Cells, value: int, dim: int, axis: int
 ) -> bool:
@@ -82,7 +80,7 @@ def is_available(
     return columns.dims[place, EXTENT] % parts == 0
 
 
-@compiled
+@compiled_in_place
 def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
     """Whether a cut fits the products of factors of a group's dims."""
     values = num_values(columns)
@@ -95,7 +93,7 @@ def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def port_lines_up(
     columns: Columns, cells: Cells, group: int, port: int, factor: int
 ) -> bool:
@@ -120,7 +118,7 @@ def port_lines_up(
     return True
 
 
-@compiled
+@compiled_in_place
 def is_used(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
     """Whether some axis cuts a factor."""
     for axis in range(len(columns.axis_sizes)):  # noqa: SIM110  numba has no generators
@@ -129,14 +127,13 @@ def is_used(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
     return False
 
 
-@compiled
-def legal(columns: Columns, cells: Cells, moves: Ints) -> Ints:
-    """The numbers of those of some cuts that can be made.
+@compiled_in_place
+def legal(columns: Columns, cells: Cells, moves: Ints, found: Ints) -> int:
+    """Writes the numbers of those of some cuts that can be made; how many.
 
     moves: group, axis, factor, and into how many parts in all it is to be cut, [N, 4];
     more than by the axis where that is only the first unit of an axis.
     """
-    found = np.empty(len(moves), np.int64)
     count = 0
     for i in range(len(moves)):
         group, axis, factor, size = moves[i]
@@ -145,4 +142,4 @@ def legal(columns: Columns, cells: Cells, moves: Ints) -> Ints:
             if extent % (size * parts_of(columns, cells, group, factor)) == 0:
                 found[count] = i
                 count += 1
-    return found[:count]
+    return count

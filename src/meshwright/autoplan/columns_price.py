@@ -21,7 +21,7 @@ from meshwright.autoplan.columns_carry import Memory, num_groups, span
 from meshwright.autoplan.columns_sums import read_sums
 from meshwright.autoplan.columns_tables import CUT_BITS, NO_SUM, SHIFT, SUM_BITS, Prices
 from meshwright.autoplan.strategy import ALL, LEAVE
-from meshwright.search.assignment.compiled import Bools, Floats, Ints, compiled
+from meshwright.search.assignment.compiled import Bools, Floats, Ints, compiled_in_place
 
 
 class Desk(NamedTuple):
@@ -52,7 +52,7 @@ def new_desk(columns: Columns, prices: Prices) -> Desk:
     )
 
 
-@compiled
+@compiled_in_place
 def price(
     columns: Columns, prices: Prices, cells: Cells, memory: Memory, desk: Desk
 ) -> tuple[float, float]:
@@ -76,7 +76,7 @@ def price(
     return total, peak(prices, desk, groups)
 
 
-@compiled
+@compiled_in_place
 def code_at(columns: Columns, cells: Cells, desk: Desk, group: int) -> int:
     """The code of what a state decides about a group."""
     code, groups = 0, num_groups(columns)
@@ -99,7 +99,7 @@ def code_at(columns: Columns, cells: Cells, desk: Desk, group: int) -> int:
     return code
 
 
-@compiled
+@compiled_in_place
 def choice_of(prices: Prices, kind: int, code: int) -> int:
     """The strategy of a code, or the first that cuts so; the first of all, else."""
     low, high = prices.codes_at[kind], prices.codes_at[kind + 1]
@@ -111,7 +111,7 @@ def choice_of(prices: Prices, kind: int, code: int) -> int:
     return int(prices.firsts[low + at]) if at >= 0 else 0
 
 
-@compiled
+@compiled_in_place
 def find(numbers: Ints, number: int) -> int:
     """Where a number stands in an ordered row, or -1."""
     low, high = 0, len(numbers)
@@ -126,7 +126,7 @@ def find(numbers: Ints, number: int) -> int:
     return -1
 
 
-@compiled
+@compiled_in_place
 def price_view(prices: Prices, desk: Desk, groups: int, view: int) -> float:
     """Seconds of the form of a value that is cheapest for its maker and readers."""
     width = prices.forms[view]
@@ -145,20 +145,24 @@ def price_view(prices: Prices, desk: Desk, groups: int, view: int) -> float:
     return totals[best]
 
 
-@compiled
+@compiled_in_place
 def peak(prices: Prices, desk: Desk, groups: int) -> float:
     """Bytes at the fullest moment."""
-    curve = desk.curve
+    curve, choices = desk.curve, desk.choices
     curve[:] = 0.0
     for i in range(len(prices.held_at)):
-        size = prices.tables[prices.held_at[i] + desk.choices[prices.held_groups[i]]]
-        curve += prices.counts[i] * size
+        size = prices.tables[prices.held_at[i] + choices[prices.held_groups[i]]]
+        for moment in range(len(curve)):
+            curve[moment] += prices.counts[i, moment] * size
     for view in range(len(prices.forms)):
         if prices.extra_at[view] >= 0:
             made = prices.others[prices.view_links_at[view]]
-            form = desk.choices[groups + view]
-            row = desk.choices[made] * prices.forms[view]
-            size = prices.tables[prices.extra_at[view] + row + form]
+            place = choices[made] * prices.forms[view] + choices[groups + view]
+            size = prices.tables[prices.extra_at[view] + place]
             if size > 0:
-                curve += prices.extra_counts[view] * size
-    return curve.max()
+                for moment in range(len(curve)):
+                    curve[moment] += prices.extra_counts[view, moment] * size
+    fullest = 0.0
+    for size in curve:
+        fullest = max(fullest, size)
+    return fullest

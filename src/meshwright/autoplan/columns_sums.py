@@ -21,10 +21,10 @@ from meshwright.autoplan.columns_carry import (
     num_groups,
     span,
 )
-from meshwright.search.assignment.compiled import Bools, Ints, compiled
+from meshwright.search.assignment.compiled import Bools, Ints, compiled_in_place
 
 
-@compiled
+@compiled_in_place
 def read_sums(
     columns: Columns, cells: Cells, memory: Memory, taken: Ints, handed: Bools
 ) -> None:
@@ -54,7 +54,7 @@ def read_sums(
             pass
 
 
-@compiled
+@compiled_in_place
 def has_open(columns: Columns, cells: Cells, axis: int) -> bool:
     """Whether some sum along an axis may travel."""
     for value in columns.travellers:  # noqa: SIM110  numba has no generators
@@ -63,7 +63,7 @@ def has_open(columns: Columns, cells: Cells, axis: int) -> bool:
     return False
 
 
-@compiled
+@compiled_in_place
 def settle(columns: Columns, axis: int, taken: Ints, handed: Bools) -> bool:
     """Takes back what the other side does not agree to; whether anything was."""
     is_changed = False
@@ -87,7 +87,7 @@ def settle(columns: Columns, axis: int, taken: Ints, handed: Bools) -> bool:
     return is_changed
 
 
-@compiled
+@compiled_in_place
 def accepts(columns: Columns, group: int, value: int, taken: int) -> bool:
     """Whether a group that takes addends in a set reads a value only there."""
     if taken < 0:
@@ -101,7 +101,7 @@ def accepts(columns: Columns, group: int, value: int, taken: int) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def arrives(
     columns: Columns, group: int, axis: int, taken: Ints, handed: Bools
 ) -> bool:

@@ -74,6 +74,7 @@ class Partitioning:
             for c in self.cuts
             for x in (c.group, self.units[c.axis][0], c.dim, work.mesh.size(c.axis))
         ).reshape(-1, 4)
+        self._legal = ints(range(len(self.cuts)))
         self._room = new_work(self.columns)
         self._desk = new_desk(self.columns, self.prices)
         self._costs: dict[bytes, Cost] = {}
@@ -97,9 +98,9 @@ class Partitioning:
 
     def actions(self, state: Point) -> Sequence[Cut]:
         """All cuts of inputs that are open along the axis, and divide."""
-        found = legal(self.columns, state.cells, self._moves)
+        count = legal(self.columns, state.cells, self._moves, self._legal)
         cuts = self.cuts
-        return [cuts[i] for i in found.tolist()]
+        return [cuts[i] for i in self._legal[:count].tolist()]
 
     def apply(self, state: Point, action: Cut) -> Point:
         """The state after one more cut and all that follows from it."""

@@ -16,3 +16,13 @@ type Bools = NDArray[np.bool_]
 def compiled[**P, R](fn: Callable[P, R]) -> Callable[P, R]:
     """The same function, as machine code; its signature stays for the type checker."""
     return numba.njit(cache=True, nogil=True)(fn)
+
+
+def compiled_in_place[**P, R](fn: Callable[P, R]) -> Callable[P, R]:
+    """The same, for a function that makes no arrays.
+
+    Uses of the arrays that it is given are not counted: where many short functions hand
+    on a record of twenty arrays, counting takes four fifths of the time.
+    """
+    options = {"cache": True, "nogil": True, "_nrt": False}
+    return numba.njit(**options)(fn)
