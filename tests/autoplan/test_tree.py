@@ -67,14 +67,16 @@ def test_what_does_not_fit_costs_more_than_what_does(space):
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_any_engine_finds_a_plan_within_its_budget(problem, name):
-    found = search_cuts(problem, 60, engine_of(name, 0))
+    found = search_cuts(problem, 60, engine_of(problem, name, 0))
     assert found.trials <= 60
     assert found.evaluations <= found.trials
     assert found.cost.seconds < problem.measure(problem.start()).seconds
 
 
 def test_one_seed_finds_one_plan(problem):
-    first, second = (search_cuts(problem, 40, engine_of("mcts", 3)) for _ in range(2))
+    first, second = (
+        search_cuts(problem, 40, engine_of(problem, "mcts", 3)) for _ in range(2)
+    )
     assert first == second
 
 
@@ -93,16 +95,16 @@ def test_the_tactics_decide_what_was_found(space):
 def test_it_is_at_least_as_good_as_data_parallelism(space, problem):
     tactics = [mw.data_parallel("data", "x"), mw.data_parallel("model", "x")]
     _, point = state_of(problem, space, tactics)
-    found = search_cuts(problem, 150, engine_of("mcts", 0))
+    found = search_cuts(problem, 150, engine_of(problem, "mcts", 0))
     assert found.cost.seconds <= 1.001 * problem.measure(point).seconds
 
 
 def test_no_cut_is_kept_that_is_not_needed(problem):
-    useful = search_cuts(problem, 60, engine_of("mcts", 0)).cuts
+    useful = search_cuts(problem, 60, engine_of(problem, "mcts", 0)).cuts
     again = Cut(*useful[0])
     assert needed(problem, (*useful, again)) == needed(problem, useful)
 
 
-def test_an_unknown_engine_is_refused():
+def test_an_unknown_engine_is_refused(problem):
     with pytest.raises(SearchError, match="wanted one of annealing, beam"):
-        engine_of("alphazero", 0)
+        engine_of(problem, "alphazero", 0)

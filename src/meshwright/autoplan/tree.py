@@ -131,6 +131,10 @@ class Partitioning:
             known = self._costs[state.key] = Cost(*found)
         return known
 
+    def forget(self) -> None:
+        """All costs, so that each state is priced anew."""
+        self._costs.clear()
+
     def choices(self, state: Point) -> tuple[int, ...]:
         """Of all variables of the model."""
         price(self.columns, self.prices, state.cells, self._room.memory, self._desk)

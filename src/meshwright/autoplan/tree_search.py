@@ -19,6 +19,7 @@ from meshwright.autoplan.moves import Moves
 from meshwright.autoplan.space import Space, exposed_of
 from meshwright.autoplan.strategy import Strategies
 from meshwright.autoplan.tree import Cost, Cut, Partitioning, Point
+from meshwright.autoplan.tree_kinds import kinds_prior
 from meshwright.autoplan.tree_tactics import tactics_of
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
@@ -32,19 +33,21 @@ from meshwright.search import (
     Evolution,
     Goal,
     Mcts,
+    Prior,
     Sampling,
     search_goals,
 )
 from meshwright.tactics import Tactic, Workspace
 
-ENGINES: dict[str, Callable[[int], Engine]] = {
-    "annealing": lambda seed: Annealing(seed),
-    "beam": lambda seed: Beam(),
-    "evolution": lambda seed: Evolution(seed),
-    "mcts": lambda seed: Mcts(seed),
-    "sampling": lambda seed: Sampling(seed),
+ENGINES: dict[str, Callable[[int, Prior], Engine]] = {
+    "annealing": lambda seed, prior: Annealing(seed, prior_fn=prior),
+    "beam": lambda seed, prior: Beam(prior_fn=prior),
+    "evolution": lambda seed, prior: Evolution(seed, prior_fn=prior),
+    "mcts": lambda seed, prior: Mcts(seed, exploration=1.0, prior_fn=prior),
+    "sampling": lambda seed, prior: Sampling(seed, prior_fn=prior),
 }
-"""By name, given a seed."""
+"""By name, given a seed and a prior. With one, MCTS that explores less than this ends in
+plans that cut the sequence (docs/autoplan.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,14 @@ def tree_search(
     limit: bytes of a device, by default what the chip lets a program have.
     """
     problem = problem_of(space, mesh, limit)
-    return search_cuts(problem, trajectories, engine_of(engine, seed))
+    return search_cuts(problem, trajectories, engine_of(problem, engine, seed))
 
 
-def engine_of(name: str, seed: int) -> Engine:
-    """An engine by its name."""
+def engine_of(problem: Partitioning, name: str, seed: int) -> Engine:
+    """An engine by its name, with a prior for this problem."""
     if name not in ENGINES:
         raise SearchError(f"engine is {name!r}; wanted one of {', '.join(ENGINES)}")
-    return ENGINES[name](seed)
+    return ENGINES[name](seed, kinds_prior(problem))
 
 
 def problem_of(space: Space, mesh: Mesh, limit: float | None = None) -> Partitioning:

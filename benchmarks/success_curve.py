@@ -1,0 +1,268 @@
+"""How many trajectories tree search needs to find what experts do: T24 on 8 by 4.
+
+Alabed et al., arXiv 2210.06352, figure 3a: in how many of 25 runs the search came to
+BP+MT+ZeRO-3, by budget of trajectories. A run counts where the best plan fits and costs
+no more than the experts' by the same model. That of the program as tree search sees it;
+final plans are then spelled as tactics, lowered and simulated, as the experts' is.
+
+    python -m benchmarks.success_curve [--seeds 25] [--picture FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import meshwright as mw
+from meshwright.autoplan.meshes import experts_of
+from meshwright.autoplan.space import Space
+from meshwright.autoplan.tree import Cut, Partitioning, Point
+from meshwright.autoplan.tree_search import (
+    engine_of,
+    goals_of,
+    problem_of,
+    search_cuts,
+)
+from meshwright.lower import Gather
+from meshwright.machine import Mesh, load_machine
+from meshwright.plan.decide import decide
+from meshwright.plan.estimate import estimate
+from meshwright.search import Budget, Engine, Mcts, Sampling, search_goals
+from meshwright.tactics import Tactic
+from zoo import gpt3
+
+RESULTS = Path(__file__).parent / "results" / "success_curve.json"
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "success_curve.png"
+MESH = Mesh({"data": 8, "model": 4})
+EXPERT = "Megatron + ZeRO-3"
+BUDGETS = (25, 50, 75, 100, 125, 150, 175, 200, 250, 500, 1000)
+GOAL_TRAJECTORIES = 250
+PUBLISHED = {100: 0.04, 250: 0.20, 1000: 0.68, 2500: 1.0, 4000: 1.0}
+"""Of 25 seeds, all additions (+ST+AG+MC); read off the figure."""
+
+ENGINES: dict[str, Callable[[Partitioning, int], Engine]] = {
+    "mcts": lambda problem, seed: engine_of(problem, "mcts", seed),
+    "sampling": lambda problem, seed: engine_of(problem, "sampling", seed),
+    "mcts, no prior": lambda problem, seed: Mcts(seed),
+    "sampling, no prior": lambda problem, seed: Sampling(seed),
+}
+
+
+@dataclass(slots=True)
+class Counted:
+    """The problem, and how many states it propagated; nothing of it is priced before."""
+
+    problem: Partitioning
+    propagated: int = 0
+
+    def __post_init__(self) -> None:
+        self.problem.forget()
+
+    def start(self) -> Point:
+        return self.problem.start()
+
+    def actions(self, state: Point) -> Sequence[Cut]:
+        return self.problem.actions(state)
+
+    def apply(self, state: Point, action: Cut) -> Point:
+        self.propagated += 1
+        return self.problem.apply(state, action)
+
+    def cost(self, state: Point) -> float:
+        return self.problem.cost(state)
+
+    def key(self, state: Point) -> object:
+        return self.problem.key(state)
+
+
+def run_seed(
+    problem: Partitioning, engine: Engine, trajectories: int, wanted: float
+) -> dict[str, Any]:
+    """One search: when the wanted cost was reached, and what all of it took."""
+    counted = Counted(problem)
+    started = time.perf_counter()
+    goals, budget = goals_of(problem), Budget(trials=trajectories)
+    results = search_goals(counted, goals, engine, budget)
+    seconds = time.perf_counter() - started
+    before, reached = 0, None
+    for result in results:
+        for found in result.improvements:
+            if found.cost <= wanted and reached is None:
+                reached = before + found.trial
+        before += result.trials
+    return {
+        "reached": reached,
+        "cost_s": results[-1].cost,
+        "trajectories": before,
+        "priced": sum(result.evaluations for result in results),
+        "propagated": counted.propagated,
+        "seconds": seconds,
+    }
+
+
+def speed_of(problem: Partitioning, num_walks: int = 200) -> dict[str, float]:
+    """States a second on random walks: each propagated from the last, then priced.
+
+    A walk ends where nothing more can be cut. `priced`: distinct ones; those that were
+    known cost nothing and are not counted.
+    """
+    rng, counted = random.Random(0), Counted(problem)
+    priced = set[object]()
+    started = time.perf_counter()
+    for _ in range(num_walks):
+        state = counted.start()
+        while options := counted.actions(state):
+            state = counted.apply(state, rng.choice(options))
+            counted.cost(state)
+            priced.add(state.key)
+    seconds = time.perf_counter() - started
+    return {
+        "propagated": counted.propagated,
+        "priced": len(priced),
+        "seconds": seconds,
+        "propagated_per_s": counted.propagated / seconds,
+        "priced_per_s": len(priced) / seconds,
+    }
+
+
+def simulated(space: Space, tactics: Sequence[Tactic]) -> dict[str, float]:
+    """Seconds of a step and bytes, of the lowered plan."""
+    decided = decide(space.captured, MESH, tactics, Gather.SHARED)
+    found = estimate(decided, space.machine, donate_state=True)
+    return {"step_s": found.step_time_s, "bytes": found.peak_memory_bytes}
+
+
+def measure(num_seeds: int) -> dict[str, Any]:
+    """All figures."""
+    clock = time.perf_counter
+    machine = load_machine("tpu-v3", None, 16)
+    fn, args = gpt3.t24()
+    times = [clock()]
+    captured = mw.partition(fn, MESH).capture(*args)
+    space = Space(captured, machine)
+    times.append(clock())
+    problem = problem_of(space, MESH)
+    times.append(clock())
+    run_seed(problem, ENGINES["mcts"](problem, 0), 10, 0.0)
+    times.append(clock())
+    expert = experts_of(MESH)[EXPERT]
+    decided = decide(captured, MESH, expert, Gather.SHARED)
+    point = problem.read(decided.work.state)
+    wanted = problem.cost(point) * (1 + 1e-9)
+    told: dict[str, Any] = {
+        "capture_s": times[1] - times[0],
+        "price_s": times[2] - times[1],
+        "compile_s": times[3] - times[2],
+        "expert": EXPERT,
+        "expert_s": problem.measure(point).seconds,
+        "expert_simulated": simulated(space, expert),
+        "speed": speed_of(problem),
+        "curves": {},
+    }
+    for name, make in ENGINES.items():
+        runs = {
+            budget: [
+                run_seed(problem, make(problem, seed), budget, wanted)
+                for seed in range(num_seeds)
+            ]
+            for budget in BUDGETS
+        }
+        told["curves"][name] = {
+            budget: sum(run["cost_s"] <= wanted for run in own) / num_seeds
+            for budget, own in runs.items()
+        }
+        told[name] = runs[GOAL_TRAJECTORIES]
+        print(name, told["curves"][name], flush=True)
+    told["plans"] = [
+        plan_of(problem, space, engine_of(problem, "mcts", seed))
+        for seed in range(num_seeds)
+    ]
+    return told
+
+
+def plan_of(problem: Partitioning, space: Space, engine: Engine) -> dict[str, Any]:
+    """The plan that a search ends with, spelled and simulated; seconds of the whole."""
+    problem.forget()
+    started = time.perf_counter()
+    found = search_cuts(problem, GOAL_TRAJECTORIES, engine)
+    seconds = time.perf_counter() - started
+    model = {"model_s": found.cost.seconds, "num_tactics": len(found.tactics)}
+    return {"seconds": seconds, **model, **simulated(space, found.tactics)}
+
+
+def summary(told: dict[str, Any]) -> dict[str, Any]:
+    """What the figures say together."""
+    runs, plans = told["mcts"], told["plans"]
+    reached = [run["reached"] for run in runs if run["reached"] is not None]
+    expert = told["expert_simulated"]
+    return {
+        "reached": f"{len(reached)} of {len(runs)}",
+        "reached at, median": median(reached),
+        "reached at, last": max(reached),
+        "search s, median": median(run["seconds"] for run in runs),
+        "search s, longest": max(run["seconds"] for run in runs),
+        "search and spelling s, longest": max(plan["seconds"] for plan in plans),
+        "priced, median": median(run["priced"] for run in runs),
+        "propagated, median": median(run["propagated"] for run in runs),
+        "simulated as fast as the expert": sum(
+            plan["step_s"] <= expert["step_s"] for plan in plans
+        ),
+        "simulated, slowest in parts of the expert": max(
+            plan["step_s"] / expert["step_s"] for plan in plans
+        ),
+        "simulated, GiB at most": max(plan["bytes"] for plan in plans) / 2**30,
+        "states per s": told["speed"]["propagated_per_s"],
+        "distinct states per s": told["speed"]["priced_per_s"],
+    }
+
+
+def draw(told: dict[str, Any], path: Path) -> None:
+    """Success by budget, beside what is published."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    styles = {"mcts": "C0o-", "sampling": "C1s-"}
+    for name, curve in told["curves"].items():
+        engine, _, rest = name.partition(",")
+        style = styles[engine] if not rest else styles[engine][:-1] + ":"
+        budgets = [int(budget) for budget in curve]
+        axes.plot(budgets, list(curve.values()), style, ms=4, label=name)
+    axes.plot(
+        list(PUBLISHED), list(PUBLISHED.values()), "k^--", ms=5, label="published"
+    )
+    axes.axvline(GOAL_TRAJECTORIES, color="0.8", lw=1, zorder=0)
+    axes.set_xscale("log")
+    axes.set_xlabel("trajectories")
+    axes.set_ylabel(f"seeds of {len(told['mcts'])} at the experts' cost")
+    axes.set_title("T24 on 8 by 4, TPU v3", fontsize=10)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Measure, write JSON, draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=25)
+    parser.add_argument("--picture", type=Path, default=PICTURE)
+    options = parser.parse_args()
+    told = measure(options.seeds)
+    told = {"summary": summary(told), **told}
+    RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+    draw(json.loads(RESULTS.read_text()), options.picture)
+    print(json.dumps(told["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
