@@ -2,8 +2,9 @@
 
 Alabed et al., arXiv 2210.06352, figure 3a: in how many of 25 runs the search came to
 BP+MT+ZeRO-3, by budget of trajectories. A run counts where the best plan fits and costs
-no more than the experts' by the same model. That of the program as tree search sees it;
-final plans are then spelled as tactics, lowered and simulated, as the experts' is.
+no more than the experts' by the same model. Final plans are then spelled as tactics,
+lowered and simulated, as the experts' is. Seconds are those of the processor, so that
+what else a machine does is not counted.
 
     python -m benchmarks.success_curve [--seeds 25] [--picture FILE]
 """
@@ -45,7 +46,7 @@ RESULTS = Path(__file__).parent / "results" / "success_curve.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "success_curve.png"
 MESH = Mesh({"data": 8, "model": 4})
 EXPERT = "Megatron + ZeRO-3"
-BUDGETS = (25, 50, 75, 100, 125, 150, 175, 200, 250, 500, 1000)
+BUDGETS = (25, 50, 100, 150, 200, 250, 500)
 GOAL_TRAJECTORIES = 250
 PUBLISHED = {100: 0.04, 250: 0.20, 1000: 0.68, 2500: 1.0, 4000: 1.0}
 """Of 25 seeds, all additions (+ST+AG+MC); read off the figure."""
@@ -90,10 +91,10 @@ def run_seed(
 ) -> dict[str, Any]:
     """One search: when the wanted cost was reached, and what all of it took."""
     counted = Counted(problem)
-    started = time.perf_counter()
+    started = time.process_time()
     goals, budget = goals_of(problem), Budget(trials=trajectories)
     results = search_goals(counted, goals, engine, budget)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     before, reached = 0, None
     for result in results:
         for found in result.improvements:
@@ -118,14 +119,14 @@ def speed_of(problem: Partitioning, num_walks: int = 200) -> dict[str, float]:
     """
     rng, counted = random.Random(0), Counted(problem)
     priced = set[object]()
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(num_walks):
         state = counted.start()
         while options := counted.actions(state):
             state = counted.apply(state, rng.choice(options))
             counted.cost(state)
             priced.add(state.key)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     return {
         "propagated": counted.propagated,
         "priced": len(priced),
@@ -144,7 +145,7 @@ def simulated(space: Space, tactics: Sequence[Tactic]) -> dict[str, float]:
 
 def measure(num_seeds: int) -> dict[str, Any]:
     """All figures."""
-    clock = time.perf_counter
+    clock = time.process_time
     machine = load_machine("tpu-v3", None, 16)
     fn, args = gpt3.t24()
     times = [clock()]
@@ -170,19 +171,16 @@ def measure(num_seeds: int) -> dict[str, Any]:
         "curves": {},
     }
     for name, make in ENGINES.items():
-        runs = {
-            budget: [
+        curve = told["curves"][name] = {}
+        for budget in BUDGETS:
+            runs = [
                 run_seed(problem, make(problem, seed), budget, wanted)
                 for seed in range(num_seeds)
             ]
-            for budget in BUDGETS
-        }
-        told["curves"][name] = {
-            budget: sum(run["cost_s"] <= wanted for run in own) / num_seeds
-            for budget, own in runs.items()
-        }
-        told[name] = runs[GOAL_TRAJECTORIES]
-        print(name, told["curves"][name], flush=True)
+            curve[budget] = sum(run["cost_s"] <= wanted for run in runs) / num_seeds
+            print(f"{name:20} {budget:5} {curve[budget]:.2f}", flush=True)
+            if budget == GOAL_TRAJECTORIES:
+                told[name] = runs
     told["plans"] = [
         plan_of(problem, space, engine_of(problem, "mcts", seed))
         for seed in range(num_seeds)
@@ -193,9 +191,9 @@ def measure(num_seeds: int) -> dict[str, Any]:
 def plan_of(problem: Partitioning, space: Space, engine: Engine) -> dict[str, Any]:
     """The plan that a search ends with, spelled and simulated; seconds of the whole."""
     problem.forget()
-    started = time.perf_counter()
+    started = time.process_time()
     found = search_cuts(problem, GOAL_TRAJECTORIES, engine)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     model = {"model_s": found.cost.seconds, "num_tactics": len(found.tactics)}
     return {"seconds": seconds, **model, **simulated(space, found.tactics)}
 

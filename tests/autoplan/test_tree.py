@@ -1,11 +1,14 @@
 """Tree search: what it finds can be run, is the same for one seed, and keeps its budget."""
 
 import math
+from collections import Counter
 
 import pytest
 
 import meshwright as mw
+from meshwright.autoplan.meshes import experts_of
 from meshwright.autoplan.tree import Cut
+from meshwright.autoplan.tree_kinds import kinds_prior
 from meshwright.autoplan.tree_search import (
     ENGINES,
     engine_of,
@@ -20,6 +23,7 @@ from meshwright.machine import Mesh
 from meshwright.plan.decide import decide
 from meshwright.plan.estimate import estimate
 from tests.autoplan.programs import LARGE, MESH, space_of
+from zoo import gpt3
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +112,29 @@ def test_no_cut_is_kept_that_is_not_needed(problem):
 def test_an_unknown_engine_is_refused(problem):
     with pytest.raises(SearchError, match="wanted one of annealing, beam"):
         engine_of(problem, "alphazero", 0)
+
+
+@pytest.mark.slow
+def test_every_seed_finds_what_experts_do_within_250_trajectories():
+    """Megatron and ZeRO-3 on T24; docs/autoplan.md has the curve."""
+    mesh = Mesh({"data": 8, "model": 4})
+    space = space_of(gpt3.t24(), "tpu-v3", 32)
+    problem = problem_of(space, mesh)
+    expert = experts_of(mesh)["Megatron + ZeRO-3"]
+    decided = decide(space.captured, mesh, expert, Gather.SHARED)
+    wanted = problem.cost(problem.read(decided.work.state))
+    for seed in range(25):
+        found = search_cuts(problem, 250, engine_of(problem, "mcts", seed))
+        assert found.fits
+        assert found.cost.seconds <= wanted
+
+
+def test_cuts_that_come_to_the_same_share_their_weight(problem):
+    start = problem.start()
+    cuts = problem.actions(start)
+    weights = kinds_prior(problem)(start, cuts)
+    by_state = Counter()
+    for cut, weight in zip(cuts, weights, strict=True):
+        by_state[problem.apply(start, cut).key] += weight
+    assert all(math.isclose(total, 1) for total in by_state.values())
+    assert len(by_state) < len(cuts)

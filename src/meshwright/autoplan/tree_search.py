@@ -15,7 +15,7 @@ from meshwright.autoplan.compute import Compute, stores_of
 from meshwright.autoplan.fold import Fold, fold
 from meshwright.autoplan.lives import Lives, lives_of
 from meshwright.autoplan.model import Model, ModelBuilder
-from meshwright.autoplan.moves import Moves
+from meshwright.autoplan.moves import Moves, lines_on
 from meshwright.autoplan.space import Space, exposed_of
 from meshwright.autoplan.strategy import Strategies
 from meshwright.autoplan.tree import Cost, Cut, Partitioning, Point
@@ -108,7 +108,8 @@ def model_of(space: Space, work: Workspace, folded: Fold) -> tuple[Model, Lives]
     stores = stores_of(captured.program, machine.chip, machine.compiler)
     strategies = Strategies(state, tuple(state.size))
     compute = Compute(machine.chip, state.mesh, stores)
-    moves = Moves(state.mesh, place_mesh(state.mesh, machine), exposed_of(machine))
+    placement = place_mesh(state.mesh, machine)
+    moves = Moves(state.mesh, lines_on(placement, exposed_of(machine)))
     model = ModelBuilder(state, folded, strategies, compute).build(moves)
     return model, lives_of(work.graph, folded, stores, tuple(work.graph.ties))
 
