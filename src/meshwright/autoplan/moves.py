@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,33 +20,34 @@ Line = tuple[float, float]
 """Seconds for no bytes at all, and seconds for each byte."""
 
 
-class Moves:
-    """Prices of collectives on one placement.
+type LineOf = Callable[[str, tuple[str, ...]], Line]
+"""Of one collective, by kind and axes: its line over the bytes of its larger side."""
+
+
+def lines_on(placement: Placement, exposed: Mapping[str, float]) -> LineOf:
+    """Those of a machine.
 
     exposed: the share of its time that a collective of a kind adds to a step; 1 for
         kinds that it does not name.
     """
 
-    def __init__(
-        self, mesh: Mesh, placement: Placement, exposed: Mapping[str, float]
-    ) -> None:
-        self.mesh = mesh
-        self.placement = placement
-        self.exposed = exposed
-        self._lines: dict[tuple[str, tuple[str, ...]], Line] = {}
-        self._moves: dict[tuple[Cuts, Cuts], Line] = {}
+    def line(kind: str, axes: tuple[str, ...]) -> Line:
+        seconds: Callable[..., float] = COLLECTIVE_S[kind]
+        segments = placement.of(axes)
+        start, end = seconds(0.0, segments), seconds(1e9, segments)
+        share = exposed.get(kind, 1.0)
+        return share * start, share * (end - start) / 1e9
 
-    def line(self, kind: str, axes: tuple[str, ...]) -> Line:
-        """Of one collective, by the bytes of its larger side."""
-        known = self._lines.get((kind, axes))
-        if known is None:
-            seconds: Callable[..., float] = COLLECTIVE_S[kind]
-            segments = self.placement.of(axes)
-            start, end = seconds(0.0, segments), seconds(1e9, segments)
-            share = self.exposed.get(kind, 1.0)
-            known = share * start, share * (end - start) / 1e9
-            self._lines[kind, axes] = known
-        return known
+    return line
+
+
+class Moves:
+    """Prices of collectives on one mesh, each asked for once."""
+
+    def __init__(self, mesh: Mesh, line_of: LineOf) -> None:
+        self.mesh = mesh
+        self.line = cache(line_of)
+        self._moves: dict[tuple[Cuts, Cuts], Line] = {}
 
     def seconds(self, kind: str, axes: Collection[str], num_bytes: float) -> float:
         """Of one collective."""

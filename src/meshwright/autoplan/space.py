@@ -10,7 +10,7 @@ from meshwright.autoplan.compute import Compute, Stores, stores_of
 from meshwright.autoplan.fold import fold
 from meshwright.autoplan.lives import lives_of
 from meshwright.autoplan.model import Model, ModelBuilder
-from meshwright.autoplan.moves import Moves
+from meshwright.autoplan.moves import Moves, lines_on
 from meshwright.autoplan.optimum import Optimum, Pricer, find_optimum
 from meshwright.autoplan.strategy import Strategies
 from meshwright.capture import Captured
@@ -89,7 +89,8 @@ def price(
     folded = fold(state)
     strategies = Strategies(state, free)
     compute = Compute(machine.chip, state.mesh, stores)
-    moves = Moves(state.mesh, place_mesh(state.mesh, machine), exposed_of(machine))
+    placement = place_mesh(state.mesh, machine)
+    moves = Moves(state.mesh, lines_on(placement, exposed_of(machine)))
     model = ModelBuilder(state, folded, strategies, compute).build(moves)
     lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
     return Priced(work, model, Pricer(model, lives, seed), compute)
