@@ -1,0 +1,97 @@
+"""Alpa's models through our integer program, at what Alpa says that collectives cost.
+
+Computing costs nothing, but every product has to be cut along all axes, as theirs are.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import meshwright as mw
+from meshwright.autoplan.chosen import choose
+from meshwright.autoplan.columns_fold import divide
+from meshwright.autoplan.compute import Compute, stores_of
+from meshwright.autoplan.fold import fold
+from meshwright.autoplan.lives import lives_of
+from meshwright.autoplan.model import ModelBuilder
+from meshwright.autoplan.moves import Moves
+from meshwright.autoplan.optimum import Pricer, find_optimum
+from meshwright.autoplan.strategy import Strategies
+from meshwright.cost.alpha_beta import FORMS
+from meshwright.cost.operation import fills_matrix_unit
+from meshwright.machine import Mesh, load_machine
+from meshwright.plan.decide import start_workspace
+from meshwright.propagate import Graph, user_axes
+from tests.alpa.cases import CASES, built
+
+MACHINE = load_machine("h100", 4)
+"""Its arrays are not padded; nothing else of it counts."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """In place of `Compute`: each axis cuts a factor of a product for itself.
+
+    So no product is computed twice, and no dim is cut by two axes. All else is free.
+    """
+
+    compute: Compute
+
+    def __getattr__(self, name):
+        return getattr(self.compute, name)
+
+    def seconds(self, node, strategy):
+        if node.op is None or not fills_matrix_unit(node.op):
+            return 0.0
+        taken = [user_axes(own) for _, own in strategy.axes]
+        is_mixed = any(len(own) > 1 for own in taken)
+        is_whole = sum(map(len, taken)) < len(user_axes(self.compute.mesh.axes))
+        return math.inf if is_mixed or is_whole else 0.0
+
+
+def lines_of(costs, axes, mesh):
+    """Alpa's closed forms as lines; what it has none for is not to be used.
+
+    Nor are both axes at once, or parts of one: `allow_mixed_mesh_shape` is off.
+    """
+
+    def line(kind, own):
+        place = axes.index(user_axes(own)[0])
+        size = costs.shape[place]
+        if kind not in FORMS or mesh.size(own) != size:
+            return math.inf, 0.0
+        share, tie = FORMS[kind]
+        # Alpa counts what all devices exchange, we what one of them holds.
+        times = size if kind == "all_to_all" else 1
+        return costs.alphas[place] + tie, times * costs.betas[place] * share(size)
+
+    return line
+
+
+@cache
+def optimum_of(name, costs, *given):
+    """The cheapest plan of a case on top of given tactics: the optimum, and the plan."""
+    case = CASES[name]
+    fn, args = built(case.build)
+    mesh = Mesh(case.mesh)
+    step = mw.partition(fn, mesh)
+    captured = step.capture(*args)
+    work = start_workspace(captured, mesh, Graph(captured.program, captured.ties))
+    for tactic in given:
+        tactic.apply(work)
+    state = work.state
+    folded = divide(work.graph, fold(state), list(range(len(work.graph.nodes))))
+    stores = stores_of(captured.program, MACHINE.chip, MACHINE.compiler)
+    compute = Products(Compute(MACHINE.chip, state.mesh, stores))
+    strategies = Strategies(state, tuple(state.size))
+    moves = Moves(state.mesh, lines_of(costs, mesh.axes, state.mesh))
+    model = ModelBuilder(state, folded, strategies, compute).build(moves)
+    lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
+    pricer = Pricer(model, lives)
+    found = find_optimum(pricer, None, time.monotonic, time.monotonic() + 20)
+    chosen = choose(model, found.choices, state, "alpa")
+    plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
+    return found, plan
