@@ -95,3 +95,13 @@ def optimum_of(name, costs, *given):
     chosen = choose(model, found.choices, state, "alpa")
     plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
     return found, plan
+
+
+def cost_of(plan, costs):
+    """What the collectives of a lowered plan cost on a logical mesh."""
+    axes, total = plan.mesh.axes, 0.0
+    for found in plan.collectives:
+        place = axes.index(*found.axes)
+        times = costs.shape[place] if found.kind == "all_to_all" else 1
+        total += costs.cost(found.kind, times * found.bytes, place)
+    return total
