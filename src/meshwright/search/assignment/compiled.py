@@ -24,5 +24,5 @@ def compiled_in_place[**P, R](fn: Callable[P, R]) -> Callable[P, R]:
     Uses of the arrays that it is given are not counted: where many short functions hand
     on a record of twenty arrays, counting takes four fifths of the time.
     """
-    options = {"cache": True, "nogil": True, "_nrt": False}
-    return numba.njit(**options)(fn)
+    # Numba itself has `_nrt`; its stubs do not.
+    return numba.njit(cache=True, nogil=True, _nrt=False)(fn)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
