@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from meshwright.errors import AssignmentError
-from meshwright.search.assignment import Assignment, Clock
+from meshwright.search.assignment import Aim, Assignment, Clock
 from meshwright.search.assignment.graph import finite_graph
 from meshwright.search.assignment.incumbent import Incumbent
 from meshwright.search.assignment.kernel import Kernel
@@ -64,7 +64,9 @@ def test_a_chain_of_followers_becomes_one_node():
 def pool_of(problem):
     kernel, memory = presolve(problem)
     clock = Clock(time.perf_counter(), 60)
-    return Incumbent(kernel, memory, clock, None), finite_graph(kernel, kernel.penalty)
+    return Incumbent(kernel, memory, clock, Aim(), None), finite_graph(
+        kernel, kernel.penalty
+    )
 
 
 @settings(deadline=None, max_examples=60)

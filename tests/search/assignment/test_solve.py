@@ -6,9 +6,10 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from meshwright.errors import AssignmentError
-from meshwright.search.assignment import Assignment, solve
+from meshwright.search.assignment import Aim, Assignment, solve
 from meshwright.search.assignment.cp_sat import solve_cp_sat
 from meshwright.search.assignment.dynamic import solve_dynamic
 from meshwright.search.assignment.highs import solve_highs
@@ -116,3 +117,30 @@ def test_what_cannot_fit_says_by_how_much():
 def test_a_budget_is_positive():
     with pytest.raises(AssignmentError, match="give a positive one"):
         solve(INFEASIBLE, 0.0)
+
+
+@given(problems(), st.integers(0, 9))
+def test_what_comes_out_costs_no_more_than_a_feasible_start(problem, seed):
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, np.diff(problem.starts))
+    if not problem.is_feasible(start):
+        return
+    found = solve(problem, 5.0, aim=Aim(gap=1.0, start=start, turns=1))
+    assert found.cost <= problem.cost(start)
+    assert found.bound <= found.cost
+
+
+@given(problems())
+def test_turns_come_to_the_same_each_time(problem):
+    if least(problem) == math.inf:
+        return
+    one, two = (solve(problem, 20.0, seed=3, aim=Aim(turns=5)) for _ in range(2))
+    assert one.choices.tolist() == two.choices.tolist()
+    assert (one.cost, one.bound) == (two.cost, two.bound)
+
+
+def test_a_bound_that_is_worthless_ends_it():
+    problem = chain(60, 4)
+    best = solve(problem, 20.0).cost
+    found = solve(problem, 20.0, aim=Aim(worthless=0.5 * best, turns=100))
+    assert 0.5 * best <= found.bound <= best

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from meshwright.search.assignment.compiled import Ints
 from meshwright.search.assignment.graph import Graph, finite_graph
 from meshwright.search.assignment.highs import HighsProof
 from meshwright.search.assignment.improve import Climber
@@ -17,7 +18,7 @@ from meshwright.search.assignment.presolve import presolve
 from meshwright.search.assignment.problem import Assignment
 from meshwright.search.assignment.proof import Proof
 from meshwright.search.assignment.relax import Dual, ascend
-from meshwright.search.assignment.solve import Clock, Progress
+from meshwright.search.assignment.solve import Aim, Clock, Progress
 
 _SMALL = 20_000  # pairs of choices up to which the search alternates on one thread
 _ALTERNATIONS = 40
@@ -29,26 +30,29 @@ _WORK = {_LEAST_WORK: 0.4, 5e6: 0.7, 3e7: 1.0}
 """Entries of all tables behind a bound, coarse to fine, and until which part of the time
 each is used."""
 _FINE = 0.005  # part of Polyak's step at which a relaxation gives no more
+_RISE = 2e-4  # part of the bound that it has to gain in a turn
 _FIRST = 0.3  # of the time, at most, for the first solution alone
 
 
 def run(
     problem: Assignment,
     clock: Clock,
+    aim: Aim,
     seed: int,
     on_progress: Callable[[Progress], None] | None,
 ) -> Incumbent:
     """What was found when time was up, all was proven, or Ctrl-C came."""
     kernel, memory = presolve(problem)
-    pool = Incumbent(kernel, memory, clock, on_progress)
+    pool = Incumbent(kernel, memory, clock, aim, on_progress)
+    start = None if aim.start is None else kernel.nearest(np.asarray(aim.start))
     try:
-        _search(pool, finite_graph(kernel, kernel.penalty), seed)
+        _search(pool, finite_graph(kernel, kernel.penalty), seed, start)
     except KeyboardInterrupt:
         pool.stopped = True
     return pool
 
 
-def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
+def _search(pool: Incumbent, graph: Graph, seed: int, start: Ints | None) -> None:
     """Alternate while that is quick and repeatable, then search on two threads."""
     plan = plan_within(graph, _LEAST_WORK, pool.has_ended)
     dual = Dual(pool, graph, plan)
@@ -57,6 +61,19 @@ def _search(pool: Incumbent, graph: Graph, seed: int) -> None:
     if pool.is_over:
         return
     climber = Climber(pool, graph, plan, seed)
+    if start is not None:
+        pool.offer(start)
+        climber.start_from(start, dual.row_prices)
+        climber.settle()
+    if pool.aim.turns is None:
+        _search_by_time(pool, climber, dual, seed)
+    else:
+        _take_turns(pool, climber, dual, pool.aim.turns)
+
+
+def _search_by_time(pool: Incumbent, climber: Climber, dual: Dual, seed: int) -> None:
+    """Until the time is up."""
+    graph, plan = climber.graph, climber.plan
     has_few_rows = pool.memory.num_rows <= _FEW_ROWS
     is_small = len(graph.tables) <= _SMALL and has_few_rows
     if is_small:
@@ -103,6 +120,26 @@ def _alternate(pool: Incumbent, climber: Climber, dual: Dual) -> None:
         stale = stale + 1 if before == (pool.cost, pool.bound) else 0
         if stale > _STALE:
             return
+
+
+def _take_turns(pool: Incumbent, climber: Climber, dual: Dual, turns: int) -> None:
+    """Search and raise the bound by turns; larger tables once smaller give no more."""
+    works, stale = iter(_WORK), 0
+    next(works)
+    for _ in range(turns):
+        before = pool.bound
+        ascend(dual, 10)
+        if pool.is_over:
+            return
+        climber.suggest(dual.decode(), dual.row_prices)
+        climber.round()
+        if pool.is_over:
+            return
+        stale = stale + 1 if pool.bound < before + _RISE * abs(before) else 0
+        if stale > _STALE and (work := next(works, None)) is not None:
+            tighter = dual.tightened(work)
+            if tighter.num_kept < dual.num_kept:
+                dual, stale = tighter, 0
 
 
 def _is_whole(pool: Incumbent) -> bool:

@@ -30,6 +30,7 @@ class Climber:
     def __init__(self, pool: Incumbent, graph: Graph, plan: Plan, seed: int) -> None:
         self.pool = pool
         self.graph = graph
+        self.plan = plan
         self.random = np.random.default_rng(seed)
         self.movable = np.flatnonzero(pool.kernel.widths > 1)
         self.is_large = len(self.movable) > _WHOLE

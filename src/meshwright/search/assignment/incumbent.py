@@ -11,27 +11,26 @@ import numpy as np
 from meshwright.search.assignment.compiled import Floats, Ints
 from meshwright.search.assignment.kernel import Kernel
 from meshwright.search.assignment.memory import Memory
-from meshwright.search.assignment.solve import Clock, Progress
+from meshwright.search.assignment.solve import Aim, Clock, Progress
 
 _TOLERANCE = 1e-9  # of the cost: a gap that counts as none
 
 
 class Incumbent:
-    """Keeps the best choices of a kernel, and knows when to stop.
-
-    deadline_s: on the clock of `time.perf_counter`
-    """
+    """Keeps the best choices of a kernel, and knows when to stop."""
 
     def __init__(
         self,
         kernel: Kernel,
         memory: Memory,
         clock: Clock,
+        aim: Aim,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self.kernel = kernel
         self.memory = memory
         self.clock = clock
+        self.aim = aim
         self.choices: Ints | None = None
         self.cost = math.inf
         self.bound = -math.inf
@@ -68,14 +67,16 @@ class Incumbent:
 
     @property
     def is_proven(self) -> bool:
-        """Whether nothing better can exist."""
+        """Whether nothing better can exist, or only by the gap that is allowed."""
         gap = self.cost - self.bound
-        return self.cost < math.inf and gap <= _TOLERANCE * abs(self.cost)
+        allowed = max(self.aim.gap, _TOLERANCE)
+        return self.cost < math.inf and gap <= allowed * abs(self.cost)
 
     @property
     def is_over(self) -> bool:
         """Whether searching on is useless, or time is up, or somebody said stop."""
-        return self.stopped or self.is_proven or self.clock.left_s <= 0
+        is_useless = self.is_proven or self.bound >= self.aim.worthless
+        return self.stopped or is_useless or self.clock.left_s <= 0
 
     def has_ended(self) -> bool:
         """The same, to be called by what takes long."""

@@ -62,6 +62,16 @@ class Kernel:
         """The original nodes' choices."""
         return self.picks[self.pick_starts[:-1] + choices[self.owner]]
 
+    def nearest(self, choices: Ints) -> Ints:
+        """Of each node the choice under which most original ones choose as given."""
+        agree = self.picks == np.repeat(choices, np.diff(self.pick_starts))
+        widths = self.widths[self.owner]
+        steps = np.arange(len(self.picks)) - np.repeat(self.pick_starts[:-1], widths)
+        at = np.repeat(self.starts[:-1][self.owner], widths) + steps
+        votes = np.bincount(at, agree, minlength=len(self.costs))
+        pairs = zip(self.starts[:-1], self.starts[1:], strict=True)
+        return np.array([np.argmax(votes[a:b]) for a, b in pairs], np.int64)
+
     def cost(self, choices: Ints) -> float:
         """Equal to the original cost of the lifted choices."""
         one, two = self.ends[:, 0], self.ends[:, 1]

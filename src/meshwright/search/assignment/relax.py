@@ -120,7 +120,7 @@ class Dual:
         over = memory.used(self.original.starts, weights) - memory.slack
         relative = over / np.maximum(memory.slack, 1e-9)
         relative[(self.row_prices <= 0) & (relative < 0)] = 0
-        norm = float(slope @ slope + relative @ relative)
+        norm = _squares(slope) + _squares(relative)
         if norm > 0:
             length = factor * max(target - value, 1e-9 * abs(target)) / norm
             self.share += length * slope
@@ -184,6 +184,11 @@ def _split(graph: Graph, kept: Bools, source: Ints) -> Graph:
     ends[at_kept] = np.arange(len(kept), len(source))
     starts = starts_of(np.diff(graph.starts)[source])
     return graph_of(starts, ends, graph.table_starts, graph.tables)
+
+
+def _squares(numbers: Floats) -> float:
+    """Their sum; not by BLAS, whose threads take more time than they save."""
+    return float((numbers * numbers).sum())
 
 
 def _padded(costs: Floats, starts: Ints) -> Floats:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment.problem import Assignment, Ints
@@ -25,6 +27,22 @@ class Clock:
     @property
     def left_s(self) -> float:
         return self.budget_s - self.elapsed_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aim:
+    """What ends a solve before its time, and what it begins with.
+
+    gap: part of the cost by which it may be above the bound. worthless: a bound from
+    which on nobody wants the rest. start: choices; if they are feasible, what comes out
+    costs no more. turns: of search and bound, on one thread; with them a solve that has
+    the time comes out the same each time.
+    """
+
+    gap: float = 0.0
+    worthless: float = math.inf
+    start: Sequence[int] | Ints | None = None
+    turns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +91,14 @@ def solve(
     budget_s: float,
     seed: int = 0,
     *,
+    aim: Aim = Aim(),
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
     """The best choices found within a budget; after an interrupt (Ctrl-C), so far.
 
-    Ends early once the cost is proven to be least. Small problems end the same way each
-    time; with large ones, what two threads find by the deadline depends on the clock.
+    Ends early once the cost is proven to be least, or as good as is aimed at.
+    Small problems end the same way each time; with large ones, what two threads find by
+    the deadline depends on the clock.
     Raises AssignmentError if nothing can be feasible, or if nothing was found.
     """
     clock = Clock(time.perf_counter(), budget_s)
@@ -86,16 +106,20 @@ def solve(
         raise AssignmentError(f"budget of {budget_s} s: give a positive one")
     from meshwright.search.assignment.engine import run  # numba takes a while to load
 
-    found = run(problem, clock, seed, on_progress)
-    if found.choices is None and found.bound == math.inf:
+    found = run(problem, clock, aim, seed, on_progress)
+    choices = None if found.choices is None else found.kernel.lift(found.choices)
+    cost = math.inf if choices is None else problem.cost(choices)
+    if aim.start is not None:
+        start = np.asarray(aim.start, np.int64)
+        if problem.is_feasible(start) and problem.cost(start) < cost:
+            choices, cost = start, problem.cost(start)
+    if choices is None and found.bound == math.inf:
         raise AssignmentError("no solution: nothing allowed fits into the usage limit")
-    if found.choices is None:
+    if choices is None:
         raise AssignmentError(
             f"no feasible solution found within {clock.elapsed_s:.1f} s: "
             "give more time, or a higher usage limit"
         )
-    choices = found.kernel.lift(found.choices)
     assert problem.is_feasible(choices), "presolve has changed the problem"
-    cost = problem.cost(choices)
     first_s = found.first_s if found.first_s is not None else clock.elapsed_s
     return Solution(choices, cost, min(found.bound, cost), clock.elapsed_s, first_s)

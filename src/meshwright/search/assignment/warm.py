@@ -12,18 +12,23 @@ import numpy as np
 
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment.problem import Assignment
-from meshwright.search.assignment.solve import solve
+from meshwright.search.assignment.solve import Aim, solve
 
 _SIZES = ((12, 3), (120, 12), (400, 24))
 """Nodes and choices: what is enumerated, what alternates on one thread, what takes two."""
 
 
-def warm() -> None:
-    """Solve small problems of all kinds, with and without memory."""
+def warm(turns: int | None = None) -> None:
+    """Solve small problems of all kinds, with and without memory.
+
+    turns: as in `Aim`; with some this loads what was compiled, and takes no time.
+    """
     for num_nodes, num_choices in _SIZES:
         for limit in (None, 0.6 * num_nodes):
             with suppress(AssignmentError):  # out of time: what counts is compiled
-                solve(_problem(num_nodes, num_choices, limit), 2.0)
+                solve(
+                    _problem(num_nodes, num_choices, limit), 2.0, aim=Aim(turns=turns)
+                )
 
 
 def _problem(num_nodes: int, num_choices: int, limit: float | None) -> Assignment:
