@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from meshwright.autoplan.model import Model
-from meshwright.autoplan.strategy import Cuts, Strategy
+from meshwright.autoplan.strategy import LEAVE, Cuts, Strategy
 from meshwright.errors import TacticError
 from meshwright.propagate import Cause, Graph, State
 from meshwright.tactics import Workspace
@@ -40,8 +40,11 @@ class Chosen:
                     if axis not in decided:
                         state.assign(node, axis, factor, cause)
             for axis, what in strategy.sums:
-                if what >= 0 and (node.outs[0][0], axis) not in state.scattered:
-                    state.scatter(node.outs[0][0], axis, what)
+                sum_ = node.outs[0][0], axis
+                if what >= 0 and sum_ not in state.scattered:
+                    state.scatter(*sum_, what)
+                if what != LEAVE:
+                    state.settled.add(sum_)
         state.kept.update(self.kept)
 
     def __str__(self) -> str:

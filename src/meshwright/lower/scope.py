@@ -189,10 +189,14 @@ class Scope:
         self.builder.reason = f"the {have.monoid} that {node.label} leaves open"
         dims = list(have.dims)
         rest = list(axes)
-        for axis in self._as_read(number) if is_sum else ():
+        settled = [a for a in axes if (number, a) in self.state.settled]
+        for axis in (*settled, *self._as_read(number)) if is_sum else ():
             # Nothing scatters a max: it is reduced, and readers slice.
             dim = self.state.scattered.get((number, axis)) if axis in rest else None
-            if dim is not None and self.shared.needs[number, axis] == {dim}:
+            is_wanted = axis in settled or self.shared.needs.get((number, axis)) == {
+                dim
+            }
+            if dim is not None and is_wanted:
                 dims[dim] = (*dims[dim], axis)
                 rest.remove(axis)
         for dim, (old, new) in enumerate(zip(have.dims, dims, strict=True)):

@@ -64,7 +64,7 @@ class Carrier:
         state = self.state
         if (value, axis) in self._assumed:
             return True
-        if (value, axis) in state.scattered:
+        if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
         node = self.graph.nodes[self.graph.producer[value]]
         if axis in state.factor_of[node.index]:
@@ -84,7 +84,10 @@ class Carrier:
 
     def can_carry(self, value: int, axis: str) -> bool:
         """True when a partial value is handed on; else it is summed where it is made."""
-        if (value, axis) in self.state.scattered or not self.is_cheap(value):
+        state = self.state
+        if (value, axis) in state.scattered or (value, axis) in state.settled:
+            return False
+        if not self.is_cheap(value):
             return False
         return all(
             self._accepts(self.graph.nodes[c], value, axis)

@@ -42,6 +42,8 @@ class Conflict:
 class State:
     """The decisions taken so far on one graph and mesh.
 
+    settled: sums that are taken, or scattered, where they are made, whatever their readers
+        want; (value, axis).
     kept: of some values the one form, by dims, in which they are kept for all readers;
         whoever needs another makes it of that, for itself. All forms of others are kept.
     """
@@ -56,6 +58,7 @@ class State:
         self.blocked: list[frozenset[str]] = [frozenset()] * num
         self.scattered: dict[tuple[int, str], int] = {}
         self.requests: dict[tuple[int, str], dict[int, int]] = {}
+        self.settled: set[tuple[int, str]] = set()
         self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
