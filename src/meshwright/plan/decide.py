@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 
 from meshwright.capture import Captured
@@ -12,7 +12,7 @@ from meshwright.lower import Gather, Lowered, lower
 from meshwright.machine import Mesh
 from meshwright.plan.constraints import apply_constraints, manual_names
 from meshwright.propagate import Engine, Graph, State, split_axes
-from meshwright.tactics import Tactic, Workspace
+from meshwright.tactics import Recompute, Tactic, Workspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,7 @@ def decide(
         program as it was (constraints in the user's own code included).
     """
     mesh.require_all([axis for tactic in tactics for axis in _axes_of(tactic)])
+    captured = rewritten(captured, tactics)
     work = start_workspace(captured, mesh, Graph(captured.program, captured.ties))
     if after_tactic:
         after_tactic(None, work)
@@ -55,6 +56,17 @@ def decide(
         if after_tactic:
             after_tactic(tactic, work)
     return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
+
+
+def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
+    """The captured program as those tactics leave it that change programs."""
+    program = captured.program
+    for tactic in tactics:
+        if isinstance(tactic, Recompute):
+            program = tactic.rewrite(program)
+    return (
+        captured if program is captured.program else replace(captured, program=program)
+    )
 
 
 def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:

@@ -15,6 +15,7 @@ from meshwright.tactics.primitives import (
     replicate,
     shard,
 )
+from meshwright.tactics.recompute import Recompute, recompute
 from meshwright.tactics.sequence_parallel import SequenceParallel, sequence_parallel
 from meshwright.tactics.structure import Structure, find_structure
 from meshwright.tactics.workspace import Refusal, Workspace
@@ -28,6 +29,7 @@ __all__ = [
     "ExpertParallel",
     "FullySharded",
     "Megatron",
+    "Recompute",
     "Refusal",
     "Replicate",
     "SequenceParallel",
@@ -43,6 +45,7 @@ __all__ = [
     "first_divisible",
     "fsdp",
     "megatron",
+    "recompute",
     "replicate",
     "sequence_parallel",
     "shard",

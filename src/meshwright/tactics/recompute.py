@@ -1,0 +1,74 @@
+"""The verb for memory: what is computed again on the way back, rather than kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshwright.errors import TacticError
+from meshwright.ir import Program, Value
+from meshwright.ir.recompute import recompute as rewrite_program
+from meshwright.ir.recompute import turn_of, waiting
+from meshwright.propagate import Graph
+from meshwright.tactics.sites import sites_of
+from meshwright.tactics.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Recompute:
+    """Keep what some ops make until the backward pass, and compute all else again.
+
+    before: h waits        after: x waits, and h = f(x) runs once more on the way back
+    It changes the program, so it is done before all other tactics.
+    """
+
+    keep: tuple[str, ...]
+
+    def rewrite(self, program: Program) -> Program:
+        """The program with this in it; `TacticError` where nothing waits."""
+        turn = turn_of(program)
+        before = waiting(program, turn)
+        if not before:
+            raise TacticError(f"{self}: no value waits here for a backward pass")
+        return rewrite_program(program, self._kept(program), turn)
+
+    def _kept(self, program: Program) -> set[Value]:
+        kinds = {op.kind for op in program.ops}
+        tags = {str(op.params["name"]) for op in program.ops if op.kind == "tag"}
+        kept: set[Value] = set()
+        graph: Graph | None = None
+        for name in self.keep:
+            if name in kinds:
+                kept.update(
+                    r for op in program.ops if op.kind == name for r in op.results
+                )
+            elif name in tags:
+                kept.update(
+                    r
+                    for op in program.ops
+                    if op.kind == "tag" and op.params["name"] == name
+                    for r in op.results
+                )
+            else:
+                graph = graph or Graph(program)
+                nodes = sites_of(graph).find(name)
+                kept.update(graph.values[v] for n in nodes for v, _ in n.outs)
+        return kept
+
+    def apply(self, work: Workspace) -> None:
+        """Nothing more: the program has been changed by now."""
+
+    def __str__(self) -> str:
+        return f"recompute(keep={list(self.keep)!r})"
+
+
+def recompute(keep: str | Sequence[str]) -> Recompute:
+    """A tactic: keep only what some ops make for the backward pass; make the rest again.
+
+    keep: names of ops, as `mw.cut` reads them (`"mlp.py:7 dot_general"`), kinds of ops
+    (`"dot_general"`), or names given by `mw.tag`; all ops of a name. What is made again
+    is made of these and of the step's inputs, just before it is read.
+    Raises `TacticError`, when it is applied, for a name of nothing, or where nothing is
+    kept for a backward pass in the first place.
+    """
+    return Recompute((keep,) if isinstance(keep, str) else tuple(keep))
