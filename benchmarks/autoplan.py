@@ -20,8 +20,11 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import meshwright as mw
+from meshwright.autoplan.beside import Beside
 from meshwright.autoplan.meshes import experts_of, meshes_of, shape_text
-from meshwright.autoplan.search import FOUND, Searcher
+from meshwright.autoplan.proposal import FOUND
+from meshwright.autoplan.rounds import search
+from meshwright.autoplan.search import SPELLED, Searcher
 from meshwright.autoplan.space import Space
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
@@ -54,27 +57,29 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     machine = load_machine(machine_name, None, MACHINES[machine_name])
     meshes = meshes_of(machine)
     started = time.monotonic()
-    captured = mw.partition(fn, meshes[0]).capture(*args)
-    capture_s = time.monotonic() - started
-    searcher = Searcher(
-        Space(captured, machine),
-        meshes,
-        machine.chip.usable_bytes,
-        started + budget_s,
-        lambda candidate: candidate.step_time_s,
-    )
-    searcher.run(with_experts=True)
+    with Beside() as beside:
+        captured = mw.partition(fn, meshes[0]).capture(*args)
+        capture_s = time.monotonic() - started
+        searcher = Searcher(
+            Space(captured, machine),
+            beside,
+            meshes,
+            machine.chip.usable_bytes,
+            started + budget_s,
+            lambda candidate: candidate.step_time_s,
+        )
+        searcher = search(searcher, with_experts=True)
     row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
     seen = {(c.name, c.mesh) for c in searcher.candidates}
     own = [c for c in searcher.candidates if c.name == FOUND]
     if any(c.fits(searcher.limit) for c in own):
         row["own_s"] = min(c.step_time_s for c in own if c.fits(searcher.limit))
     try:
-        search = searcher.found(started)
-        best = search.candidates[0]
+        told = searcher.found(started)
+        best = told.candidates[0]
         row |= {"auto_s": best.step_time_s, "auto_bytes": best.peak_memory_bytes}
-        row |= {"auto_mesh": shape_text(best.mesh), "gap": search.gap}
-        row |= {"model_s": search.model_s, "bound_s": search.bound_s}
+        row |= {"auto_mesh": shape_text(best.mesh), "gap": told.gap}
+        row |= {"model_s": told.model_s, "bound_s": told.bound_s}
     except MeshwrightError as error:
         row["auto_error"] = str(error)
     likely = [mesh for mesh in searcher.by_promise() if len(mesh.axes) > 1]
@@ -82,7 +87,8 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
         for expert, tactics in experts_of(mesh).items():
             if (expert, mesh) not in seen:
                 searcher.simulate(expert, mesh, tactics)
-    experts = [c for c in searcher.candidates if c.name != FOUND and not c.why_not]
+    named = [c for c in searcher.candidates if c.name not in (FOUND, SPELLED)]
+    experts = [c for c in named if not c.why_not]
     row["experts"] = [
         (c.name, shape_text(c.mesh), c.step_time_s, c.peak_memory_bytes)
         for c in experts

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import meshwright as mw
 from meshwright.autoplan.chosen import choose
 from meshwright.autoplan.columns_fold import divide
-from meshwright.autoplan.compute import Compute, stores_of
+from meshwright.autoplan.compute import Compute
 from meshwright.autoplan.fold import fold
 from meshwright.autoplan.lives import lives_of
 from meshwright.autoplan.model import ModelBuilder
 from meshwright.autoplan.moves import Moves
 from meshwright.autoplan.optimum import Pricer, find_optimum
+from meshwright.autoplan.stores import stores_of
 from meshwright.autoplan.strategy import Strategies
 from meshwright.cost.alpha_beta import FORMS
-from meshwright.cost.operation import fills_matrix_unit
+from meshwright.cost.padding import fills_matrix_unit
 from meshwright.machine import Mesh, load_machine
 from meshwright.plan.decide import start_workspace
 from meshwright.propagate import Graph, user_axes
@@ -58,7 +59,7 @@ def lines_of(costs, axes, mesh):
     Nor are both axes at once, or parts of one: `allow_mixed_mesh_shape` is off.
     """
 
-    def line(kind, own):
+    def line(kind, own, role):
         place = axes.index(user_axes(own)[0])
         size = costs.shape[place]
         if kind not in FORMS or mesh.size(own) != size:
@@ -84,14 +85,14 @@ def optimum_of(name, costs, *given):
         tactic.apply(work)
     state = work.state
     folded = divide(work.graph, fold(state), list(range(len(work.graph.nodes))))
-    stores = stores_of(captured.program, MACHINE.chip, MACHINE.compiler)
+    stores = stores_of(captured.program, MACHINE, mesh.num_devices)
     compute = Products(Compute(MACHINE.chip, state.mesh, stores))
     strategies = Strategies(state, tuple(state.size))
     moves = Moves(state.mesh, lines_of(costs, mesh.axes, state.mesh))
     model = ModelBuilder(state, folded, strategies, compute).build(moves)
     lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
-    pricer = Pricer(model, lives)
-    found = find_optimum(pricer, None, time.monotonic, time.monotonic() + 20)
+    pricer = replace(Pricer.of(model, lives), gap=0.0)
+    found = find_optimum(pricer, None, 400, time.monotonic, time.monotonic() + 20)
     chosen = choose(model, found.choices, state, "alpa")
     plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
     return found, plan

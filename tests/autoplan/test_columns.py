@@ -129,7 +129,7 @@ def test_prices_are_those_of_the_model():
     work = start_workspace(space.captured, mesh, space.graph)
     folded = fold_finer(work.graph, fold(work.state))
     model, lives = model_of(space, work, folded)
-    pricer, problem = Pricer(model, lives), problem_of(space, mesh)
+    pricer, problem = Pricer.of(model, lives), problem_of(space, mesh)
     rng, point = random.Random(0), problem.start()
     while actions := problem.actions(point):
         point = problem.apply(point, rng.choice(actions))

@@ -6,11 +6,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshwright.autoplan.compute import stores_of
-from meshwright.autoplan.space import price
+from meshwright.autoplan.fold import fold
+from meshwright.autoplan.optimum import find_optimum
+from meshwright.autoplan.roles import EXPOSED
+from meshwright.autoplan.space import Pricing, price
+from meshwright.autoplan.stores import stores_of
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
 from meshwright.tactics import Workspace
+
+_TURNS = 200
+"""Of the solver; where there is time for them, the same is found each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +39,14 @@ class Auto:
         if not isinstance(machine, Machine):
             machine = load_machine(machine, work.mesh.num_devices)
         units = [u for axis in self.axes for u in work.units[work.mesh.require(axis)]]
-        stores = stores_of(work.graph.program, machine.chip, machine.compiler)
-        priced = price(work, machine, units, stores, self.seed)
+        stores = stores_of(work.graph.program, machine, work.mesh.num_devices)
+        pricing = Pricing(machine, stores, EXPOSED, self.seed)
+        priced = price(pricing, work, fold(work.state), units)
         usable = machine.chip.usable_bytes
         limit = usable if self.memory is None else min(self.memory, usable)
         until = time.monotonic() + self.budget_s
-        optimum = priced.best(limit, time.monotonic, until)
-        if optimum is None:
+        optimum = find_optimum(priced.pricer, limit, _TURNS, time.monotonic, until)
+        if optimum.bytes > limit:
             raise TacticError(
                 f"{self} finds nothing that fits into {limit / 2**30:.1f} GiB a device"
             )

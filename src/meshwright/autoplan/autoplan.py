@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshwright.autoplan.beside import Beside
 from meshwright.autoplan.meshes import meshes_of
+from meshwright.autoplan.rounds import search
 from meshwright.autoplan.search import OnProgress, Searcher
 from meshwright.autoplan.space import Space
 from meshwright.cost.energy import Place, find_place
@@ -68,17 +70,19 @@ def autoplan(  # noqa: PLR0913  the options of a search
         raise PlanError(f"budget_s is {budget_s}; wanted seconds above 0")
     if not meshes:
         raise PlanError("on one device there is nothing to decide; ask for more chips")
-    captured = partition(fn, meshes[0]).capture(*args)
     usable = found_machine.chip.usable_bytes
-    searcher = Searcher(
-        Space(captured, found_machine, seed),
-        meshes,
-        usable if memory is None else min(memory, usable),
-        started + budget_s,
-        OBJECTIVES[_ALIASES.get(objective, objective)],
-        on_progress=on_progress or (lambda text: None),
-    )
-    searcher.run(experts)
+    with Beside() as beside:
+        captured = partition(fn, meshes[0]).capture(*args)
+        searcher = Searcher(
+            Space(captured, found_machine, seed),
+            beside,
+            meshes,
+            usable if memory is None else min(memory, usable),
+            started + budget_s,
+            OBJECTIVES[_ALIASES.get(objective, objective)],
+            on_progress=on_progress or (lambda text: None),
+        )
+        searcher = search(searcher, experts)
     return _plan(searcher.found(started), searcher, place)
 
 
@@ -101,7 +105,7 @@ def _machine(machine: Machine | str, chips: int | None, mesh: Mesh | None) -> Ma
 def _plan(search: Search, searcher: Searcher, place: Place | str | None) -> Plan:
     best = search.candidates[0]
     plan = make_plan(
-        searcher.space.captured, best.mesh, best.tactics, Gather.SHARED
+        searcher.space.original, best.mesh, best.tactics, Gather.SHARED
     ).on(
         searcher.space.machine,
         find_place(place) if isinstance(place, str) else place,

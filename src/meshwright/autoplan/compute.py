@@ -1,98 +1,23 @@
-"""Seconds that a node computes on one device, cut as a strategy says.
-
-What is stored and what is computed on the fly is taken from the program before it is
-cut: cutting seldom changes what a compiler fuses.
-"""
+"""Seconds that a node computes on one device, cut as a strategy says."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from meshwright.autoplan.stores import Stores, Touch, vector_flops
 from meshwright.autoplan.strategy import Cuts, Strategy
-from meshwright.cost.operation import (
-    MOVE_FLOPS,
-    TRANSCENDENTAL_FLOPS,
-    Traffic,
-    unit_time,
-)
+from meshwright.cost.bound import Bound
+from meshwright.cost.operation import Traffic, bound_times, unit_time
 from meshwright.cost.padding import fills_matrix_unit
-from meshwright.ir import Atom, Op, Program, Value
+from meshwright.ir import Atom, Op, Value
 from meshwright.machine import Chip, Mesh
 from meshwright.propagate import Node
 from meshwright.rules import COLLECTIVES, Builder, Cut, work_of
+from meshwright.rules.kernel import kernel_of
 from meshwright.rules.rule import Dims
-from meshwright.simulate.fusion import fuse
-from meshwright.simulate.layout import Layout
-from meshwright.simulate.narrow import narrow_values
-from meshwright.simulate.rules import RULES
-from meshwright.simulate.unit import SAME_MEMORY, Kind, Unit, kind_of
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """What passes through main memory in a program.
-
-    layout: bytes of values. reads: per op, how often it reads what. writes: values that
-    are stored. roots: ops that start something.
-    """
-
-    layout: Layout
-    units: tuple[Unit, ...]
-    reads: Mapping[Op, Counter[Value]]
-    writes: frozenset[Value]
-    roots: frozenset[Op]
-
-
-def stores_of(program: Program, chip: Chip, compiler: str) -> Stores:
-    """What a compiler stores of a program."""
-    rules = RULES[compiler]
-    layout = Layout(chip.tile, narrow_values(program) if rules.narrows else ())
-    units = fuse(program, layout, rules)
-    readers = _readers(program)
-    reads: dict[Op, Counter[Value]] = {}
-    writes: set[Value] = set()
-    roots: set[Op] = set()
-    for unit in _all_units(units):
-        roots.add(unit.root)
-        writes.update(unit.writes)
-        for value in unit.reads:
-            op = _reader(unit, value, readers)
-            reads.setdefault(op, Counter())[value] += 1
-    return Stores(layout, units, reads, frozenset(writes), frozenset(roots))
-
-
-def _all_units(units: Iterable[Unit]) -> Iterable[Unit]:
-    for unit in units:
-        yield unit
-        for body in unit.bodies:
-            yield from _all_units(body)
-
-
-def _readers(program: Program) -> dict[Value, list[Op]]:
-    """Per stored value the ops that read it, under whatever name of the same memory."""
-    found: dict[Value, list[Op]] = {}
-    origin: dict[Value, Value] = {}
-    for op in program.walk():
-        operands = [v for v in op.operands if isinstance(v, Value)]
-        if op.kind in SAME_MEMORY and operands:
-            for result in op.results:
-                origin[result] = origin.get(operands[0], operands[0])
-            continue
-        for value in operands:
-            found.setdefault(origin.get(value, value), []).append(op)
-    return found
-
-
-def _reader(unit: Unit, value: Value, readers: Mapping[Value, list[Op]]) -> Op:
-    """The op of a unit that reads a value: its root, or one that it takes in."""
-    ops = readers.get(value, [])
-    if unit.root in ops or not ops:
-        return unit.root
-    loops = [op for op in ops if kind_of(op) is Kind.LOOP]
-    return loops[0] if loops else unit.root
+from meshwright.simulate.unit import SAME_MEMORY
 
 
 class Compute:
@@ -102,8 +27,8 @@ class Compute:
         self.chip = chip
         self.mesh = mesh
         self.stores = stores
-        self._rate = chip.vector_flops_per_s
         self._parts_of: dict[Cuts, int] = {}
+        self._even: dict[Op, float] = {}
 
     def seconds(self, node: Node, strategy: Strategy) -> float:
         """Of one run, collectives left out."""
@@ -157,36 +82,55 @@ class Compute:
     def _seconds(
         self, local: Op, op: Op, node: Node, parts: Mapping[int, int]
     ) -> float:
-        moved = elements = 0.0
-        for value, times, dims in self._traffic(op, node):
-            share = times / math.prod(parts.get(f, 1) for fs in dims for f in fs)
-            moved += share * self.stores.layout.num_bytes(value)
-            elements += share * math.prod(value.shape)
-        work = work_of(local)
-        is_product = fills_matrix_unit(local)
-        if op in self.stores.roots or is_product:
-            traffic = Traffic(moved, 0 if is_product else int(elements))
-            return unit_time(local, work, traffic, self.chip).seconds
-        vector = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
-        vector += MOVE_FLOPS * elements
-        return max(vector / self._rate, moved / self.chip.hbm_bytes_per_s)
+        """Of a part of an op, by the slopes; at least what it takes by itself.
 
-    def _traffic(self, op: Op, node: Node) -> Iterable[tuple[Value, float, Dims]]:
-        """What an op reads and writes: value, times, and the factors of its dims."""
+        What its unit takes at an even share, the others in it may take up.
+        """
+        if kernel_of(local) is not None:
+            return unit_time(local, work_of(local), Traffic(0), self.chip).seconds
+        stores = self.stores
+        flops, matrix_s = vector_flops(local), self._matrix_s(local)
+        seconds = stores.launch.get(op, 0.0) + stores.vector.get(op, 0.0) * flops
+        seconds += stores.matrix.get(op, 0.0) * matrix_s
+        memory_s, vector_s = 0.0, flops / self.chip.vector_flops_per_s
+        for touch, dims in self._touches(op, node):
+            share = 1 / math.prod(parts.get(f, 1) for fs in dims for f in fs)
+            seconds += share * touch.seconds
+            memory_s += share * touch.memory_s
+            vector_s += share * touch.vector_s
+        if op in stores.covered:
+            return seconds
+        alone_s = max(matrix_s, memory_s, vector_s)
+        return max(seconds, alone_s - self._even_s(op))
+
+    def _even_s(self, op: Op) -> float:
+        """Seconds of an even share of an op by itself."""
+        known = self._even.get(op)
+        if known is None:
+            touches = self.stores.touches.get(op, {}).values()
+            vector_s = vector_flops(op) / self.chip.vector_flops_per_s
+            vector_s += sum(touch.vector_s for touch in touches)
+            memory_s = sum(touch.memory_s for touch in touches)
+            whole = max(self._matrix_s(op), memory_s, vector_s)
+            known = self._even[op] = whole / self.stores.num_devices
+        return known
+
+    def _matrix_s(self, op: Op) -> float:
+        if not fills_matrix_unit(op):
+            return 0.0
+        return bound_times(op, work_of(op), Traffic(0), self.chip)[Bound.MATRIX]
+
+    def _touches(self, op: Op, node: Node) -> Iterable[tuple[Touch, Dims]]:
+        """What an op reads and writes, and the factors of its dims."""
         assert node.rule is not None
-        reads = self.stores.reads.get(op, Counter[Value]())
-        direct: set[Value] = set()
-        for atom, dims in zip(op.operands, node.rule.operands, strict=True):
-            if isinstance(atom, Value) and atom in reads and atom not in direct:
-                direct.add(atom)
-                yield atom, reads[atom], dims
-        widest = max((*node.rule.operands, *node.rule.results), key=len, default=())
-        for value, times in reads.items():
-            if value not in direct:  # under another name, so in another shape
-                yield value, times, widest
-        for result, dims in zip(op.results, node.rule.results, strict=True):
-            if result in self.stores.writes:
-                yield result, 1, dims
+        touches = self.stores.touches.get(op, {})
+        sides = (op.operands, node.rule.operands), (op.results, node.rule.results)
+        told: set[Value] = set()
+        for atoms, side in sides:
+            for atom, dims in zip(atoms, side, strict=True):
+                if isinstance(atom, Value) and atom in touches and atom not in told:
+                    told.add(atom)
+                    yield touches[atom], dims
 
 
 def _local_op(node: Node, parts: Mapping[int, int]) -> Op:

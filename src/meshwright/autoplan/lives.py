@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.autoplan.compute import Stores
 from meshwright.autoplan.fold import Fold
+from meshwright.autoplan.stores import Stores
 from meshwright.ir import Program, Value
 from meshwright.propagate import Graph
 from meshwright.simulate.unit import Unit

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from meshwright.autoplan.compute import Compute
 from meshwright.autoplan.fold import Edge, Fold, Group
 from meshwright.autoplan.moves import Moves
+from meshwright.autoplan.roles import Role, roles_of
 from meshwright.autoplan.strategy import ALL, Cuts, Strategies, Strategy
 from meshwright.ir import Value
 from meshwright.propagate import Node, State
@@ -25,6 +26,10 @@ type Table = NDArray[np.float64]
 
 Form = tuple[Cuts, frozenset[str]]
 """How a value is cut, and the axes along which it is addends."""
+
+Need = tuple[Cuts, frozenset[str], bool]
+"""How a value is wanted: its cuts, the axes along which it may be addends, and whether
+it may be whole there, too."""
 
 FORBIDDEN = np.inf
 
@@ -80,7 +85,9 @@ class ModelBuilder:
         self.fold = fold
         self.strategies = strategies
         self.compute = compute
-        self._seconds: dict[object, Table] = {}
+        self._roles = roles_of(state.graph.program)
+        # Choices are shared by all nodes with the same rule, and so is what they need.
+        self._known: dict[object, list[Need]] = {}
 
     def build(self, moves: Moves) -> Model:
         """The model with these prices of collectives."""
@@ -99,7 +106,8 @@ class ModelBuilder:
             if len(edges) == 1:
                 links.append(self._link(maker, made, edges[0], choices, moves))
                 continue
-            wanted = [self._need(e, s)[0] for e in edges for s in choices[e.reader]]
+            needs = (self._needs(e, choices[e.reader]) for e in edges)
+            wanted = dict.fromkeys(cuts for each in needs for cuts, _, _ in each)
             whole: frozenset[str] = frozenset()
             forms = tuple(dict.fromkeys([*made, *((cuts, whole) for cuts in wanted)]))
             number = len(choices) + len(views)
@@ -122,20 +130,17 @@ class ModelBuilder:
     # -- one group ------------------------------------------------------------------
 
     def _costs(self, group: Group, choices: Sequence[Strategy], moves: Moves) -> Table:
-        key = (group.node.index, id(choices))
-        known = self._seconds.get(key)
-        if known is None:
-            by_axes = {s.axes: s for s in choices}  # sums change nothing
-            found = {a: self.compute.seconds(group.node, s) for a, s in by_axes.items()}
-            known = np.array([found[s.axes] for s in choices])
-            self._seconds[key] = known
+        by_axes = {s.axes: s for s in choices}  # sums change nothing
+        found = {a: self.compute.seconds(group.node, s) for a, s in by_axes.items()}
+        seconds = np.array([found[s.axes] for s in choices])
         sums = [self._sums_s(group.node, s, moves) for s in choices]
-        return group.runs * (known + np.array(sums))
+        return group.runs * (seconds + np.array(sums))
 
     def _sums_s(self, node: Node, strategy: Strategy, moves: Moves) -> float:
         """Seconds of the collectives that a node itself writes."""
+        role = self._role(node.outs[0][0]) if node.outs else Role.OTHER
         total = sum(
-            moves.seconds(kind, axes, num_bytes)
+            moves.seconds(kind, axes, num_bytes, Role.OTHER)
             for kind, axes, num_bytes in self.compute.collectives(node, strategy)
         )
         if not strategy.sums:
@@ -146,10 +151,13 @@ class ModelBuilder:
             size = self.compute.local_bytes(self._value(value), cuts)
             for dim in range(len(dims)):
                 run = tuple(axis for axis, what in strategy.sums if what == dim)
-                total += moves.seconds("reduce_scatter", run, size)
+                total += moves.seconds("reduce_scatter", run, size, role)
                 size /= self.state.mesh.size(run)
-            total += moves.seconds("all_reduce", whole, size)
+            total += moves.seconds("all_reduce", whole, size, role)
         return total
+
+    def _role(self, number: int) -> Role:
+        return self._roles.get(self._value(number), Role.OTHER)
 
     def _value(self, number: int) -> Value:
         return self.graph.values[number]
@@ -165,19 +173,23 @@ class ModelBuilder:
         dims = self.fold.groups[group].node.outs[result][1]
         return strategy.stored(dims), strategy.left
 
-    def _need(
-        self, edge: Edge, strategy: Strategy
-    ) -> tuple[Cuts, frozenset[str], bool]:
-        """How a reader wants an operand, and where it takes addends of it, or all."""
+    def _needs(self, edge: Edge, choices: Sequence[Strategy]) -> list[Need]:
+        """How a reader wants an operand, by its choice."""
         node = self.fold.groups[edge.reader].node
-        cuts = strategy.cuts(node.ins[edge.operand][1])
-        if not strategy.carries:
-            return cuts, frozenset(), True
-        assert node.rule is not None
-        place = _operand_places(node)[edge.operand]
-        group = next((g for g in node.rule.linear if place in g), frozenset[int]())
-        takes = frozenset(strategy.carries) if group else frozenset[str]()
-        return cuts, takes, len(group) != 1
+        dims = node.ins[edge.operand][1]
+        group = self.strategies.carried(node)
+        is_carried = bool(group) and _operand_places(node)[edge.operand] in group
+        key = id(choices), dims, is_carried, len(group)
+        known = self._known.get(key)
+        if known is None:
+            none: frozenset[str] = frozenset()
+            known = self._known[key] = [
+                (s.cuts(dims), frozenset(s.carries), len(group) > 1)
+                if is_carried and s.carries
+                else (s.cuts(dims), none, True)
+                for s in choices
+            ]
+        return known
 
     def _link(
         self,
@@ -187,7 +199,7 @@ class ModelBuilder:
         choices: Sequence[Sequence[Strategy]],
         moves: Moves,
     ) -> Link:
-        needs = [self._need(edge, s) for s in choices[edge.reader]]
+        needs = self._needs(edge, choices[edge.reader])
         number = self.fold.groups[edge.maker].node.outs[edge.result][0]
         table = self._table(forms, needs, number, moves)
         return Link(first, edge.reader, edge.runs * table, (edge.maker, edge.result))
@@ -209,7 +221,7 @@ class ModelBuilder:
     def _table(
         self,
         forms: Sequence[Form],
-        needs: Sequence[tuple[Cuts, frozenset[str], bool]],
+        needs: Sequence[Need],
         number: int,
         moves: Moves,
     ) -> Table:
@@ -217,7 +229,7 @@ class ModelBuilder:
         haves = list(dict.fromkeys(cuts for cuts, _ in forms))
         wants = list(dict.fromkeys(cuts for cuts, _, _ in needs))
         num_bytes = self.compute.stores.layout.num_bytes(self._value(number))
-        small = moves.table(haves, wants, num_bytes)
+        small = moves.table(haves, wants, num_bytes, self._role(number))
         rows = [haves.index(cuts) for cuts, _ in forms]
         columns = [wants.index(cuts) for cuts, _, _ in needs]
         table = small[np.ix_(rows, columns)]

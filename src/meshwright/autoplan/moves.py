@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.autoplan.roles import Role
 from meshwright.autoplan.strategy import Cuts
 from meshwright.cost.collective import COLLECTIVE_S
 from meshwright.ir import Sharding
@@ -20,22 +21,25 @@ Line = tuple[float, float]
 """Seconds for no bytes at all, and seconds for each byte."""
 
 
-type LineOf = Callable[[str, tuple[str, ...]], Line]
-"""Of one collective, by kind and axes: its line over the bytes of its larger side."""
+type LineOf = Callable[[str, tuple[str, ...], Role], Line]
+"""Of one collective, by kind, axes and what its value is to the step: its line over the
+bytes of its larger side."""
 
 
-def lines_on(placement: Placement, exposed: Mapping[str, float]) -> LineOf:
+def lines_on(
+    placement: Placement, beside: Collection[str], exposed: Mapping[Role, float]
+) -> LineOf:
     """Those of a machine.
 
-    exposed: the share of its time that a collective of a kind adds to a step; 1 for
-        kinds that it does not name.
+    beside: kinds that run beside computation. exposed: by the role of the value the share
+        of their time that they add to a step.
     """
 
-    def line(kind: str, axes: tuple[str, ...]) -> Line:
+    def line(kind: str, axes: tuple[str, ...], role: Role) -> Line:
         seconds: Callable[..., float] = COLLECTIVE_S[kind]
         segments = placement.of(axes)
         start, end = seconds(0.0, segments), seconds(1e9, segments)
-        share = exposed.get(kind, 1.0)
+        share = exposed[role] if kind in beside else 1.0
         return share * start, share * (end - start) / 1e9
 
     return line
@@ -47,23 +51,25 @@ class Moves:
     def __init__(self, mesh: Mesh, line_of: LineOf) -> None:
         self.mesh = mesh
         self.line = cache(line_of)
-        self._moves: dict[tuple[Cuts, Cuts], Line] = {}
+        self._moves: dict[tuple[Cuts, Cuts, Role], Line] = {}
 
-    def seconds(self, kind: str, axes: Collection[str], num_bytes: float) -> float:
+    def seconds(
+        self, kind: str, axes: Collection[str], num_bytes: float, role: Role
+    ) -> float:
         """Of one collective."""
         if not axes:
             return 0.0
-        start, per_byte = self.line(kind, tuple(axes))
+        start, per_byte = self.line(kind, tuple(axes), role)
         return start + per_byte * num_bytes
 
-    def move(self, have: Cuts, need: Cuts) -> Line:
+    def move(self, have: Cuts, need: Cuts, role: Role) -> Line:
         """Of all steps from one sharding to another, by the bytes of the whole value."""
-        known = self._moves.get((have, need))
+        known = self._moves.get((have, need, role))
         if known is None:
-            known = self._moves[have, need] = self._find(have, need)
+            known = self._moves[have, need, role] = self._find(have, need, role)
         return known
 
-    def _find(self, have: Cuts, need: Cuts) -> Line:
+    def _find(self, have: Cuts, need: Cuts, role: Role) -> Line:
         if have == need:
             return 0.0, 0.0
         share = 1 / math.prod(self.mesh.size(axes) for axes in have)
@@ -75,13 +81,17 @@ class Moves:
                 continue
             if step.kind == "all_gather":
                 share *= parts
-            first, each = self.line(step.kind, step.axes)
+            first, each = self.line(step.kind, step.axes, role)
             start, per_byte = start + first, per_byte + each * share
         return start, per_byte
 
     def table(
-        self, haves: Sequence[Cuts], needs: Sequence[Cuts], num_bytes: float
+        self,
+        haves: Sequence[Cuts],
+        needs: Sequence[Cuts],
+        num_bytes: float,
+        role: Role,
     ) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Seconds from each of some shardings to each of others, [H, N]."""
-        lines = np.array([[self.move(h, n) for n in needs] for h in haves])
+        lines = np.array([[self.move(h, n, role) for n in needs] for h in haves])
         return lines[:, :, 0] + num_bytes * lines[:, :, 1]

@@ -9,19 +9,36 @@ Polyak, 1969).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.autoplan.lives import Lives
-from meshwright.autoplan.model import Model, Table
+from meshwright.autoplan.model import Link, Model, Table
 from meshwright.errors import AssignmentError
-from meshwright.search.assignment import Assignment, Solution, solve
+from meshwright.search.assignment import Aim, Assignment, Solution, solve
 
 MOST_ROUNDS = 24
 """Times that prices of memory are changed; each solves the whole program again."""
+
+GOOD_ENOUGH = 0.003
+"""Share of a step's time that a plan is not worth waiting for."""
+
+_FOR_FIRST = 0.6
+"""Share of the time for the program without a limit of memory, where there is one."""
+
+_SHORTEST_S, _ROUNDS_LEFT = 0.3, 6
+"""Seconds that a program with prices gets at least, and the share of what is left."""
+
+_DEAR, _FULL = 30.0, 0.9
+"""Steps' worth of time for all the memory there is, and the share of the fullest moment
+from which on moments count, to find out what fits at all."""
+
+_LAST_ROUNDS = 4
+"""The same as MOST_ROUNDS where that did not fit."""
 
 _PATIENCE = 3
 """Times that a program which has found nothing yet gets three times as long."""
@@ -42,113 +59,164 @@ class Optimum:
     bytes: float
     bound: float
 
+    def rank(self, limit: float) -> tuple[bool, float]:
+        """The smaller the better: what fits by its seconds, the rest by its bytes."""
+        fits = self.bytes <= limit
+        return not fits, self.seconds if fits else self.bytes
+
     @property
     def gap(self) -> float:
         """Share of its seconds that a better plan could save at most."""
         return max(0.0, 1 - self.bound / self.seconds) if self.seconds else 0.0
 
 
+@dataclass(frozen=True, slots=True)
 class Pricer:
-    """Seconds and bytes of choices of one model."""
+    """Seconds and bytes of choices of one model; of a model only what that takes.
 
-    def __init__(self, model: Model, lives: Lives, seed: int = 0) -> None:
-        self.model = model
-        self.lives = lives
-        self.seed = seed
+    costs, links, held: as in `Model`. gap: share of a step's time that a better solution
+    of a program is not waited for.
+    """
+
+    costs: tuple[Table, ...]
+    links: tuple[Link, ...]
+    held: tuple[tuple[Table, ...], ...]
+    lives: Lives
+    seed: int = 0
+    gap: float = GOOD_ENOUGH
+
+    @classmethod
+    def of(cls, model: Model, lives: Lives, seed: int = 0) -> Pricer:
+        """Of a model."""
+        return cls(model.costs, model.links, model.held, lives, seed)
 
     def seconds(self, choices: Sequence[int]) -> float:
         """Of a step."""
-        model = self.model
-        total = sum(c[x] for c, x in zip(model.costs, choices, strict=True))
-        total += sum(
-            e.seconds[choices[e.first], choices[e.second]] for e in model.links
-        )
-        return float(total)
+        pairs = (e.seconds[choices[e.first], choices[e.second]] for e in self.links)
+        return self._alone(choices) + float(sum(pairs))
 
     def curve(self, choices: Sequence[int]) -> Vector:
         """Bytes at each moment watched, [T]."""
         total = np.zeros(self.lives.num_times)
         for (group, result), counts in self.lives.counts.items():
-            total += counts * self.model.held[group][result][choices[group]]
-        for link in self.model.links:
+            total += counts * self.held[group][result][choices[group]]
+        for link in self.links:
             counts = self.lives.counts.get(link.made)
             if link.extra is not None and counts is not None:
                 total += counts * link.extra[choices[link.first], choices[link.second]]
         return total
 
-    def cheapest(self, prices: Vector, seconds: float) -> tuple[tuple[int, ...], float]:
-        """The choices that cost least when memory has a price, and a lower bound."""
+    def roughly(self, choices: Sequence[int]) -> float:
+        """Seconds of a step, with nothing for pairs that the model has no price for."""
+        pairs = (e.seconds[choices[e.first], choices[e.second]] for e in self.links)
+        return self._alone(choices) + float(sum(s for s in pairs if s < np.inf))
+
+    def _alone(self, choices: Sequence[int]) -> float:
+        return float(sum(c[x] for c, x in zip(self.costs, choices, strict=True)))
+
+    def cheapest(
+        self,
+        prices: Vector,
+        seconds: float,
+        turns: int,
+        worthless: float = math.inf,
+        starts: Sequence[tuple[int, ...]] = (),
+    ) -> tuple[tuple[int, ...], float]:
+        """The choices that cost least when memory has a price, and a lower bound.
+
+        seconds: to look for them, or until there are any. turns: of the solver, at most.
+        worthless: a bound that ends this. starts: choices that are known.
+        """
+        problem = self._assignment(prices)
+        start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
+        found = _solve(
+            problem, seconds, Aim(self.gap, worthless, start, turns), self.seed
+        )
+        return tuple(int(x) for x in found.choices), float(found.bound)
+
+    def _assignment(self, prices: Vector) -> Assignment:
         paid = {key: float(prices @ row) for key, row in self.lives.counts.items()}
         costs = [
             c
             + sum(
                 (p * h for r, h in enumerate(held) if (p := paid.get((g, r), 0.0))), 0.0
             )
-            for g, (c, held) in enumerate(
-                zip(self.model.costs, self.model.held, strict=False)
-            )
+            for g, (c, held) in enumerate(zip(self.costs, self.held, strict=False))
         ]
-        costs += self.model.costs[len(costs) :]
+        costs += self.costs[len(costs) :]
         edges = [
             (e.first, e.second, _with_price(e.seconds, e.extra, paid.get(e.made, 0.0)))
-            for e in self.model.links
+            for e in self.links
         ]
-        found = _solve(Assignment.of(costs, edges), seconds, self.seed)  # pyright: ignore[reportArgumentType]
-        return tuple(int(x) for x in found.choices), float(found.bound)
+        return Assignment.of(costs, edges)  # pyright: ignore[reportArgumentType]
 
 
-def _solve(problem: Assignment, seconds: float, seed: int) -> Solution:
+def _solve(problem: Assignment, seconds: float, aim: Aim, seed: int) -> Solution:
     """The best choices of so many seconds, or the first ones after them."""
     for _ in range(_PATIENCE):
         try:
-            return solve(problem, seconds, seed=seed)
+            return solve(problem, seconds, seed, aim=aim)
         except AssignmentError:  # it has one, that in which nothing is cut
             seconds *= 3
-    return solve(problem, seconds, seed=seed)
+    return solve(problem, seconds, seed, aim=aim)
 
 
 def _with_price(seconds: Table, extra: Table | None, price: float) -> Table:
     return seconds if extra is None or not price else seconds + price * extra
 
 
-def find_optimum(
+def find_optimum(  # noqa: PLR0913  what is known, and when to stop
     pricer: Pricer,
     limit: float | None,
+    turns: int,
     clock: Callable[[], float],
     until: float,
-) -> Optimum | None:
-    """The cheapest choices found that fit into `limit` bytes; None if none did.
+    starts: Sequence[tuple[int, ...]] = (),
+    worthless: float = math.inf,
+) -> Optimum:
+    """The cheapest choices found that fit into `limit` bytes; if none do, the smallest.
 
-    clock: seconds; the search ends when it reads `until`.
+    turns: of the solver, for each program. clock: seconds; the search ends when it reads
+    `until`, however many there were. starts: choices that are known.
+    worthless: seconds of a step; a bound that reaches them ends the search.
     """
     none = np.zeros(pricer.lives.num_times)
-    choices, bound = pricer.cheapest(none, until - clock())
-    best = _seen(pricer, choices, bound)
-    if limit is None or best.bytes <= limit:
-        return best
-    least = best.seconds
-    best, prices, damping = None, none, 1.0
-    target = 1.1 * least
-    for _ in range(MOST_ROUNDS):
-        if clock() >= until:
+    seconds = until - clock()
+    share = 1.0 if limit is None else _FOR_FIRST
+    choices, bound = pricer.cheapest(none, share * seconds, turns, worthless, starts)
+    first = _seen(pricer, choices, bound)
+    if limit is None or first.bytes <= limit:
+        return first
+    # What fits when bytes cost far more than seconds; if that does not, little else does.
+    fullest = pricer.curve(choices) > _FULL * first.bytes
+    dear = _DEAR * first.seconds / limit * fullest / fullest.sum()
+    shortest = max(_SHORTEST_S, (until - clock()) / _ROUNDS_LEFT)
+    small, _ = pricer.cheapest(dear, shortest, turns, starts=(choices, *starts))
+    seen = [first, *(_seen(pricer, start, bound) for start in (small, *starts))]
+    best = min(seen, key=lambda each: each.rank(limit))
+    least, prices, damping = first.seconds, none, 1.0
+    for _ in range(MOST_ROUNDS if best.bytes <= limit else _LAST_ROUNDS):
+        if clock() >= until or bound >= worthless:
             break
         over = pricer.curve(choices) - limit
-        if best is not None:
-            target = best.seconds
+        fits = best.bytes <= limit and best.seconds < math.inf
+        target = best.seconds if fits else 1.1 * least
         dual = pricer.seconds(choices) + float(prices @ over)
         norm = float(over @ over)
         step = damping * max(target - dual, 0.01 * least) / max(norm, 1.0)
         prices = np.maximum(0.0, prices + step * over)
-        choices, low = pricer.cheapest(prices, until - clock())
-        bound = max(bound, low - float(prices.sum()) * limit)
+        paid = float(prices.sum()) * limit
+        share = max(_SHORTEST_S, (until - clock()) / _ROUNDS_LEFT)
+        known = (choices, *starts)
+        choices, low = pricer.cheapest(prices, share, turns, worthless + paid, known)
+        bound = max(bound, low - paid)
         found = _seen(pricer, choices, bound)
+        best = min(best, found, key=lambda each: each.rank(limit))
         if found.bytes <= limit:
             damping *= 0.7
-            if best is None or found.seconds < best.seconds:
-                best = found
-        elif best is None:
+        elif best.bytes > limit:
             damping *= 1.5
-    return best and Optimum(best.choices, best.seconds, best.bytes, bound)
+    return replace(best, bound=bound)
 
 
 def _seen(pricer: Pricer, choices: tuple[int, ...], bound: float) -> Optimum:

@@ -1,4 +1,4 @@
-"""From a state to the choices that it means."""
+"""From a state, or from choices on another mesh, to the choices that they mean."""
 
 from __future__ import annotations
 
@@ -43,6 +43,50 @@ def read_choices(model: Model, state: State) -> tuple[int, ...]:
         wanted = read_strategy(state, carrier, group.node)
         chosen.append(_nearest(own, wanted))
     return (*chosen, *_best_views(model, chosen))
+
+
+def spread_choices(
+    source: Model,
+    choices: Sequence[int],
+    target: Model,
+    units: Sequence[str],
+    all_units: Sequence[str],
+) -> tuple[int, ...]:
+    """Choices for a mesh of one axis, with all axes of another mesh in its place.
+
+    units: of the one axis. all_units: of all axes of the target's mesh.
+    """
+    chosen: list[int] = []
+    run, whole = tuple(units), tuple(all_units)
+    pairs = zip(source.choices, target.choices, choices, strict=False)
+    for own, others, choice in pairs:
+        strategy = own[choice]
+        axes = tuple((f, whole) for f, a in strategy.axes if a == run)
+        carries = whole if strategy.carries else ()
+        ends = {what for _, what in strategy.sums}
+        sums = tuple((unit, end) for end in ends for unit in whole)
+        chosen.append(_nearest(others, Strategy(axes, carries, sums)))
+    return (*chosen, *_best_views(target, chosen))
+
+
+def carry_over(source: Model, choices: Sequence[int], target: Model) -> tuple[int, ...]:
+    """The choices of a program for a like one, by what nodes are and where they stand."""
+    known = {
+        _likeness(group.node): own[choice]
+        for group, own, choice in zip(
+            source.fold.groups, source.choices, choices, strict=False
+        )
+    }
+    none = Strategy()
+    chosen = [
+        _nearest(own, known.get(_likeness(group.node), none))
+        for group, own in zip(target.fold.groups, target.choices, strict=True)
+    ]
+    return (*chosen, *_best_views(target, chosen))
+
+
+def _likeness(node: Node) -> object:
+    return node.label, str(node.source), node.sizes, node.wire
 
 
 def _nearest(own: Sequence[Strategy], wanted: Strategy) -> int:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.autoplan.chosen import Chosen, choose
-from meshwright.autoplan.compute import Compute, Stores, stores_of
-from meshwright.autoplan.fold import fold
+from meshwright.autoplan.compute import Compute
+from meshwright.autoplan.fold import Fold, fold
 from meshwright.autoplan.lives import lives_of
 from meshwright.autoplan.model import Model, ModelBuilder
 from meshwright.autoplan.moves import Moves, lines_on
-from meshwright.autoplan.optimum import Optimum, Pricer, find_optimum
+from meshwright.autoplan.optimum import Optimum, Pricer
+from meshwright.autoplan.roles import EXPOSED, Role
+from meshwright.autoplan.stores import Stores, stores_of
 from meshwright.autoplan.strategy import Strategies
 from meshwright.capture import Captured
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import place_mesh
-from meshwright.plan.decide import start_workspace
-from meshwright.propagate import Graph
+from meshwright.plan.decide import rewritten, start_workspace
+from meshwright.propagate import Graph, State
 from meshwright.simulate.rules import RULES
-from meshwright.tactics import Workspace
-
-_EXPOSED = 0.5
-"""Share of a collective that can run beside computation which a step waits for, as the
-integer program counts; the simulation then says how much it is."""
-
-_HIDDEN = ("all_gather", "permute", "reduce_scatter")
+from meshwright.tactics import Tactic, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,66 +33,85 @@ class Priced:
     pricer: Pricer
     compute: Compute
 
-    def best(
-        self, limit: float | None, clock: Callable[[], float], until: float
-    ) -> Optimum | None:
-        """The cheapest choices within a limit of bytes."""
-        return find_optimum(self.pricer, limit, clock, until)
-
     def tactic(self, optimum: Optimum, name: str) -> Chosen:
         """What choices decide."""
         return choose(self.model, optimum.choices, self.work.state, name)
 
 
 class Space:
-    """Everything about a program that does not depend on the mesh."""
+    """Everything about a program that does not depend on the mesh.
 
-    def __init__(self, captured: Captured, machine: Machine, seed: int = 0) -> None:
-        self.captured = captured
+    given: tactics that change the program, `captured`; `original` is as it was.
+    """
+
+    def __init__(
+        self,
+        captured: Captured,
+        machine: Machine,
+        seed: int = 0,
+        given: tuple[Tactic, ...] = (),
+    ) -> None:
+        self.original = captured
+        self.given = given
+        self.captured = captured = rewritten(captured, given)
         self.machine = machine
         self.seed = seed
         self.graph = Graph(captured.program, captured.ties)
-        self._stores: Stores = stores_of(
-            captured.program, machine.chip, machine.compiler
-        )
+        self.stores = stores_of(captured.program, machine, machine.num_devices)
+        self._blank: Fold | None = None  # of a state that says nothing yet
 
     def price(
         self,
         mesh: Mesh,
         axes: Sequence[str] | None = None,
         work: Workspace | None = None,
+        exposed: Mapping[Role, float] | None = None,
     ) -> Priced:
         """The program on a mesh.
 
         axes: those that may be decided, all by default. work: with decisions that stand,
-        none but the user's own by default.
+        none but the user's own by default. exposed: by role of a value the share of its
+        collectives that a step waits for, where that is known.
         """
         work = work or start_workspace(self.captured, mesh, self.graph)
         chosen = mesh.axes if axes is None else tuple(axes)
         free = [unit for axis in chosen for unit in work.units[axis]]
-        return price(work, self.machine, free, self._stores, self.seed)
+        exposed = {**EXPOSED, **(exposed or {})}
+        return price(
+            Pricing(self.machine, self.stores, exposed, self.seed),
+            work,
+            self.fold(work.state),
+            free,
+        )
+
+    def fold(self, state: State) -> Fold:
+        """The groups under a state; where nothing is decided, those of all meshes."""
+        if state.scattered or any(state.axes_of) or any(state.blocked):
+            return fold(state)
+        if self._blank is None:
+            self._blank = fold(state)
+        return self._blank
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What prices are made of, whatever the mesh; exposed: as in `Space.price`."""
+
+    machine: Machine
+    stores: Stores
+    exposed: Mapping[Role, float]
+    seed: int = 0
 
 
 def price(
-    work: Workspace,
-    machine: Machine,
-    free: Sequence[str],
-    stores: Stores,
-    seed: int = 0,
+    pricing: Pricing, work: Workspace, folded: Fold, free: Sequence[str]
 ) -> Priced:
     """What all choices cost, on top of the decisions of a workspace."""
-    state = work.state
-    folded = fold(state)
+    state, machine, stores = work.state, pricing.machine, pricing.stores
     strategies = Strategies(state, free)
     compute = Compute(machine.chip, state.mesh, stores)
-    placement = place_mesh(state.mesh, machine)
-    moves = Moves(state.mesh, lines_on(placement, exposed_of(machine)))
+    placed, beside = place_mesh(state.mesh, machine), RULES[machine.compiler].overlaps
+    moves = Moves(state.mesh, lines_on(placed, beside, pricing.exposed))
     model = ModelBuilder(state, folded, strategies, compute).build(moves)
     lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
-    return Priced(work, model, Pricer(model, lives, seed), compute)
-
-
-def exposed_of(machine: Machine) -> Mapping[str, float]:
-    """By kind of collective the share that a step is taken to wait for."""
-    overlaps = RULES[machine.compiler].overlaps
-    return {kind: _EXPOSED for kind in _HIDDEN if kind in overlaps}
+    return Priced(work, model, Pricer.of(model, lives, pricing.seed), compute)

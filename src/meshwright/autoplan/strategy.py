@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, permutations, product
 
+from meshwright.ir import Value
 from meshwright.propagate import Carrier, Cause, Node, State, user_axes
 from meshwright.rules.rule import Dims
 
@@ -37,7 +38,14 @@ class Strategy:
         if not self.axes:
             return ((),) * len(dims)
         axes = dict(self.axes)
-        return tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims)
+        return tuple(
+            [
+                axes.get(fs[0], ())
+                if len(fs) == 1  # nearly always, and this is asked very often
+                else tuple([a for f in fs for a in axes.get(f, ())])
+                for fs in dims
+            ]
+        )
 
     def stored(self, dims: Dims) -> Cuts:
         """How a result is stored, once its sums are scattered."""
@@ -172,9 +180,24 @@ class Strategies:
 
     def _may_carry(self, node: Node) -> bool:
         """Whether some operand can arrive as addends."""
+        return bool(self.carried(node))
+
+    def carried(self, node: Node) -> frozenset[int]:
+        """The operands of which those that arrive as addends are, if any do.
+
+        Of a product it is one side or the other: the first of which some can.
+        """
         if node.rule is None or not node.rule.linear or not _is_alone(node):
-            return False
-        return any(self._may_be_left(value) for value, _ in node.ins)
+            return frozenset()
+        assert node.op is not None
+        places = [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]
+        for group in node.rule.linear:
+            values = (
+                v for i, (v, _) in zip(places, node.ins, strict=True) if i in group
+            )
+            if any(map(self._may_be_left, values)):
+                return group
+        return frozenset()
 
     def _may_be_left(self, value: int) -> bool:
         """Whether a value may be handed on as addends, and can be some."""

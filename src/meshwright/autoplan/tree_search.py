@@ -11,19 +11,16 @@ from dataclasses import dataclass
 
 from meshwright.autoplan.columns_fold import fold_finer
 from meshwright.autoplan.columns_tables import MOST_AXES
-from meshwright.autoplan.compute import Compute, stores_of
 from meshwright.autoplan.fold import Fold, fold
-from meshwright.autoplan.lives import Lives, lives_of
-from meshwright.autoplan.model import Model, ModelBuilder
-from meshwright.autoplan.moves import Moves, lines_on
-from meshwright.autoplan.space import Space, exposed_of
-from meshwright.autoplan.strategy import Strategies
+from meshwright.autoplan.lives import Lives
+from meshwright.autoplan.model import Model
+from meshwright.autoplan.roles import EXPOSED
+from meshwright.autoplan.space import Pricing, Space, price
 from meshwright.autoplan.tree import Cost, Cut, Partitioning, Point
 from meshwright.autoplan.tree_kinds import kinds_prior
 from meshwright.autoplan.tree_tactics import tactics_of
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
-from meshwright.machine.placement import place_mesh
 from meshwright.plan.decide import start_workspace
 from meshwright.search import (
     Annealing,
@@ -104,14 +101,9 @@ def problem_of(space: Space, mesh: Mesh, limit: float | None = None) -> Partitio
 
 def model_of(space: Space, work: Workspace, folded: Fold) -> tuple[Model, Lives]:
     """Prices of all choices over a fold."""
-    captured, machine, state = space.captured, space.machine, work.state
-    stores = stores_of(captured.program, machine.chip, machine.compiler)
-    strategies = Strategies(state, tuple(state.size))
-    compute = Compute(machine.chip, state.mesh, stores)
-    placement = place_mesh(state.mesh, machine)
-    moves = Moves(state.mesh, lines_on(placement, exposed_of(machine)))
-    model = ModelBuilder(state, folded, strategies, compute).build(moves)
-    return model, lives_of(work.graph, folded, stores, tuple(work.graph.ties))
+    pricing = Pricing(space.machine, space.stores, EXPOSED)
+    priced = price(pricing, work, folded, tuple(work.state.size))
+    return priced.model, priced.pricer.lives
 
 
 def search_cuts(problem: Partitioning, trajectories: int, engine: Engine) -> Found:

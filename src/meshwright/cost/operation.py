@@ -46,12 +46,19 @@ def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
     kernel = kernel_of(op)
     if kernel is not None:
         return kernel_time(kernel, chip)
+    times = bound_times(op, work, traffic, chip)
+    bound = max(times, key=lambda b: times[b])
+    return UnitTime(times[bound], bound)
+
+
+def bound_times(op: Op, work: Work, traffic: Traffic, chip: Chip) -> dict[Bound, float]:
+    """Seconds by each bound, if no other held; of no kernel."""
     is_product = fills_matrix_unit(op)
     matrix_flops = padded_flops(op, chip) if is_product else 0
     vector_flops = work.flops - (work_of(op).flops if is_product else 0)
     vector_flops += TRANSCENDENTAL_FLOPS * work.transcendentals
     vector_flops += MOVE_FLOPS * traffic.elements
-    times = {
+    return {
         Bound.MATRIX: _product_s(op, matrix_flops, chip),
         Bound.VECTOR: vector_flops
         / (chip.vector_flops_per_s * reached_share(chip, "vector", vector_flops)),
@@ -59,8 +66,6 @@ def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
         / (chip.hbm_bytes_per_s * reached_share(chip, "memory", traffic.num_bytes)),
         Bound.LAUNCH: chip.launch_s,
     }
-    bound = max(times, key=lambda b: times[b])
-    return UnitTime(times[bound], bound)
 
 
 def alike(op: Op) -> Hashable:

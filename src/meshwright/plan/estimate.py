@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,11 +26,11 @@ from meshwright.simulate.rules import RULES
 from meshwright.simulate.timeline import (
     COMPUTE,
     Setting,
-    Span,
     Timeline,
     timeline_of,
+    waits_of,
 )
-from meshwright.simulate.unit import Kind, Unit
+from meshwright.simulate.unit import Unit
 
 if TYPE_CHECKING:
     from meshwright.capture import Captured
@@ -49,7 +48,7 @@ class Estimate:
         which nothing was computed beside it ("all_reduce exposed") and the rest
         ("all_reduce hidden"), and "waiting" for pauses of other groups of devices,
         where there are any; all but the hidden add up to the step.
-    original: the program before it was partitioned.
+    original: the program before it was partitioned. program: that of one device.
     units: what runs as one, in order; the memory's curve is over them.
     layout: how values lie in memory.
     origins: of ops that stand for others of the device program, those.
@@ -60,6 +59,7 @@ class Estimate:
     mesh: Mesh
     step_time_s: float
     original: Program
+    program: Program
     memory: Memory
     timeline: Timeline
     breakdown: Mapping[str, float]
@@ -149,6 +149,7 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
         decided.lowered.mesh,
         timeline.end_s + waiting,
         decided.captured.program,
+        program,
         memory,
         timeline,
         _breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
@@ -202,31 +203,11 @@ def _aliases(
 
 def _breakdown(timeline: Timeline) -> dict[str, float]:
     """Seconds by what fills them; a loop's are those of its body, times its trips."""
-    told: dict[str, float] = {COMPUTE: 0.0}
-    # When the computing stream works, in order: no two of its spans overlap.
-    starts = [s.start_s for s in timeline.spans if s.stream == COMPUTE]
-    ends = [s.end_s for s in timeline.spans if s.stream == COMPUTE]
-    for span in timeline.spans:
-        if span.inner is not None:
-            for name, seconds in _breakdown(span.inner).items():
-                told[name] = told.get(name, 0.0) + span.repeats * seconds
-        elif span.unit.kind is Kind.COLLECTIVE:
-            hidden = _overlap(span, starts, ends)
-            kind = span.unit.root.kind
-            exposed = span.end_s - span.start_s - hidden
-            told[f"{kind} exposed"] = told.get(f"{kind} exposed", 0.0) + exposed
-            told[f"{kind} hidden"] = told.get(f"{kind} hidden", 0.0) + hidden
-        else:
-            told[COMPUTE] += span.end_s - span.start_s
-    filled = sum(s for name, s in told.items() if not name.endswith(("hidden", "idle")))
+    told: dict[str, float] = {COMPUTE: timeline.busy_s(COMPUTE)}
+    for unit, exposed, hidden in waits_of(timeline):
+        for name, seconds in (("exposed", exposed), ("hidden", hidden)):
+            key = f"{unit.root.kind} {name}"
+            told[key] = told.get(key, 0.0) + seconds
+    filled = sum(s for name, s in told.items() if not name.endswith("hidden"))
     told["idle"] = max(0.0, timeline.end_s - filled)
     return told
-
-
-def _overlap(span: Span, starts: Sequence[float], ends: Sequence[float]) -> float:
-    """Seconds of a span in which something is computed."""
-    first, behind = bisect_right(ends, span.start_s), bisect_left(starts, span.end_s)
-    return sum(
-        min(ends[i], span.end_s) - max(starts[i], span.start_s)
-        for i in range(first, behind)
-    )

@@ -11,12 +11,13 @@ rest. All devices do the same, so that one stands for all.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.cost.bound import Bound
 from meshwright.cost.padding import fills_matrix_unit
-from meshwright.ir import Program, Value
+from meshwright.ir import Atom, Program, Value
 from meshwright.machine.placement import Placement
 from meshwright.rules.kernel import kernel_of
 from meshwright.simulate.ahead import Ahead
@@ -155,22 +156,12 @@ class _Clock:
 
     def _traffic(self, unit: Unit) -> tuple[int, int]:
         """Bytes from and to main memory, and elements through registers."""
-        root, itemsize = unit.root, self.setting.layout.itemsize
-        kernel = kernel_of(root)
+        kernel = kernel_of(unit.root)
         if kernel is not None:
             return kernel.num_bytes, 0
-        touched = [*unit.reads, *unit.writes]
-        if root.kind in _PICKS and root.operands[0] in touched:
-            # As much is read of the table as is taken from it.
-            touched.remove(root.operands[0])
-            touched += root.results
-        elif root.kind == "dynamic_update_slice" and unit.in_place is not None:
-            touched = [v for v in touched if v not in (unit.in_place, *root.results)]
-            touched += [v for v in root.operands[1:2] if isinstance(v, Value)] * 2
-        is_product = unit.kind is Kind.PRODUCT and fills_matrix_unit(root)
-        fed = root.operands[:2] if is_product else ()
+        itemsize, fed = self.setting.layout.itemsize, fed_to_matrix_unit(unit)
         num_bytes = elements = 0
-        for value in touched:
+        for value in touched_by(unit):
             passing = math.prod(value.shape)
             if value in self.on_chip:
                 passing //= 2
@@ -191,6 +182,53 @@ class _Clock:
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         assert isinstance(length, int), f"a scan of length {length!r}"
         return longest, length
+
+
+def waits_of(timeline: Timeline) -> Iterator[tuple[Unit, float, float]]:
+    """Of each collective the seconds in which nothing is computed beside it, and the rest.
+
+    Those in a loop come once, with the seconds of all turns.
+    """
+    # When the computing stream works, in order: no two of its spans overlap.
+    computing = [s for s in timeline.spans if s.stream == COMPUTE]
+    starts = [s.start_s for s in computing]
+    ends = [s.end_s for s in computing]
+    for span in timeline.spans:
+        if span.inner is not None:
+            for unit, exposed, hidden in waits_of(span.inner):
+                yield unit, span.repeats * exposed, span.repeats * hidden
+        elif span.unit.kind is Kind.COLLECTIVE:
+            hidden = _overlap(span, starts, ends)
+            yield span.unit, span.end_s - span.start_s - hidden, hidden
+
+
+def _overlap(span: Span, starts: Sequence[float], ends: Sequence[float]) -> float:
+    """Seconds of a span in which something is computed."""
+    first, behind = bisect_right(ends, span.start_s), bisect_left(starts, span.end_s)
+    return sum(
+        min(ends[i], span.end_s) - max(starts[i], span.start_s)
+        for i in range(first, behind)
+    )
+
+
+def touched_by(unit: Unit) -> list[Value]:
+    """What a unit reads and writes; of a picked part, a value of its size."""
+    root = unit.root
+    touched = [*unit.reads, *unit.writes]
+    if root.kind in _PICKS and root.operands[0] in touched:
+        # As much is read of the table as is taken from it.
+        touched.remove(root.operands[0])
+        touched += root.results
+    elif root.kind == "dynamic_update_slice" and unit.in_place is not None:
+        touched = [v for v in touched if v not in (unit.in_place, *root.results)]
+        touched += [v for v in root.operands[1:2] if isinstance(v, Value)] * 2
+    return touched
+
+
+def fed_to_matrix_unit(unit: Unit) -> tuple[Atom, ...]:
+    """What enters a product as it is, and so never passes through registers."""
+    is_product = unit.kind is Kind.PRODUCT and fills_matrix_unit(unit.root)
+    return unit.root.operands[:2] if is_product else ()
 
 
 def whole_bytes(unit: Unit, layout: Layout) -> int:

@@ -1,0 +1,104 @@
+"""Integer programs solved in a process beside, while this one prices and simulates.
+
+A process, not a thread: what prepares programs holds the interpreter all the time.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import meshwright
+from meshwright.autoplan.optimum import Optimum, Pricer, find_optimum
+from meshwright.search.assignment.warm import warm
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be solved; see `find_optimum`.
+
+    seconds: at most; with `turns` the answer is there before, as a rule.
+    """
+
+    pricer: Pricer
+    limit: float | None
+    seconds: float
+    turns: int
+    starts: tuple[tuple[int, ...], ...] = ()
+    worthless: float = math.inf
+
+    def answer(self) -> Optimum:
+        """The cheapest choices found."""
+        return find_optimum(
+            self.pricer, self.limit, self.turns, time.monotonic,
+            time.monotonic() + self.seconds, self.starts, self.worthless,
+        )  # fmt: skip
+
+
+class Beside:
+    """The process; it ends with the `with` block, whatever it is at."""
+
+    def __enter__(self) -> Self:
+        source = str(Path(meshwright.__file__).parents[1])
+        others = os.environ.get("PYTHONPATH")
+        path = source if others is None else os.pathsep.join((source, others))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is for us alone
+        )
+        self._turn = ThreadPoolExecutor(1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._turn.shutdown(cancel_futures=True)
+        self._process.communicate()
+
+    def ask(self, question: Question) -> Future[Optimum]:
+        """The answer, once it is there; one question is answered after the other."""
+        return self._turn.submit(self._ask, question)
+
+    def _ask(self, question: Question) -> Optimum:
+        to, back = self._process.stdin, self._process.stdout
+        assert to is not None
+        assert back is not None
+        pickle.dump(question, to, protocol=pickle.HIGHEST_PROTOCOL)
+        to.flush()
+        answer = pickle.load(back)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def serve() -> None:
+    """Answer questions from standard input on standard output until there are no more."""
+    out, sys.stdout = sys.stdout.buffer, sys.stderr
+    warm(turns=1)
+    while True:
+        try:
+            question = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = question.answer()
+        except Exception as error:  # noqa: BLE001  it is raised where it was asked
+            answer = error
+        pickle.dump(answer, out)
+        out.flush()

@@ -1,0 +1,60 @@
+"""Plans by their price, before they are simulated, and in which order they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from meshwright.machine import Mesh
+from meshwright.plan.candidates import Candidate
+from meshwright.tactics import Tactic
+
+FOUND = "auto"
+"""Name of what integer programs find."""
+
+_ABOUT = 1.1
+"""Times the limit that a plan may take by the model and still fit."""
+
+type Choices = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan by its price in the model: seconds, and bytes at the fullest moment.
+
+    choices: of the model's variables, that it makes or that come nearest to it.
+    """
+
+    name: str
+    mesh: Mesh
+    tactics: tuple[Tactic, ...]
+    seconds: float
+    bytes: float
+    choices: Choices
+
+    @property
+    def candidate(self) -> Candidate:
+        """As if it had been simulated so."""
+        return Candidate(
+            self.name, self.mesh, self.tactics, self.seconds, int(self.bytes)
+        )
+
+    def rank(self, limit: float) -> tuple[bool, float]:
+        """The smaller the more it promises."""
+        return self.bytes > _ABOUT * limit, self.seconds
+
+
+def in_turns(proposals: Sequence[Proposal], limit: float) -> Iterator[Proposal]:
+    """Those that seem to fit first; found ones and experts' by turns, the best first.
+
+    Of each expert's strategy one mesh comes before any comes again.
+    """
+    ranked = sorted(proposals, key=lambda p: p.rank(limit))
+    own = [p for p in ranked if p.name == FOUND]
+    experts = [p for p in ranked if p.name != FOUND]
+    first = {p.name: p for p in reversed(experts)}
+    once = [p for p in experts if first[p.name] is p]
+    again = [p for p in experts if first[p.name] is not p]
+    pairs = zip_longest(own, (*once, *again))
+    return (p for pair in pairs for p in pair if p is not None)
