@@ -52,6 +52,32 @@ def test_the_same_search_finds_the_same_plan(plan):
     assert again.to_json() == plan.to_json()
 
 
+@pytest.mark.parametrize("moment", ["by the program", "GiB", "spelling"])
+def test_an_interrupt_ends_the_search_with_the_best_so_far(moment):
+    fn, args = DEEP
+    said = []
+
+    def watch(text):
+        said.append(text)
+        if moment in text and "interrupted" not in said:
+            said.append("interrupted")
+            raise KeyboardInterrupt
+
+    plan = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, on_progress=watch)
+    assert "interrupted" in said
+    assert plan.step_time_s == plan.search.candidates[0].step_time_s
+
+
+def test_an_interrupt_before_anything_is_found_is_one():
+    fn, args = DEEP
+
+    def watch(text):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mw.autoplan(fn, args, machine="tpu-v5e", chips=8, on_progress=watch)
+
+
 @settings(max_examples=8)
 @given(st.integers(0, 2**32 - 1))
 def test_whatever_is_chosen_can_be_lowered_and_equals_the_original(seed):

@@ -19,7 +19,6 @@ from typing import Self
 
 import meshwright
 from meshwright.autoplan.optimum import Optimum, Pricer, find_optimum
-from meshwright.search.assignment.warm import warm
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,8 @@ class Beside:
 
 def serve() -> None:
     """Answer questions from standard input on standard output until there are no more."""
+    from meshwright.search.assignment.warm import warm  # also run as a program
+
     out, sys.stdout = sys.stdout.buffer, sys.stderr
     warm(turns=1)
     while True:

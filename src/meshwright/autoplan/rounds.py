@@ -24,7 +24,8 @@ def search(searcher: Searcher, with_experts: bool) -> Searcher:
     spared = 0.0
     for _ in range(_MOST):
         smallest = last.smallest()
-        if smallest is None or last.has_fitting or last.clock() >= last.until:
+        is_over = last.is_interrupted or last.clock() >= last.until
+        if smallest is None or last.has_fitting or is_over:
             break
         mesh, num_bytes = smallest
         spared += num_bytes - _SPARE * last.limit

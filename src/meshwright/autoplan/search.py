@@ -80,6 +80,7 @@ class Searcher:
     _exposed: dict[Mesh, Mapping[Role, float]] = field(
         default_factory=dict[Mesh, Mapping[Role, float]]
     )
+    is_interrupted: bool = False
     _longest: float = 0.0  # seconds that a simulation took
 
     def run(self, with_experts: bool) -> None:
@@ -88,8 +89,12 @@ class Searcher:
             self._simulate_all(self._propose(with_experts))
             self._spell()
         except KeyboardInterrupt:
-            if not self.candidates:
-                raise
+            self.is_interrupted = True
+            if not self.has_fitting:
+                if not self.own:
+                    raise
+                best = min(self.own.values(), key=lambda p: p.rank(self.limit))
+                self.simulate(best.name, best.mesh, best.tactics)
 
     def found(self, started: float) -> Search:
         """What came out, the best first; `PlanError` where nothing fits."""
@@ -202,13 +207,13 @@ class Searcher:
     def _note(self, mesh: Mesh, optimum: Optimum) -> None:
         shape = shape_text(mesh)
         self.bounds[shape] = optimum.seconds, optimum.bound
-        self.on_progress(
-            f"{FOUND} on {shape}: {optimum.seconds * 1e3:.1f} ms by the program"
-        )
         self.own[mesh] = Proposal(
             FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),),
             optimum.seconds, optimum.bytes, optimum.choices,
         )  # fmt: skip
+        self.on_progress(
+            f"{FOUND} on {shape}: {optimum.seconds * 1e3:.1f} ms by the program"
+        )
 
     def _experts_on(self, mesh: Mesh) -> list[Proposal]:
         """Experts' plans by the model; what cannot be is noted as a candidate."""
