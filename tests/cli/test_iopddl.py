@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from meshwright.search.assignment.iopddl import read_assignment
 
 DATA = Path(__file__).parents[1] / "data" / "iopddl"
-HARD = DATA / "asplos-2025-iopddl-G.json.gz"
 
 
 def test_the_example_is_solved_and_written(run, tmp_path):
@@ -57,14 +57,38 @@ def test_seconds_are_positive_and_the_folder_of_out_exists(run):
     assert "there is no folder" in run("iopddl", example, "--out", "no/where.json").err
 
 
+def hard(path):
+    """An instance whose optimum nobody proves in minutes: many nodes, each with many."""
+    rng = np.random.default_rng(0)
+    num, width = 400, 10
+    ends = {(min(a, b), max(a, b)) for a, b in rng.integers(num, size=(3000, 2))}
+    pairs = sorted((a, b) for a, b in ends if a != b)
+    problem = {
+        "name": "hard",
+        "nodes": {
+            "intervals": [[i, i + 20] for i in range(num)],
+            "costs": rng.integers(1000, size=(num, width)).tolist(),
+            "usages": rng.integers(100, size=(num, width)).tolist(),
+        },
+        "edges": {
+            "nodes": np.array(pairs).tolist(),
+            "costs": rng.integers(1000, size=(len(pairs), width**2)).tolist(),
+        },
+        "usage_limit": 20 * 60,
+    }
+    path.write_text(json.dumps({"problem": problem}))
+    return path
+
+
 def test_ctrl_c_writes_the_best_so_far(tmp_path):
+    instance = hard(tmp_path / "hard.json")
     out = tmp_path / "solution.json"
     command = [
         sys.executable,
         "-m",
         "meshwright",
         "iopddl",
-        str(HARD),
+        str(instance),
         "--seconds",
         "120",
     ]
@@ -78,4 +102,4 @@ def test_ctrl_c_writes_the_best_so_far(tmp_path):
     told, wrong = child.communicate(timeout=30)
     assert child.returncode == 0, wrong
     assert b"feasible  yes" in told
-    assert read_assignment(HARD).is_feasible(json.loads(out.read_text()))
+    assert read_assignment(instance).is_feasible(json.loads(out.read_text()))
