@@ -87,7 +87,6 @@ def test_what_does_not_fit_is_made_again():
     assert found.peak_memory_bytes <= limit
     assert found.step_time_s < 2 * free.step_time_s
     assert any("recompute" in str(t) for t in found.tactics)
-    assert "mw.recompute" in found.search.spelled.text if found.search.spelled else True
 
 
 def test_where_that_does_not_help_it_is_said():

@@ -77,6 +77,19 @@ def test_ops_run_again_and_no_others():
     assert LAYERS <= again <= 2 * LAYERS
 
 
+def test_work_done_twice_is_no_use_of_the_machine():
+    """MFU counts the operations of the step as it was written."""
+    plain, again = (
+        mw.partition(step, MESH, tactics).plan(*args()).on("tpu-v5e")
+        for tactics in ([DATA], [mw.recompute("add"), DATA])
+    )
+    assert again.mfu * again.step_time_s == pytest.approx(plain.mfu * plain.step_time_s)
+
+
+def test_it_is_printed_as_it_is_typed():
+    assert str(mw.recompute("add")) == "recompute(keep=['add'])"
+
+
 @settings(max_examples=15)
 @given(st.sets(st.integers(0, 30)))
 def test_whatever_is_kept_the_program_computes_the_same(numbers):

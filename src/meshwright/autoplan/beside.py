@@ -19,6 +19,7 @@ from typing import Self
 
 import meshwright
 from meshwright.autoplan.optimum import Optimum, Pricer, find_optimum
+from meshwright.errors import PlanError
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,15 @@ class Beside:
         to, back = self._process.stdin, self._process.stdout
         assert to is not None
         assert back is not None
-        pickle.dump(question, to, protocol=pickle.HIGHEST_PROTOCOL)
-        to.flush()
-        answer = pickle.load(back)
+        try:
+            pickle.dump(question, to, protocol=pickle.HIGHEST_PROTOCOL)
+            to.flush()
+            answer = pickle.load(back)
+        except (BrokenPipeError, EOFError):
+            status = self._process.wait()
+            raise PlanError(
+                f"the solver's process ended with status {status}; out of memory, perhaps"
+            ) from None
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -7,7 +7,7 @@ Whatever else is made is wanted at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
 from meshwright.ir import Op, Program, Value
@@ -47,15 +47,20 @@ def roles_of(program: Program) -> dict[Value, Role]:
     return roles
 
 
-def exposed_by_role(program: Program, timeline: Timeline) -> dict[Role, float]:
+def exposed_by_role(
+    program: Program, timeline: Timeline, beside: Collection[str]
+) -> dict[Role, float]:
     """By role the share of its collectives beside computation that was waited for.
 
-    program: the device program of a simulated step. What has none is left out.
+    program: the device program of a simulated step. beside: kinds that can run beside
+    computation; the others are always waited for. What has none is left out.
     """
     roles = roles_of(program)
     waited = dict.fromkeys(Role, 0.0)
     hidden = dict.fromkeys(Role, 0.0)
     for unit, exposed_s, hidden_s in waits_of(timeline):
+        if unit.root.kind not in beside:
+            continue
         operands = _operands(unit.root)
         role = roles.get(operands[0], Role.OTHER) if operands else Role.OTHER
         waited[role] += exposed_s

@@ -24,6 +24,7 @@ from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate, Search, Spelling
 from meshwright.plan.decide import decide, start_workspace
 from meshwright.plan.estimate import estimate
+from meshwright.simulate.rules import RULES
 from meshwright.tactics import Tactic
 
 SPELLED = "auto, spelled"
@@ -333,7 +334,10 @@ class Searcher:
             candidate = Candidate(name, mesh, tuple(tactics), why_not=str(error))
         else:
             if name == FOUND:
-                self._exposed[mesh] = exposed_by_role(found.program, found.timeline)
+                beside = RULES[self.space.machine.compiler].overlaps
+                self._exposed[mesh] = exposed_by_role(
+                    found.program, found.timeline, beside
+                )
         self.candidates.append(candidate)
         self._longest = max(self._longest, self.clock() - began)
         if not candidate.why_not:

@@ -17,7 +17,10 @@ from meshwright.tactics import Recompute, Tactic, Workspace
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """A captured program with all decisions taken, lowered."""
+    """A captured program with all decisions taken, lowered.
+
+    captured: as it was, before any tactic changed it; `work` has what became of it.
+    """
 
     captured: Captured
     work: Workspace
@@ -39,8 +42,8 @@ def decide(
         program as it was (constraints in the user's own code included).
     """
     mesh.require_all([axis for tactic in tactics for axis in _axes_of(tactic)])
-    captured = rewritten(captured, tactics)
-    work = start_workspace(captured, mesh, Graph(captured.program, captured.ties))
+    changed = rewritten(captured, tactics)
+    work = start_workspace(changed, mesh, Graph(changed.program, changed.ties))
     if after_tactic:
         after_tactic(None, work)
     for tactic in tactics:
