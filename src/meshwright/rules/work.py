@@ -64,6 +64,10 @@ class Work:
     def __mul__(self, times: int) -> Work:
         return Work(self.flops * times, self.transcendentals * times)
 
+    def scaled(self, share: float) -> Work:
+        """That of a share of the elements."""
+        return Work(int(self.flops * share), int(self.transcendentals * share))
+
 
 NO_WORK = Work()
 """That of what only moves data."""

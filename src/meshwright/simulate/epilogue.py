@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from meshwright.ir import Program, Value, num_bytes
-from meshwright.simulate.unit import Kind, Unit
+from meshwright.simulate.unit import Kind, Unit, shares_of
 
 
 def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...]:
@@ -47,6 +47,7 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
                 tuple(dict.fromkeys((*unit.reads, *others))),
                 end.writes,
                 unit.work + end.work,
+                shares=shares_of((unit, end)),
             )
     return tuple(unit for unit in found if unit is not None)
 

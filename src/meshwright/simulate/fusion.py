@@ -226,11 +226,14 @@ class _Fusion:
             open_region(op, self.layout, self.rules, computed)
             bodies = tuple(fuse(body, self.layout, self.rules) for body in op.bodies)
         overwrites = self._overwrites(op, fed) if self.rules.calls_library else ()
-        reads, work = tuple(fed.reads), fed.work_with(work_of(op))
+        shares = fed.shares(op, self.flow.operands)
+        reads, work = tuple(fed.reads), fed.work_with(work_of(op), shares)
+        parts = {v: share for v in reads if (share := shares.get(v, 1.0)) < 1}
         in_place = self._in_place(op, kind, reads)
         return Unit(
-            op, kind, reads, writes, work, in_place, bodies, overwrites=overwrites
-        )
+            op, kind, reads, writes, work, in_place, bodies,
+            overwrites=overwrites, shares=parts,
+        )  # fmt: skip
 
     def _overwrites(self, op: Op, fed: Fed) -> tuple[Value, ...]:
         """Operands whose memory the result takes over, if they are read no more."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from meshwright.ir import Value
 from meshwright.rules import Work
-from meshwright.simulate.unit import TAKES_IN, Kind, Unit
+from meshwright.simulate.unit import TAKES_IN, Kind, Unit, shares_of
 
 _Space = tuple[int, ...]
 
@@ -78,14 +78,11 @@ def _merged(units: Sequence[Unit]) -> Unit:
     for unit in units:
         reads |= dict.fromkeys(v for v in unit.reads if v not in writes)
         writes |= dict.fromkeys(unit.writes)
+    shares = {v: share for v, share in shares_of(units).items() if v in reads}
     return Unit(
-        first.root,
-        first.kind,
-        tuple(reads),
-        tuple(writes),
-        work,
-        merged=tuple(units),
-    )
+        first.root, first.kind, tuple(reads), tuple(writes), work,
+        merged=tuple(units), shares=shares,
+    )  # fmt: skip
 
 
 def _space(unit: Unit) -> _Space | None:

@@ -162,7 +162,7 @@ class _Clock:
         itemsize, fed = self.setting.layout.itemsize, fed_to_matrix_unit(unit)
         num_bytes = elements = 0
         for value in touched_by(unit):
-            passing = math.prod(value.shape)
+            passing = int(math.prod(value.shape) * unit.shares.get(value, 1.0))
             if value in self.on_chip:
                 passing //= 2
             else:

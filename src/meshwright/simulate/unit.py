@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from meshwright.ir import Op, Value
@@ -101,6 +103,9 @@ TAKES_IN = frozenset({Kind.PRODUCT, Kind.REDUCTION, Kind.LOOP})
 """Kinds whose operands may be computed on the fly."""
 
 
+_WHOLE: Mapping[Value, float] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """Ops that run as one.
@@ -112,6 +117,7 @@ class Unit:
     overwrites: operands whose memory the result takes, element by element, where a
         compiler does that, and they are read here for the last time.
     is_joined: whether it runs as one with the unit before it, but stays one of its own.
+    shares: of what is read only to take a device's part of it, the share that is read.
     """
 
     root: Op
@@ -124,8 +130,19 @@ class Unit:
     merged: tuple[Unit, ...] = ()
     overwrites: tuple[Value, ...] = ()
     is_joined: bool = False
+    shares: Mapping[Value, float] = _WHOLE
 
     @property
     def parts(self) -> tuple[Unit, ...]:
         """The units as they were before any were merged."""
         return self.merged or (self,)
+
+
+def shares_of(units: Iterable[Unit]) -> dict[Value, float]:
+    """Of what several units read as one, the shares of those values not read whole."""
+    shares: dict[Value, float] = {}
+    for unit in units:
+        for value in unit.reads:
+            share = unit.shares.get(value, 1.0)
+            shares[value] = max(shares.get(value, 0.0), share)
+    return {value: share for value, share in shares.items() if share < 1}
