@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,22 +34,16 @@ class Recompute:
         return rewrite_program(program, self._kept(program), turn)
 
     def _kept(self, program: Program) -> set[Value]:
-        kinds = {op.kind for op in program.ops}
-        tags = {str(op.params["name"]) for op in program.ops if op.kind == "tag"}
+        by_name: dict[str, list[Value]] = defaultdict(list)
+        for op in program.walk():
+            by_name[op.kind] += op.results
+            if op.kind == "tag":
+                by_name[str(op.params["name"])] += op.results
         kept: set[Value] = set()
         graph: Graph | None = None
         for name in self.keep:
-            if name in kinds:
-                kept.update(
-                    r for op in program.ops if op.kind == name for r in op.results
-                )
-            elif name in tags:
-                kept.update(
-                    r
-                    for op in program.ops
-                    if op.kind == "tag" and op.params["name"] == name
-                    for r in op.results
-                )
+            if name in by_name:
+                kept.update(by_name[name])
             else:
                 graph = graph or Graph(program)
                 nodes = sites_of(graph).find(name)
@@ -67,7 +62,9 @@ def recompute(keep: str | Sequence[str]) -> Recompute:
 
     keep: names of ops, as `mw.cut` reads them (`"mlp.py:7 dot_general"`), kinds of ops
     (`"dot_general"`), or names given by `mw.tag`; all ops of a name. What is made again
-    is made of these and of the step's inputs, just before it is read.
+    is made of these and of the step's inputs, just before it is read; what a loop's turns
+    make, in the same turns of the loop that reads it, for which its carries are kept.
+    Loops run once: what they end with is kept, and with "scan" all that they stack.
     Raises `TacticError`, when it is applied, for a name of nothing, or where nothing is
     kept for a backward pass in the first place.
     """

@@ -2,13 +2,14 @@
 
 A site is all ops of one kind on one source line that make results of one type; those of
 all layers that one line writes are one site. Where they stand in unlike surroundings, as
-a product and the gradient of another may, `#1`, `#2`, ... tell them apart.
+a product and the gradient of another may, `#1`, `#2`, ... tell them apart. `@2-4,7` takes
+some of those that are left, counted from 1 in the order in which they run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -18,7 +19,8 @@ from meshwright.propagate import Graph, Node
 
 _SITE = re.compile(
     r"(?P<file>\S.*?):(?P<line>\d+) (?P<kind>[^\s#]+)"
-    r"(?: (?P<type>[^\s#][^#]*?))?(?: #(?P<number>\d+))?"
+    r"(?: (?P<type>[^\s#@][^#@]*?))?(?: #(?P<number>\d+))?"
+    r"(?: @(?P<some>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?"
 )
 _ROUNDS = 2
 """Neighbours of neighbours: enough to tell a query from a key, and not so many that the
@@ -53,14 +55,28 @@ class Sites:
             return str(short)
         return f"{short} #{number + 1}"
 
+    def names(self, nodes: Collection[Node]) -> Iterator[str]:
+        """Names that together mean these ops and no others."""
+        wanted = {node.index for node in nodes}
+        for place in dict.fromkeys(self.place_of[i][0] for i in sorted(wanted)):
+            alike = self.of[place]
+            if all(node.index in wanted for own in alike for node in own):
+                yield self.name(place)
+                continue
+            for number, own in enumerate(alike):
+                taken = [i for i, n in enumerate(own, 1) if n.index in wanted]
+                if taken:
+                    some = f" @{_ranges(taken)}" if len(taken) < len(own) else ""
+                    yield self.name(place, number) + some
+
     def find(self, text: str) -> list[Node]:
         """The ops that a name means; `TacticError` if it means none, or unlike ones."""
         read = _SITE.fullmatch(" ".join(text.split()))
         if read is None:
             raise TacticError(
                 f"{text!r} names no op; wanted 'file:line kind', then perhaps the type "
-                "of its result, then perhaps '#1', as in 'model.py:96 dot_general "
-                "f32[16,64] #2'"
+                "of its result, then perhaps '#1', then perhaps '@2-4', as in "
+                "'model.py:96 dot_general f32[16,64] #2'"
             )
         found = [p for p in self.of if _means(read, p)]
         if not found:
@@ -68,7 +84,8 @@ class Sites:
         if len(found) > 1:
             names = ", ".join(repr(self.name(p)) for p in found[:8])
             raise TacticError(f"{text!r} could be any of {names}; say more of it")
-        return self._numbered(text, read["number"], self.of[found[0]])
+        nodes = self._numbered(text, read["number"], self.of[found[0]])
+        return nodes if read["some"] is None else self._some(text, read["some"], nodes)
 
     def _numbered(
         self, text: str, number: str | None, alike: tuple[tuple[Node, ...], ...]
@@ -79,6 +96,18 @@ class Sites:
             there = f"#1 to #{len(alike)}" if len(alike) > 1 else "#1 only"
             raise TacticError(f"there is no {text!r}; there are {there}")
         return list(alike[int(number) - 1])
+
+    def _some(self, text: str, ranges: str, nodes: Sequence[Node]) -> list[Node]:
+        taken: dict[int, None] = {}
+        for part in ranges.split(","):
+            start, _, end = part.partition("-")
+            first, last = int(start), int(end or start)
+            if not 1 <= first <= last <= len(nodes):
+                raise TacticError(
+                    f"there is no @{part} in {text!r}; there are @1 to @{len(nodes)}"
+                )
+            taken |= dict.fromkeys(range(first, last + 1))
+        return [nodes[i - 1] for i in sorted(taken)]
 
     def _unknown(self, text: str, read: re.Match[str]) -> str:
         names = {self.name(p): p for p in self.of}
@@ -141,6 +170,17 @@ def _labels(graph: Graph, places: Sequence[Place]) -> list[int]:
 def _number(labels: Sequence[object]) -> list[int]:
     known: dict[object, int] = {}
     return [known.setdefault(label, len(known)) for label in labels]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`1-3,7` of numbers in order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _means(read: re.Match[str], place: Place) -> bool:
