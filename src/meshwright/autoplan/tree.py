@@ -151,6 +151,15 @@ class Partitioning:
             point = self.apply(point, each)
         return point
 
+    def without(self, state: Point, axis: str) -> Point:
+        """A state as if nothing were cut along an axis but what the user's code cuts."""
+        rows, cells = Rows.of(self.columns), self._start.cells.copy()
+        for other, units in self.units.items():
+            if other != axis:
+                cells[: rows.total, units] = state.cells[: rows.total, units]
+        cells[rows.total, 0] = (cells[rows.sums : rows.requests] >= 0).sum()
+        return self._point(cells)
+
     def _point(self, cells: Cells) -> Point:
         decided = cells[: Rows.of(self.columns).requests]
         return Point(cells, blake2b(decided.data, digest_size=16).digest())

@@ -18,6 +18,7 @@ from meshwright.autoplan.roles import EXPOSED
 from meshwright.autoplan.space import Pricing, Space, price
 from meshwright.autoplan.tree import Cost, Cut, Partitioning, Point
 from meshwright.autoplan.tree_kinds import kinds_prior
+from meshwright.autoplan.tree_prior import learned_prior
 from meshwright.autoplan.tree_tactics import tactics_of
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
@@ -45,6 +46,12 @@ ENGINES: dict[str, Callable[[int, Prior], Engine]] = {
 }
 """By name, given a seed and a prior. With one, MCTS that explores less than this ends in
 plans that cut the sequence (docs/autoplan.md)."""
+
+PRIORS: dict[str, Callable[[Partitioning], Prior]] = {
+    "kinds": kinds_prior,
+    "learned": learned_prior,
+}
+"""What says which cuts to try first, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +87,15 @@ def tree_search(
     return search_cuts(problem, trajectories, engine_of(problem, engine, seed))
 
 
-def engine_of(problem: Partitioning, name: str, seed: int) -> Engine:
-    """An engine by its name, with a prior for this problem."""
+def engine_of(
+    problem: Partitioning, name: str, seed: int, prior: str = "learned"
+) -> Engine:
+    """An engine by its name, with a prior for this problem by its name."""
     if name not in ENGINES:
         raise SearchError(f"engine is {name!r}; wanted one of {', '.join(ENGINES)}")
-    return ENGINES[name](seed, kinds_prior(problem))
+    if prior not in PRIORS:
+        raise SearchError(f"prior is {prior!r}; wanted one of {', '.join(PRIORS)}")
+    return ENGINES[name](seed, PRIORS[prior](problem))
 
 
 def problem_of(space: Space, mesh: Mesh, limit: float | None = None) -> Partitioning:

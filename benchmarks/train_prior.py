@@ -1,0 +1,320 @@
+"""The learned prior of tree search, from programs of the zoo that were searched for long.
+
+Each program is searched on several meshes. On the way to the best state, and one step
+beside it, each open cut is tried: what does it cost if it comes next and the rest of the
+way follows? A cut is worth most if that is no more than the best, and if it spares a
+cut of the rest. Weights are fitted so that what the prior draws is worth most, by L-BFGS
+from zeros; families of programs on which the prior is judged are left out
+(`benchmarks.learned_prior`).
+
+    python -m benchmarks.train_prior
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+import meshwright as mw
+from meshwright.autoplan.space import Space
+from meshwright.autoplan.tree import Cut, Partitioning, Point
+from meshwright.autoplan.tree_features import FEATURES, Outlook, Phase
+from meshwright.autoplan.tree_kinds import kinds_prior
+from meshwright.autoplan.tree_prior import SHIPPED, prior_of
+from meshwright.autoplan.tree_search import goals_of, needed, problem_of
+from meshwright.machine import Mesh, load_machine
+from meshwright.search import Budget, Mcts, Prior, Result, search_goals
+
+PROGRAMS = {
+    "primer:primer_small": "tpu-v5e",
+    "primer:primer_medium": "tpu-v3",
+    "t5:small": "tpu-v3",
+    "t5:base": "tpu-v5e",
+    "moe:moe_380m": "tpu-v3",
+    "llm:gpt_350m": "tpu-v3",
+    "llm:gpt_1_3b": "tpu-v4",
+    "llm:llama2_7b": "tpu-v5p",
+    "mixer:s_16": "tpu-v5e",
+    "mixer:b_32": "tpu-v3",
+    "unet:partir": "tpu-v3",
+    "sngan:cifar10": "tpu-v5e",
+    "d4pg:humanoid": "tpu-v3",
+    "wavenet:teacher": "tpu-v3",
+}
+"""And the machine of each. Not among them: gpt, gpt3, vit, gns, lstm, ranking, unet3d."""
+
+SHAPES = ((8, 4), (4, 8), (16, 2))
+SEEDS = 2
+TRAJECTORIES = 500
+MOST_CUTS = 40
+"""Tried in one state; where there are more, some of each kind, drawn."""
+
+MUCH = 0.03
+"""A logarithm of costs by which a cut is worth a third of the best."""
+
+IDLE = 0.3
+"""What a cut is worth that does no harm and spares nothing."""
+
+DECAY = 1e-3
+"""Times the squares of all weights; the best of 3e-4 to 3e-2, in half decades, where each
+family in turn was left out of the fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A state, and what its cuts are worth.
+
+    features: [C, F]. shares: of a kind of cuts that each stands for, [C]. worths: [C]
+    """
+
+    phase: Phase
+    features: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    worths: NDArray[np.float64]
+
+
+def first_guess() -> NDArray[np.float64]:
+    """What saves time, then memory, by itself: finds some ways that kinds do not."""
+    weights = np.zeros((len(Phase), len(FEATURES)))
+    weights[:, FEATURES.index("seconds")] = -1.5
+    weights[:, FEATURES.index("bytes")] = -0.5
+    return weights
+
+
+def solve(problem: Partitioning) -> tuple[Result[Point, Cut], ...]:
+    """The goals of the best search of several."""
+    priors: list[Prior] = [kinds_prior(problem), prior_of(problem, first_guess())]
+    runs = [
+        search_goals(
+            problem,
+            goals_of(problem),
+            Mcts(seed, exploration=1.0, prior_fn=prior),
+            Budget(trials=TRAJECTORIES),
+        )
+        for seed in range(SEEDS)
+        for prior in priors
+    ]
+    return min(runs, key=lambda results: results[-1].cost)
+
+
+def examples_of(problem: Partitioning, rng: random.Random) -> list[Example]:
+    """Of one program on one mesh: the goals along one axis after another."""
+    way = _Way(problem, Outlook(problem), rng)
+    found: list[Example] = []
+    before, done = (), 0
+    for axis, goal in zip(problem.units, solve(problem), strict=False):
+        cuts = needed(problem, [*before, *goal.actions[done:]])
+        start = problem.follow(cut for cut in cuts if cut.axis != axis)
+        own = [cut for cut in cuts if cut.axis == axis]
+        found += [
+            example
+            for state, rest in way.states(start, own, axis)
+            if (example := way.example(state, rest, axis)) is not None
+        ]
+        before, done = cuts, len(goal.actions)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Walks ways to the best states, and looks beside them."""
+
+    problem: Partitioning
+    outlook: Outlook
+    rng: random.Random
+    tables: dict[tuple[str, bytes], NDArray[np.float64]] = field(default_factory=dict)
+
+    def states(
+        self, start: Point, way: Sequence[Cut], axis: str
+    ) -> Iterator[tuple[Point, Sequence[Cut]]]:
+        """States on the way and one cut beside its beginning, and the rest of it."""
+        rng, last = self.rng, len(way)
+        lengths = {0, min(1, last), last, *(rng.randint(0, last) for _ in range(8))}
+        for length in sorted(lengths):
+            yield self.follow(start, way[:length])[0], way[length:]
+        for _ in range(3):
+            length = rng.randint(0, min(last, 3))
+            state, _ = self.follow(start, way[:length])
+            options = self.cuts(state, axis)
+            if options:
+                yield self.problem.apply(state, rng.choice(options)), way[length:]
+
+    def example(self, state: Point, rest: Sequence[Cut], axis: str) -> Example | None:
+        """What cuts are worth in a state; `None` where there is no choice."""
+        outlook, options = self.outlook, self.cuts(state, axis)
+        if len(options) < 2:
+            return None
+        by_kind: dict[int, list[int]] = {}
+        for cut in options:
+            number = outlook.number[cut]
+            by_kind.setdefault(int(outlook.kinds[number]), []).append(number)
+        most = max(MOST_CUTS // len(by_kind), 1)
+        drawn = [
+            self.rng.sample(own, most) if len(own) > most else own
+            for own in by_kind.values()
+        ]
+        numbers = [number for own in drawn for number in own]
+        worths = self._worths(state, rest, [outlook.cuts[n] for n in numbers])
+        if worths is None:
+            return None
+        phase = outlook.phase(state, axis)
+        places = np.searchsorted(outlook.rows[axis], numbers)
+        key = axis, outlook.others(state, axis)
+        if key not in self.tables:
+            self.tables[key] = outlook.features(state, axis)
+        features = self.tables[key][phase][places]
+        shares = np.array([1 / len(own) for own in drawn for _ in own])
+        return Example(phase, features, shares, worths)
+
+    def _worths(
+        self, state: Point, rest: Sequence[Cut], cuts: Sequence[Cut]
+    ) -> NDArray[np.float64] | None:
+        """Of each cut, 0 to 1; `None` where none leads to a price."""
+        end, length = self.follow(state, rest)
+        tried = [self.follow(self.problem.apply(state, cut), rest) for cut in cuts]
+        costs = [self.problem.cost(point) for point, _ in tried]
+        least = min(*costs, self.problem.cost(end))
+        if not math.isfinite(least):
+            return None
+        far = np.minimum(np.log(np.array(costs) / least) / MUCH, 50)
+        spares = np.array([left < length for _, left in tried])
+        return np.exp(-far) * np.where(spares, 1, IDLE)
+
+    def cuts(self, state: Point, axis: str) -> list[Cut]:
+        """Those along an axis that are open, and were at the start."""
+        options = self.problem.actions(state)
+        return [c for c in options if c.axis == axis and c in self.outlook.number]
+
+    def follow(self, state: Point, cuts: Sequence[Cut]) -> tuple[Point, int]:
+        """The state after some cuts, and how many of them changed anything."""
+        count = 0
+        for cut in cuts:
+            after = self.problem.apply(state, cut)
+            count += after.key != state.key
+            state = after
+        return state, count
+
+
+def fit(groups: Sequence[Sequence[Example]]) -> tuple[NDArray[np.float64], float]:
+    """Weights, [3, F], and minus the mean logarithm of what a draw is worth.
+
+    Each group, a program on a mesh, counts as much as any other.
+    """
+    shape = len(Phase), len(FEATURES)
+    share = 1 / len(groups)
+    examples = [(e, share / len(group)) for group in groups for e in group]
+
+    def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights = flat.reshape(shape)
+        slopes = 2 * DECAY * weights
+        total = DECAY * float((weights**2).sum())
+        for example, part in examples:
+            sums = example.features @ weights[example.phase] + np.log(example.shares)
+            drawn = np.exp(sums - sums.max())
+            drawn /= drawn.sum()
+            worth = drawn * (example.worths + 1e-3)  # so that a logarithm exists
+            mean = float(worth.sum())
+            total -= part * math.log(mean)
+            slopes[example.phase] -= part * (
+                example.features.T @ (worth / mean - drawn)
+            )
+        return total, slopes.ravel()
+
+    found = minimize(
+        loss,
+        np.zeros(shape).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500},
+    )
+    weights = found.x.reshape(shape)
+    return weights, float(found.fun - DECAY * (found.x**2).sum())
+
+
+def gather() -> dict[str, list[Example]]:
+    """Examples of all programs, by program, machine and mesh."""
+    found: dict[str, list[Example]] = {}
+    for program, chip in PROGRAMS.items():
+        started = time.process_time()
+        module, name = program.split(":")
+        targets = import_module(f"zoo.{module}")
+        fn, args = (getattr(targets, name, None) or targets.targets[name])()
+        captured = mw.partition(fn, Mesh({"data": 32})).capture(*args)
+        space = Space(captured, load_machine(chip, 32))
+        for shape in SHAPES:
+            problem = problem_of(space, Mesh({"data": shape[0], "model": shape[1]}))
+            examples = examples_of(problem, random.Random(0))
+            if examples:
+                found[f"{program} {chip} {shape[0]}x{shape[1]}"] = examples
+        seconds = time.process_time() - started
+        print(f"{program:26} {chip:8} {seconds:6.1f} s", flush=True)
+    return found
+
+
+def to_json(examples: dict[str, list[Example]]) -> dict[str, Any]:
+    """What is shipped: weights by phase and feature, and where they come from."""
+    groups = list(examples.values())
+    weights, after = fit(groups)
+    return {
+        "weights": {
+            phase.name.lower(): {
+                name: round(float(weight), 4)
+                for name, weight in zip(FEATURES, weights[phase], strict=True)
+            }
+            for phase in Phase
+        },
+        "trained": {
+            "by": "benchmarks/train_prior.py",
+            "programs": PROGRAMS,
+            "meshes": [f"{a}x{b}" for a, b in SHAPES],
+            "examples": sum(map(len, groups)),
+            "loss": round(after, 4),
+            "loss of kinds alone": round(loss_of_kinds(groups), 4),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+    }
+
+
+def loss_of_kinds(groups: Sequence[Sequence[Example]]) -> float:
+    """What `fit` makes smaller, where all kinds count alike."""
+    return -float(
+        np.mean(
+            [
+                np.mean(
+                    [
+                        math.log((e.shares / e.shares.sum() * (e.worths + 1e-3)).sum())
+                        for e in group
+                    ]
+                )
+                for group in groups
+            ]
+        )
+    )
+
+
+def main() -> None:
+    """Gather, fit, write."""
+    told = to_json(gather())
+    SHIPPED.write_text(json.dumps(told, indent=1) + "\n")
+    print(json.dumps(told["trained"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
