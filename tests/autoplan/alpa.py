@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
+
 import meshwright as mw
 from meshwright.autoplan.chosen import choose
 from meshwright.autoplan.columns_fold import divide
@@ -44,7 +46,10 @@ class Products:
     def __getattr__(self, name):
         return getattr(self.compute, name)
 
-    def seconds(self, node, strategy):
+    def seconds(self, node, choices):
+        return np.array([self.seconds_of(node, strategy) for strategy in choices])
+
+    def seconds_of(self, node, strategy):
         if node.op is None or not fills_matrix_unit(node.op):
             return 0.0
         taken = [user_axes(own) for _, own in strategy.axes]
@@ -60,6 +65,8 @@ def lines_of(costs, axes, mesh):
     """
 
     def line(kind, own, role):
+        if kind == "all_slice":
+            return 0.0, 0.0
         place = axes.index(user_axes(own)[0])
         size = costs.shape[place]
         if kind not in FORMS or mesh.size(own) != size:

@@ -58,8 +58,7 @@ def _without_compute(priced):
         priced.model.fold.groups, priced.model.choices, priced.model.costs, strict=False
     ):
         compute = priced.compute
-        spent = [group.runs * compute.seconds(group.node, s) for s in own]
-        costs.append(cost - np.array(spent))
+        costs.append(cost - group.runs * compute.seconds(group.node, own))
     rest = priced.model.costs[len(costs) :]
     return replace(priced.model, costs=(*costs, *rest))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.autoplan.stores import Stores, Touch, vector_flops
 from meshwright.autoplan.strategy import Cuts, Strategy
@@ -19,6 +22,43 @@ from meshwright.rules.kernel import kernel_of
 from meshwright.rules.rule import Dims
 from meshwright.simulate.unit import SAME_MEMORY
 
+type Table = NDArray[np.float64]
+
+type _Axes = tuple[tuple[int, tuple[str, ...]], ...]
+
+type _Collective = tuple[str, tuple[str, ...], float]
+
+
+@dataclass(slots=True)
+class _Works:
+    """What ops with one rule work, by how they are cut.
+
+    of: what they are of, which must stay alive, since they are found by its identity.
+    parts: by factor, of each cut. flops: in the vector unit, and matrix_s: in the
+    matrix unit. row_of: by choice, how it is cut.
+    """
+
+    of: object
+    parts: list[dict[int, int]]
+    flops: Table
+    matrix_s: Table
+    row_of: NDArray[np.int64]
+    _shares: dict[Dims, Table] = field(default_factory=dict[Dims, Table])
+
+    def share(self, dims: Dims) -> Table:
+        """Of a value with these factors that one device has, by cut."""
+        known = self._shares.get(dims)
+        if known is None:
+            factors = [f for fs in dims for f in fs]
+            known = self._shares[dims] = np.array(
+                [1 / math.prod([cut.get(f, 1) for f in factors]) for cut in self.parts]
+            )
+        return known
+
+    def spread(self, by_cut: Sequence[float] | Table) -> Table:
+        """By choice, what is known by cut."""
+        return np.asarray(by_cut)[self.row_of]
+
 
 class Compute:
     """Seconds of nodes on one chip of a mesh."""
@@ -29,22 +69,42 @@ class Compute:
         self.stores = stores
         self._parts_of: dict[Cuts, int] = {}
         self._even: dict[Op, float] = {}
+        # Ops with one rule are alike in all but what they read, and are many.
+        self._works: dict[tuple[int, int], _Works] = {}
+        self._written: dict[tuple[int, _Axes], list[_Collective]] = {}
 
-    def seconds(self, node: Node, strategy: Strategy) -> float:
-        """Of one run, collectives left out."""
+    def seconds(self, node: Node, choices: Sequence[Strategy]) -> Table:
+        """Of one run, by choice, collectives left out."""
         op, rule = node.op, node.rule
         if op is None or rule is None or op.kind in SAME_MEMORY:
-            return 0.0
-        parts = self._parts(strategy)
-        if any(parts.get(f, 1) > 1 for f in rule.special):
-            share = math.prod(parts.values())
-            return self._seconds(op, op, node, parts) / max(1, share)
-        return self._seconds(_local_op(node, parts), op, node, parts)
+            return np.zeros(len(choices))
+        works = self._works_of(node, choices)
+        if kernel_of(op) is not None:
+            return works.spread([self._kernel_s(node, p) for p in works.parts])
+        stores = self.stores
+        seconds = stores.launch.get(op, 0.0) + stores.vector.get(op, 0.0) * works.flops
+        seconds += stores.matrix.get(op, 0.0) * works.matrix_s
+        memory_s, vector_s = 0.0, works.flops / self.chip.vector_flops_per_s
+        for touch, dims in self._touches(op, node):
+            share = works.share(dims)
+            seconds += touch.seconds * share
+            memory_s += touch.memory_s * share
+            vector_s += touch.vector_s * share
+        if op not in stores.covered:
+            # What the unit takes at an even share, the others in it may take up.
+            alone_s = np.maximum(np.maximum(works.matrix_s, memory_s), vector_s)
+            seconds = np.maximum(seconds, alone_s - self._even_s(op))
+        return works.spread(seconds)
 
-    def collectives(
-        self, node: Node, strategy: Strategy
-    ) -> list[tuple[str, tuple[str, ...], float]]:
+    def collectives(self, node: Node, strategy: Strategy) -> list[_Collective]:
         """(kind, axes, bytes) of those that a rule writes for its special factors."""
+        key = id(node.rule), strategy.axes
+        known = self._written.get(key)
+        if known is None:
+            known = self._written[key] = self._write(node, strategy)
+        return known
+
+    def _write(self, node: Node, strategy: Strategy) -> list[_Collective]:
         op, rule = node.op, node.rule
         parts = self._parts(strategy)
         if op is None or rule is None or rule.expand is None:
@@ -79,29 +139,38 @@ class Compute:
     def _parts(self, strategy: Strategy) -> dict[int, int]:
         return {f: self.mesh.size(axes) for f, axes in strategy.axes}
 
-    def _seconds(
-        self, local: Op, op: Op, node: Node, parts: Mapping[int, int]
-    ) -> float:
-        """Of a part of an op, by the slopes; at least what it takes by itself.
+    def _kernel_s(self, node: Node, parts: Mapping[int, int]) -> float:
+        local = _local_op(node, parts)
+        return unit_time(local, work_of(local), Traffic(0), self.chip).seconds
 
-        What its unit takes at an even share, the others in it may take up.
-        """
-        if kernel_of(local) is not None:
-            return unit_time(local, work_of(local), Traffic(0), self.chip).seconds
-        stores = self.stores
-        flops, matrix_s = vector_flops(local), self._matrix_s(local)
-        seconds = stores.launch.get(op, 0.0) + stores.vector.get(op, 0.0) * flops
-        seconds += stores.matrix.get(op, 0.0) * matrix_s
-        memory_s, vector_s = 0.0, flops / self.chip.vector_flops_per_s
-        for touch, dims in self._touches(op, node):
-            share = 1 / math.prod(parts.get(f, 1) for fs in dims for f in fs)
-            seconds += share * touch.seconds
-            memory_s += share * touch.memory_s
-            vector_s += share * touch.vector_s
-        if op in stores.covered:
-            return seconds
-        alone_s = max(matrix_s, memory_s, vector_s)
-        return max(seconds, alone_s - self._even_s(op))
+    def _works_of(self, node: Node, choices: Sequence[Strategy]) -> _Works:
+        key = id(node.rule), id(choices)
+        known = self._works.get(key)
+        if known is None:
+            known = self._works[key] = self._count(node, choices)
+        return known
+
+    def _count(self, node: Node, choices: Sequence[Strategy]) -> _Works:
+        rule = node.rule
+        assert rule is not None
+        rows = {s.axes: 0 for s in choices}  # what becomes of sums changes nothing
+        rows = {axes: row for row, axes in enumerate(rows)}
+        parts: list[dict[int, int]] = []
+        flops: list[float] = []
+        matrix_s: list[float] = []
+        for axes in rows:
+            cut = self._parts(Strategy(axes))
+            parts.append(cut)
+            # What a rule expands is no op of a smaller size, but takes a share.
+            is_special = any(cut.get(f, 1) > 1 for f in rule.special)
+            local = _local_op(node, {} if is_special else cut)
+            share = 1 / math.prod(cut.values()) if is_special else 1.0
+            flops.append(share * vector_flops(local))
+            matrix_s.append(share * self._matrix_s(local))
+        row_of = np.array([rows[s.axes] for s in choices])
+        return _Works(
+            (rule, choices), parts, np.array(flops), np.array(matrix_s), row_of
+        )
 
     def _even_s(self, op: Op) -> float:
         """Seconds of an even share of an op by itself."""

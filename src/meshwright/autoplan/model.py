@@ -18,20 +18,13 @@ from meshwright.autoplan.compute import Compute
 from meshwright.autoplan.fold import Edge, Fold, Group
 from meshwright.autoplan.moves import Moves
 from meshwright.autoplan.roles import Role, roles_of
-from meshwright.autoplan.strategy import ALL, Cuts, Strategies, Strategy
+from meshwright.autoplan.strategy import ALL, Strategies, Strategy
+from meshwright.autoplan.tables import Form, Forms, Needs, Tables
 from meshwright.ir import Value
 from meshwright.propagate import Node, State
+from meshwright.rules.rule import Dims
 
 type Table = NDArray[np.float64]
-
-Form = tuple[Cuts, frozenset[str]]
-"""How a value is cut, and the axes along which it is addends."""
-
-Need = tuple[Cuts, frozenset[str], bool]
-"""How a value is wanted: its cuts, the axes along which it may be addends, and whether
-it may be whole there, too."""
-
-FORBIDDEN = np.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +79,13 @@ class ModelBuilder:
         self.strategies = strategies
         self.compute = compute
         self._roles = roles_of(state.graph.program)
-        # Choices are shared by all nodes with the same rule, and so is what they need.
-        self._known: dict[object, list[Need]] = {}
+        self._tables = Tables(compute)
+        self._ends: dict[tuple[int, Dims, Role], Table] = {}
 
     def build(self, moves: Moves) -> Model:
         """The model with these prices of collectives."""
+        self._ends.clear()
+        self._tables.forget_prices()
         choices = tuple(self.strategies.of(g.node) for g in self.fold.groups)
         costs = [
             self._costs(group, own, moves)
@@ -102,14 +97,13 @@ class ModelBuilder:
         views: list[View] = []
         links: list[Link] = []
         for (maker, result), edges in by_value.items():
-            made = [self._form(maker, result, s) for s in choices[maker]]
+            _, dims = self.fold.groups[maker].node.outs[result]
+            made = self._tables.made(choices[maker], dims)
             if len(edges) == 1:
                 links.append(self._link(maker, made, edges[0], choices, moves))
                 continue
-            needs = (self._needs(e, choices[e.reader]) for e in edges)
-            wanted = dict.fromkeys(cuts for each in needs for cuts, _, _ in each)
-            whole: frozenset[str] = frozenset()
-            forms = tuple(dict.fromkeys([*made, *((cuts, whole) for cuts in wanted)]))
+            needs = [self._needs(e, choices[e.reader]) for e in edges]
+            forms = self._tables.kept(made, needs)
             number = len(choices) + len(views)
             views.append(View(maker, result, forms))
             costs.append(np.zeros(len(forms)))
@@ -120,7 +114,7 @@ class ModelBuilder:
             links += [self._link(number, forms, edge, choices, moves) for edge in edges]
         held = tuple(
             tuple(
-                self._bytes(number, [s.stored(dims) for s in own])
+                self._bytes(number) / self._tables.parts(self._tables.made(own, dims))
                 for number, dims in group.node.outs
             )
             for group, own in zip(self.fold.groups, choices, strict=True)
@@ -130,31 +124,45 @@ class ModelBuilder:
     # -- one group ------------------------------------------------------------------
 
     def _costs(self, group: Group, choices: Sequence[Strategy], moves: Moves) -> Table:
-        by_axes = {s.axes: s for s in choices}  # sums change nothing
-        found = {a: self.compute.seconds(group.node, s) for a, s in by_axes.items()}
-        seconds = np.array([found[s.axes] for s in choices])
-        sums = [self._sums_s(group.node, s, moves) for s in choices]
-        return group.runs * (seconds + np.array(sums))
+        seconds = self.compute.seconds(group.node, choices)
+        return group.runs * (seconds + self._sums(group.node, choices, moves))
 
-    def _sums_s(self, node: Node, strategy: Strategy, moves: Moves) -> float:
-        """Seconds of the collectives that a node itself writes."""
-        role = self._role(node.outs[0][0]) if node.outs else Role.OTHER
-        total = sum(
-            moves.seconds(kind, axes, num_bytes, Role.OTHER)
-            for kind, axes, num_bytes in self.compute.collectives(node, strategy)
-        )
-        if not strategy.sums:
-            return total
-        whole = tuple(axis for axis, what in strategy.sums if what == ALL)
+    def _sums(self, node: Node, choices: Sequence[Strategy], moves: Moves) -> Table:
+        """Seconds of the collectives that a node itself writes, by choice."""
+        seconds = np.zeros(len(choices))
+        if node.rule is not None and node.rule.expand is not None:
+            for index, strategy in enumerate(choices):
+                for kind, axes, num_bytes in self.compute.collectives(node, strategy):
+                    seconds[index] += moves.seconds(kind, axes, num_bytes, Role.OTHER)
+        if not any(strategy.sums for strategy in choices):
+            return seconds
+        role = self._role(node.outs[0][0])
         for value, dims in node.outs:
-            cuts = strategy.cuts(dims)
-            size = self.compute.local_bytes(self._value(value), cuts)
-            for dim in range(len(dims)):
-                run = tuple(axis for axis, what in strategy.sums if what == dim)
-                total += moves.seconds("reduce_scatter", run, size, role)
-                size /= self.state.mesh.size(run)
-            total += moves.seconds("all_reduce", whole, size, role)
-        return total
+            key = id(choices), dims, role
+            lines = self._ends.get(key)
+            if lines is None:
+                found = [self._end_line(s, dims, role, moves) for s in choices]
+                lines = self._ends[key] = np.array(found)
+            whole = self.compute.stores.layout.num_bytes(self._value(value))
+            seconds += lines[:, 0] + whole * lines[:, 1]
+        return seconds
+
+    def _end_line(
+        self, strategy: Strategy, dims: Dims, role: Role, moves: Moves
+    ) -> tuple[float, float]:
+        """Seconds to take a result's sums, as a line over the bytes of the whole value."""
+        if not strategy.sums:
+            return 0.0, 0.0
+        share = 1 / self.compute.parts(strategy.cuts(dims))
+        start = per_byte = 0.0
+        ends = [(dim, "reduce_scatter") for dim in range(len(dims))]
+        for end, kind in (*ends, (ALL, "all_reduce")):
+            run = tuple(axis for axis, what in strategy.sums if what == end)
+            if run:
+                first, each = moves.line(kind, run, role)
+                start, per_byte = start + first, per_byte + share * each
+                share /= self.state.mesh.size(run)
+        return start, per_byte
 
     def _role(self, number: int) -> Role:
         return self._roles.get(self._value(number), Role.OTHER)
@@ -162,39 +170,23 @@ class ModelBuilder:
     def _value(self, number: int) -> Value:
         return self.graph.values[number]
 
-    def _bytes(self, number: int, forms: Sequence[Cuts]) -> Table:
-        """Of one device's part of a value, by how it is cut."""
-        whole = self.compute.stores.layout.num_bytes(self._value(number))
-        return whole / np.array([self.compute.parts(cuts) for cuts in forms])
+    def _bytes(self, number: int) -> int:
+        return self.compute.stores.layout.num_bytes(self._value(number))
 
     # -- between two ----------------------------------------------------------------
 
-    def _form(self, group: int, result: int, strategy: Strategy) -> Form:
-        dims = self.fold.groups[group].node.outs[result][1]
-        return strategy.stored(dims), strategy.left
-
-    def _needs(self, edge: Edge, choices: Sequence[Strategy]) -> list[Need]:
+    def _needs(self, edge: Edge, choices: Sequence[Strategy]) -> Needs:
         """How a reader wants an operand, by its choice."""
         node = self.fold.groups[edge.reader].node
         dims = node.ins[edge.operand][1]
         group = self.strategies.carried(node)
         is_carried = bool(group) and _operand_places(node)[edge.operand] in group
-        key = id(choices), dims, is_carried, len(group)
-        known = self._known.get(key)
-        if known is None:
-            none: frozenset[str] = frozenset()
-            known = self._known[key] = [
-                (s.cuts(dims), frozenset(s.carries), len(group) > 1)
-                if is_carried and s.carries
-                else (s.cuts(dims), none, True)
-                for s in choices
-            ]
-        return known
+        return self._tables.needed(choices, dims, is_carried, len(group) > 1)
 
     def _link(
         self,
         first: int,
-        forms: Sequence[Form],
+        forms: Forms,
         edge: Edge,
         choices: Sequence[Sequence[Strategy]],
         moves: Moves,
@@ -205,48 +197,18 @@ class ModelBuilder:
         return Link(first, edge.reader, edge.runs * table, (edge.maker, edge.result))
 
     def _view_link(  # noqa: PLR0913
-        self, maker: int, result: int, number: int, made: Sequence[Form],
-        forms: Sequence[Form], runs: float, moves: Moves,
+        self, maker: int, result: int, number: int, made: Forms, forms: Forms,
+        runs: float, moves: Moves,
     ) -> Link:  # fmt: skip
         value = self.fold.groups[maker].node.outs[result][0]
-        needs = [(cuts, left, not left) for cuts, left in forms]
-        table = self._table(made, needs, value, moves)
-        numbers = {cuts: i for i, (cuts, _) in enumerate(forms)}
-        same = np.equal.outer(
-            [numbers[cuts] for cuts, _ in made], [numbers[cuts] for cuts, _ in forms]
-        )
-        extra = np.where(same, 0.0, self._bytes(value, [cuts for cuts, _ in forms]))
+        table = self._table(made, self._tables.as_needs(forms), value, moves)
+        extra = self._bytes(value) * self._tables.extra(made, forms)
         return Link(maker, number, runs * table, (maker, result), extra)
 
-    def _table(
-        self,
-        forms: Sequence[Form],
-        needs: Sequence[Need],
-        number: int,
-        moves: Moves,
-    ) -> Table:
+    def _table(self, forms: Forms, needs: Needs, number: int, moves: Moves) -> Table:
         """Seconds from each form of a value to each form that is needed."""
-        haves = list(dict.fromkeys(cuts for cuts, _ in forms))
-        wants = list(dict.fromkeys(cuts for cuts, _, _ in needs))
-        num_bytes = self.compute.stores.layout.num_bytes(self._value(number))
-        small = moves.table(haves, wants, num_bytes, self._role(number))
-        rows = [haves.index(cuts) for cuts, _ in forms]
-        columns = [wants.index(cuts) for cuts, _, _ in needs]
-        table = small[np.ix_(rows, columns)]
-        lefts = list(dict.fromkeys(left for _, left in forms))
-        ends = list(dict.fromkeys((takes, whole) for _, takes, whole in needs))
-        meets = np.array([[_meets(left, *end) for end in ends] for left in lefts])
-        left_rows = [lefts.index(left) for _, left in forms]
-        end_columns = [ends.index((takes, whole)) for _, takes, whole in needs]
-        allowed = meets[np.ix_(left_rows, end_columns)]
-        return np.where(allowed, table, FORBIDDEN)
-
-
-def _meets(left: frozenset[str], takes: frozenset[str], whole: bool) -> bool:
-    """Whether a reader takes a value that is addends along `left`."""
-    if not left <= takes:
-        return False
-    return whole or left == takes
+        start, per_byte = self._tables.lines(forms, needs, self._role(number), moves)
+        return start + self._bytes(number) * per_byte
 
 
 def _operand_places(node: Node) -> list[int]:

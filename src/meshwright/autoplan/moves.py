@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.autoplan.roles import Role
 from meshwright.autoplan.strategy import Cuts
@@ -20,6 +20,11 @@ from meshwright.machine.placement import Placement
 Line = tuple[float, float]
 """Seconds for no bytes at all, and seconds for each byte."""
 
+PART_S = 0.01
+"""Times what it takes to read it that a device's own part of a value costs: readers take
+it in passing, but between two plans it is better to have had only that part."""
+
+type Lines = NDArray[np.float64]
 
 type LineOf = Callable[[str, tuple[str, ...], Role], Line]
 """Of one collective, by kind, axes and what its value is to the step: its line over the
@@ -34,8 +39,11 @@ def lines_on(
     beside: kinds that run beside computation. exposed: by the role of the value the share
         of their time that they add to a step.
     """
+    chip = placement.machine.chip
 
     def line(kind: str, axes: tuple[str, ...], role: Role) -> Line:
+        if kind == "all_slice":
+            return 0.0, PART_S / chip.hbm_bytes_per_s
         seconds: Callable[..., float] = COLLECTIVE_S[kind]
         segments = placement.of(axes)
         start, end = seconds(0.0, segments), seconds(1e9, segments)
@@ -51,7 +59,9 @@ class Moves:
     def __init__(self, mesh: Mesh, line_of: LineOf) -> None:
         self.mesh = mesh
         self.line = cache(line_of)
-        self._moves: dict[tuple[Cuts, Cuts, Role], Line] = {}
+        # Shardings are few, and are asked for again and again: by number.
+        self._number: dict[Cuts, int] = {}
+        self._known: dict[Role, Lines] = {}
 
     def seconds(
         self, kind: str, axes: Collection[str], num_bytes: float, role: Role
@@ -62,11 +72,31 @@ class Moves:
         start, per_byte = self.line(kind, tuple(axes), role)
         return start + per_byte * num_bytes
 
-    def move(self, have: Cuts, need: Cuts, role: Role) -> Line:
-        """Of all steps from one sharding to another, by the bytes of the whole value."""
-        known = self._moves.get((have, need, role))
-        if known is None:
-            known = self._moves[have, need, role] = self._find(have, need, role)
+    def lines(self, haves: Sequence[Cuts], needs: Sequence[Cuts], role: Role) -> Lines:
+        """Of all steps from each of some shardings to each of others, [H, N, 2].
+
+        By the bytes of the whole value: seconds for none, and for each.
+        """
+        numbers = [[self._number_of(cuts) for cuts in each] for each in (haves, needs)]
+        known = self._room(role)
+        found = known[np.ix_(*numbers)]
+        for row, column in np.argwhere(np.isnan(found[:, :, 0])):
+            line = self._find(haves[row], needs[column], role)
+            found[row, column] = known[numbers[0][row], numbers[1][column]] = line
+        return found
+
+    def _number_of(self, cuts: Cuts) -> int:
+        return self._number.setdefault(cuts, len(self._number))
+
+    def _room(self, role: Role) -> Lines:
+        """What is known so far, NaN for the rest, with room for all numbers."""
+        known = self._known.get(role)
+        size = len(self._number)
+        if known is None or len(known) < size:
+            larger = np.full((2 * size, 2 * size, 2), math.nan)
+            if known is not None:
+                larger[: len(known), : len(known)] = known
+            known = self._known[role] = larger
         return known
 
     def _find(self, have: Cuts, need: Cuts, role: Role) -> Line:
@@ -78,20 +108,8 @@ class Moves:
             parts = self.mesh.size(step.axes)
             if step.kind == "all_slice":
                 share /= parts
-                continue
             if step.kind == "all_gather":
                 share *= parts
             first, each = self.line(step.kind, step.axes, role)
             start, per_byte = start + first, per_byte + each * share
         return start, per_byte
-
-    def table(
-        self,
-        haves: Sequence[Cuts],
-        needs: Sequence[Cuts],
-        num_bytes: float,
-        role: Role,
-    ) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Seconds from each of some shardings to each of others, [H, N]."""
-        lines = np.array([[self.move(h, n, role) for n in needs] for h in haves])
-        return lines[:, :, 0] + num_bytes * lines[:, :, 1]

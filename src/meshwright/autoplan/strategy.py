@@ -61,6 +61,12 @@ class Strategy:
         return frozenset(axis for axis, what in self.sums if what == LEAVE)
 
 
+_MOST_AXES = 2
+"""Of a mesh up to which every order of axes and every mix of ends of sums is a strategy.
+With three that is 2,057 of one product, and 419 with the axes of a dim in order and all
+sums of a node taken alike."""
+
+
 class Strategies:
     """All strategies of nodes under a state whose decisions stand.
 
@@ -71,6 +77,7 @@ class Strategies:
         self.state = state
         self.free = frozenset(free)
         self._groups = tuple(_by_axis(state.size))
+        self._is_full = len(self._groups) <= _MOST_AXES
         self._carrier = Carrier(state)
         self._may_leave: dict[int, bool] = {}
         self._known: dict[object, tuple[Strategy, ...]] = {}
@@ -100,7 +107,7 @@ class Strategies:
     def _find(self, node: Node) -> Iterator[Strategy]:
         decided = dict(self.state.axes_of[node.index])  # trials come and go below
         for cut, carried in self._cuts(node, 0):
-            for axes in _orders(cut, decided):
+            for axes in _orders(cut, decided) if self._is_full else (cut,):
                 for sums in self._sums(node, axes, carried):
                     yield Strategy(tuple(sorted(axes.items())), carried, sums)
 
@@ -159,8 +166,15 @@ class Strategies:
                 for units, end in zip(groups, chosen, strict=True)
                 for unit in units
             )
-            if self._divides(node, axes, sums):
+            is_wanted = self._is_full or self._is_alike(node, sums)
+            if is_wanted and self._divides(node, axes, sums):
                 yield sums
+
+    def _is_alike(self, node: Node, sums: tuple[tuple[str, int], ...]) -> bool:
+        """Whether the same becomes of all sums but those that are decided."""
+        value = node.outs[0][0] if node.outs else -1
+        decided = self.state.scattered
+        return len({end for axis, end in sums if (value, axis) not in decided}) <= 1
 
     def _ends(
         self, node: Node, axes: dict[int, tuple[str, ...]], axis: str, is_sum: bool
@@ -187,27 +201,34 @@ class Strategies:
 
         Of a product it is one side or the other: the first of which some can.
         """
-        if node.rule is None or not node.rule.linear or not _is_alone(node):
-            return frozenset()
-        assert node.op is not None
-        places = [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]
-        for group in node.rule.linear:
-            values = (
-                v for i, (v, _) in zip(places, node.ins, strict=True) if i in group
-            )
+        for group, values in _linear(node):
             if any(map(self._may_be_left, values)):
                 return group
         return frozenset()
 
     def _may_be_left(self, value: int) -> bool:
-        """Whether a value may be handed on as addends, and can be some."""
-        known = self._may_leave.get(value)
-        if known is None:
-            node = self.state.graph.nodes[self.state.graph.producer[value]]
-            sums = node.rule is not None and bool(node.rule.reductions)
-            known = self._carrier.is_cheap(value) and (sums or self._may_carry(node))
-            self._may_leave[value] = known
-        return known
+        """Whether a value may be handed on as addends, and can be some.
+
+        No recursion: what is added up from layer to layer is a long chain.
+        """
+        known, graph = self._may_leave, self.state.graph
+        waiting, seen = [value], set[int]()
+        while value not in known:
+            last = waiting[-1]
+            node = graph.nodes[graph.producer[last]]
+            before = [v for _, values in _linear(node) for v in values]
+            if last in seen:
+                known[last] = any(known.get(v, False) for v in before)
+            elif not self._carrier.is_cheap(last):
+                known[last] = False
+            elif node.rule is not None and node.rule.reductions:
+                known[last] = True
+            else:
+                seen.add(last)
+                waiting += [v for v in before if v not in known and v not in seen]
+                continue
+            waiting.pop()
+        return known[value]
 
     def _divides(
         self,
@@ -229,6 +250,19 @@ class Strategies:
                 return False
             shape[dim] //= self.state.size[axis]
         return True
+
+
+def _linear(node: Node) -> Iterator[tuple[frozenset[int], list[int]]]:
+    """The groups of operands in which a node is linear, and the values that they are."""
+    if node.rule is None or not node.rule.linear or not _is_alone(node):
+        return
+    assert node.op is not None
+    places = [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]
+    for group in node.rule.linear:
+        yield (
+            group,
+            [v for i, (v, _) in zip(places, node.ins, strict=True) if i in group],
+        )
 
 
 def _by_axis(units: Iterable[str]) -> Iterator[tuple[str, ...]]:
