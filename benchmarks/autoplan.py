@@ -1,6 +1,7 @@
 """Found plans beside what people do by hand: every program of the zoo on four machines.
 
     python -m benchmarks.autoplan [--only resnet] [--machines tpu-v5e,h100] [--budget 15]
+        [--picture FILE]
 
 Resumable: cases in the results file are not run again. Each case searches within the
 budget; then, outside of it, all experts' strategies are simulated on the mesh of one axis
@@ -86,7 +87,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     for mesh in (meshes[0], *likely[:3]):
         for expert, tactics in experts_of(mesh).items():
             if (expert, mesh) not in seen:
-                searcher.simulate(expert, mesh, tactics)
+                searcher.trials.simulate(expert, mesh, tactics)
     named = [c for c in searcher.candidates if c.name not in (FOUND, SPELLED)]
     experts = [c for c in named if not c.why_not]
     row["experts"] = [
@@ -139,12 +140,69 @@ def summary(rows: Mapping[str, Row]) -> Row:
     return told
 
 
+def table(rows: Mapping[str, Row]) -> str:
+    """A row a machine, as Markdown."""
+    lines = [
+        "| machine | programs | fit | others: mean, worst | transformers: mean, worst "
+        "| gap at most 2 % |",
+        "|---|---|---|---|---|---|",
+    ]
+    for machine in MACHINES:
+        mine = {
+            t: r for k, r in rows.items() for t, m in [k.split(" ")] if m == machine
+        }
+        told = [f"{machine}, {MACHINES[machine]} chips", str(len(mine))]
+        told.append(str(sum("auto_s" in row for row in mine.values())))
+        for names in (OTHERS, TRANSFORMERS):
+            ratios = [r for t in names if (r := ratio_of(mine.get(t, {}))) is not None]
+            mean = f"{geometric_mean(ratios):.2f}, {max(ratios):.3f}" if ratios else ""
+            told.append(mean)
+        gaps = [float(str(row["gap"])) for row in mine.values() if "gap" in row]
+        told.append(f"{sum(gap <= 0.02 for gap in gaps)} of {len(gaps)}")
+        lines.append(f"| {' | '.join(told)} |")
+    return "\n".join(lines)
+
+
+def draw(rows: Mapping[str, Row], path: Path) -> None:
+    """All ratios: a row a program, a colour a machine."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    targets = [*reversed((*OTHERS, *TRANSFORMERS))]
+    figure, axes = plt.subplots(figsize=(8, 7), layout="constrained")
+    for number, machine in enumerate(MACHINES):
+        places: list[float] = []
+        ratios: list[float] = []
+        for place, target in enumerate(targets):
+            ratio = ratio_of(rows.get(f"{target} {machine}", {}))
+            if ratio is not None:
+                places.append(place + 0.12 * (1.5 - number))
+                ratios.append(ratio)
+        label = f"{machine}, {MACHINES[machine]} chips"
+        axes.scatter(ratios, places, s=18, color=f"C{number}", label=label)
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.axhline(len(TRANSFORMERS) - 0.5, color="0.7", linewidth=0.8)
+    axes.set(
+        xscale="log", xlabel="step of the found plan in parts of the best expert's"
+    )
+    axes.set_xticks([0.05, 0.1, 0.2, 0.5, 1.0], ["0.05", "0.1", "0.2", "0.5", "1"])
+    axes.set_xticks([], minor=True)
+    axes.set_yticks(range(len(targets)), targets)
+    axes.set_ylim(-0.6, len(targets) - 0.4)
+    axes.grid(axis="x", linewidth=0.4)
+    axes.legend(loc="lower left")
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     """Run what is asked for, and print a line for each case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     parser.add_argument("--machines", default=",".join(MACHINES))
     parser.add_argument("--budget", type=float, default=15.0)
+    parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
     rows: dict[str, Row] = {}
     if RESULTS.is_file():
@@ -166,6 +224,9 @@ def main() -> None:
             told = {"jax": __import__("jax").__version__, "summary": summary(rows)}
             RESULTS.write_text(json.dumps(told | {"cases": rows}, indent=1) + "\n")
     print(json.dumps(summary(rows), indent=1))
+    print(table(rows))
+    if options.picture is not None:
+        draw(rows, options.picture)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,7 @@ def test_a_mesh_can_be_given_and_memory_limited():
 
 WRONG = {
     "objective is 'speed'": {"objective": "speed"},
+    "weight of 'memory' is -1": {"objective": {"step_time": 1, "memory": -1}},
     "how many chips of tpu-v5e": {"chips": None},
     "wanted seconds above 0": {"budget_s": 0},
     "there is nothing to decide": {"chips": 1},

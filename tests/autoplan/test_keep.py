@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
-from meshwright.autoplan.keep import Waiting
+from meshwright.autoplan.keep import Waiting, recompute_within
+from meshwright.autoplan.reading import read_choices
+from meshwright.autoplan.space import Space
 from meshwright.errors import MeshwrightError
 from meshwright.ir import Op, Value
+from meshwright.machine import Mesh, load_machine
 
 
 @st.composite
@@ -55,6 +58,13 @@ def test_the_cut_is_the_cheapest_of_all_sets(waits, price):
     assert cost_of(waits, waits.best(price), price) == pytest.approx(least, rel=1e-4)
 
 
+@given(waits(), st.integers(0, 60))
+def test_what_is_kept_is_no_more_than_may_be(waits, limit):
+    kept, least = waits.within(limit), waits.best(1e-6)
+    assert waits.kept_bytes(kept) <= max(limit, waits.kept_bytes(least))
+    assert math.isfinite(waits.again_s(kept))
+
+
 WIDTH, ROWS = 512, 1 << 18
 
 
@@ -87,6 +97,38 @@ def test_what_does_not_fit_is_made_again():
     assert found.peak_memory_bytes <= limit
     assert found.step_time_s < 2 * free.step_time_s
     assert any("recompute" in str(t) for t in found.tactics)
+
+
+def looped_loss(params, x):
+    def block(x, layer):
+        up, down = layer
+        return x + jnp.tanh(x @ up) @ down, None
+
+    stacked = tuple(jnp.stack(w) for w in zip(*params, strict=True))
+    return (jax.lax.scan(block, x, stacked)[0] ** 2).mean()
+
+
+def looped_step(params, x):
+    value, grads = jax.value_and_grad(looped_loss)(params, x)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
+
+
+def test_loops_keep_less_of_each_turn():
+    """Six layers of 512 and 2,048 wide: without the wide ones a fifth is left."""
+    machine = load_machine("tpu-v5e", None, 8)
+    captured = mw.partition(looped_step, {"data": 8}).capture(*args())
+    space = Space(captured, machine)
+    priced = space.price(Mesh({"data": 8}))
+    work = space.start(Mesh({"data": 8}))
+    mw.data_parallel("data").apply(work)
+    choices = read_choices(priced.model, work.state)
+    waits = Waiting.under(priced, choices, space.stores, 2**30)
+    now, least = waits.kept_bytes(waits.now), waits.kept_bytes(waits.best(1e-6))
+    turn = 6 * 4 * ROWS // 8 * WIDTH  # what is carried into each layer
+    assert turn <= least <= 1.4 * turn < 3 * turn <= now
+    found = recompute_within(priced, choices, space.stores, now - least, 2**30)
+    assert found is not None
+    assert found[1] == pytest.approx(waits.again_s(waits.within(least)))
 
 
 def test_where_that_does_not_help_it_is_said():

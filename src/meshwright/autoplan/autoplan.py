@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshwright.autoplan.auto import Auto
 from meshwright.autoplan.beside import Beside
-from meshwright.autoplan.meshes import meshes_of
+from meshwright.autoplan.meshes import MOST_AXES, meshes_of
+from meshwright.autoplan.objective import Objective
+from meshwright.autoplan.proposal import OnProgress
 from meshwright.autoplan.rounds import search
-from meshwright.autoplan.search import OnProgress, Searcher
-from meshwright.autoplan.space import Space
+from meshwright.autoplan.search import Searcher
+from meshwright.autoplan.space import Space, Stated
 from meshwright.cost.energy import Place, find_place
-from meshwright.errors import PlanError
+from meshwright.errors import MeshwrightError, PlanError
 from meshwright.lower import Gather
 from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.plan.candidates import Candidate, Search
+from meshwright.plan.candidates import Search
+from meshwright.plan.decide import axes_of, require_tactics
 from meshwright.plan.partition import as_mesh, partition
 from meshwright.plan.plan import Plan, make_plan
-
-OBJECTIVES: Mapping[str, Callable[[Candidate], float]] = {
-    "step_time": lambda c: c.step_time_s,
-    "memory": lambda c: float(c.peak_memory_bytes),
-}
-"""What can be made small. On a given number of chips dollars, joules and grams of CO2 are
-those of the time, so that "cost" and "carbon" order plans as it does."""
-
-_ALIASES = {"cost": "step_time", "energy": "step_time", "carbon": "step_time"}
+from meshwright.tactics import Tactic
 
 
 def autoplan(  # noqa: PLR0913  the options of a search
@@ -37,9 +34,11 @@ def autoplan(  # noqa: PLR0913  the options of a search
     machine: Machine | str,
     chips: int | None = None,
     mesh: Mesh | Mapping[str, int] | None = None,
-    objective: str = "step_time",
+    most_axes: int = 2,
+    tactics: Sequence[Tactic] = (),
+    objective: str | Mapping[str, float] = "step_time",
     memory: float | None = None,
-    budget_s: float = 30.0,
+    budget_s: float = 15.0,
     place: Place | str | None = None,
     experts: bool = True,
     seed: int = 0,
@@ -49,37 +48,44 @@ def autoplan(  # noqa: PLR0913  the options of a search
 
     args: arrays or `ShapeDtypeStruct`s. machine: with its devices, or a name, of which
         `chips` are taken, or as many as `mesh` has devices. mesh: this one and no other;
-        by default all shapes of one and two axes.
-    objective: "step_time", or "memory"; "cost", "energy" and "carbon" of a given number
-        of chips are those of the time. memory: bytes a device gives, by default what the
-        chip lets a program have.
+        by default all shapes of up to `most_axes` axes, 1 to 3: data, model, more.
+    tactics: decisions that stand. What they cut, or keep whole, is so in the plan and in
+        the experts' strategies; the rest is searched, on meshes with the axes that they
+        name.
+    objective: what is to be small: "step_time", "memory", "cost", "energy" or "carbon",
+        of which the last three go with the time on a given number of chips. Or weights
+        of several, of which only the ratios count: with {"step_time": 1, "memory": 0.3}
+        0.3 % less time is worth as much as 1 % less memory. What is made small is the
+        product of each to the power of its weight.
+    memory: bytes a device gives, by default what the chip lets a program have.
     budget_s: seconds to search; what is best by then is the answer, and so it is after
         an interrupt. experts: whether what people do by hand is looked at, too.
     The plan's `search` says what was looked at, its `tactics` run it:
     `partition(fn, plan.mesh, plan.tactics)`. State that the step hands back is taken to
-    be donated. Raises `PlanError` where nothing fits, and says what would.
+    be donated. Raises `PlanError` where nothing fits, and says what would, and where no
+    mesh takes the tactics; of a given mesh the error is that of the tactic.
     """
     started = time.monotonic()
+    aim = Objective.of(objective)
     own = None if mesh is None else as_mesh(mesh)
     found_machine = _machine(machine, chips, own)
-    meshes = meshes_of(found_machine) if own is None else (own,)
-    if objective not in {*OBJECTIVES, *_ALIASES}:
-        allowed = ", ".join((*OBJECTIVES, *_ALIASES))
-        raise PlanError(f"objective is {objective!r}; wanted one of {allowed}")
-    if not budget_s > 0:
+    _check_tactics(tactics)
+    meshes = (
+        _meshes(found_machine, axes_of(tactics), most_axes) if own is None else (own,)
+    )
+    if not 0 < budget_s < math.inf:
         raise PlanError(f"budget_s is {budget_s}; wanted seconds above 0")
-    if not meshes:
-        raise PlanError("on one device there is nothing to decide; ask for more chips")
     usable = found_machine.chip.usable_bytes
     with Beside() as beside:
         captured = partition(fn, meshes[0]).capture(*args)
+        space = Space(Stated(captured, tuple(tactics)), found_machine, seed)
         searcher = Searcher(
-            Space(captured, found_machine, seed),
+            space,
             beside,
-            meshes,
+            _that_take(space, meshes),
             usable if memory is None else min(memory, usable),
             started + budget_s,
-            OBJECTIVES[_ALIASES.get(objective, objective)],
+            aim,
             on_progress=on_progress or (lambda text: None),
         )
         searcher = search(searcher, experts)
@@ -102,10 +108,59 @@ def _machine(machine: Machine | str, chips: int | None, mesh: Mesh | None) -> Ma
     return machine
 
 
+def _check_tactics(tactics: Sequence[Tactic]) -> None:
+    if not isinstance(tactics, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"tactics is {tactics!r}; wanted a list of tactics")
+    require_tactics(tactics)
+    for tactic in tactics:
+        if isinstance(tactic, Auto):
+            raise PlanError(
+                f"{tactic} searches by itself; autoplan decides what the tactics leave "
+                "open, so leave it out"
+            )
+
+
+def _meshes(machine: Machine, named: Sequence[str], most_axes: int) -> tuple[Mesh, ...]:
+    if not isinstance(most_axes, int) or most_axes not in range(1, MOST_AXES + 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"most_axes is {most_axes!r}; wanted 1, 2 or 3")
+    if len(named) > most_axes:
+        raise PlanError(
+            f"the tactics name {len(named)} axes, {', '.join(named)}, and most_axes is "
+            f"{most_axes}; allow more, at most {MOST_AXES}, or give the mesh"
+        )
+    found = meshes_of(machine, most_axes, named)
+    if not found and machine.num_devices == 1:
+        raise PlanError("on one device there is nothing to decide; ask for more chips")
+    if not found:
+        raise PlanError(
+            f"{machine.num_devices} devices make no mesh with {', '.join(named)}, each "
+            "above 1; give the mesh"
+        )
+    return found
+
+
+def _that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
+    """Those on which what is given can be decided."""
+    if not space.given or len(meshes) == 1:
+        return meshes
+    found: list[Mesh] = []
+    why = ""
+    for mesh in meshes:
+        try:
+            space.start(mesh)
+        except MeshwrightError as error:
+            why = why or f"on {mesh} {error}"
+        else:
+            found.append(mesh)
+    if not found:
+        raise PlanError(f"of {len(meshes)} meshes none takes these tactics; {why}")
+    return found
+
+
 def _plan(search: Search, searcher: Searcher, place: Place | str | None) -> Plan:
     best = search.candidates[0]
     plan = make_plan(
-        searcher.space.original, best.mesh, best.tactics, Gather.SHARED
+        searcher.space.original.captured, best.mesh, best.tactics, Gather.SHARED
     ).on(
         searcher.space.machine,
         find_place(place) if isinstance(place, str) else place,

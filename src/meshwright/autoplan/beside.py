@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,12 +21,16 @@ import meshwright
 from meshwright.autoplan.optimum import Optimum, Pricer, find_optimum
 from meshwright.errors import PlanError
 
+_LEAST_S = 1.0
+"""Seconds that a question has which had to wait for longer than it may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is to be solved; see `find_optimum`.
 
-    seconds: at most; with `turns` the answer is there before, as a rule.
+    seconds: at most, counted from when it is `asked`, since others may have to be answered
+    before it; with `turns` the answer is there before, as a rule.
     """
 
     pricer: Pricer
@@ -35,12 +39,14 @@ class Question:
     turns: int
     starts: tuple[tuple[int, ...], ...] = ()
     worthless: float = math.inf
+    asked: float = field(default_factory=time.monotonic)
 
     def answer(self) -> Optimum:
         """The cheapest choices found."""
+        until = max(self.asked + self.seconds, time.monotonic() + _LEAST_S)
         return find_optimum(
-            self.pricer, self.limit, self.turns, time.monotonic,
-            time.monotonic() + self.seconds, self.starts, self.worthless,
+            self.pricer, self.limit, self.turns, time.monotonic, until, self.starts,
+            self.worthless,
         )  # fmt: skip
 
 

@@ -10,34 +10,34 @@ checkpointing by being fusion aware", MLSys 2023.)
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
+from meshwright.autoplan.forward import Forward
 from meshwright.autoplan.space import Priced
 from meshwright.autoplan.stores import Stores
-from meshwright.ir import Atom, Op, Value
-from meshwright.ir.recompute import turn_of, waiting
+from meshwright.ir import Op, Value
+from meshwright.ir.again import LOOPS
+from meshwright.propagate import Graph
 from meshwright.tactics import Recompute
-from meshwright.tactics.sites import Place, sites_of
+from meshwright.tactics.sites import sites_of
 
 _ENDLESS = 2**30
 """Capacity of what is not to be cut; all finite ones together stay below."""
 
-_NEARLY_ALL = 1.25
-"""Times its bytes that all may take which later ops read, for a value to be a waist."""
-
-_STEPS = 24
-"""Halvings of the range of prices."""
+_STEPS = 12
+"""Halvings of the range of prices, to 1 % of a price."""
 
 _PRICES = (1e-15, 1e-6)
 """Seconds for a byte: from next to nothing to more than any op takes for what it makes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Waiting:
     """What waits at the turn of a program under a plan.
 
@@ -55,40 +55,35 @@ class Waiting:
     def under(
         cls, priced: Priced, choices: tuple[int, ...], stores: Stores, stretch: float
     ) -> Waiting:
-        """A plan, by its choices of a model's variables.
+        """A plan; see `Forward` for the arguments."""
+        found = Forward(priced, choices, stores, stretch)
+        return cls(
+            tuple(found.seconds),
+            found.seconds,
+            found.num_bytes,
+            frozenset(found.wanted),
+        )
 
-        stretch: bytes that may be made again at once; about so far apart are the values
-        that are not made again, so that no chain leads behind them.
-        """
-        stored = frozenset(v for unit in stores.units for v in unit.writes)
-        graph, model = priced.work.graph, priced.model
-        fold, program = model.fold, graph.program
-        turn = turn_of(program)
-        ops = program.ops[:turn]
-        seconds: dict[Op, float] = {}
-        num_bytes: dict[Value, float] = {}
-        sizes: dict[Value, float] = {}
-        for op in ops:
-            node = graph.op_node.get(op)
-            if node is None or op.bodies or op.has_effect:
-                seconds[op] = math.inf
-            else:
-                group = fold.group_of[node.index]
-                members = len(fold.groups[group].members)
-                seconds[op] = float(model.costs[group][choices[group]]) / members
-                if stored.isdisjoint(op.results):
-                    seconds[op] = 0.0  # with its readers, then as now
-            for result in op.results:
-                number = graph.number[result]
-                maker = graph.nodes[graph.producer[number]]
-                place = [v for v, _ in maker.outs].index(number)
-                group = fold.group_of[maker.index]
-                held = model.held[group][place][choices[group]]
-                sizes[result] = float(held)
-                num_bytes[result] = float(held) if result in stored else math.inf
-        for op in _waists(ops, sizes, stored, stretch):
-            seconds[op] = math.inf
-        return cls(ops, seconds, num_bytes, frozenset(waiting(program, turn)))
+    @cached_property
+    def now(self) -> frozenset[Value]:
+        """What is kept as things are: all that takes any time to make."""
+        return self.best(_PRICES[0])
+
+    def again_s(self, kept: frozenset[Value]) -> float:
+        """Seconds of all that is made again where only this is kept."""
+        maker = {result: op for op in self.ops for result in op.results}
+        again: set[Op] = set()
+        waiting = [v for v in self.wanted if v not in kept]
+        while waiting:
+            op = maker[waiting.pop()]
+            if op not in again:
+                again.add(op)
+                waiting += [
+                    v
+                    for v in op.operands
+                    if isinstance(v, Value) and v in maker and v not in kept
+                ]
+        return sum(self.seconds[op] for op in again)
 
     def kept_bytes(self, kept: frozenset[Value]) -> float:
         """That wait."""
@@ -99,51 +94,29 @@ class Waiting:
         return _Cut(self, price).kept()
 
     def within(self, num_bytes: float) -> frozenset[Value]:
-        """The cheapest to keep of at most so many bytes; if none, the fewest bytes."""
+        """Cheap ones to keep, of at most so many bytes; if none, the fewest bytes.
+
+        The cheapest at some price of bytes. Layers that are alike have one price at which
+        all of them are made again: what room that leaves is filled from the last layers
+        with what would be kept at a lower price.
+        """
         low, high = map(math.log, _PRICES)
-        best = self.best(_PRICES[1])
+        best, more = self.best(_PRICES[1]), self.now
         for _ in range(_STEPS):
             middle = (low + high) / 2
             kept = self.best(math.exp(middle))
             if self.kept_bytes(kept) <= num_bytes:
                 best, high = kept, middle
             else:
-                low = middle
+                more, low = kept, middle
+        left = num_bytes - self.kept_bytes(best)
+        for value in (r for op in reversed(self.ops) for r in op.results):
+            if value in more and value not in best:
+                size = self.num_bytes[value]
+                if size <= left:
+                    left -= size
+                    best |= {value}
         return best
-
-
-def _waists(
-    ops: Sequence[Op],
-    sizes: Mapping[Value, float],
-    stored: Collection[Value],
-    stretch: float,
-) -> Iterator[Op]:
-    """Ops whose result is nearly all that later ones read of what was made so far.
-
-    Of those the first after each `stretch` of stored bytes.
-    """
-    last: dict[Atom, int] = {}
-    for index, op in enumerate(ops):
-        last |= dict.fromkeys(op.operands, index)
-    alive: dict[Value, float] = {}
-    ends: dict[int, list[Value]] = {}
-    since = 0.0
-    for index, op in enumerate(ops):
-        for result in op.results:
-            since += sizes[result] if result in stored else 0.0
-            if last.get(result, index) > index:
-                alive[result] = sizes[result]
-                ends.setdefault(last[result], []).append(result)
-        for value in ends.pop(index, ()):
-            alive.pop(value, None)
-        if since < stretch or not op.results or op.results[0] not in alive:
-            continue
-        size = alive[op.results[0]]
-        if size > since / 2:
-            continue  # to keep it spares little
-        if op.results[0] in stored and sum(alive.values()) <= _NEARLY_ALL * size:
-            since = 0.0
-            yield op
 
 
 class _Cut:
@@ -198,39 +171,24 @@ def recompute_within(
     stores: Stores,
     too_many: float,
     stretch: float,
-) -> Recompute | None:
-    """What keeps so many bytes less than a plan does; None if nothing can be spared.
+) -> tuple[Recompute, float] | None:
+    """What keeps so many bytes less than a plan does, and the seconds that it takes.
 
-    stretch: bytes that may be made again at once.
-
-    Kept are all ops of a site, or none: the layers that one line writes are alike.
+    Of as many as can be spared; None if none can. stretch: as of `Forward`.
     """
     waits = Waiting.under(priced, choices, stores, stretch)
-    now = waits.best(_PRICES[0])
-    kept = waits.within(waits.kept_bytes(now) - too_many)
-    if kept >= now:
+    kept = waits.within(waits.kept_bytes(waits.now) - too_many)
+    if kept >= waits.now:
         return None
-    graph = priced.work.graph
+    return _tactic(waits, kept, priced.work.graph), waits.again_s(kept)
+
+
+def _tactic(waits: Waiting, kept: frozenset[Value], graph: Graph) -> Recompute:
+    """The tactic that keeps this, and what branches make."""
     sites = sites_of(graph)
-    told: dict[tuple[Place, int], float] = {}
-    for value in kept | now:
-        place = sites.place_of.get(graph.producer[graph.number[value]])
-        if place is None:
-            continue
-        sign = 1 if value in kept else -1
-        told[place] = told.get(place, 0.0) + sign * waits.num_bytes[value]
-    chosen: dict[Place, list[int]] = {}
-    for (place, number), balance in told.items():
-        if balance > 0:
-            chosen.setdefault(place, []).append(number)
-    names = [
-        name
-        for place, numbers in chosen.items()
-        for name in (
-            [sites.name(place)]
-            if len(numbers) == len(sites.of[place])
-            else [sites.name(place, number) for number in numbers]
-        )
-    ]
-    regions = dict.fromkeys(op.kind for op in waits.ops if op.bodies)
+    makers = {graph.producer[graph.number[value]] for value in kept}
+    names = sites.names([graph.nodes[i] for i in makers if i in sites.place_of])
+    regions = dict.fromkeys(
+        op.kind for op in waits.ops if op.bodies and op.kind not in LOOPS
+    )
     return Recompute((*regions, *sorted(names)))

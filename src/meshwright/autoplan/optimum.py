@@ -51,13 +51,15 @@ class Optimum:
     """Choices of all variables of a model.
 
     seconds: of a step by the model. bytes: at its fullest moment. bound: no choices that
-    fit into memory take less.
+    fit into memory take less. unlimited: the best choices whatever memory they take,
+    where those do not fit.
     """
 
     choices: tuple[int, ...]
     seconds: float
     bytes: float
     bound: float
+    unlimited: tuple[int, ...] | None = None
 
     def rank(self, limit: float) -> tuple[bool, float]:
         """The smaller the better: what fits by its seconds, the rest by its bytes."""
@@ -158,6 +160,7 @@ def _solve(problem: Assignment, seconds: float, aim: Aim, seed: int) -> Solution
             return solve(problem, seconds, seed, aim=aim)
         except AssignmentError:  # it has one, that in which nothing is cut
             seconds *= 3
+            aim = replace(aim, worthless=math.inf)  # a bound may have come before any
     return solve(problem, seconds, seed, aim=aim)
 
 
@@ -216,7 +219,7 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
             damping *= 0.7
         elif best.bytes > limit:
             damping *= 1.5
-    return replace(best, bound=bound)
+    return replace(best, bound=bound, unlimited=first.choices)
 
 
 def _seen(pricer: Pricer, choices: tuple[int, ...], bound: float) -> Optimum:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from meshwright.machine import Mesh
@@ -17,6 +17,11 @@ _ABOUT = 1.1
 """Times the limit that a plan may take by the model and still fit."""
 
 type Choices = tuple[int, ...]
+
+type OnProgress = Callable[[str], None]
+
+type ValueOf = Callable[[Candidate], float]
+"""What is to be small of a plan; it neither falls with its time nor with its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +45,26 @@ class Proposal:
             self.name, self.mesh, self.tactics, self.seconds, int(self.bytes)
         )
 
-    def rank(self, limit: float) -> tuple[bool, float]:
+    def rank(self, limit: float, value_of: ValueOf) -> tuple[bool, float, float]:
         """The smaller the more it promises."""
-        return self.bytes > _ABOUT * limit, self.seconds
+        is_large = self.bytes > _ABOUT * limit
+        return is_large, value_of(self.candidate), self.seconds
 
 
-def in_turns(proposals: Sequence[Proposal], limit: float) -> Iterator[Proposal]:
+def counts_memory(value_of: ValueOf, proposal: Proposal) -> bool:
+    """Whether a plan would be the better for taking less memory and no less time."""
+    less = replace(proposal, bytes=0.5 * proposal.bytes)
+    return value_of(less.candidate) < value_of(proposal.candidate)
+
+
+def in_turns(
+    proposals: Sequence[Proposal], limit: float, value_of: ValueOf
+) -> Iterator[Proposal]:
     """Those that seem to fit first; found ones and experts' by turns, the best first.
 
     Of each expert's strategy one mesh comes before any comes again.
     """
-    ranked = sorted(proposals, key=lambda p: p.rank(limit))
+    ranked = sorted(proposals, key=lambda p: p.rank(limit, value_of))
     own = [p for p in ranked if p.name == FOUND]
     experts = [p for p in ranked if p.name != FOUND]
     first = {p.name: p for p in reversed(experts)}

@@ -16,12 +16,23 @@ from meshwright.autoplan.roles import EXPOSED, Role
 from meshwright.autoplan.stores import Stores, stores_of
 from meshwright.autoplan.strategy import Strategies
 from meshwright.capture import Captured
+from meshwright.errors import TacticError
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import place_mesh
-from meshwright.plan.decide import rewritten, start_workspace
+from meshwright.plan.decide import axes_of, rewritten, start_workspace
 from meshwright.propagate import Graph, State
 from meshwright.simulate.rules import RULES
-from meshwright.tactics import Tactic, Workspace
+from meshwright.tactics import (
+    CutOps,
+    Recompute,
+    Replicate,
+    Shard,
+    Tactic,
+    Workspace,
+)
+
+_PINS = Shard, Replicate, CutOps
+"""Tactics that name what they cut. A strategy, as data parallelism, takes what it gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +49,68 @@ class Priced:
         return choose(self.model, optimum.choices, self.work.state, name)
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A captured program, and tactics of the user's that stand before any search."""
+
+    captured: Captured
+    tactics: tuple[Tactic, ...] = ()
+
+
+_ENTRIES_PER_S = 2e5
+"""Of tables with hundreds of rows, that the solver takes in before it starts."""
+
+
+def solving_s(priced: Priced) -> float:
+    """Seconds that a solution takes at least, whatever the solver is allowed.
+
+    Small with up to two axes; with three there are hundreds of choices for each op.
+    """
+    if len(priced.work.mesh.axes) <= 2:
+        return 0.0
+    return sum(link.seconds.size for link in priced.model.links) / _ENTRIES_PER_S
+
+
 class Space:
     """Everything about a program that does not depend on the mesh.
 
-    given: tactics that change the program, `captured`; `original` is as it was.
+    original: the program as it was. given: all tactics that stand, those first that
+    change the program; `captured` is what they make of it.
     """
 
     def __init__(
         self,
-        captured: Captured,
+        original: Captured | Stated,
         machine: Machine,
         seed: int = 0,
-        given: tuple[Tactic, ...] = (),
+        rewrites: tuple[Tactic, ...] = (),
     ) -> None:
-        self.original = captured
-        self.given = given
-        self.captured = captured = rewritten(captured, given)
+        stated = original if isinstance(original, Stated) else Stated(original)
+        own = [t for t in stated.tactics if isinstance(t, Recompute)]
+        rest = [t for t in stated.tactics if not isinstance(t, Recompute)]
+        self.original = stated
+        self.given = (*own, *rewrites, *rest)
+        self.captured = captured = rewritten(stated.captured, self.given)
         self.machine = machine
         self.seed = seed
         self.graph = Graph(captured.program, captured.ties)
         self.stores = stores_of(captured.program, machine, machine.num_devices)
         self._blank: Fold | None = None  # of a state that says nothing yet
+
+    def start(self, mesh: Mesh) -> Workspace:
+        """The program on a mesh, with what is given decided and nothing else.
+
+        Raises `TacticError` where the mesh does not let a named input, value or op be
+        cut, or kept whole, as a tactic says, `MeshError` where it lacks an axis.
+        """
+        mesh.require_all(axes_of(self.given))
+        work = start_workspace(self.captured, mesh, self.graph)
+        for tactic in self.given:
+            known = len(work.refusals)
+            tactic.apply(work)
+            if isinstance(tactic, _PINS) and len(work.refusals) > known:
+                raise TacticError(f"{tactic} cannot stand: {work.refusals[known]}")
+        return work
 
     def price(
         self,
@@ -70,10 +122,10 @@ class Space:
         """The program on a mesh.
 
         axes: those that may be decided, all by default. work: with decisions that stand,
-        none but the user's own by default. exposed: by role of a value the share of its
+        those of `start` by default. exposed: by role of a value the share of its
         collectives that a step waits for, where that is known.
         """
-        work = work or start_workspace(self.captured, mesh, self.graph)
+        work = work or self.start(mesh)
         chosen = mesh.axes if axes is None else tuple(axes)
         free = [unit for axis in chosen for unit in work.units[axis]]
         exposed = {**EXPOSED, **(exposed or {})}

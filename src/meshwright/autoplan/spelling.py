@@ -14,7 +14,6 @@ from meshwright.autoplan.phrase import code_of, phrase
 from meshwright.autoplan.quotient import quotient_of
 from meshwright.autoplan.space import Space
 from meshwright.plan.candidates import Candidate, Spelling
-from meshwright.plan.decide import start_workspace
 from meshwright.tactics import Tactic, Workspace
 
 _AS_GOOD = 1.01
@@ -39,23 +38,23 @@ def spell(
     space: Space,
     found: Candidate,
     simulate: Callable[[Sequence[Tactic]], Candidate],
+    order: Callable[[Candidate], tuple[float, ...]],
     clock: Callable[[], float],
     until: float,
 ) -> Spelling | None:
     """The best of a plan's spellings, simulated; None if none of them runs.
 
-    simulate: what tactics come to on the plan's mesh.
+    simulate: what tactics come to on the plan's mesh. order: the smaller the better.
     """
-    start = start_workspace(space.captured, found.mesh, space.graph)
-    work = start_workspace(space.captured, found.mesh, space.graph)
-    for tactic in found.tactics:
+    start, work = space.start(found.mesh), space.start(found.mesh)
+    for tactic in found.tactics[len(space.given) :]:
         tactic.apply(work)
     best: Candidate | None = None
     for tactics in spellings(work, start, clock, until):
         tried = simulate(tactics)
         if tried.why_not:
             continue
-        if best is None or tried.step_time_s < best.step_time_s:
+        if best is None or order(tried) < order(best):
             best = tried
         is_small = best.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
         if is_small and best.step_time_s <= _AS_GOOD * found.step_time_s:

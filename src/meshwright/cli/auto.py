@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent, shorten
 
 from rich.console import Console
 from rich.table import Table
 
 from meshwright.autoplan import autoplan
 from meshwright.cli.options import make_console, save_text
+from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import Target
 from meshwright.errors import PlanError, TargetError
 from meshwright.machine import Mesh
 from meshwright.plan import Plan
-from meshwright.plan.candidates import Candidate, Search
+from meshwright.plan.candidates import Candidate, Search, Spelling, differences
+from meshwright.report.numbers import show_seconds
+from meshwright.simulate.timeline import COMPUTE
+from meshwright.tactics import Tactic
+
+_WIDE = 76
+"""Letters of the reason why a plan cannot be."""
+
+_MOST, _WORTH = 3, 0.1
+"""Differences that are told, and of the largest the share that one has to have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of a search; see `mw.autoplan`. memory_gib: of a device."""
+    """What is asked of a search; see `mw.autoplan`. memory_gib: of a device.
+
+    schedule, tactics: what stands, as the options say it; without either nothing does.
+    """
 
     machine: str
     chips: int | None
@@ -29,6 +45,9 @@ class Wanted:
     memory_gib: float | None
     budget_s: float
     mesh: Mesh | None
+    most_axes: int
+    schedule: str | None
+    tactics: str | None
     place: str | None
 
 
@@ -39,6 +58,9 @@ def find_plan(target: Target, wanted: Wanted) -> Plan:
     memory = wanted.memory_gib
     if memory is not None and not memory > 0:
         raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
+    given: tuple[Tactic, ...] = ()
+    if wanted.schedule is not None or wanted.tactics is not None:
+        given = choose_tactics(target, wanted.schedule, wanted.tactics)
     with _watching(f"searching a plan for {target.name}") as say:
         return autoplan(
             target.fn,
@@ -46,6 +68,8 @@ def find_plan(target: Target, wanted: Wanted) -> Plan:
             machine=wanted.machine,
             chips=wanted.chips,
             mesh=wanted.mesh,
+            most_axes=wanted.most_axes,
+            tactics=given,
             objective=wanted.objective,
             memory=None if memory is None else memory * 2**30,
             budget_s=wanted.budget_s,
@@ -57,13 +81,18 @@ def find_plan(target: Target, wanted: Wanted) -> Plan:
 def show_found(plan: Plan, as_json: bool, out: Path | None) -> None:
     """Print what was found: the table, then the plan; as JSON for programs."""
     assert plan.search is not None, "it was searched"
-    if out is not None:
-        save_text(out, plan.to_json())
-    if as_json:
-        print(plan.to_json())
-        return
+    if out is not None or as_json:
+        fields = json.loads(plan.to_json()) | {"search": plan.search.to_json()}
+        text = json.dumps(fields, indent=1)
+        if out is not None:
+            save_text(out, text)
+        if as_json:
+            print(text)
+            return
     make_console().print(search_table(plan.search))
     print(f"\n{search_text(plan.search)}\n")
+    if plan.search.spelled is not None:
+        print(f"{spelled_text(plan.search.spelled, plan.search.candidates[0])}\n")
     print(plan)
 
 
@@ -83,9 +112,9 @@ def search_table(search: Search) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("plan", "mesh"):
         table.add_column(name)
-    for name in ("step", "times", "GiB a device"):
+    for name in ("step", "times", "a device"):
         table.add_column(name, justify="right")
-    table.add_column("")
+    table.add_column("beside the first")
     best = search.candidates[0]
     for candidate in search.candidates:
         table.add_row(*_cells(candidate, best, search.limit_bytes))
@@ -95,11 +124,63 @@ def search_table(search: Search) -> Table:
 def _cells(candidate: Candidate, best: Candidate, limit: float) -> tuple[str, ...]:
     mesh = str(candidate.mesh)
     if candidate.why_not:
-        return candidate.name, mesh, "-", "-", "-", candidate.why_not.partition(":")[0]
+        first = re.split(r"[:;] ", candidate.why_not)[0]
+        told = shorten(first, _WIDE, placeholder=" ...")
+        return candidate.name, mesh, "-", "-", "-", told
     seconds, ratio = candidate.step_time_s, candidate.step_time_s / best.step_time_s
-    memory = f"{candidate.peak_memory_bytes / 2**30:.1f}"
-    said = "" if candidate.fits(limit) else f"does not fit into {limit / 2**30:.1f} GiB"
-    return candidate.name, mesh, f"{seconds * 1e3:.2f} ms", f"{ratio:.2f}", memory, said
+    return (
+        candidate.name,
+        mesh,
+        f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.2f} µs",
+        f"{ratio:.2f}",
+        show_gib(candidate.peak_memory_bytes),
+        _beside(candidate, best, limit),
+    )
+
+
+def _beside(candidate: Candidate, best: Candidate, limit: float) -> str:
+    """In a few words why a plan is not the best: what is too large, or takes longer."""
+    num_bytes = candidate.peak_memory_bytes
+    if not candidate.fits(limit):
+        over, allowed = show_gib(num_bytes - limit), show_gib(limit)
+        return f"does not fit: {over} more than {allowed}"
+    found = differences(candidate, best)
+    worth = [(w, s) for w, s in found if s and abs(s) >= _WORTH * abs(found[0][1])]
+    told = [_signed(show_seconds(abs(s)), s, _word(w)) for w, s in worth[:_MOST]]
+    is_slower = candidate.step_time_s > best.step_time_s
+    if not is_slower and num_bytes != best.peak_memory_bytes:
+        more = num_bytes - best.peak_memory_bytes
+        told.insert(0, _signed(show_gib(abs(more)), more, "memory"))
+    return ", ".join(told)
+
+
+def _signed(amount: str, sign: float, word: str) -> str:
+    return f"{'+' if sign > 0 else '-'}{amount} {word}"
+
+
+def _word(name: str) -> str:
+    """`all-reduce` for what a breakdown calls "all_reduce exposed"."""
+    if name == COMPUTE:
+        return "computing"
+    return name.removesuffix(" exposed").replace("_", "-")
+
+
+def show_gib(num_bytes: float) -> str:
+    """`3.2 GiB`, in MiB or KiB where it is less than one."""
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB")):
+        if num_bytes >= factor:
+            return f"{num_bytes / factor:.1f} {unit}"
+    return f"{num_bytes / 2**10:.1f} KiB"
+
+
+def spelled_text(spelled: Spelling, best: Candidate) -> str:
+    """The found plan as ordinary tactics, and what these come to beside it."""
+    ratio = spelled.step_time_s / best.step_time_s
+    memory = show_gib(spelled.peak_memory_bytes)
+    beside = f"{ratio:.2f} times the step of the first, {memory}"
+    if not spelled.text:
+        return f"as tactics ({beside}): none; nothing is to be cut"
+    return f"as tactics ({beside}):\n{indent(spelled.text, '  ')}"
 
 
 def search_text(search: Search) -> str:

@@ -107,12 +107,17 @@ def plan_command(  # noqa: PLR0913  the options of a command
     ] = None,
     objective: Annotated[
         str,
-        typer.Option("--objective", help=f"{', '.join(OBJECTIVES)}, cost or carbon"),
+        typer.Option(
+            "--objective", help=f"{', '.join(OBJECTIVES)}; or step_time=1,memory=0.3"
+        ),
     ] = "step_time",
     memory: Annotated[
         float | None, typer.Option("--memory", help="GiB of a device, at most")
     ] = None,
-    budget: Annotated[float, typer.Option("--budget", help="seconds to search")] = 30.0,
+    budget: Annotated[float, typer.Option("--budget", help="seconds to search")] = 15.0,
+    most_axes: Annotated[
+        int, typer.Option("--most-axes", help="of the meshes looked at, 1 to 3")
+    ] = 2,
     machines: Machines = None,
     place: PlaceName = None,
     tokens: Annotated[
@@ -125,16 +130,20 @@ def plan_command(  # noqa: PLR0913  the options of a command
     """Print what will run: shardings and collectives, tactic by tactic. No devices.
 
     With --machine and --chips: the best plan that a search finds, beside what people do
-    by hand. With --machines: what a step takes on each of them, and with --tokens or
-    --samples the whole run. State that a step hands back is taken to be donated.
+    by hand; --tactics or --schedule then stand, and the rest is searched. With
+    --machines: what a step takes on each of them, and with --tokens or --samples the
+    whole run. State that a step hands back is taken to be donated.
     """
     if machine is not None:
-        if schedule is not None or tactics is not None or machines is not None:
+        if machines is not None:
             raise TargetError(
-                "--machine searches; with tactics of your own say --machines instead"
+                "--machine searches, --machines compares; give one of them"
             )
         parsed = None if mesh is None else parse_mesh(mesh)
-        wanted = Wanted(machine, chips, objective, memory, budget, parsed, place)
+        wanted = Wanted(
+            machine, chips, objective, memory, budget, parsed, most_axes, schedule,
+            tactics, place,
+        )  # fmt: skip
         show_found(find_plan(load_target(target), wanted), as_json, out)
         return
     if mesh is None:

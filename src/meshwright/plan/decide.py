@@ -35,26 +35,25 @@ def decide(
     tactics: Sequence[Tactic],
     gather: Gather,
     after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
+    graph: Graph | None = None,
 ) -> Decided:
     """Apply tactics in order, each propagated before the next, and lower.
 
     after_tactic: called with each tactic once it is applied, first with None for the
         program as it was (constraints in the user's own code included).
+    graph: of the program as those tactics leave it that change programs, if it is known.
     """
-    mesh.require_all([axis for tactic in tactics for axis in _axes_of(tactic)])
-    changed = rewritten(captured, tactics)
-    work = start_workspace(changed, mesh, Graph(changed.program, changed.ties))
+    require_tactics(tactics)
+    mesh.require_all(axes_of(tactics))
+    if graph is None:
+        changed = rewritten(captured, tactics)
+        graph = Graph(changed.program, changed.ties)
+    else:
+        changed = replace(captured, program=graph.program)
+    work = start_workspace(changed, mesh, graph)
     if after_tactic:
         after_tactic(None, work)
     for tactic in tactics:
-        if isinstance(tactic, FunctionType):
-            raise TacticError(
-                f"{tactic.__name__} is no tactic yet; call it, with an axis"
-            )
-        if not hasattr(tactic, "apply"):
-            raise TacticError(
-                f"{tactic!r} is no tactic; wanted mw.shard(...) and the like"
-            )
         tactic.apply(work)
         if after_tactic:
             after_tactic(tactic, work)
@@ -80,7 +79,24 @@ def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
     return work
 
 
-def _axes_of(tactic: Tactic) -> tuple[str, ...]:
-    """The axes that a tactic names, as far as it tells."""
-    axes = getattr(tactic, "axes", None) or (getattr(tactic, "axis", None),)
-    return tuple(axis for axis in axes if isinstance(axis, str))
+def require_tactics(tactics: Sequence[object]) -> None:
+    """Raise `TacticError` for what is none."""
+    for tactic in tactics:
+        if isinstance(tactic, FunctionType):
+            raise TacticError(
+                f"{tactic.__name__} is no tactic yet; call it, with an axis"
+            )
+        if not hasattr(tactic, "apply"):
+            raise TacticError(
+                f"{tactic!r} is no tactic; wanted mw.shard(...) and the like"
+            )
+
+
+def axes_of(tactics: Sequence[Tactic]) -> tuple[str, ...]:
+    """The axes that tactics name, as far as they tell, each once."""
+    named = [
+        axis
+        for tactic in tactics
+        for axis in getattr(tactic, "axes", None) or (getattr(tactic, "axis", None),)
+    ]
+    return tuple(dict.fromkeys(axis for axis in named if isinstance(axis, str)))

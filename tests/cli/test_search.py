@@ -1,0 +1,131 @@
+"""`meshwright plan --machine --chips`: the table, the reasons in it, what may be asked."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+import meshwright as mw
+from meshwright.cli.auto import search_table, spelled_text
+from meshwright.machine import Mesh
+from meshwright.plan.candidates import Candidate, Search, Spelling, differences, visible
+
+SEARCH = ("--machine", "tpu-v5e", "--chips", "8", "--budget", "5")
+PIN = "shard({'params.*.up': 1}, axis='model')"
+
+
+@pytest.fixture
+def found(run, mlp):
+    return run("plan", mlp, *SEARCH, "--tactics", PIN, "--out", "plan.json")
+
+
+def test_the_table_says_what_makes_each_plan_slower(found):
+    assert found.status == 0, found.err
+    lines = found.out.splitlines()
+    assert lines[0].split()[-6:] == ["times", "a", "device", "beside", "the", "first"]
+    (first, *rest) = lines[1 : lines.index("")]
+    assert " 1.00 " in first
+    assert any(line.startswith("as given") for line in (first, *rest))
+    slower = [
+        line for line in rest if re.search("[mµ]s", line) and " 1.00 " not in line
+    ]
+    assert slower
+    assert all(re.search(r"\+\S+ .s \S", line) for line in slower)
+
+
+def test_tactics_stand_in_the_plan_and_what_is_saved_is_a_plan(found, tmp_path):
+    text = (tmp_path / "plan.json").read_text(encoding="utf-8")
+    plan = mw.Plan.from_json(text)
+    assert "model" in plan.spec("params.0.up")[1]
+    assert PIN in found.out
+
+
+def test_json_has_all_candidates_with_what_they_take_longer(run, mlp):
+    done = run("plan", mlp, *SEARCH, "--objective", "step_time=1,memory=0.3", "--json")
+    assert done.status == 0, done.err
+    told = json.loads(done.out)["search"]
+    first = told["candidates"][0]
+    assert first["fits"]
+    for each in told["candidates"]:
+        if each["why_not"]:
+            assert each["step_time_s"] is None
+            continue
+        spent = sum(each["breakdown"].values())
+        assert spent == pytest.approx(each["step_time_s"], rel=1e-6)
+        longer = each["step_time_s"] - first["step_time_s"]
+        assert sum(each["longer_s"].values()) == pytest.approx(longer, abs=1e-12)
+
+
+def candidate(name, breakdown, num_bytes=2**30):
+    shown = visible(breakdown)
+    seconds = sum(s for _, s in shown)
+    return Candidate(name, Mesh({"data": 8}), (), seconds, num_bytes, breakdown=shown)
+
+
+BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
+
+
+def beside(other):
+    """The last cell of a plan's row."""
+    table = search_table(Search((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1))
+    return list(table.columns[-1].cells)[1]
+
+
+CELLS = {
+    "+1.00 s computing, +500 ms all-gather, -100 ms all-reduce": (
+        {"compute": 2.0, "all_gather exposed": 0.5, "idle": 0.01}, 2**30,
+    ),
+    "+200 ms idle": ({"compute": 1.0, "all_reduce exposed": 0.1, "idle": 0.2}, 2**30),
+    "+0.5 GiB memory, -100 ms computing": (
+        {"compute": 0.9, "all_reduce exposed": 0.1}, 3 * 2**29,
+    ),
+    "does not fit: 512.0 MiB more than 2.0 GiB": ({"compute": 0.5}, 5 * 2**29),
+    "": ({"compute": 1.0, "all_reduce exposed": 0.1, "all_gather hidden": 9.0}, 2**30),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_at_most_three_differences_the_largest_first(cell):
+    expected = cell.replace("+0.5 GiB", "+512.0 MiB")
+    assert beside(candidate("other", *CELLS[cell])) == expected
+
+
+def test_differences_add_up_to_that_of_the_steps():
+    other = candidate("other", {"compute": 0.2, "permute exposed": 0.4, "idle": 0.3})
+    found = differences(other, BEST)
+    assert sum(s for _, s in found) == pytest.approx(
+        other.step_time_s - BEST.step_time_s
+    )
+    assert found[0][0] == "compute"
+
+
+def test_the_found_plan_is_printed_as_tactics():
+    spelled = Spelling((), "mw.megatron('model'),", 1.21, 3 * 2**20)
+    assert "nothing is to be cut" in spelled_text(replace(spelled, text=""), BEST)
+    assert spelled_text(spelled, BEST) == (
+        "as tactics (1.10 times the step of the first, 3.0 MiB):\n"
+        "  mw.megatron('model'),"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--objective", "speed"], "objective is 'speed'; wanted one of step_time"),
+        (["--objective", "memory=-1"], "weight of 'memory' is -1"),
+        (["--most-axes", "4"], "most_axes is 4; wanted 1, 2 or 3"),
+        (["--memory", "0"], "--memory is 0"),
+        (["--tactics", "shard({'w': 0}, 'data')"], "pattern 'w' matches nothing"),
+        (["--tactics", "sharde('w')"], "no tactic 'sharde'; there are"),
+        (["--machines", "tpu-v4"], "--machine searches, --machines compares"),
+        (
+            ["--mesh", "data=8", "--tactics", "shard({'params.0.down': 1}, 'data')"],
+            "params.0.down along 'data': 8 parts do not divide extent 4",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_said(run, mlp, options, message):
+    done = run("plan", mlp, *SEARCH, *options)
+    assert done.status == 2
+    assert message in done.err
