@@ -35,6 +35,19 @@ def test_the_best_of_all_that_were_simulated_is_taken(plan):
     assert plan.mesh.num_devices == 8
 
 
+def test_the_gap_is_of_the_plan_that_is_returned(plan):
+    """Its seconds by the prices of the bound, whichever solution it came from."""
+    fn, args = DEEP
+    search = plan.search
+    assert search.model_s >= search.bound_s * (1 - 1e-9) > 0
+    assert search.gap == pytest.approx(1 - search.bound_s / search.model_s, abs=1e-12)
+    tight = mw.autoplan(
+        fn, args, machine="tpu-v5e", mesh=plan.mesh, budget_s=20, experts=False
+    )
+    assert tight.search.candidates[0].name.startswith("auto")
+    assert tight.search.bound_s <= tight.search.model_s * (1 + 1e-9)
+
+
 def test_experts_are_among_them(plan):
     names = {c.name for c in plan.search.candidates}
     assert {"auto", "data parallel", "ZeRO-3"} <= names

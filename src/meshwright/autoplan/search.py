@@ -148,8 +148,7 @@ class Searcher:
             raise PlanError(self.trials.nothing_fits())
         rest = [c for c in self.candidates if c is not best]
         model_s, bound_s = self.bounds.get(shape_text(best.mesh), (0.0, 0.0))
-        own = best.tactics[len(self.space.given) :]
-        model_s = next((p.seconds for p in self.smaller if p.tactics == own), model_s)
+        model_s = self._by_model(best) or model_s
         return Search(
             (best, *sorted(rest, key=self.trials.order)),
             self.limit,
@@ -159,6 +158,18 @@ class Searcher:
             max(len(self.own), self.num_before),
             self.spelled,
         )
+
+    def _by_model(self, plan: Candidate) -> float | None:
+        """Seconds of a simulated plan by the prices that its mesh's bound is of.
+
+        None for a spelled one, which the model has no choices for.
+        """
+        own = plan.tactics[len(self.space.given) :]
+        for proposal in self._simulated:
+            is_it = (proposal.mesh, proposal.tactics) == (plan.mesh, own)
+            if is_it and plan.mesh in self._solved:
+                return self._solved[plan.mesh].pricer.roughly(proposal.choices)
+        return None
 
     # -- by the model -----------------------------------------------------------------
 
@@ -407,8 +418,9 @@ class Searcher:
             job = self._ask(priced, seconds, _FIRST_TURNS, starts, limit=limit)
             optimum = job.result()
             num_bytes, starts = optimum.bytes, [optimum.choices]
-            tactics = (priced.tactic(optimum, FOUND),)
-            before, found = found, self.trials.simulate(FOUND, proposal.mesh, tactics)
+            less = self._proposal(proposal.mesh, optimum)
+            self._simulated.append(less)
+            before, found = found, self.trials.simulate(FOUND, less.mesh, less.tactics)
             if found.peak_memory_bytes >= before.peak_memory_bytes:
                 return
 
