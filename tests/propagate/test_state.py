@@ -80,6 +80,21 @@ def test_a_rollback_forgets_conflicts_and_scatters_and_brings_back_the_retracted
     assert state.axes_of[node.index][0] == ("a", "b")
 
 
+def test_a_rollback_takes_back_what_was_settled_and_kept():
+    run = engine(lax.sin, f32(8, 8))
+    state, value = run.state, made(the(run, "sin"))
+    state.keep(value, (("a",), ()))
+    marks = [(state.mark(), set(state.settled), dict(state.kept), state.version)]
+    state.settle(value, "a")
+    state.keep(value, ((), ("b",)))
+    marks.append((state.mark(), set(state.settled), dict(state.kept), state.version))
+    state.settle(value, "b")
+    assert state.version > marks[1][3] > marks[0][3]
+    for mark, settled, kept, _ in reversed(marks):
+        state.rollback(mark)
+        assert (state.settled, state.kept) == (settled, kept)
+
+
 def test_each_change_and_each_rollback_is_a_new_version():
     state = engine(lax.sin, f32(8, 8)).state
     node, versions = state.graph.nodes[0], [state.version]

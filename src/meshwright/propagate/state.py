@@ -166,8 +166,8 @@ class State:
 
     def scatter(self, value: int, axis: str, dim: int) -> None:
         """Take a partial value's sum along `axis` as cut on `dim` from here on."""
+        self._note(("restore", self.scattered, (value, axis), None))
         self.scattered[value, axis] = dim
-        self._note(("scatter", value, axis))
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
         """Note that a consumer wants a whole value cut."""
@@ -185,9 +185,20 @@ class State:
         cause = self.causes.pop((index, axis))
         self._note(("retract", index, axis, factor, axes, cause))
 
+    def settle(self, value: int, axis: str) -> None:
+        """Take a sum, or scatter it, where it is made."""
+        if (value, axis) not in self.settled:
+            self.settled.add((value, axis))
+            self._note(("settle", (value, axis)))
+
+    def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
+        """Keep a value in one form for all its readers."""
+        self._note(("restore", self.kept, value, self.kept.get(value)))
+        self.kept[value] = form
+
     def block(self, node: Node, axis: str) -> None:
         """Keep a node whole along an axis from here on."""
-        self._note(("block", node.index, self.blocked[node.index]))
+        self._note(("restore", self.blocked, node.index, self.blocked[node.index]))
         self.blocked[node.index] |= {axis}
 
     def _note(self, change: tuple[object, ...]) -> None:
@@ -208,8 +219,6 @@ class State:
                 del self.factor_of[index][axis]  # pyright: ignore[reportArgumentType, reportCallIssue]
                 self.axes_of[index][factor] = self.axes_of[index][factor][:-1]  # pyright: ignore[reportArgumentType, reportCallIssue]
                 del self.causes[index, axis]  # pyright: ignore[reportArgumentType]
-            elif kind == "scatter":
-                del self.scattered[what[0], what[1]]  # pyright: ignore[reportArgumentType]
             elif kind == "request":
                 del self.requests[what[0], what[1]][what[2]]  # pyright: ignore[reportArgumentType]
             elif kind == "retract":
@@ -217,14 +226,18 @@ class State:
                 self.factor_of[index][axis] = factor  # pyright: ignore[reportArgumentType, reportCallIssue]
                 self.axes_of[index][factor] = axes  # pyright: ignore[reportArgumentType, reportCallIssue]
                 self.causes[index, axis] = cause  # pyright: ignore[reportArgumentType]
-            elif kind == "block":
-                self.blocked[what[0]] = what[1]  # pyright: ignore[reportArgumentType, reportCallIssue]
-            elif kind == "conflict":
-                self.conflicts.pop(what[0], None)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            elif kind == "settle":
+                self.settled.discard(what[0])  # pyright: ignore[reportArgumentType]
+            elif kind == "restore":
+                table, key, before = what
+                if before is None:
+                    del table[key]  # pyright: ignore[reportIndexIssue]
+                else:
+                    table[key] = before  # pyright: ignore[reportIndexIssue]
 
     def add_conflict(self, conflict: Conflict) -> None:
         """Record a conflict; the first one of a node and axis stands."""
         key = (conflict.node, conflict.axis)
         if key not in self.conflicts:
+            self._note(("restore", self.conflicts, key, None))
             self.conflicts[key] = conflict
-            self._note(("conflict", key))

@@ -13,8 +13,9 @@ from meshwright.search.assignment.graph import finite_graph
 from meshwright.search.assignment.incumbent import Incumbent
 from meshwright.search.assignment.kernel import Kernel
 from meshwright.search.assignment.merge import merge_followers
+from meshwright.search.assignment.messages import Messages
 from meshwright.search.assignment.order import plan_elimination
-from meshwright.search.assignment.presolve import presolve
+from meshwright.search.assignment.presolve import merge, presolve
 from meshwright.search.assignment.relax import Dual, ascend
 from tests.search.assignment.oracle import chain, least, problems
 
@@ -23,7 +24,7 @@ from tests.search.assignment.oracle import chain, least, problems
 @given(problems())
 def test_presolve_keeps_the_optimum(problem):
     try:
-        kernel, memory = presolve(problem)
+        kernel, memory = presolve(problem, merge(problem)[0])
     except AssignmentError:
         assert least(problem) == math.inf
         return
@@ -56,13 +57,13 @@ def test_a_chain_of_followers_becomes_one_node():
     same = np.where(np.eye(4, dtype=bool), 0, np.inf)
     costs = np.arange(400.0).reshape(100, 4).tolist()
     problem = Assignment.of(costs, [(i, i + 1, same) for i in range(99)])
-    kernel, _ = presolve(problem)
+    kernel, _ = presolve(problem, merge(problem)[0])
     assert kernel.num_nodes == 1
     assert problem.cost(kernel.lift(np.zeros(1, np.int64))) == sum(c[0] for c in costs)
 
 
 def pool_of(problem):
-    kernel, memory = presolve(problem)
+    kernel, memory = presolve(problem, merge(problem)[0])
     clock = Clock(time.perf_counter(), 60)
     return Incumbent(kernel, memory, clock, Aim(), None), finite_graph(
         kernel, kernel.penalty
@@ -76,8 +77,10 @@ def test_a_bound_is_never_above_the_optimum(problem):
     if best == math.inf:
         return
     pool, graph = pool_of(problem)
-    for log_cap in (0.0, 3.0, 20.0):  # with small tables, nodes are split
-        dual = Dual(pool, graph, plan_elimination(graph, log_cap))
+    for sweeps, log_cap in ((0, 0.0), (5, 3.0), (5, 20.0)):  # small tables: split
+        messages = Messages(graph, pool.kernel.costs)
+        messages.sweep(sweeps)
+        dual = Dual(pool, graph, plan_elimination(graph, log_cap), messages)
         ascend(dual, 30)
         assert dual.best <= best + 1e-6
 
@@ -85,11 +88,28 @@ def test_a_bound_is_never_above_the_optimum(problem):
 def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
     problem = chain(30, 4)
     pool, graph = pool_of(problem)
-    exact = Dual(pool, graph, plan_elimination(graph, 20.0))
+    silent = Messages(graph, pool.kernel.costs)
+    exact = Dual(pool, graph, plan_elimination(graph, 20.0), silent)
     assert not exact.is_split
     optimum = exact.evaluate()
-    split = Dual(pool, graph, plan_elimination(graph, 4.0))
+    split = Dual(pool, graph, plan_elimination(graph, 4.0), silent)
     assert split.is_split
     pool.cost = optimum * 1.01  # a target to step towards
     ascend(split, 300)
     assert 0.9 * optimum < split.best <= optimum * (1 + 1e-9)
+
+
+def test_a_narrowed_search_keeps_the_best_though_its_kernel_lost_it():
+    """Of a kernel without the best, what costs as much is no gain, and less is taken."""
+    problem = Assignment.of([[1.0, 2.0, 0.5]], [])
+    kernel, memory = merge(problem)
+    pool = Incumbent(kernel, memory, Clock(time.perf_counter(), 60), Aim(), None)
+    pool.begin_from(np.array([0]))
+    without = merge_followers(kernel, np.array([False, True, True]))
+    narrowed = pool.narrowed(without, memory)
+    assert narrowed.cost == 1.0
+    assert narrowed.choices is None
+    assert list(narrowed.lifted()) == [0]
+    assert not narrowed.offer(np.array([0]))
+    assert narrowed.offer(np.array([1]))
+    assert list(narrowed.lifted()) == [2]

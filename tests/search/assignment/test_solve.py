@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Aim, Assignment, solve
 from meshwright.search.assignment.cp_sat import solve_cp_sat
 from meshwright.search.assignment.dynamic import solve_dynamic
+from meshwright.search.assignment.graph import finite_graph
 from meshwright.search.assignment.highs import solve_highs
+from meshwright.search.assignment.messages import Messages
+from meshwright.search.assignment.presolve import merge
 from tests.search.assignment.oracle import chain, least, problems
 
 INFEASIBLE = Assignment.of(
@@ -33,6 +37,51 @@ def test_small_problems_are_solved_as_by_enumeration(problem):
     assert problem.is_feasible(found.choices)
     assert found.bound <= best == found.cost == problem.cost(found.choices)
     assert found.is_optimal
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(), st.integers(0, 99), st.integers(1, 9))
+def test_costs_of_both_signs_and_no_whole_numbers_are_solved_as_well(
+    problem, seed, turns
+):
+    more = np.random.default_rng(seed).normal(0, 3, len(problem.costs))
+    problem = replace(problem, costs=problem.costs - 8 + more)
+    best = least(problem)
+    if best == math.inf:
+        return
+    by_time, by_turns = solve(problem, 5.0), solve(problem, 5.0, aim=Aim(turns=turns))
+    assert by_time.cost == pytest.approx(best, abs=1e-7)
+    assert problem.is_feasible(by_turns.choices)
+    for found in (by_time, by_turns):
+        assert found.bound <= best + 1e-7
+        assert best <= found.cost + 1e-7
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(), problems(), st.integers(1, 9))
+def test_turns_and_what_was_told_of_another_problem_spoil_nothing(one, other, turns):
+    """Whatever it begins with, a solution is feasible and a bound is below the best."""
+    best = least(one)
+    if math.inf in (best, least(other)):
+        return
+    told = solve(other, 5.0, aim=Aim(turns=turns)).told
+    found = solve(one, 5.0, aim=Aim(turns=turns, told=told))
+    assert one.is_feasible(found.choices)
+    assert found.bound <= best <= found.cost == one.cost(found.choices)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_told_at_other_costs_is_a_bound_at_once(seed):
+    first = chain(60, 6, seed=seed)
+    more = np.random.default_rng(seed).uniform(0, 5, len(first.costs))
+    second = replace(first, costs=first.costs + more)
+    told = solve(first, 20.0, aim=Aim(turns=60)).told
+    graphs = [merge(second)[0] for _ in range(2)]
+    bounds = [
+        Messages(finite_graph(k, k.penalty), k.costs, known).sweep(1)
+        for k, known in zip(graphs, (None, told), strict=True)
+    ]
+    assert bounds[0] < bounds[1]
 
 
 @settings(deadline=None, max_examples=25)

@@ -1,4 +1,8 @@
-"""Solutions and bounds at once: by turns on one thread, then on two."""
+"""Solutions and bounds at once.
+
+Messages first, then the core of the few choices that they say may be best, then all that
+may still be better: by turns on one thread, or also on two.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from meshwright.search.assignment.compiled import Ints
-from meshwright.search.assignment.graph import Graph, finite_graph
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment.compiled import Bools, Floats
+from meshwright.search.assignment.graph import finite_graph
 from meshwright.search.assignment.highs import HighsProof
 from meshwright.search.assignment.improve import Climber
-from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.incumbent import ROUNDING, Incumbent
+from meshwright.search.assignment.memory import memory_of
+from meshwright.search.assignment.merge import merge_followers
+from meshwright.search.assignment.messages import Messages
 from meshwright.search.assignment.order import plan_within
-from meshwright.search.assignment.presolve import presolve
+from meshwright.search.assignment.presolve import merge, presolve, with_memory
 from meshwright.search.assignment.problem import Assignment
 from meshwright.search.assignment.proof import Proof
 from meshwright.search.assignment.relax import Dual, ascend
@@ -32,6 +40,11 @@ each is used."""
 _FINE = 0.005  # part of Polyak's step at which a relaxation gives no more
 _RISE = 2e-4  # part of the bound that it has to gain in a turn
 _FIRST = 0.3  # of the time, at most, for the first solution alone
+_SWEEPS, _MOST_LOOKS, _FOR_MESSAGES = 10, 200, 0.2
+"""Sweeps of messages between looks at them, looks, and of the time, for all at most."""
+_CORE, _CORE_TURNS, _FOR_CORE = 3e-4, 20, 0.3
+"""Of the bound, what a choice may cost more to be of the core: at three times as much
+programs of the zoo are not eliminated exactly any more. Turns and time to search it."""
 
 
 def run(
@@ -40,35 +53,109 @@ def run(
     aim: Aim,
     seed: int,
     on_progress: Callable[[Progress], None] | None,
-) -> Incumbent:
-    """What was found when time was up, all was proven, or Ctrl-C came."""
-    kernel, memory = presolve(problem)
-    pool = Incumbent(kernel, memory, clock, aim, on_progress)
-    start = None if aim.start is None else kernel.nearest(np.asarray(aim.start))
+) -> tuple[Incumbent, Floats | None]:
+    """What was found when time was up, all was proven, or Ctrl-C came; and was told."""
+    pool = Incumbent(*merge(problem), clock, aim, on_progress)
+    told = None
     try:
-        _search(pool, finite_graph(kernel, kernel.penalty), seed, start)
+        if aim.start is not None:
+            pool.begin_from(np.asarray(aim.start))
+        messages = _pass_messages(pool, aim.told)
+        told = messages.net.told
+        _, excess = messages.decode()
+        if not pool.is_over and not pool.memory.num_rows:
+            _search_core(pool, problem, excess <= _CORE * abs(messages.bound), seed)
+        if not pool.is_over:
+            rounding = ROUNDING * abs(pool.cost)
+            kept = messages.bound + excess <= pool.cost + rounding
+            pool = _narrowed(pool, problem, kept)
+            _search(pool, _pass_messages(pool), seed, aim.turns)
     except KeyboardInterrupt:
         pool.stopped = True
-    return pool
+    return pool, told
 
 
-def _search(pool: Incumbent, graph: Graph, seed: int, start: Ints | None) -> None:
-    """Alternate while that is quick and repeatable, then search on two threads."""
+def _pass_messages(pool: Incumbent, told: Floats | None = None) -> Messages:
+    """Messages for as long as they raise the bound; what they suggest is offered.
+
+    Without turns, which are to come out the same each time, for a part of the time.
+    """
+    graph = finite_graph(pool.kernel, pool.kernel.penalty)
+    messages = Messages(graph, pool.kernel.costs, told)
+    turns, clock = pool.aim.turns, pool.clock
+    ends_s = clock.elapsed_s + (_FOR_MESSAGES if turns is None else 1.0) * clock.left_s
+    for _ in range(_MOST_LOOKS if turns is None else turns):
+        if pool.is_over or clock.elapsed_s >= ends_s:
+            break
+        before = messages.bound
+        pool.raise_bound(messages.sweep(_SWEEPS))
+        pool.offer(messages.decode()[0])
+        if messages.bound < before + _RISE * abs(before):
+            break
+    return messages
+
+
+def _search_core(pool: Incumbent, problem: Assignment, kept: Bools, seed: int) -> None:
+    """Solutions of choices alone that messages say may be among the very best."""
+    if pool.choices is not None:
+        kept[pool.kernel.starts[:-1] + pool.choices] = True
+    kernel = None if kept.all() else merge_followers(pool.kernel, kept)
+    if kernel is None:  # the core is all there is, or has no solution
+        return
+    turns, clock = pool.aim.turns, pool.clock
+    if turns is None:
+        part_s = clock.elapsed_s + _FOR_CORE * clock.left_s
+        clock = Clock(clock.start_s, part_s)
+    core = Incumbent(kernel, memory_of(problem, kernel), clock, pool.aim, None)
+    try:
+        best = pool.lifted()
+        if best is not None:
+            core.begin_from(best)
+        most = _CORE_TURNS if turns is None else min(turns, _CORE_TURNS)
+        _search(core, _pass_messages(core), seed, most)
+    finally:
+        found = core.lifted()
+        if found is not None:
+            pool.offer(pool.kernel.nearest(found))
+
+
+def _narrowed(pool: Incumbent, problem: Assignment, kept: Bools) -> Incumbent:
+    """The same search with no other choices than these.
+
+    By turns nothing more is presolved: to find what is dominated takes longer than
+    most problems do, once the core is known.
+    """
+    kernel = merge_followers(pool.kernel, kept)
+    finish = presolve if pool.aim.turns is None else with_memory
+    try:
+        return pool.narrowed(*finish(problem, kernel))
+    except AssignmentError:
+        if pool.choices is None:
+            raise
+        pool.raise_bound(pool.cost)
+        return pool
+
+
+def _search(pool: Incumbent, messages: Messages, seed: int, turns: int | None) -> None:
+    """By turns; else alternate while that is quick, then search on two threads."""
+    if pool.is_over:
+        return
+    graph = messages.graph
     plan = plan_within(graph, _LEAST_WORK, pool.has_ended)
-    dual = Dual(pool, graph, plan)
+    dual = Dual(pool, graph, plan, messages)
     pool.raise_bound(dual.evaluate())
     pool.offer(dual.decode())
     if pool.is_over:
         return
     climber = Climber(pool, graph, plan, seed)
+    start = pool.start if pool.choices is None else pool.choices
     if start is not None:
-        pool.offer(start)
         climber.start_from(start, dual.row_prices)
         climber.settle()
-    if pool.aim.turns is None:
+    if turns is None:
         _search_by_time(pool, climber, dual, seed)
     else:
-        _take_turns(pool, climber, dual, pool.aim.turns)
+        _take_turns(pool, climber, dual, turns)
 
 
 def _search_by_time(pool: Incumbent, climber: Climber, dual: Dual, seed: int) -> None:
@@ -82,7 +169,7 @@ def _search_by_time(pool: Incumbent, climber: Climber, dual: Dual, seed: int) ->
     def bounds() -> None:
         while (
             climber.is_large
-            and pool.choices is None
+            and pool.cost == np.inf
             and clock.elapsed_s < _FIRST * clock.budget_s
         ):
             time.sleep(0.02)  # until something fits, the other thread has the machine

@@ -13,7 +13,7 @@ from meshwright.search.assignment.kernel import Kernel
 from meshwright.search.assignment.memory import Memory
 from meshwright.search.assignment.solve import Aim, Clock, Progress
 
-_TOLERANCE = 1e-9  # of the cost: a gap that counts as none
+ROUNDING = 1e-9  # part of the cost that counts as none
 
 
 class Incumbent:
@@ -40,6 +40,33 @@ class Incumbent:
         self._lock = threading.Lock()
         self.stopped = False
         self.stops: list[Callable[[], None]] = []  # what else to call then
+        self.start: Ints | None = None  # where to climb from; it may not fit
+        self._before: Incumbent | None = None
+
+    def begin_from(self, original: Ints) -> None:
+        """Take choices of the original nodes, as near to them as the kernel has any."""
+        self.start = self.kernel.nearest(original)
+        self.offer(self.start)
+
+    def narrowed(self, kernel: Kernel, memory: Memory) -> Incumbent:
+        """The same search where only what may be better than the best so far is left.
+
+        The kernel may have lost the best itself, to something as good; its cost stays.
+        """
+        pool = Incumbent(kernel, memory, self.clock, self.aim, self._on_progress)
+        pool._before, pool.bound, pool.first_s = self, self.bound, self.first_s
+        best = self.lifted()
+        if best is not None:
+            pool.begin_from(best)
+        if pool.cost > self.cost:
+            pool.cost, pool.choices = self.cost, None
+        return pool
+
+    def lifted(self) -> Ints | None:
+        """The best choices of the original nodes, if there are any."""
+        if self.choices is not None:
+            return self.kernel.lift(self.choices)
+        return None if self._before is None else self._before.lifted()
 
     def offer(self, choices: Ints) -> bool:
         """Take the choices if they fit and cost less than the best so far."""
@@ -58,7 +85,7 @@ class Incumbent:
     def raise_bound(self, bound: float) -> None:
         """Take a lower bound; of whole costs, the next whole number."""
         if self._is_whole and bound < math.inf:
-            bound = float(math.ceil(bound - 1e-6 - _TOLERANCE * abs(bound)))
+            bound = float(math.ceil(bound - 1e-6 - ROUNDING * abs(bound)))
         with self._lock:
             better = bound > self.bound
             self.bound = max(self.bound, bound)
@@ -69,7 +96,7 @@ class Incumbent:
     def is_proven(self) -> bool:
         """Whether nothing better can exist, or only by the gap that is allowed."""
         gap = self.cost - self.bound
-        allowed = max(self.aim.gap, _TOLERANCE)
+        allowed = max(self.aim.gap, ROUNDING)
         return self.cost < math.inf and gap <= allowed * abs(self.cost)
 
     @property

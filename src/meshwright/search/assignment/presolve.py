@@ -17,33 +17,43 @@ _ROUNDS = 12  # later ones drop single pairs
 _WORTH = 0.985  # of the choices or pairs: another round if fewer are left
 
 
-def presolve(problem: Assignment, *, rounds: int = _ROUNDS) -> tuple[Kernel, Memory]:
-    """A kernel with an optimum of the problem, and its memory.
+def merge(problem: Assignment) -> tuple[Kernel, Memory]:
+    """The kernel in which followers are merged and no more, and its memory; quick.
 
     Raises AssignmentError where nothing is allowed, or nothing fits.
     """
-    kernel = merge_followers(Kernel.whole(problem))
-    for _ in range(rounds):
-        if kernel is None:
-            raise AssignmentError(
-                "no solution: costs forbid all combinations of choices that could fit"
-            )
-        memory = memory_of(problem, kernel)
-        missing = shortfall(memory)
-        if missing > 0:
-            raise AssignmentError(
-                f"no solution fits: every one takes at least {missing:g} more than "
-                f"the usage limit of {problem.limit:g}"
-            )
+    return with_memory(problem, merge_followers(Kernel.whole(problem)))
+
+
+def presolve(problem: Assignment, kernel: Kernel | None) -> tuple[Kernel, Memory]:
+    """A smaller kernel with an optimum of the kernel of a problem, and its memory.
+
+    Raises AssignmentError where there is no kernel, or nothing of it fits.
+    """
+    kernel, memory = with_memory(problem, kernel)
+    for _ in range(_ROUNDS):
         before = kernel.starts[-1], np.isfinite(kernel.tables).sum()
         kept, tables = drop_dominated(kernel, memory)
         kept &= fitting(kernel, memory)
-        kernel = merge_followers(replace(kernel, tables=tables), kept)
-        if kernel is None:
-            continue
+        smaller = merge_followers(replace(kernel, tables=tables), kept)
+        kernel, memory = with_memory(problem, smaller)
         after = kernel.starts[-1], np.isfinite(kernel.tables).sum()
         if after[0] > _WORTH * before[0] and after[1] > _WORTH * before[1]:
             break
+    return kernel, memory
+
+
+def with_memory(problem: Assignment, kernel: Kernel | None) -> tuple[Kernel, Memory]:
+    """A kernel and its memory; AssignmentError where there is none, or nothing fits."""
     if kernel is None:
-        raise AssignmentError("no solution: nothing allowed fits into the usage limit")
-    return kernel, memory_of(problem, kernel)
+        raise AssignmentError(
+            "no solution: costs forbid all combinations of choices that could fit"
+        )
+    memory = memory_of(problem, kernel)
+    missing = shortfall(memory)
+    if missing > 0:
+        raise AssignmentError(
+            f"no solution fits: every one takes at least {missing:g} more than "
+            f"the usage limit of {problem.limit:g}"
+        )
+    return kernel, memory

@@ -17,6 +17,7 @@ from meshwright.search.assignment.eliminate import eliminate
 from meshwright.search.assignment.graph import Graph, graph_of
 from meshwright.search.assignment.incumbent import Incumbent
 from meshwright.search.assignment.kernel import choice_owners, starts_of
+from meshwright.search.assignment.messages import Messages
 from meshwright.search.assignment.order import Plan, plan_within
 from meshwright.search.assignment.sweep import padded
 
@@ -33,15 +34,19 @@ class Dual:
     row_prices: of memory, not negative
     """
 
-    def __init__(self, pool: Incumbent, graph: Graph, plan: Plan) -> None:
+    def __init__(
+        self, pool: Incumbent, graph: Graph, plan: Plan, messages: Messages
+    ) -> None:
         self.pool = pool
         self.original = graph
         num = len(graph.starts) - 1
         kept = plan.kept(num)
-        self.source = _copies(graph, kept)
+        self.messages = messages
+        self.at_kept = kept[graph.ends]
+        self.source = np.concatenate([np.arange(num), graph.ends[self.at_kept]])
         self.is_split = bool(kept.any())
         self.num_kept = int(kept.sum())
-        self.graph = _split(graph, kept, self.source)
+        self.graph = _split(graph, self.at_kept, self.source)
         copies = np.arange(num, len(self.source))
         self.order = np.concatenate([copies, plan.order])
         self.rank = np.full(len(self.source), len(self.source))
@@ -49,6 +54,7 @@ class Dual:
         self.scopes, self.sizes = _scopes(self.graph, num, self.rank, plan)
         self._index_choices()
         self.share = np.zeros(self.graph.starts[-1])
+        self.share[graph.starts[-1] :] = messages.split(self.at_kept)
         self.row_prices = np.zeros(pool.memory.num_rows)
         self.best = -np.inf
         self.at_best = self.share, self.row_prices
@@ -74,9 +80,17 @@ class Dual:
     def tightened(self, work: float) -> Dual:
         """A relaxation with larger tables, at the same prices of memory."""
         plan = plan_within(self.original, work, self.pool.has_ended)
-        dual = Dual(self.pool, self.original, plan)
+        dual = Dual(self.pool, self.original, plan, self.messages)
         dual.row_prices = self.at_best[1].copy()
+        in_both = self.at_kept & dual.at_kept
+        dual.share[dual._entries(in_both)] = self.at_best[0][self._entries(in_both)]
         return dual
+
+    def _entries(self, edge_ends: Bools) -> Bools:
+        """A mask of the choices that belong to the copies for these ends of edges."""
+        wanted = np.zeros(len(self.source), np.bool_)
+        wanted[len(self.original.starts) - 1 :] = edge_ends[self.at_kept]
+        return wanted[choice_owners(self.graph.starts)]
 
     def evaluate(self) -> float:
         """The bound at the present multipliers; sets what each node picked."""
@@ -171,17 +185,10 @@ def _scopes(graph: Graph, num: int, rank: Ints, plan: Plan) -> tuple[Ints, Ints]
     return scopes, sizes
 
 
-def _copies(graph: Graph, kept: Bools) -> Ints:
-    """The original node of each node: all, then a copy for each end at a kept one."""
-    at_kept = kept[graph.ends]
-    return np.concatenate([np.arange(len(kept)), graph.ends[at_kept]])
-
-
-def _split(graph: Graph, kept: Bools, source: Ints) -> Graph:
-    """The graph in which every edge at a kept node ends at a copy of its own."""
-    at_kept = kept[graph.ends]
+def _split(graph: Graph, at_kept: Bools, source: Ints) -> Graph:
+    """The graph in which every edge's end at a kept node is a copy of its own."""
     ends = graph.ends.copy()
-    ends[at_kept] = np.arange(len(kept), len(source))
+    ends[at_kept] = np.arange(len(graph.starts) - 1, len(source))
     starts = starts_of(np.diff(graph.starts)[source])
     return graph_of(starts, ends, graph.table_starts, graph.tables)
 

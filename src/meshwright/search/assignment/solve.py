@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.errors import AssignmentError
-from meshwright.search.assignment.problem import Assignment, Ints
+from meshwright.search.assignment.problem import Assignment, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,15 @@ class Aim:
     gap: part of the cost by which it may be above the bound. worthless: a bound from
     which on nobody wants the rest. start: choices; if they are feasible, what comes out
     costs no more. turns: of search and bound, on one thread; with them a solve that has
-    the time comes out the same each time.
+    the time comes out the same each time. told: by the solution of a problem that only
+    costs differently, to begin with; any are valid.
     """
 
     gap: float = 0.0
     worthless: float = math.inf
     start: Sequence[int] | Ints | None = None
     turns: int | None = None
+    told: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Progress:
 class Solution:
     """Choices, what they cost, and what every solution costs at least.
 
-    seconds: that it took; first_s: until the first feasible solution was there
+    seconds: that it took; first_s: until the first feasible solution was there; told:
+    messages of the nodes, see `Aim`
     """
 
     choices: Ints
@@ -66,6 +69,7 @@ class Solution:
     bound: float
     seconds: float
     first_s: float
+    told: Floats | None = None
 
     @property
     def gap(self) -> float:
@@ -106,8 +110,8 @@ def solve(
         raise AssignmentError(f"budget of {budget_s} s: give a positive one")
     from meshwright.search.assignment.engine import run  # numba takes a while to load
 
-    found = run(problem, clock, aim, seed, on_progress)
-    choices = None if found.choices is None else found.kernel.lift(found.choices)
+    found, told = run(problem, clock, aim, seed, on_progress)
+    choices = found.lifted()
     cost = math.inf if choices is None else problem.cost(choices)
     if aim.start is not None:
         start = np.asarray(aim.start, np.int64)
@@ -122,4 +126,5 @@ def solve(
         )
     assert problem.is_feasible(choices), "presolve has changed the problem"
     first_s = found.first_s if found.first_s is not None else clock.elapsed_s
-    return Solution(choices, cost, min(found.bound, cost), clock.elapsed_s, first_s)
+    bound, seconds = min(found.bound, cost), clock.elapsed_s
+    return Solution(choices, cost, bound, seconds, first_s, told)

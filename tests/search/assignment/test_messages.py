@@ -1,0 +1,95 @@
+"""Messages: bounds that never fall, and what each choice costs at least."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from meshwright.errors import AssignmentError
+from meshwright.search.assignment import Assignment
+from meshwright.search.assignment.graph import finite_graph
+from meshwright.search.assignment.messages import Messages
+from meshwright.search.assignment.presolve import merge
+from tests.search.assignment.oracle import chain, least, problems
+
+
+def messages_of(problem):
+    try:
+        kernel, _ = merge(problem)
+    except AssignmentError:
+        assume(False)
+    return kernel, Messages(finite_graph(kernel, kernel.penalty), kernel.costs)
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(limited=False))
+def test_the_bound_never_falls_and_is_never_above_the_optimum(problem):
+    best = least(problem)
+    assume(best < math.inf)
+    _, messages = messages_of(problem)
+    before = -math.inf
+    for _ in range(6):
+        bound = messages.sweep(1)
+        assert before <= bound <= best + 1e-6
+        before = bound
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(limited=False), st.integers(0, 99))
+def test_from_any_messages_nothing_costs_less_than_they_say(problem, seed):
+    kernel, known = messages_of(problem)
+    rng = np.random.default_rng(seed)
+    told = rng.uniform(-5, 5, len(known.net.told))
+    costs = kernel.costs + rng.uniform(-1, 1, len(kernel.costs))
+    messages = Messages(known.graph, costs, told)
+    bound = messages.sweep(2)
+    _, excess = messages.decode()
+    change = costs - kernel.costs
+    for x in itertools.product(*map(range, kernel.widths)):
+        at = kernel.starts[:-1] + np.array(x, np.int64)
+        cost = kernel.cost(np.array(x, np.int64)) + change[at].sum()
+        assert cost >= bound + excess[at].max(initial=0.0) - 1e-6
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(limited=False))
+def test_nothing_costs_less_than_the_bound_and_the_excess_of_its_choices(problem):
+    kernel, messages = messages_of(problem)
+    bound = messages.sweep(3)
+    choices, excess = messages.decode()
+    assert kernel.cost(choices) >= bound - 1e-6
+    for x in itertools.product(*map(range, kernel.widths)):
+        chosen = excess[kernel.starts[:-1] + np.array(x, np.int64)]
+        most = chosen.max(initial=0.0)
+        assert kernel.cost(np.array(x, np.int64)) >= bound + most - 1e-6
+
+
+def test_on_a_chain_one_sweep_is_exact():
+    rng = np.random.default_rng(0)
+    costs = rng.uniform(0, 1, (40, 5)).tolist()
+    tables = rng.uniform(0, 1, (39, 5, 5))
+    problem = Assignment.of(costs, [(i, i + 1, t) for i, t in enumerate(tables)])
+    kernel, messages = messages_of(problem)
+    bound = messages.sweep(1)
+    choices, _ = messages.decode()
+    assert kernel.cost(choices) == pytest.approx(bound, rel=1e-12)
+
+
+def test_what_copies_pay_beyond_an_even_share_sums_to_nothing():
+    kernel, messages = messages_of(chain(12, 4))
+    messages.sweep(4)
+    graph = messages.graph
+    shares = messages.split(np.ones((len(graph.ends), 2), np.bool_))
+    nodes = graph.ends.ravel()
+    at = 0
+    sums = np.zeros(len(kernel.costs))
+    for node in nodes:
+        width = kernel.widths[node]
+        first = kernel.starts[node]
+        sums[first : first + width] += shares[at : at + width]
+        at += width
+    assert at == len(shares)
+    np.testing.assert_allclose(sums, 0, atol=1e-9)
