@@ -83,7 +83,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
         row |= {"model_s": told.model_s, "bound_s": told.bound_s}
     except MeshwrightError as error:
         row["auto_error"] = str(error)
-    likely = [mesh for mesh in searcher.by_promise() if len(mesh.axes) > 1]
+    likely = [mesh for mesh in searcher.programs.by_promise() if len(mesh.axes) > 1]
     for mesh in (meshes[0], *likely[:3]):
         for expert, tactics in experts_of(mesh).items():
             if (expert, mesh) not in seen:

@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
-from meshwright.autoplan.optimum import Pricer
+from meshwright.autoplan.known import Experts
+from meshwright.autoplan.meshes import experts_of
+from meshwright.autoplan.optimum import Optimum, Pricer, best_within
 from meshwright.autoplan.reading import read_choices
 from meshwright.autoplan.roles import Role
+from meshwright.errors import MeshwrightError
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.decide import decide
@@ -48,6 +51,43 @@ def test_collectives_of_known_strategies_cost_what_they_are_simulated_to(
     choices = read_choices(priced.model, decided.work.state)
     free = Pricer.of(_without_compute(priced), priced.pricer.lives)
     assert free.seconds(choices) == pytest.approx(exact, rel=0.05)
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1)
+
+
+@given(SIZES, st.integers(1, 60))
+def test_the_best_within_a_limit_fits_or_is_about_the_smallest(sizes, limit):
+    plans = [Optimum((), float(s), float(b), 0.0) for s, b in sizes]
+    best = best_within(plans, limit)
+    fitting = [p.seconds for p in plans if p.bytes <= limit]
+    if fitting:
+        assert best.bytes <= limit
+        assert best.seconds == min(fitting)
+    else:
+        least = min(p.bytes for p in plans)
+        assert best.bytes <= 1.01 * least
+        assert best.seconds <= min(p.seconds for p in plans if p.bytes == least)
+
+
+@pytest.mark.parametrize("mesh", [{"data": 8}, MESH], ids=["one axis", "two axes"])
+def test_experts_read_one_after_the_other_are_as_each_alone(mesh):
+    space = space_of(DEEP, "v100")
+    mesh = Mesh(mesh)
+    priced = space.price(mesh)
+    noted = []
+    read = {p.name: p.choices for p in Experts(space, noted).on(mesh, priced)}
+    refused = {candidate.name for candidate in noted}
+    assert read
+    for name, tactics in experts_of(mesh).items():
+        work = space.start(mesh)
+        try:
+            for tactic in tactics:
+                tactic.apply(work)
+        except MeshwrightError:
+            assert name in refused
+        else:
+            assert read[name] == read_choices(priced.model, work.state)
 
 
 def _without_compute(priced):

@@ -24,7 +24,7 @@ from meshwright.plan.candidates import Search
 from meshwright.plan.decide import axes_of, require_tactics
 from meshwright.plan.partition import as_mesh, partition
 from meshwright.plan.plan import Plan, make_plan
-from meshwright.tactics import Tactic
+from meshwright.tactics import Recompute, Tactic
 
 
 def autoplan(  # noqa: PLR0913  the options of a search
@@ -158,12 +158,21 @@ def _that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
 
 
 def _plan(search: Search, searcher: Searcher, place: Place | str | None) -> Plan:
-    best = search.candidates[0]
+    best, space = search.candidates[0], searcher.space
     plan = make_plan(
-        searcher.space.original.captured, best.mesh, best.tactics, Gather.SHARED
+        space.original.captured,
+        best.mesh,
+        best.tactics,
+        Gather.SHARED,
+        space.graph if _rewrites(best.tactics) == _rewrites(space.given) else None,
     ).on(
-        searcher.space.machine,
+        space.machine,
         find_place(place) if isinstance(place, str) else place,
         donate_state=True,
     )
     return replace(plan, search=search)
+
+
+def _rewrites(tactics: Sequence[Tactic]) -> list[Tactic]:
+    """Those that change the program."""
+    return [tactic for tactic in tactics if isinstance(tactic, Recompute)]

@@ -44,8 +44,9 @@ class Chosen:
                 if what >= 0 and sum_ not in state.scattered:
                     state.scatter(*sum_, what)
                 if what != LEAVE:
-                    state.settled.add(sum_)
-        state.kept.update(self.kept)
+                    state.settle(*sum_)
+        for value, form in self.kept:
+            state.keep(value, form)
 
     def __str__(self) -> str:
         return self.name

@@ -32,8 +32,8 @@ def frontier(
 ) -> Iterator[Optimum]:
     """Plans that take less memory than `first`, each when it is found.
 
-    ask: the cheapest plan within so many bytes, or the smallest where none is, from one
-    that is known. value_of: of seconds and bytes, what is to be small.
+    ask: the cheapest plan within so many bytes, or about the smallest where none is, from
+    one that is known. value_of: of seconds and bytes, what is to be small.
     """
     best = value_of(first.seconds, first.bytes)
     stretches: list[tuple[float, int, Optimum, float]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.autoplan.meshes import experts_of
 from meshwright.autoplan.model import Model
@@ -12,7 +12,7 @@ from meshwright.autoplan.space import Priced, Space
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate
-from meshwright.tactics import Tactic
+from meshwright.tactics import Tactic, Workspace
 
 ALONE = "as given"
 """Name of the tactics that stand, with nothing added."""
@@ -55,11 +55,10 @@ class Experts:
     def _read_on(self, mesh: Mesh, model: Model) -> Iterator[Expert]:
         given = self.space.given
         alone: Mapping[str, tuple[Tactic, ...]] = {ALONE: ()} if given else {}
+        applied = _Applied(self.space.start(mesh))
         for name, tactics in {**alone, **experts_of(mesh)}.items():
-            work = self.space.start(mesh)
             try:
-                for tactic in tactics:
-                    tactic.apply(work)
+                work = applied.to(tactics)
             except MeshwrightError as error:
                 told = Candidate(name, mesh, (*given, *tactics), why_not=str(error))
                 seen = [(c.name, c.mesh, c.why_not) for c in self.candidates]
@@ -67,6 +66,38 @@ class Experts:
                     self.candidates.append(told)
                 continue
             yield name, tactics, read_choices(model, work.state)
+
+
+class _Applied:
+    """One strategy after the other on one workspace; what two begin with stays."""
+
+    def __init__(self, work: Workspace) -> None:
+        self._work = work
+        self._ran: list[tuple[Tactic, int, int]] = []  # each, and where it began
+
+    def to(self, tactics: Sequence[Tactic]) -> Workspace:
+        """The workspace after these and no others; raises as they do."""
+        same = 0
+        for (tactic, _, _), other in zip(self._ran, tactics, strict=False):
+            if tactic != other:
+                break
+            same += 1
+        if self._ran[same:]:
+            self._undo_to(*self._ran[same][1:])
+        del self._ran[same:]
+        for tactic in tactics[same:]:
+            began = self._work.state.mark(), len(self._work.refusals)
+            try:
+                tactic.apply(self._work)
+            except MeshwrightError:
+                self._undo_to(*began)
+                raise
+            self._ran.append((tactic, *began))
+        return self._work
+
+    def _undo_to(self, mark: int, num_refusals: int) -> None:
+        self._work.state.rollback(mark)
+        del self._work.refusals[num_refusals:]
 
 
 def spread(flat: Choices, source: Priced, target: Priced) -> Choices | None:

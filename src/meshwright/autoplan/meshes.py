@@ -104,8 +104,8 @@ def _on_one_axis(axis: str) -> Mapping[str, tuple[Tactic, ...]]:
         "ZeRO-2": (data, zero(2, axis)),
         "ZeRO-3": (data, zero(3, axis)),
         "FSDP": (data, fsdp(axis)),
-        "Megatron": (megatron(axis),),
         "expert parallel": (data, expert_parallel(axis)),
+        "Megatron": (megatron(axis),),
     }
 
 

@@ -81,9 +81,10 @@ class ModelBuilder:
         self._roles = roles_of(state.graph.program)
         self._tables = Tables(compute)
         self._ends: dict[tuple[int, Dims, Role], Table] = {}
+        self._computed: dict[int, Table] = {}  # seconds by node, collectives left out
 
     def build(self, moves: Moves) -> Model:
-        """The model with these prices of collectives."""
+        """The model with these prices of collectives; again, it is quicker."""
         self._ends.clear()
         self._tables.forget_prices()
         choices = tuple(self.strategies.of(g.node) for g in self.fold.groups)
@@ -124,7 +125,10 @@ class ModelBuilder:
     # -- one group ------------------------------------------------------------------
 
     def _costs(self, group: Group, choices: Sequence[Strategy], moves: Moves) -> Table:
-        seconds = self.compute.seconds(group.node, choices)
+        seconds = self._computed.get(group.node.index)
+        if seconds is None:
+            seconds = self.compute.seconds(group.node, choices)
+            self._computed[group.node.index] = seconds
         return group.runs * (seconds + self._sums(group.node, choices, moves))
 
     def _sums(self, node: Node, choices: Sequence[Strategy], moves: Moves) -> Table:

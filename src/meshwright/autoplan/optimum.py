@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,9 @@ from which on moments count, to find out what fits at all."""
 _LAST_ROUNDS = 4
 """The same as MOST_ROUNDS where that did not fit."""
 
+ABOUT = 1.01
+"""Times the memory of the smallest plan that one may take to count as no larger."""
+
 _PATIENCE = 3
 """Times that a program which has found nothing yet gets three times as long."""
 
@@ -61,15 +65,34 @@ class Optimum:
     bound: float
     unlimited: tuple[int, ...] | None = None
 
-    def rank(self, limit: float) -> tuple[bool, float]:
-        """The smaller the better: what fits by its seconds, the rest by its bytes."""
-        fits = self.bytes <= limit
-        return not fits, self.seconds if fits else self.bytes
-
     @property
     def gap(self) -> float:
         """Share of its seconds that a better plan could save at most."""
         return max(0.0, 1 - self.bound / self.seconds) if self.seconds else 0.0
+
+
+class Sized(Protocol):
+    """Anything that takes time and memory."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def bytes(self) -> float: ...
+
+
+def best_within[S: Sized](plans: Sequence[S], limit: float) -> S:
+    """The fastest that fits; if none does, the fastest of those about the smallest."""
+    smallest = min(plan.bytes for plan in plans)
+    most = limit if smallest <= limit else ABOUT * smallest
+    return min((p for p in plans if p.bytes <= most), key=lambda p: p.seconds)
+
+
+class Cheapest(NamedTuple):
+    """What the solver found at some prices of memory, and what it told on the way."""
+
+    choices: tuple[int, ...]
+    bound: float
+    told: Vector | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +146,24 @@ class Pricer:
         turns: int,
         worthless: float = math.inf,
         starts: Sequence[tuple[int, ...]] = (),
-    ) -> tuple[tuple[int, ...], float]:
+        told: Vector | None = None,
+    ) -> Cheapest:
         """The choices that cost least when memory has a price, and a lower bound.
 
         seconds: to look for them, or until there are any. turns: of the solver, at most.
-        worthless: a bound that ends this. starts: choices that are known.
+        worthless: a bound that ends this. starts: choices that are known. told: what the
+        solver told at other prices.
         """
-        problem = self._assignment(prices)
+        problem = self.program(prices)
         start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
         found = _solve(
-            problem, seconds, Aim(self.gap, worthless, start, turns), self.seed
+            problem, seconds, Aim(self.gap, worthless, start, turns, told), self.seed
         )
-        return tuple(int(x) for x in found.choices), float(found.bound)
+        choices = tuple(int(x) for x in found.choices)
+        return Cheapest(choices, float(found.bound), found.told)
 
-    def _assignment(self, prices: Vector) -> Assignment:
+    def program(self, prices: Vector) -> Assignment:
+        """The integer program when memory has a price at each moment."""
         paid = {key: float(prices @ row) for key, row in self.lives.counts.items()}
         costs = [
             c
@@ -177,7 +204,7 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
     starts: Sequence[tuple[int, ...]] = (),
     worthless: float = math.inf,
 ) -> Optimum:
-    """The cheapest choices found that fit into `limit` bytes; if none do, the smallest.
+    """The cheapest choices found that fit into `limit` bytes, as `best_within` has it.
 
     turns: of the solver, for each program. clock: seconds; the search ends when it reads
     `until`, however many there were. starts: choices that are known.
@@ -186,7 +213,9 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
     none = np.zeros(pricer.lives.num_times)
     seconds = until - clock()
     share = 1.0 if limit is None else _FOR_FIRST
-    choices, bound = pricer.cheapest(none, share * seconds, turns, worthless, starts)
+    choices, bound, told = pricer.cheapest(
+        none, share * seconds, turns, worthless, starts
+    )
     first = _seen(pricer, choices, bound)
     if limit is None or first.bytes <= limit:
         return first
@@ -194,9 +223,11 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
     fullest = pricer.curve(choices) > _FULL * first.bytes
     dear = _DEAR * first.seconds / limit * fullest / fullest.sum()
     shortest = max(_SHORTEST_S, (until - clock()) / _ROUNDS_LEFT)
-    small, _ = pricer.cheapest(dear, shortest, turns, starts=(choices, *starts))
+    small, _, _ = pricer.cheapest(
+        dear, shortest, turns, starts=(choices, *starts), told=told
+    )
     seen = [first, *(_seen(pricer, start, bound) for start in (small, *starts))]
-    best = min(seen, key=lambda each: each.rank(limit))
+    best = best_within(seen, limit)
     least, prices, damping = first.seconds, none, 1.0
     for _ in range(MOST_ROUNDS if best.bytes <= limit else _LAST_ROUNDS):
         if clock() >= until or bound >= worthless:
@@ -211,10 +242,13 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
         paid = float(prices.sum()) * limit
         share = max(_SHORTEST_S, (until - clock()) / _ROUNDS_LEFT)
         known = (choices, *starts)
-        choices, low = pricer.cheapest(prices, share, turns, worthless + paid, known)
+        choices, low, told = pricer.cheapest(
+            prices, share, turns, worthless + paid, known, told
+        )
         bound = max(bound, low - paid)
         found = _seen(pricer, choices, bound)
-        best = min(best, found, key=lambda each: each.rank(limit))
+        seen.append(found)
+        best = best_within(seen, limit)
         if found.bytes <= limit:
             damping *= 0.7
         elif best.bytes > limit:

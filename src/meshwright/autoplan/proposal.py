@@ -29,6 +29,8 @@ class Proposal:
     """A plan by its price in the model: seconds, and bytes at the fullest moment.
 
     choices: of the model's variables, that it makes or that come nearest to it.
+    bound: by the prices that it was found by no plan that fits takes less; 0 of experts',
+    and of those that were asked to take less memory than there is.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Proposal:
     seconds: float
     bytes: float
     choices: Choices
+    bound: float = 0.0
 
     @property
     def candidate(self) -> Candidate:

@@ -65,19 +65,24 @@ def search(searcher: Searcher, with_experts: bool) -> Searcher:
 def _freed(searcher: Searcher) -> Iterator[tuple[Mesh, Recompute]]:
     """What to make again so that the best plan of all fits, if that takes less time."""
     limit = searcher.limit
-    best = min(searcher.own.values(), key=lambda p: p.rank(limit, searcher.value_of))
+    best = min(
+        searcher.programs.own.values(), key=lambda p: p.rank(limit, searcher.value_of)
+    )
     free = {
-        mesh: searcher.priced[mesh].pricer.seconds(choices)
-        for mesh, choices in searcher.unlimited.items()
+        mesh: searcher.programs.priced[mesh].pricer.seconds(choices)
+        for mesh, choices in searcher.programs.unlimited.items()
         if choices is not None
     }
     if not free or counts_memory(searcher.value_of, best):
         return
     mesh = min(free, key=lambda mesh: free[mesh])
-    choices, wanted = searcher.unlimited[mesh], (1 - _WORTHWHILE) * best.seconds
+    choices, wanted = (
+        searcher.programs.unlimited[mesh],
+        (1 - _WORTHWHILE) * best.seconds,
+    )
     if choices is None or free[mesh] >= wanted:
         return
-    held = searcher.priced[mesh].pricer.curve(choices)
+    held = searcher.programs.priced[mesh].pricer.curve(choices)
     found = _less(searcher, mesh, choices, float(held.max()) - _SPARE * limit)
     if found is not None and free[mesh] + found[1] < wanted:
         yield mesh, found[0]
@@ -89,7 +94,7 @@ def _less(
     """`recompute_within` a plan on a mesh; None also where it cannot be said."""
     try:
         return recompute_within(
-            searcher.priced[mesh], choices, searcher.space.stores, too_many,
+            searcher.programs.priced[mesh], choices, searcher.space.stores, too_many,
             _STRETCH * searcher.limit,
         )  # fmt: skip
     except MeshwrightError:  # no value waits, or sites cannot be told apart
@@ -109,7 +114,7 @@ def _until_it_fits(first: Searcher, with_experts: bool) -> Searcher:
         found = None
         for _ in range(_MOST):  # until that is another program
             spared += num_bytes - _SPARE * last.limit
-            found = _less(first, mesh, first.own[mesh].choices, spared)
+            found = _less(first, mesh, first.programs.own[mesh].choices, spared)
             if found is None or found[0] not in tried:
                 break
         if found is None or found[0] in tried:
@@ -125,9 +130,9 @@ def _changed(first: Searcher, mesh: Mesh, tactic: Recompute) -> Searcher:
     """The search of a changed program on one mesh."""
     space = first.space
     changed = Space(space.original, space.machine, space.seed, (tactic,))
-    before = first.priced[mesh].model, first.own[mesh].choices
+    before = first.programs.priced[mesh].model, first.programs.own[mesh].choices
     return Searcher(
         changed, first.beside, (mesh,), first.limit, first.until, first.value_of,
         first.clock, first.on_progress, first.gather, candidates=first.candidates,
-        before=before, num_before=len(first.own),
+        before=before, num_before=len(first.programs.own),
     )  # fmt: skip

@@ -39,6 +39,7 @@ from meshwright.tactics import Tactic, Workspace
 if TYPE_CHECKING:
     from meshwright.plan.candidates import Search
     from meshwright.plan.confirmation import Confirmation
+    from meshwright.propagate import Graph
 
 FORMAT = 2
 """Version of the JSON form; a plan of another version is refused."""
@@ -284,19 +285,27 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_plan(
-    captured: Captured, mesh: Mesh, tactics: Sequence[Tactic], gather: Gather
+    captured: Captured,
+    mesh: Mesh,
+    tactics: Sequence[Tactic],
+    gather: Gather,
+    graph: Graph | None = None,
 ) -> Plan:
-    """Decide, lower, and describe."""
+    """Decide, lower, and describe; graph: as in `decide`."""
     steps: list[Step] = []
     seen = Seen()
+    counts: Mapping[str, int] = {}
+    counted = -1  # the version of the state that these are of
 
     def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
-        nonlocal seen
-        counts = count_collectives(lower(work.state, gather).program)
+        nonlocal seen, counts, counted
+        if work.state.version != counted:  # not all tactics decide anything
+            counts = count_collectives(lower(work.state, gather).program)
+            counted = work.state.version
         step, seen = describe_step(tactic, work, counts, seen)
         steps.append(step)
 
-    decided = decide(captured, mesh, tactics, gather, after_tactic)
+    decided = decide(captured, mesh, tactics, gather, after_tactic, graph)
     program, lowered = captured.program, decided.lowered
     units = decided.work.units
     return Plan(

@@ -1,0 +1,113 @@
+"""Bounds of integer programs that choose shardings: by messages and by subgradients.
+
+Both on the same kernel, one after the other, on one thread: messages until they gain no
+more, then subgradients, with tables as large as the solver's first, for so many times
+as long. Beside both what the solver finds in as much time as both took.
+
+    python -m benchmarks.bounds [--times 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import meshwright as mw
+from meshwright.autoplan.meshes import meshes_of
+from meshwright.autoplan.space import Space
+from meshwright.machine import load_machine
+from meshwright.search.assignment import Aim, Assignment, Clock, solve
+from meshwright.search.assignment.graph import finite_graph
+from meshwright.search.assignment.incumbent import Incumbent
+from meshwright.search.assignment.messages import Messages
+from meshwright.search.assignment.order import plan_within
+from meshwright.search.assignment.presolve import merge
+from meshwright.search.assignment.relax import Dual, ascend
+from meshwright.search.assignment.warm import warm
+
+RESULTS = Path(__file__).parent / "results" / "bounds.json"
+
+CASES = (
+    ("gpt3:t24", "h100"),
+    ("gpt:t32", "tpu-v5p"),
+    ("serving:it32", "tpu-v5p"),
+    ("wavenet:teacher", "h100"),
+    ("gns:edges_8192", "tpu-v5e"),
+    ("lstm:big_lstm", "h100"),
+)
+"""Each on the second mesh that a search looks at, of two axes."""
+
+CHIPS = {"tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
+
+
+def program_of(target: str, machine_name: str) -> Assignment:
+    """The integer program of one case, memory left out."""
+    module, name = target.split(":")
+    workload = importlib.import_module(f"zoo.{module}").workload
+    (make,) = (f for f in workload.full if f.__name__ == name)
+    fn, args = make()
+    machine = load_machine(machine_name, None, CHIPS[machine_name])
+    mesh = meshes_of(machine)[1]
+    captured = mw.partition(fn, mesh).capture(*args)
+    pricer = Space(captured, machine).price(mesh).pricer
+    return pricer.program(np.zeros(pricer.lives.num_times))
+
+
+def run_case(problem: Assignment, times: float) -> dict[str, float]:
+    """Seconds and bounds of both, and the best that is known."""
+    started = time.perf_counter()
+    kernel, memory = merge(problem)
+    graph = finite_graph(kernel, kernel.penalty)
+    messages = Messages(graph, kernel.costs)
+    before = -np.inf
+    while messages.sweep(10) > before + 2e-4 * abs(before):
+        before = messages.bound
+    messages_s = time.perf_counter() - started
+    found = solve(problem, (1 + times) * messages_s, aim=Aim(turns=10_000))
+    pool = Incumbent(
+        kernel, memory, Clock(time.perf_counter(), times * messages_s), Aim(), None
+    )
+    pool.cost = found.cost  # what subgradients step towards
+    silent = Messages(graph, kernel.costs)
+    ascend(Dual(pool, graph, plan_within(graph, 1e6), silent), 1_000_000)
+    return {
+        "nodes": kernel.num_nodes,
+        "pairs": len(kernel.tables),
+        "messages_s": messages_s,
+        "messages": messages.bound / found.cost,
+        "subgradients": pool.bound / found.cost,
+        "solver": found.bound / found.cost,
+    }
+
+
+def main() -> None:
+    """Run all cases and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=float, default=10.0)
+    times = parser.parse_args().times
+    warm()
+    table = Table(
+        "program", "nodes", "pairs", "messages, s", "bound", f"{times:g} times"
+    )
+    rows = {}
+    for target, machine in CASES:
+        row = rows[f"{target} {machine}"] = run_case(program_of(target, machine), times)
+        table.add_row(
+            f"{target} {machine}", f"{row['nodes']:,}", f"{row['pairs']:,}",
+            f"{row['messages_s']:.2f}", f"{row['messages']:.4f}",
+            f"{row['subgradients']:.4f}",
+        )  # fmt: skip
+    Console().print(table)
+    told = {"times": times, "cases": rows}
+    RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
