@@ -66,9 +66,9 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     kernel, memory = merge(problem)
     graph = finite_graph(kernel, kernel.penalty)
     messages = Messages(graph, kernel.costs)
-    before = -np.inf
-    while messages.sweep(10) > before + 2e-4 * abs(before):
-        before = messages.bound
+    before, bound = -np.inf, messages.sweep(10)
+    while bound - before > 2e-4 * abs(bound):
+        before, bound = bound, messages.sweep(10)
     messages_s = time.perf_counter() - started
     found = solve(problem, (1 + times) * messages_s, aim=Aim(turns=10_000))
     pool = Incumbent(
