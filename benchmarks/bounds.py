@@ -2,7 +2,7 @@
 
 Both on the same kernel, one after the other, on one thread: messages until they gain no
 more, then subgradients, with tables as large as the solver's first, for so many times
-as long. Beside both what the solver finds in as much time as both took.
+as long. Bounds are in parts of what the solver finds in as much time as both took.
 
     python -m benchmarks.bounds [--times 10]
 """

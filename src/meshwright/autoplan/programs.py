@@ -37,8 +37,8 @@ FIRST_TURNS, TURNS, _LONG_TURNS = 60, 200, 2_000
 """Of the solver on an integer program: at first, where it promises most, and beside the
 simulations."""
 
-ROUNDING = 1e-9
-"""Part of a step's seconds."""
+_ROUNDING = 1e-9
+"""Part of a step's seconds that counts as none."""
 
 _ALIKE = 0.02
 """Part of what is to be small by which first solutions may be off."""
@@ -249,4 +249,4 @@ class Programs:
             bound = self.bounds[proposal.mesh][1]
             proofs.append((pricer.roughly(proposal.choices), bound))
         # An expert's nearest choices may be less than what they stand for.
-        return [proof for proof in proofs if 0 < proof[1] <= proof[0] * (1 + ROUNDING)]
+        return [proof for proof in proofs if 0 < proof[1] <= proof[0] * (1 + _ROUNDING)]
