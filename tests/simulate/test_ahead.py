@@ -11,6 +11,7 @@ from meshwright.machine.placement import place_mesh
 from meshwright.simulate.ahead import Ahead
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
+from meshwright.simulate.passes import passes_of
 from meshwright.simulate.rules import GPU, TPU
 from meshwright.simulate.timeline import COMPUTE, Setting, timeline_of
 from meshwright.simulate.unit import Kind
@@ -35,7 +36,10 @@ MADE = lowered()
 
 def timeline(is_async):
     placement = place_mesh(MADE.mesh, load_machine("tpu-v5e", 8))
-    return timeline_of(MADE.program, Setting(placement, Layout(), is_async))
+    return timeline_of(
+        passes_of(MADE.program, Layout(), fuse(MADE.program)),
+        Setting(placement, is_async),
+    )
 
 
 def test_only_the_first_gather_is_waited_for():

@@ -9,7 +9,7 @@ from meshwright.capture import capture
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import memory_of
-from meshwright.simulate.on_chip import keep_on_chip, on_chip_values
+from meshwright.simulate.on_chip import lives_of
 
 SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 BYTES = 4 * 256 * 256
@@ -24,7 +24,7 @@ def chain(x, w):
 def kept(fn, *args, room):
     program = capture(fn, args).program
     units = fuse(program)
-    return program, units, on_chip_values(units, program.outputs, Layout(), room)
+    return program, units, lives_of(units, program.outputs, Layout()).within(room)
 
 
 def test_what_is_read_at_once_never_leaves():
@@ -65,6 +65,8 @@ def test_what_never_is_in_main_memory_takes_none_of_it():
     program = capture(chain, (SQUARE, SQUARE)).program
     units, layout = fuse(program), Layout()
     outside = memory_of(program, layout=layout, units=units).peak_bytes
-    keep_on_chip(units, program.outputs, layout, 100 * BYTES)
+    layout = layout.keeping(
+        lives_of(units, program.outputs, layout).within(100 * BYTES)
+    )
     assert memory_of(program, layout=layout, units=units).peak_bytes == 3 * BYTES
     assert outside > 3 * BYTES

@@ -5,6 +5,8 @@ from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.simulate import prices
 from meshwright.simulate.fusion import fuse
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.passes import passes_of
 from meshwright.simulate.unit import Kind
 from tests.simulate.test_timeline import lowered, run
 
@@ -38,11 +40,14 @@ def test_a_shared_price_is_that_of_the_unit_alone():
     made = lowered()
     shared = prices.Prices(place_mesh(made.mesh, load_machine("tpu-v5e", 8)))
     chip = shared.placement.machine.chip
-    units = [u for u in fuse(made.program) if u.kind is not Kind.COLLECTIVE]
-    assert any(unit.kind is Kind.PRODUCT for unit in units)
-    for unit in units:
+    program, layout = made.program, Layout()
+    passes = passes_of(program, layout, fuse(program, layout)).passes
+    computing = [each for each in passes if each.unit.kind is not Kind.COLLECTIVE]
+    assert any(each.unit.kind is Kind.PRODUCT for each in computing)
+    for each in computing:
+        unit = each.unit
         for num_bytes, elements in ((2**20, 2**18), (2**28, 2**10), (0, 0)):
             alone = Traffic(num_bytes, elements)
-            assert shared.unit_time(unit, num_bytes, elements) == unit_time(
+            assert shared.pass_time(each, num_bytes, elements) == unit_time(
                 unit.root, unit.work, alone, chip
             )

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
+from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
+from meshwright.simulate.passes import passes_of
 from meshwright.simulate.timeline import COMPUTE, LINKS, Setting, timeline_of
 from tests.rules.catalogue import pallas
 
@@ -46,7 +48,10 @@ LOWERED = lowered()
 
 def run(machine="tpu-v5e", is_async=OVERLAPPED, made=LOWERED):
     placement = place_mesh(made.mesh, load_machine(machine, 8))
-    return timeline_of(made.program, Setting(placement, Layout(), is_async))
+    return timeline_of(
+        passes_of(made.program, Layout(), fuse(made.program)),
+        Setting(placement, is_async),
+    )
 
 
 def work_s(timeline):
@@ -104,7 +109,10 @@ def test_a_loop_takes_its_body_as_often_as_it_runs(length):
     x = jax.ShapeDtypeStruct((256, 256), jnp.float32)
     made = mw.partition(fn, {"data": 8}, []).decide(x).lowered
     placement = place_mesh(made.mesh, load_machine("tpu-v5e", 8))
-    timeline = timeline_of(made.program, Setting(placement, Layout(), frozenset()))
+    timeline = timeline_of(
+        passes_of(made.program, Layout(), fuse(made.program)),
+        Setting(placement, frozenset()),
+    )
     (span,) = timeline.spans
     assert span.inner is not None
     assert span.end_s == pytest.approx(length * span.inner.end_s)

@@ -31,9 +31,9 @@ from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.narrow import narrow_values
-from meshwright.simulate.on_chip import on_chip_values
+from meshwright.simulate.on_chip import lives_of
+from meshwright.simulate.passes import fed_to_matrix_unit, touched_by
 from meshwright.simulate.rules import RULES
-from meshwright.simulate.timeline import fed_to_matrix_unit, touched_by
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
 _SHARPNESS = 4
@@ -107,7 +107,7 @@ class _Reader:
         """Note what the ops of one body take."""
         merged = merge_outputs(units)
         room = self.chip.on_chip_bytes * self.num_devices
-        kept = on_chip_values(merged, program.outputs, self.stores.layout, room)
+        kept = lives_of(merged, program.outputs, self.stores.layout).within(room)
         makers = {result: op for op in program.ops for result in op.results}
         names = _names(program)
         for unit in merged:

@@ -12,7 +12,8 @@ from meshwright.machine import Machine
 from meshwright.plan.estimate import Estimate
 from meshwright.rules import COLLECTIVES
 from meshwright.runtime.backend import Compiled
-from meshwright.simulate.timeline import COMPUTE, whole_bytes
+from meshwright.simulate.passes import whole_bytes
+from meshwright.simulate.timeline import COMPUTE
 from meshwright.simulate.unit import Kind, Unit
 
 _HOW = ("exposed", "hidden")

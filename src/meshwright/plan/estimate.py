@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from meshwright.cost import program_work
 from meshwright.cost.energy import Place, co2e_g, energy_j, rent_usd
 from meshwright.cost.pause import num_groups, waiting_s
 from meshwright.errors import MachineError
 from meshwright.ir import Op, Program
+from meshwright.lower import Lowered
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh
-from meshwright.rules import COLLECTIVES
 from meshwright.simulate.collector import one_collection
-from meshwright.simulate.fusion import fuse
-from meshwright.simulate.inline import inline
+from meshwright.simulate.fused import Fused, fused
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import Memory, memory_of
-from meshwright.simulate.narrow import narrow_values
-from meshwright.simulate.on_chip import keep_on_chip
-from meshwright.simulate.prepare import prepare
-from meshwright.simulate.rules import RULES
+from meshwright.simulate.rules import RULES, Rules
 from meshwright.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -127,26 +124,19 @@ def estimate(
 
 
 def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
-    placement = place_mesh(decided.lowered.mesh, machine)
-    program, origins = inline(decided.lowered.program)
-    rules = RULES[machine.compiler]
-    if rules.calls_library:
-        program, changed = prepare(program)
-        origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
-    layout = Layout(machine.chip.tile, narrow_values(program) if rules.narrows else ())
-    layout.note_images(program)
-    units = fuse(program, layout, rules)
+    lowered, rules = decided.lowered, RULES[machine.compiler]
+    placement = place_mesh(lowered.mesh, machine)
+    formed = _fused(lowered, rules, machine.chip.tile)
+    program, units = formed.program, formed.units
     donated = _donated(decided.captured, donate_state)
     aliases = _aliases(decided.captured, program, donated)
-    setting = Setting(placement, layout, rules.overlaps)
-    timeline = timeline_of(program, setting, units)
-    waiting = _waiting_s(timeline.end_s, program, placement)
-    if rules.places:
-        keep_on_chip(units, program.outputs, layout, machine.chip.on_chip_bytes)
+    timeline = timeline_of(formed.passes, Setting(placement, rules.overlaps))
+    waiting = _waiting_s(timeline.end_s, formed, placement)
+    layout = formed.layout_on(machine.chip.on_chip_bytes)
     memory = memory_of(program, aliases, layout, units, rules)
     return Estimate(
         machine,
-        decided.lowered.mesh,
+        lowered.mesh,
         timeline.end_s + waiting,
         decided.captured.program,
         program,
@@ -155,20 +145,28 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
         _breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
         units,
         layout,
-        origins,
+        formed.origins,
         donated,
     )
 
 
-def _waiting_s(step_s: float, program: Program, placement: Placement) -> float:
+_KNOWN: WeakKeyDictionary[Lowered, dict[tuple[Rules, tuple[int, int]], Fused]] = (
+    WeakKeyDictionary()
+)
+"""Programs that have been simulated, grouped as compilers do: other machines whose
+compiler is the same take no more than their times."""
+
+
+def _fused(lowered: Lowered, rules: Rules, tile: tuple[int, int]) -> Fused:
+    known = _KNOWN.setdefault(lowered, {})
+    if (rules, tile) not in known:
+        known[rules, tile] = fused(lowered.program, rules, tile)
+    return known[rules, tile]
+
+
+def _waiting_s(step_s: float, formed: Fused, placement: Placement) -> float:
     """What pauses add, of groups on each level that a collective goes across."""
-    axes = {
-        axis
-        for op in program.walk()
-        if op.kind in COLLECTIVES
-        for axis in op.params["axes"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
-    }
-    across = {segment.dim.level for segment in placement.of(tuple(axes))}
+    across = {segment.dim.level for segment in placement.of(formed.passes.axes)}
     machine = placement.machine
     return sum(
         waiting_s(step_s, level, num_groups(machine, level))

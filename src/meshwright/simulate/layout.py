@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from copy import copy
 from itertools import permutations
 from typing import Any
 
@@ -34,11 +35,17 @@ class Layout:
         self.narrow = frozenset(narrow)
         self.virtual: set[Value] = set()
         self.inside: set[Value] = set()
-        self.on_chip: set[Value] = set()
+        self.on_chip: frozenset[Value] = frozenset()
         self.images: dict[tuple[int, ...], tuple[int, int]] = {}
         self._given: frozenset[Value] = frozenset()
         self._sizes: dict[Value, int] = {}
         self._elements: dict[tuple[tuple[int, ...], bool], int] = {}
+
+    def keeping(self, on_chip: frozenset[Value]) -> Layout:
+        """The same where scratch memory holds these values; what is known is shared."""
+        kept = copy(self)
+        kept.on_chip = on_chip
+        return kept
 
     def num_bytes(self, value: Value) -> int:
         """Bytes of a value's elements: what moves when it does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from meshwright.ir import Atom, Value
 from meshwright.simulate.layout import Layout
@@ -12,14 +13,36 @@ _KEPT_FOR_VALUES = 0.75
 """Share of scratch memory; the rest holds the windows of what streams through."""
 
 
-def on_chip_values(
-    units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout, num_bytes: float
-) -> frozenset[Value]:
-    """The values that fit into `num_bytes` of scratch memory for as long as they live.
+@dataclass(frozen=True, slots=True, eq=False)
+class Lives:
+    """The lives of those values of one program or body that may stay on the chip.
 
-    Those that live shortest come first, since they spare as much traffic for less.
+    lives: value, first and last unit, and bytes; those that live shortest first, since
+        they spare as much traffic for less. num_units: of the program.
+    """
+
+    lives: tuple[tuple[Value, int, int, int], ...]
+    num_units: int
+
+    def within(self, num_bytes: float) -> frozenset[Value]:
+        """The values that fit into so much scratch memory for as long as they live."""
+        room = num_bytes * _KEPT_FOR_VALUES
+        used = [0] * self.num_units
+        kept: list[Value] = []
+        for value, start, last, size in self.lives:
+            if size > room or max(used[start : last + 1]) + size > room:
+                continue
+            kept.append(value)
+            for index in range(start, last + 1):
+                used[index] += size
+        return frozenset(kept)
+
+
+def lives_of(units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout) -> Lives:
+    """How long the values live that units make and read.
+
     What leaves the program, or passes through a loop, a collective or what else reads
-    main memory by itself, stays outside.
+    main memory by itself, is none of them.
     """
     made: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -33,28 +56,24 @@ def on_chip_values(
             made[value] = index
         for value in unit.reads:
             last[value] = index
-    room = num_bytes * _KEPT_FOR_VALUES
-    waiting = [
-        v for v in made if v in last and v not in outside and layout.size(v) <= room
+    size = layout.size
+    found = [
+        (value, start, last[value], size(value))
+        for value, start in made.items()
+        if value in last and value not in outside
     ]
-    waiting.sort(key=lambda v: (last[v] - made[v], made[v]))
-    used = [0] * len(units)
-    kept: set[Value] = set()
-    for value in waiting:
-        start, end, size = made[value], last[value] + 1, layout.size(value)
-        if max(used[start:end]) + size <= room:
-            kept.add(value)
-            for index in range(start, end):
-                used[index] += size
-    return frozenset(kept)
+    found.sort(key=lambda each: (each[2] - each[1], each[1]))
+    return Lives(tuple(found), len(units))
 
 
-def keep_on_chip(
-    units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout, num_bytes: float
-) -> None:
-    """Note in a layout what never is in main memory, bodies of loops included."""
-    kept = on_chip_values(units, outputs, layout, num_bytes)
-    for unit in units:
-        for body, inner in zip(unit.root.bodies, unit.bodies, strict=False):
-            keep_on_chip(inner, body.outputs, layout, num_bytes)
-    layout.on_chip |= kept
+def all_lives(
+    units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout
+) -> tuple[Lives, ...]:
+    """Those of a program, and of the bodies of its loops."""
+    inner = [
+        lives
+        for unit in units
+        for body, within in zip(unit.root.bodies, unit.bodies, strict=False)
+        for lives in all_lives(within, body.outputs, layout)
+    ]
+    return (lives_of(units, outputs, layout), *inner)

@@ -1,4 +1,4 @@
-"""Seconds of units and collectives, each distinct one reckoned once.
+"""Seconds of passes and collectives, each distinct one reckoned once.
 
 A program of many layers asks for the same product again and again.
 """
@@ -10,10 +10,10 @@ from typing import Any
 
 from meshwright.cost.bound import UnitTime
 from meshwright.cost.collective import COLLECTIVE_S
-from meshwright.cost.operation import Traffic, alike, unit_time
+from meshwright.cost.operation import Traffic, unit_time
 from meshwright.ir import Op
 from meshwright.machine.placement import Placement
-from meshwright.simulate.unit import Unit
+from meshwright.simulate.passes import Pass
 
 
 class Prices:
@@ -21,19 +21,17 @@ class Prices:
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self._units: dict[Hashable, UnitTime] = {}
+        self._passes: dict[Hashable, UnitTime] = {}
         self._collectives: dict[Hashable, float] = {}
 
-    def unit_time(self, unit: Unit, num_bytes: int, elements: int) -> UnitTime:
-        """The time of a unit that is no collective, and what bounds it; see `Traffic`."""
-        work = unit.work
-        root = alike(unit.root)
-        key = root, work.flops, work.transcendentals, num_bytes, elements
-        known = self._units.get(key)
+    def pass_time(self, each: Pass, num_bytes: int, elements: int) -> UnitTime:
+        """The time of a pass that is no collective, and what bounds it; see `Traffic`."""
+        key = each.work, num_bytes, elements
+        known = self._passes.get(key)
         if known is None:
-            chip = self.placement.machine.chip
+            chip, unit = self.placement.machine.chip, each.unit
             traffic = Traffic(num_bytes, elements)
-            known = self._units[key] = unit_time(unit.root, work, traffic, chip)
+            known = self._passes[key] = unit_time(unit.root, unit.work, traffic, chip)
         return known
 
     def collective_s(self, op: Op, num_bytes: float) -> float:

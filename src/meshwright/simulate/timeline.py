@@ -10,27 +10,19 @@ rest. All devices do the same, so that one stands for all.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.cost.bound import Bound
-from meshwright.cost.padding import fills_matrix_unit
-from meshwright.ir import Atom, Program, Value
+from meshwright.ir import Value
 from meshwright.machine.placement import Placement
-from meshwright.rules.kernel import kernel_of
 from meshwright.simulate.ahead import Ahead
-from meshwright.simulate.fusion import fuse
-from meshwright.simulate.layout import Layout
-from meshwright.simulate.multi_output import merge_outputs
-from meshwright.simulate.on_chip import on_chip_values
+from meshwright.simulate.passes import Pass, Passes
 from meshwright.simulate.prices import Prices
 from meshwright.simulate.unit import Kind, Unit
 
 COMPUTE, LINKS = "compute", "links"
-
-_PICKS = frozenset({"dynamic_slice", "gather"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +65,24 @@ class Timeline:
 class Setting:
     """What a program runs on.
 
-    layout: how values lie in memory.
     is_async: kinds of collectives that run beside computation.
     """
 
     placement: Placement
-    layout: Layout
     is_async: frozenset[str]
 
 
 def timeline_of(
-    program: Program,
-    setting: Setting,
-    units: Sequence[Unit] | None = None,
-    prices: Prices | None = None,
+    passes: Passes, setting: Setting, prices: Prices | None = None
 ) -> Timeline:
     """The timeline of one run; bodies of loops are simulated once and multiplied.
 
     prices: those known so far, of the same setting.
     """
-    units = fuse(program, setting.layout) if units is None else units
-    merged = merge_outputs(units)
-    room = setting.placement.machine.chip.on_chip_bytes
-    kept = on_chip_values(merged, program.outputs, setting.layout, room)
-    clock = _Clock(setting, kept, prices or Prices(setting.placement))
-    ahead = Ahead(merged, program.inputs, setting.is_async)
-    for unit in merged:
+    clock = _Clock(passes, setting, prices or Prices(setting.placement))
+    units = [each.unit for each in passes.passes]
+    ahead = Ahead(units, passes.inputs, setting.is_async)
+    for unit in units:
         while clock.free[LINKS] <= clock.free[COMPUTE] and (early := ahead.next()):
             for each in early:
                 clock.run(each)
@@ -110,12 +94,12 @@ def timeline_of(
 class _Clock:
     """When each stream is free, and when each value is there."""
 
-    def __init__(
-        self, setting: Setting, on_chip: Collection[Value], prices: Prices
-    ) -> None:
+    def __init__(self, passes: Passes, setting: Setting, prices: Prices) -> None:
         self.setting = setting
         self.prices = prices
-        self.on_chip = on_chip
+        self.pass_of = {each.unit: each for each in passes.passes}
+        room = setting.placement.machine.chip.on_chip_bytes
+        self.on_chip = passes.lives.within(room)
         self.spans: list[Span] = []
         self.free = {COMPUTE: 0.0, LINKS: 0.0}
         self.there: dict[Value, float] = {}
@@ -132,7 +116,7 @@ class _Clock:
         )
         if waits or unit.kind is Kind.REGION:
             start = max(start, *self.free.values())
-        span = self._span(unit, stream, start)
+        span = self._span(self.pass_of[unit], stream, start)
         self.spans.append(span)
         self.free[stream] = span.end_s
         if waits or unit.kind is Kind.REGION:
@@ -140,44 +124,24 @@ class _Clock:
         for value in unit.writes:
             self.there[value] = span.end_s
 
-    def _span(self, unit: Unit, stream: str, start: float) -> Span:
+    def _span(self, each: Pass, stream: str, start: float) -> Span:
+        unit = each.unit
         if unit.kind is Kind.COLLECTIVE:
-            num_bytes = whole_bytes(unit, self.setting.layout)
-            seconds = self.prices.collective_s(unit.root, num_bytes)
-            return Span(unit, stream, start, start + seconds, num_bytes)
+            seconds = self.prices.collective_s(unit.root, each.num_bytes)
+            return Span(unit, stream, start, start + seconds, each.num_bytes)
         if unit.kind is Kind.REGION:
-            inner, repeats = self._body(unit)
+            inner, repeats = self._body(each)
             end = start + repeats * inner.end_s
             return Span(unit, stream, start, end, repeats=repeats, inner=inner)
-        num_bytes, elements = self._traffic(unit)
-        time = self.prices.unit_time(unit, num_bytes, elements)
+        num_bytes, elements = each.traffic(self.on_chip)
+        time = self.prices.pass_time(each, num_bytes, elements)
         end = start + time.seconds
         return Span(unit, stream, start, end, num_bytes, time.bound)
 
-    def _traffic(self, unit: Unit) -> tuple[int, int]:
-        """Bytes from and to main memory, and elements through registers."""
-        kernel = kernel_of(unit.root)
-        if kernel is not None:
-            return kernel.num_bytes, 0
-        itemsize, fed = self.setting.layout.itemsize, fed_to_matrix_unit(unit)
-        num_bytes = elements = 0
-        for value in touched_by(unit):
-            passing = int(math.prod(value.shape) * unit.shares.get(value, 1.0))
-            if value in self.on_chip:
-                passing //= 2
-            else:
-                num_bytes += passing * itemsize(value)
-            if value not in fed:
-                elements += passing
-        return num_bytes, elements
-
-    def _body(self, unit: Unit) -> tuple[Timeline, int]:
+    def _body(self, each: Pass) -> tuple[Timeline, int]:
         """The longest body of a region, and how often it runs."""
-        op = unit.root
-        bodies = [
-            timeline_of(body, self.setting, units, self.prices)
-            for body, units in zip(op.bodies, unit.bodies, strict=True)
-        ]
+        op = each.unit.root
+        bodies = [timeline_of(body, self.setting, self.prices) for body in each.bodies]
         longest = max(bodies, key=lambda body: body.end_s)
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         assert isinstance(length, int), f"a scan of length {length!r}"
@@ -209,29 +173,3 @@ def _overlap(span: Span, starts: Sequence[float], ends: Sequence[float]) -> floa
         min(ends[i], span.end_s) - max(starts[i], span.start_s)
         for i in range(first, behind)
     )
-
-
-def touched_by(unit: Unit) -> list[Value]:
-    """What a unit reads and writes; of a picked part, a value of its size."""
-    root = unit.root
-    touched = [*unit.reads, *unit.writes]
-    if root.kind in _PICKS and root.operands[0] in touched:
-        # As much is read of the table as is taken from it.
-        touched.remove(root.operands[0])
-        touched += root.results
-    elif root.kind == "dynamic_update_slice" and unit.in_place is not None:
-        touched = [v for v in touched if v not in (unit.in_place, *root.results)]
-        touched += [v for v in root.operands[1:2] if isinstance(v, Value)] * 2
-    return touched
-
-
-def fed_to_matrix_unit(unit: Unit) -> tuple[Atom, ...]:
-    """What enters a product as it is, and so never passes through registers."""
-    is_product = unit.kind is Kind.PRODUCT and fills_matrix_unit(unit.root)
-    return unit.root.operands[:2] if is_product else ()
-
-
-def whole_bytes(unit: Unit, layout: Layout) -> int:
-    """Bytes of a collective's whole value on one device: the larger of its two sides."""
-    sides = (unit.reads, unit.writes)
-    return max((sum(map(layout.num_bytes, side)) for side in sides if side), default=0)

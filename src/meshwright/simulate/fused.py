@@ -1,0 +1,59 @@
+"""A device program as one compiler runs it, whatever the speed of its chips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from meshwright.ir import Op, Program, Value
+from meshwright.simulate.fusion import fuse
+from meshwright.simulate.inline import inline
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.narrow import narrow_values
+from meshwright.simulate.on_chip import Lives, all_lives
+from meshwright.simulate.passes import Passes, passes_of
+from meshwright.simulate.prepare import prepare
+from meshwright.simulate.rules import Rules
+from meshwright.simulate.unit import Unit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fused:
+    """What is known of a program once its ops are grouped, and any chip can say the rest.
+
+    program: as the compiler sees it. origins: of ops that stand for others, those.
+    layout: of its values, none of them in scratch memory. units: in order; passes: those
+    that walk together merged. lives: of values of all bodies that may stay on the chip.
+    """
+
+    program: Program
+    origins: Mapping[Op, Op]
+    layout: Layout
+    units: tuple[Unit, ...]
+    passes: Passes
+    lives: tuple[Lives, ...]
+
+    def layout_on(self, on_chip_bytes: float) -> Layout:
+        """The layout where so much scratch memory is the compiler's to place values in."""
+        kept = (lives.within(on_chip_bytes) for lives in self.lives)
+        return self.layout.keeping(frozenset[Value](chain.from_iterable(kept)))
+
+
+def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
+    """A device program under a compiler's rules; `tile` is what layouts are padded to."""
+    program, origins = inline(program)
+    if rules.calls_library:
+        program, changed = prepare(program)
+        origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
+    layout = Layout(tile, narrow_values(program) if rules.narrows else ())
+    layout.note_images(program)
+    units = fuse(program, layout, rules)
+    return Fused(
+        program,
+        origins,
+        layout,
+        units,
+        passes_of(program, layout, units),
+        all_lives(units, program.outputs, layout) if rules.places else (),
+    )

@@ -1,0 +1,154 @@
+"""What a device program does in time, before any chip says how fast.
+
+Units that walk together are one pass, and of each pass it is known once what it reads and
+writes, so that another machine only has to say what stays in its scratch memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from meshwright.cost.operation import alike
+from meshwright.cost.padding import fills_matrix_unit
+from meshwright.ir import Atom, Program, Value
+from meshwright.rules.kernel import kernel_of
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.multi_output import merge_outputs
+from meshwright.simulate.on_chip import Lives, lives_of
+from meshwright.simulate.unit import Kind, Unit
+
+_PICKS = frozenset({"dynamic_slice", "gather"})
+
+
+class Touch(NamedTuple):
+    """A value that a pass reads or writes.
+
+    passing: elements that do. elements: those of them that pass through registers.
+    num_bytes: what moves, unless scratch memory holds the value.
+    """
+
+    value: Value
+    passing: int
+    elements: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """Units that run as one.
+
+    touches: what it reads and writes. num_bytes, elements: of all of them, if nothing
+        stays in scratch memory; of a collective, the bytes of its whole value.
+    work: equal for passes that take as long for the same bytes and elements.
+    bodies: of a region, their passes.
+    """
+
+    unit: Unit
+    touches: tuple[Touch, ...]
+    num_bytes: int
+    elements: int
+    work: Hashable
+    bodies: tuple[Passes, ...] = ()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Those that it, or its bodies' collectives, go across."""
+        if self.unit.kind is Kind.COLLECTIVE:
+            params: Mapping[str, Any] = self.unit.root.params
+            return tuple(params["axes"])
+        return tuple(axis for body in self.bodies for axis in body.axes)
+
+    def traffic(self, on_chip: Collection[Value]) -> tuple[int, int]:
+        """Bytes from and to main memory, and elements through registers.
+
+        on_chip: values that scratch memory holds; they pass through registers once.
+        """
+        num_bytes, elements = self.num_bytes, self.elements
+        for value, passing, through, moved in self.touches:
+            if value in on_chip:
+                num_bytes -= moved
+                elements -= through and passing - passing // 2
+        return num_bytes, elements
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passes:
+    """Those of a program or body, in an order that works.
+
+    inputs: what is there from the start. lives: how long values do that may stay on chip.
+    axes: all that collectives go across, those of bodies included.
+    """
+
+    inputs: tuple[Value, ...]
+    passes: tuple[Pass, ...]
+    lives: Lives
+    axes: tuple[str, ...]
+
+
+def passes_of(program: Program, layout: Layout, units: Sequence[Unit]) -> Passes:
+    """The passes of a program, bodies of loops included."""
+    merged = merge_outputs(units)
+    passes = tuple(_pass(unit, layout) for unit in merged)
+    return Passes(
+        program.inputs,
+        passes,
+        lives_of(merged, program.outputs, layout),
+        tuple(dict.fromkeys(axis for each in passes for axis in each.axes)),
+    )
+
+
+def _pass(unit: Unit, layout: Layout) -> Pass:
+    if unit.kind is Kind.COLLECTIVE:
+        return Pass(unit, (), whole_bytes(unit, layout), 0, None)
+    if unit.kind is Kind.REGION:
+        bodies = tuple(
+            passes_of(body, layout, units)
+            for body, units in zip(unit.root.bodies, unit.bodies, strict=True)
+        )
+        return Pass(unit, (), 0, 0, None, bodies)
+    work = alike(unit.root), unit.work.flops, unit.work.transcendentals
+    kernel = kernel_of(unit.root)
+    if kernel is not None:
+        return Pass(unit, (), kernel.num_bytes, 0, work)
+    itemsize, fed, shares = layout.itemsize, fed_to_matrix_unit(unit), unit.shares
+    touches: list[Touch] = []
+    num_bytes = elements = 0
+    for value in touched_by(unit):
+        passing = math.prod(value.shape)
+        if value in shares:
+            passing = int(passing * shares[value])
+        through = 0 if value in fed else passing
+        moved = passing * itemsize(value)
+        touches.append(Touch(value, passing, through, moved))
+        num_bytes += moved
+        elements += through
+    return Pass(unit, tuple(touches), num_bytes, elements, work)
+
+
+def touched_by(unit: Unit) -> list[Value]:
+    """What a unit reads and writes; of a picked part, a value of its size."""
+    root = unit.root
+    touched = [*unit.reads, *unit.writes]
+    if root.kind in _PICKS and root.operands[0] in touched:
+        # As much is read of the table as is taken from it.
+        touched.remove(root.operands[0])
+        touched += root.results
+    elif root.kind == "dynamic_update_slice" and unit.in_place is not None:
+        touched = [v for v in touched if v not in (unit.in_place, *root.results)]
+        touched += [v for v in root.operands[1:2] if isinstance(v, Value)] * 2
+    return touched
+
+
+def fed_to_matrix_unit(unit: Unit) -> tuple[Atom, ...]:
+    """What enters a product as it is, and so never passes through registers."""
+    is_product = unit.kind is Kind.PRODUCT and fills_matrix_unit(unit.root)
+    return unit.root.operands[:2] if is_product else ()
+
+
+def whole_bytes(unit: Unit, layout: Layout) -> int:
+    """Bytes of a collective's whole value on one device: the larger of its two sides."""
+    sides = (unit.reads, unit.writes)
+    return max((sum(map(layout.num_bytes, side)) for side in sides if side), default=0)
