@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.ir import Op, Program, Value
+from meshwright.ir import Op, Program, Value, Wire
 from meshwright.simulate.fusion import fuse
 
 PART = {"axes": ("data",), "dim": 0}
@@ -57,3 +57,24 @@ def test_nothing_of_nothing_is_read(shape):
     x, part, z = value(*shape), value(*shape), value(*shape)
     ops = [Op("all_slice", (x,), (part,), PART), Op("neg", (part,), (z,))]
     assert unit_of(x, ops, z).work.flops == 0
+
+
+def test_a_loop_makes_a_repeated_operand_unless_it_takes_a_part_of_it():
+    """A mask that each turn reads in part is whole before the loop, once."""
+    x, wide = value(8), value(64, 8)
+    for rows, stored in ((64, 0), (16, 1)):
+        carry, result, inner = value(rows, 8), value(rows, 8), value(rows, 8)
+        mask, part = value(64, 8), value(rows, 8)
+        cut = [Op("all_slice", (mask,), (part,), PART)] if rows < 64 else []
+        last = Op("mul", (inner, part if cut else mask), (made := value(rows, 8),))
+        body = Program((mask, inner), (*cut, last), (made,))
+        wires = (
+            Wire(operand=0, inputs=((0, 0),)),
+            Wire(operand=1, inputs=((0, 1),), outputs=((0, 0),), result=0),
+        )
+        ops = (
+            Op("broadcast_in_dim", (x,), (wide,), {"shape": (64, 8)}),
+            Op("scan", (wide, carry), (result,), {"length": 3}, (body,), wires=wires),
+        )
+        units = fuse(Program((x, carry), ops, (result,)))
+        assert sum(wide in unit.writes for unit in units) == stored

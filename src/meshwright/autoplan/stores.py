@@ -111,7 +111,9 @@ class _Reader:
         makers = {result: op for op in program.ops for result in op.results}
         names = _names(program)
         for unit in merged:
-            if unit.kind not in (Kind.REGION, Kind.COLLECTIVE):
+            if unit.kind is Kind.REGION:
+                self._note_repeats(unit, makers, names)
+            elif unit.kind is not Kind.COLLECTIVE:
                 self._note(unit, kept, makers, names)
             for body, inner in zip(unit.root.bodies, unit.bodies, strict=False):
                 self.read(body, inner)
@@ -159,6 +161,23 @@ class _Reader:
                 known[name] = touch.plus(known[name]) if name in known else touch
         stores.matrix[unit.root] = slopes[Bound.MATRIX]
         stores.launch[unit.root] = slopes[Bound.LAUNCH] * self.chip.launch_s
+
+    def _note_repeats(
+        self, region: Unit, makers: Mapping[Value, Op], names: Mapping[Value, Value]
+    ) -> None:
+        """What a loop makes itself takes as long as to write it: it may have to be.
+
+        A loop does not make what it reads a device's own part of, and a plan that cuts
+        both alike then is the better one, by little.
+        """
+        for operand in _values(region.root.operands):
+            value = names.get(operand, operand)
+            op = makers.get(value)
+            if op is not None and value not in region.reads:
+                memory_s = self.stores.layout.num_bytes(value)
+                memory_s /= self.chip.hbm_bytes_per_s
+                touch = Touch(memory_s, memory_s, 0.0)
+                self.stores.touches.setdefault(op, {})[value] = touch
 
     def _slopes(self, root: Op, work: Work, traffic: Traffic) -> dict[Bound, float]:
         """Seconds for a second in the matrix unit, a vector operation, a byte, a launch."""

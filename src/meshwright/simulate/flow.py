@@ -65,6 +65,18 @@ class Flow:
             and value not in self.outputs
         )
 
+    def insides(self, op: Op, value: Value) -> list[Value]:
+        """What a region's bodies call a value that it reads."""
+        return [
+            op.bodies[body].inputs[i]
+            for wire in op.wires
+            if wire.operand is not None
+            for operand in [op.operands[wire.operand]]
+            if isinstance(operand, Value)
+            and self._origin.get(operand, operand) is value
+            for body, i in wire.inputs
+        ]
+
     def _rename(self, op: Op) -> None:
         """Note that results are operands under another name."""
         for result, operand in zip(op.results, op.operands, strict=False):
@@ -89,13 +101,5 @@ class Flow:
 
     def _reads_narrow(self, op: Op, value: Value) -> bool:
         """Whether a region's bodies keep an operand as bfloat16."""
-        insides = [
-            op.bodies[body].inputs[i]
-            for wire in op.wires
-            if wire.operand is not None
-            for operand in [op.operands[wire.operand]]
-            if isinstance(operand, Value)
-            and self._origin.get(operand, operand) is value
-            for body, i in wire.inputs
-        ]
+        insides = self.insides(op, value)
         return bool(insides) and all(v in self._narrow for v in insides)

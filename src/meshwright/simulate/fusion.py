@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
 from meshwright.simulate.epilogue import with_epilogues
-from meshwright.simulate.fed import Fed
+from meshwright.simulate.fed import PART, Fed
 from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_in_step, is_unary, takers
@@ -166,7 +166,7 @@ class _Fusion:
         """Whether a reader computes an elementwise operand where it needs it."""
         kind = self.flow.kinds[reader]
         if kind is Kind.REGION:
-            return self._is_sunk(value)
+            return self._is_sunk(value) and not self._is_cut_inside(reader, value)
         if reader.kind == "conv_general_dilated" and self.layout.is_regrouped(reader):
             return False
         return kind in TAKES_IN
@@ -177,6 +177,18 @@ class _Fusion:
         return op.kind in _REPEATS and _SUNK * sum(
             map(num_bytes, self.flow.operands[op])
         ) <= num_bytes(value)
+
+    def _is_cut_inside(self, region: Op, value: Value) -> bool:
+        """Whether a region's bodies take a device's own part of an operand.
+
+        Then the whole is made before, once.
+        """
+        names = self.flow.insides(region, value)
+        return any(
+            op.kind == PART and op.operands[0] in names
+            for body in region.bodies
+            for op in body.ops
+        )
 
     def _ends_a_product(self, op: Op, fed: Fed) -> bool:
         """Whether a result is better written by the product that it is made of.

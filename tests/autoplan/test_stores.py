@@ -1,0 +1,48 @@
+"""What a machine's compiler stores of a program, and what that costs."""
+
+import jax
+import jax.numpy as jnp
+
+import meshwright as mw
+from meshwright.autoplan.stores import stores_of
+from meshwright.machine import load_machine
+from tests.autoplan.programs import shape
+
+BATCH, WIDTH = 64, 512
+
+
+def masked(x, w):
+    """Layers that read one mask, which repeats a smaller one for each of a batch."""
+    mask = jnp.broadcast_to(jnp.tril(jnp.ones((WIDTH, WIDTH), bool)), x.shape)
+
+    def layer(x, w):
+        return jnp.where(mask, jnp.tanh(x @ w), 0.0), None
+
+    return jax.lax.scan(layer, x, w)[0]
+
+
+ARGS = shape(BATCH, WIDTH, WIDTH), shape(3, WIDTH, WIDTH)
+
+
+def results(program):
+    return [(op, value) for op in program.walk() for value in op.results]
+
+
+def test_what_a_loop_makes_itself_costs_little_but_something():
+    program = mw.partition(masked, {"data": 8}).capture(*ARGS).program
+    machine = load_machine("tpu-v5e", 8)
+    (mask,) = (
+        op
+        for op, v in results(program)
+        if v.shape == ARGS[0].shape and v.dtype == "bool"
+    )
+    touch = stores_of(program, machine, 8).touches[mask][mask.results[0]]
+    num_bytes = BATCH * WIDTH * WIDTH
+    assert touch.seconds == num_bytes / machine.chip.hbm_bytes_per_s
+
+
+def test_a_found_plan_cuts_it_as_the_loop_does():
+    found = mw.autoplan(masked, ARGS, machine="tpu-v5e", chips=8, budget_s=10)
+    sizes = [v.shape for _, v in results(found.decided.lowered.program)]
+    assert (BATCH // 8, WIDTH, WIDTH) in sizes
+    assert (BATCH, WIDTH, WIDTH) not in sizes
