@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from meshwright.autoplan.beside import Beside
-from meshwright.autoplan.frontier import frontier
 from meshwright.autoplan.known import Experts
 from meshwright.autoplan.meshes import shape_text
 from meshwright.autoplan.model import Model
@@ -28,9 +27,9 @@ from meshwright.autoplan.proposal import (
     OnProgress,
     Proposal,
     ValueOf,
-    counts_memory,
     in_turns,
 )
+from meshwright.autoplan.smaller import find_smaller
 from meshwright.autoplan.space import Space, solving_s
 from meshwright.autoplan.spelling import spell
 from meshwright.autoplan.trials import Trials
@@ -45,10 +44,6 @@ _FOR_LOOKS, _FOR_PROGRAMS, _FOR_LESS = 0.35, 0.65, 0.8
 """Shares of the time until each mesh has a first solution, until those that promise most
 have a better one, and, where memory counts, others that take less of it; the rest is for
 simulations."""
-
-_FOR_NEXT = 0.5
-"""Of the time for plans that take less memory what the next mesh gets, and of its time
-what the next limit gets."""
 
 _REFINED = 3
 """Meshes on which experts' strategies are read and the program is solved again."""
@@ -187,7 +182,8 @@ class Searcher:
             return [least, *(p for p in known if p.bytes <= self.limit)]
         self.until -= self.reserved(self)
         experts = self._refine(started + _FOR_PROGRAMS * left, with_experts)
-        self._find_smaller(started + _FOR_LESS * left)
+        ends = started + _FOR_LESS * left
+        self.smaller += find_smaller(self.programs, self.experts, ends)
         return [*self.programs.own.values(), *self.smaller, *experts]
 
     def _read_first(self) -> None:
@@ -236,37 +232,6 @@ class Searcher:
         """Seconds beyond those that so many simulations and the plan take."""
         needed = (simulations + _FOR_PLAN) * self.trials.longest_s
         return self.until - self.clock() - needed
-
-    def _find_smaller(self, ends: float) -> None:
-        """Where memory counts, plans that take less of it, on the meshes in turn."""
-        own = self.programs.own
-        for mesh in self.programs.by_promise():
-            if mesh not in own or not counts_memory(self.value_of, own[mesh]):
-                break
-            left = ends - self.clock()
-            self.smaller += self._smaller_on(mesh, self.clock() + _FOR_NEXT * left)
-
-    def _smaller_on(self, mesh: Mesh, ends: float) -> Iterator[Proposal]:
-        programs, own = self.programs, self.programs.own[mesh]
-        experts = self.experts.choices_on(mesh)
-
-        def ask(limit: float, known: Optimum) -> Optimum:
-            gib = limit / 2**30
-            self.on_progress(f"less than {gib:.3g} GiB on {shape_text(mesh)}")
-            seconds = max(_FOR_NEXT * (ends - self.clock()), SHORTEST_S)
-            starts = [known.choices, *experts]
-            priced = programs.priced[mesh]
-            job = programs.ask(priced, seconds, FIRST_TURNS, starts, limit=limit)
-            return job.result()
-
-        def value(seconds: float, num_bytes: float) -> float:
-            return self.value_of(
-                replace(own, seconds=seconds, bytes=num_bytes).candidate
-            )
-
-        first = Optimum(own.choices, own.seconds, own.bytes, 0.0)
-        for optimum in frontier(first, ask, value, lambda: self.clock() >= ends):
-            yield programs.proposal(mesh, replace(optimum, bound=0.0))
 
     # -- by simulation ----------------------------------------------------------------
 
