@@ -85,6 +85,9 @@ class _Search:
         )
         for op in reversed(asked):
             may_be = [readers.accept(r) for r in op.results]
+            if op.kind in _MOVES and not all(may_be):  # most ops: nothing to look at
+                readers.refused.update(op.operands)
+                continue
             if op.bodies:
                 accepted = self._region(op, may_be)
             else:
@@ -163,7 +166,7 @@ def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
         return _rounds(op)
     if op.kind == "convert_element_type":
         return op.results[0].dtype == "bfloat16" or may_be[0]
-    if op.kind not in _MOVES or not all(may_be):
+    if op.kind not in _MOVES:
         return False
     if op.kind == "select_n":
         return position > 0

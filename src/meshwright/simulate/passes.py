@@ -113,19 +113,22 @@ def _pass(unit: Unit, layout: Layout) -> Pass:
     kernel = kernel_of(unit.root)
     if kernel is not None:
         return Pass(unit, (), kernel.num_bytes, 0, work)
-    itemsize, fed, shares = layout.itemsize, fed_to_matrix_unit(unit), unit.shares
+    fed, shares, num_bytes = fed_to_matrix_unit(unit), unit.shares, layout.num_bytes
     touches: list[Touch] = []
-    num_bytes = elements = 0
     for value in touched_by(unit):
-        passing = math.prod(value.shape)
+        passing, moved = math.prod(value.shape), num_bytes(value)
         if value in shares:
             passing = int(passing * shares[value])
+            moved = passing * layout.itemsize(value)
         through = 0 if value in fed else passing
-        moved = passing * itemsize(value)
         touches.append(Touch(value, passing, through, moved))
-        num_bytes += moved
-        elements += through
-    return Pass(unit, tuple(touches), num_bytes, elements, work)
+    return Pass(
+        unit,
+        tuple(touches),
+        sum([touch.num_bytes for touch in touches]),
+        sum([touch.elements for touch in touches]),
+        work,
+    )
 
 
 def touched_by(unit: Unit) -> list[Value]:
