@@ -165,7 +165,7 @@ def _texts(
         for end in range(1, len(parts)):
             found[".".join((*parts[:end], "**"))] = None
             found[".".join((*parts[:end], "**", parts[-1]))] = None
-        if not all(p in wanted for p in families[family]):
+        if len({wanted.get(p) for p in families[family]}) > 1:
             found[path] = None
     yield from found
 
