@@ -34,6 +34,7 @@ from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.on_chip import lives_of
 from meshwright.simulate.passes import fed_to_matrix_unit, touched_by
 from meshwright.simulate.rules import RULES
+from meshwright.simulate.streams import streams_of
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
 _SHARPNESS = 4
@@ -134,7 +135,9 @@ class _Reader:
             moved[value] = moved.get(value, 0.0) + size
             elements = 0.0 if value in fed else elements
             passing[value] = passing.get(value, 0.0) + elements
-        traffic = Traffic(sum(moved.values()), int(sum(passing.values())))
+        streams = streams_of(unit, kept, stores.layout)
+        elements = int(sum(passing.values()))
+        traffic = Traffic(sum(moved.values()), elements, streams)
         slopes = self._slopes(unit.root, unit.work, traffic)
         owners: dict[Value, list[tuple[Op, Value]]] = defaultdict(list)
         for op, value, name in _members(unit, makers, names):

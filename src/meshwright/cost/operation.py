@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from meshwright.cost.bound import Bound, UnitTime, reached_share
 from meshwright.cost.kernel import kernel_time
 from meshwright.cost.padding import PADDED, fills_matrix_unit, padded_flops
+from meshwright.cost.tiles import Streams, bytes_read_again
 from meshwright.ir import Op
 from meshwright.machine import Chip
 from meshwright.rules import Work, work_of
@@ -30,12 +31,14 @@ MOVE_FLOPS = 8
 class Traffic:
     """What a unit reads and writes.
 
-    num_bytes: from and to main memory. elements: what passes through the registers of
-    the vector unit, so not the operands of a product as they are.
+    num_bytes: from and to main memory, each array once. elements: what passes through
+    the registers of the vector unit, so not the operands of a product as they are.
+    streams: of a product, what it may have to read more than once.
     """
 
     num_bytes: float
     elements: int = 0
+    streams: Streams | None = None
 
 
 def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
@@ -62,8 +65,7 @@ def bound_times(op: Op, work: Work, traffic: Traffic, chip: Chip) -> dict[Bound,
         Bound.MATRIX: _product_s(op, matrix_flops, chip),
         Bound.VECTOR: vector_flops
         / (chip.vector_flops_per_s * reached_share(chip, "vector", vector_flops)),
-        Bound.MEMORY: traffic.num_bytes
-        / (chip.hbm_bytes_per_s * reached_share(chip, "memory", traffic.num_bytes)),
+        Bound.MEMORY: _memory_s(op, traffic, chip),
         Bound.LAUNCH: chip.launch_s,
     }
 
@@ -78,6 +80,16 @@ def alike(op: Op) -> Hashable:
         numbers = op.params["dimension_numbers"]
         return left.shape, left.dtype, right.shape, right.dtype, numbers
     return op if op.kind in PADDED else None
+
+
+def _memory_s(op: Op, traffic: Traffic, chip: Chip) -> float:
+    """Seconds for each array once, and for what a product reads again."""
+    once = traffic.num_bytes
+    seconds = once / (chip.hbm_bytes_per_s * reached_share(chip, "memory", once))
+    if traffic.streams is not None:
+        again = bytes_read_again(op, traffic.streams, chip)
+        seconds += again / (chip.hbm_bytes_per_s * reached_share(chip, "again", again))
+    return seconds
 
 
 def _product_s(op: Op, flops: float, chip: Chip) -> float:

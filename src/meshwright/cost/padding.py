@@ -17,7 +17,7 @@ def fills_matrix_unit(op: Op) -> bool:
     """
     if op.kind != "dot_general":
         return op.kind in PADDED
-    _, rows, columns, _ = _extents(op)
+    _, rows, columns, _ = product_extents(op)
     return min(rows, columns) > 1
 
 
@@ -30,7 +30,7 @@ def _up(extent: int, tile: int) -> int:
     return -(-extent // tile) * tile
 
 
-def _extents(op: Op) -> tuple[int, int, int, int]:
+def product_extents(op: Op) -> tuple[int, int, int, int]:
     """Of a product the extents that are shared, its rows, its columns, and the sum."""
     params: Any = op.params
     (left_sum, right_sum), (left_batch, right_batch) = params["dimension_numbers"]
@@ -49,7 +49,7 @@ def _extents(op: Op) -> tuple[int, int, int, int]:
 
 def _padded_product(op: Op, chip: Chip) -> int:
     """2 b m k n, with n and k filled up to the unit and m to the rows of a tile."""
-    batch, rows, columns, summed = _extents(op)
+    batch, rows, columns, summed = product_extents(op)
     if rows < columns:
         rows, columns = columns, rows  # the wider side streams through the unit
     rows_tile, (sums_tile, columns_tile) = chip.tile[0], chip.unit

@@ -48,6 +48,8 @@ class Chip:
     hbm_bytes: main memory; usable_bytes: what a program may have of it.
     hbm_bytes_per_s: bandwidth of main memory.
     on_chip_bytes: scratch memory between main memory and the units, or last cache.
+    window_bytes: of scratch memory, what its compiler gives to the windows of one
+        operation; 0 where nobody says.
     tile: rows and columns to which the two minor dims of an array are padded.
     unit: rows and columns of the matrix unit's own operand.
     clock_hz: in which its compiler counts cycles.
@@ -64,6 +66,7 @@ class Chip:
     hbm_bytes_per_s: float
     on_chip_bytes: float
     launch_s: float
+    window_bytes: float = 0.0
     clock_hz: float | None = None
     tile: tuple[int, int] = (1, 1)
     unit: tuple[int, int] = (1, 1)

@@ -11,13 +11,15 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from meshwright.cost.operation import alike
+from meshwright.cost.operation import Traffic, alike
 from meshwright.cost.padding import fills_matrix_unit
+from meshwright.cost.tiles import Streams
 from meshwright.ir import Atom, Program, Value
 from meshwright.rules.kernel import kernel_of
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.on_chip import Lives, lives_of
+from meshwright.simulate.streams import streams_of
 from meshwright.simulate.unit import Kind, Unit
 
 _PICKS = frozenset({"dynamic_slice", "gather"})
@@ -40,8 +42,8 @@ class Touch(NamedTuple):
 class Pass:
     """Units that run as one.
 
-    touches: what it reads and writes. num_bytes, elements: of all of them, if nothing
-        stays in scratch memory; of a collective, the bytes of its whole value.
+    touches: what it reads and writes. num_bytes, elements, streams: of all of them, if
+        nothing stays in scratch memory; of a collective, the bytes of its whole value.
     work: equal for passes that take as long for the same bytes and elements.
     bodies: of a region, their passes.
     """
@@ -51,6 +53,7 @@ class Pass:
     num_bytes: int
     elements: int
     work: Hashable
+    streams: Streams | None = None
     bodies: tuple[Passes, ...] = ()
 
     @property
@@ -61,8 +64,8 @@ class Pass:
             return tuple(params["axes"])
         return tuple(axis for body in self.bodies for axis in body.axes)
 
-    def traffic(self, on_chip: Collection[Value]) -> tuple[int, int]:
-        """Bytes from and to main memory, and elements through registers.
+    def traffic(self, on_chip: Collection[Value], layout: Layout) -> Traffic:
+        """What passes through main memory and through registers.
 
         on_chip: values that scratch memory holds; they pass through registers once.
         """
@@ -71,18 +74,23 @@ class Pass:
             if value in on_chip:
                 num_bytes -= moved
                 elements -= through and passing - passing // 2
-        return num_bytes, elements
+        streams = self.streams
+        if streams is not None and num_bytes < self.num_bytes:
+            streams = streams_of(self.unit, on_chip, layout)
+        return Traffic(num_bytes, elements, streams)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passes:
     """Those of a program or body, in an order that works.
 
-    inputs: what is there from the start. lives: how long values do that may stay on chip.
+    inputs: what is there from the start. layout: of values, none in scratch memory.
+    lives: how long values do that may stay there.
     axes: all that collectives go across, those of bodies included.
     """
 
     inputs: tuple[Value, ...]
+    layout: Layout
     passes: tuple[Pass, ...]
     lives: Lives
     axes: tuple[str, ...]
@@ -94,6 +102,7 @@ def passes_of(program: Program, layout: Layout, units: Sequence[Unit]) -> Passes
     passes = tuple(_pass(unit, layout) for unit in merged)
     return Passes(
         program.inputs,
+        layout,
         passes,
         lives_of(merged, program.outputs, layout),
         tuple(dict.fromkeys(axis for each in passes for axis in each.axes)),
@@ -108,7 +117,7 @@ def _pass(unit: Unit, layout: Layout) -> Pass:
             passes_of(body, layout, units)
             for body, units in zip(unit.root.bodies, unit.bodies, strict=True)
         )
-        return Pass(unit, (), 0, 0, None, bodies)
+        return Pass(unit, (), 0, 0, None, bodies=bodies)
     work = alike(unit.root), unit.work.flops, unit.work.transcendentals
     kernel = kernel_of(unit.root)
     if kernel is not None:
@@ -128,6 +137,7 @@ def _pass(unit: Unit, layout: Layout) -> Pass:
         sum([touch.num_bytes for touch in touches]),
         sum([touch.elements for touch in touches]),
         work,
+        streams_of(unit, (), layout),
     )
 
 

@@ -24,13 +24,12 @@ class Prices:
         self._passes: dict[Hashable, UnitTime] = {}
         self._collectives: dict[Hashable, float] = {}
 
-    def pass_time(self, each: Pass, num_bytes: int, elements: int) -> UnitTime:
-        """The time of a pass that is no collective, and what bounds it; see `Traffic`."""
-        key = each.work, num_bytes, elements
+    def pass_time(self, each: Pass, traffic: Traffic) -> UnitTime:
+        """The time of a pass that is no collective, and what bounds it."""
+        key = each.work, traffic
         known = self._passes.get(key)
         if known is None:
             chip, unit = self.placement.machine.chip, each.unit
-            traffic = Traffic(num_bytes, elements)
             known = self._passes[key] = unit_time(unit.root, unit.work, traffic, chip)
         return known
 

@@ -30,8 +30,8 @@ class Span:
     """One unit on one stream.
 
     repeats: executions that the span stands for; those of a loop's body lie in it.
-    num_bytes: what moves, to and from main memory or over the links. bound: what limits
-    a computing unit. inner: the body of a loop, once.
+    num_bytes: what moves, to and from main memory, each array once, or over the links.
+    bound: what limits a computing unit. inner: the body of a loop, once.
     """
 
     unit: Unit
@@ -100,6 +100,7 @@ class _Clock:
         self.pass_of = {each.unit: each for each in passes.passes}
         room = setting.placement.machine.chip.on_chip_bytes
         self.on_chip = passes.lives.within(room)
+        self.layout = passes.layout
         self.spans: list[Span] = []
         self.free = {COMPUTE: 0.0, LINKS: 0.0}
         self.there: dict[Value, float] = {}
@@ -133,10 +134,10 @@ class _Clock:
             inner, repeats = self._body(each)
             end = start + repeats * inner.end_s
             return Span(unit, stream, start, end, repeats=repeats, inner=inner)
-        num_bytes, elements = each.traffic(self.on_chip)
-        time = self.prices.pass_time(each, num_bytes, elements)
+        traffic = each.traffic(self.on_chip, self.layout)
+        time = self.prices.pass_time(each, traffic)
         end = start + time.seconds
-        return Span(unit, stream, start, end, num_bytes, time.bound)
+        return Span(unit, stream, start, end, traffic.num_bytes, time.bound)
 
     def _body(self, each: Pass) -> tuple[Timeline, int]:
         """The longest body of a region, and how often it runs."""

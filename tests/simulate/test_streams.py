@@ -1,0 +1,65 @@
+"""What streams through a product belongs to the side that needs it."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshwright.capture import capture
+from meshwright.simulate.fusion import fuse
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.streams import streams_of
+from meshwright.simulate.unit import Kind
+
+X = jax.ShapeDtypeStruct((512, 256), jnp.bfloat16)
+W = jax.ShapeDtypeStruct((256, 1024), jnp.bfloat16)
+Y = jax.ShapeDtypeStruct((512, 1024), jnp.bfloat16)
+LEFT, RIGHT = 2 * 512 * 256, 2 * 256 * 1024
+
+CASES = {
+    "plain": (lambda x, w: x @ w, (X, W), (LEFT, RIGHT, 2)),
+    "left of two": (lambda x, g, w: (x * g) @ w, (X, X, W), (2 * LEFT, RIGHT, 2)),
+    "right of two": (lambda x, w, v: x @ (w * v), (X, W, W), (LEFT, 2 * RIGHT, 2)),
+    "sum beside": (lambda x, w, y: x @ w + y, (X, W, Y), (LEFT, RIGHT, 4)),
+    "vector beside": (lambda x, w, b: x @ w + b, (X, W, Y.update(shape=(1024,))),
+                      (LEFT, RIGHT, 2)),
+}  # fmt: skip
+
+
+def streams(fn, args, on_chip=()):
+    program = capture(fn, args).program
+    (unit,) = (u for u in fuse(program) if u.kind is Kind.PRODUCT)
+    kept = [program.inputs[index] for index in on_chip]
+    return streams_of(unit, kept, Layout())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_array_belongs_to_the_side_of_its_size(name):
+    fn, args, wanted = CASES[name]
+    found = streams(fn, args)
+    assert (found.left, found.right, found.beside) == wanted
+    assert not found.has_sums
+
+
+def test_what_is_on_the_chip_streams_from_nowhere():
+    fn, args, _ = CASES["plain"]
+    assert streams(fn, args, on_chip=(0,)).left == 0
+
+
+def test_sums_in_32_bits_need_no_place_of_their_own():
+    wide = [arg.update(dtype=jnp.float32) for arg in (X, W)]
+    found = streams(lambda x, w: x @ w, wide)
+    assert found.has_sums
+    assert found.held == 8
+
+
+def test_a_convolution_has_none():
+    image = jax.ShapeDtypeStruct((8, 32, 32, 128), jnp.bfloat16)
+    kernel = jax.ShapeDtypeStruct((3, 3, 128, 128), jnp.bfloat16)
+
+    def convolved(x, k):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, k, (1, 1), "SAME", dimension_numbers=numbers
+        )
+
+    assert streams(convolved, (image, kernel)) is None
