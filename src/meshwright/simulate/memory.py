@@ -6,10 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from meshwright.ir import Atom, Program, Value
+from meshwright.ir import Atom, Op, Program, Value
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.pack import Block, packed_beside, packed_bytes
+from meshwright.simulate.pack import (
+    Block,
+    packed_beside,
+    packed_bytes,
+    packed_in_time,
+)
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import Kind, Unit
 
@@ -62,7 +67,12 @@ def memory_of(
 
 
 class _Heap:
-    """The lives of the values of one program or body, as blocks over its units."""
+    """The lives of the values of one program or body, as blocks over its units.
+
+    bodies: by unit that is a region, the heaps of its bodies. whole_bodies: numbers of
+        the blocks that stand for all that is in the largest of them.
+    has_own_gaps: whether it is packed by itself, and not among what is outside.
+    """
 
     def __init__(
         self,
@@ -70,9 +80,11 @@ class _Heap:
         units: Sequence[Unit],
         outputs: Sequence[Atom],
         rules: Rules,
+        is_body: bool = False,
     ) -> None:
         self.layout = layout
         self.rules = rules
+        self.has_own_gaps = not (is_body and rules.packs_in_time)
         self.units = units
         self.outputs = {v for v in outputs if isinstance(v, Value)}
         self.first: dict[Value, int] = {}
@@ -85,6 +97,8 @@ class _Heap:
         self.blocks: list[Block] = []
         self.owners: list[tuple[Value, ...]] = []
         self.block_of: dict[Value, int] = {}
+        self.bodies: dict[int, list[_Heap]] = {}
+        self.whole_bodies: set[int] = set()
 
     def run(
         self,
@@ -112,12 +126,8 @@ class _Heap:
                     self._add(
                         value, self._start(unit, index, value), self._end(value, index)
                     )
-            if unit.kind is not Kind.REGION:
-                continue
-            inner, inside = _inner(unit, self.layout, self.rules)
-            if inner > 0:
-                self.blocks.append(Block(inner, index, index))
-                self.owners.append(inside)
+            if unit.kind is Kind.REGION:
+                self._open(unit, index)
         return self._memory(tuple(fixed))
 
     def _add(self, value: Value, start: int, end: int) -> None:
@@ -167,6 +177,43 @@ class _Heap:
         in_step = unit.kind is Kind.LOOP or unit.in_place is value
         return in_step and output in unit.writes
 
+    def _open(self, unit: Unit, index: int) -> None:
+        """Add what the largest body of a region needs beside what is alive outside.
+
+        An operand that is no slice of one is the same memory inside.
+        """
+        op, library = unit.root, self.rules.calls_library
+        shared = {p for wire in op.wires if not wire.is_stacked for p in wire.inputs}
+        most: tuple[int, tuple[Value, ...]] = 0, ()
+        heaps = self.bodies[index] = []
+        for number, (body, units) in enumerate(
+            zip(op.bodies, unit.bodies, strict=True)
+        ):
+            same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
+            given = [v for v in body.inputs if library or v not in same]
+            kept = self._kept(op, number)
+            heap = _Heap(self.layout, units, kept, self.rules, is_body=True)
+            inner = heap.run((), given, {})
+            heaps.append(heap)
+            outside = sum(map(self.layout.size, same)) if library else 0
+            if inner.peak_bytes - outside > most[0]:
+                inside = tuple(v for v in inner.alive if v not in same)
+                most = inner.peak_bytes - outside, inside
+        if most[0] > 0:
+            self.whole_bodies.add(len(self.blocks))
+            self.blocks.append(Block(most[0], index, index))
+            self.owners.append(most[1])
+
+    def _kept(self, op: Op, number: int) -> Sequence[Atom]:
+        """What one body of a region hands out that needs memory of its own."""
+        kept = op.bodies[number].outputs
+        if not self.rules.calls_library:
+            return kept
+        stacked = {
+            i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number
+        }
+        return [v for i, v in enumerate(kept) if i not in stacked]
+
     def _memory(self, fixed: tuple[Value, ...]) -> Memory:
         changes = [0] * (len(self.units) + 2)
         for size, start, end in self.blocks:
@@ -184,11 +231,35 @@ class _Heap:
             if block.start <= peak <= block.end
             for value in owners
         ]
-        gaps = self._packed_bytes() - (max(curve) - there)
+        gaps = self._packed_bytes() - (max(curve) - there) if self.has_own_gaps else 0
         ordered = sorted((*fixed, *alive), key=self.layout.size, reverse=True)
         return Memory(tuple(curve), peak, tuple(ordered), max(0, gaps))
 
+    def _in_time(self, clock: int = 0) -> tuple[list[Block], int]:
+        """Blocks, those of bodies among them, and the step after the last.
+
+        Steps are counted from `clock` on, those of bodies within their region's.
+        """
+        found: list[Block] = []
+        first: list[int] = []
+        last: list[int] = []
+        for index in range(len(self.units) + 1):
+            first.append(clock)
+            for body in self.bodies.get(index, ()):
+                inside, clock = body._in_time(clock)
+                found += inside
+            last.append(clock)
+            clock += 1
+        found += [
+            Block(block.size, first[block.start], last[block.end])
+            for number, block in enumerate(self.blocks)
+            if number not in self.whole_bodies
+        ]
+        return found, clock
+
     def _packed_bytes(self) -> int:
+        if self.rules.packs_in_time:
+            return packed_in_time(self._in_time()[0])
         if not self.rules.calls_library:
             return packed_bytes(self.blocks)
         own = {self.block_of[v] for v in self.outputs if v in self.block_of}
@@ -201,27 +272,3 @@ def _runs(units: Sequence[Unit]) -> list[tuple[int, int]]:
     starts = [i for i, unit in enumerate(units) if not unit.is_joined]
     ends = [*starts[1:], len(units)]
     return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
-
-
-def _inner(unit: Unit, layout: Layout, rules: Rules) -> tuple[int, tuple[Value, ...]]:
-    """What the largest body of a region needs beside what is alive outside already.
-
-    An operand that is no slice of one is the same memory inside.
-    """
-    op = unit.root
-    shared = {p for wire in op.wires if not wire.is_stacked for p in wire.inputs}
-    most: tuple[int, tuple[Value, ...]] = 0, ()
-    for number, (body, units) in enumerate(zip(op.bodies, unit.bodies, strict=True)):
-        same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
-        kept = body.outputs
-        if rules.calls_library:
-            stacked = {
-                i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number
-            }
-            kept = [v for i, v in enumerate(kept) if i not in stacked]
-        heap = _Heap(layout, units, kept, rules)
-        inner = heap.run((), body.inputs, {})
-        beside = inner.peak_bytes - sum(map(layout.size, same))
-        if beside > most[0]:
-            most = beside, tuple(v for v in inner.alive if v not in same)
-    return most

@@ -2,7 +2,9 @@
 
 XLA places blocks from the largest to the smallest, or from the longest-lived to the
 shortest, each into the smallest gap that stays free for its whole life, and takes the
-better of the two (its global best-fit heaps).
+better of the two (its global best-fit heaps). Its compiler for TPUs places them in the
+order of time instead, so that a block which stays behind splits the space below for
+larger ones.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from typing import NamedTuple
 
 _PLACED = 160
 """Blocks that are placed one by one; smaller ones fill gaps that there always are."""
+
+_PLACED_IN_TIME = 300
+"""As many where one pass is enough."""
 
 
 class Block(NamedTuple):
@@ -48,6 +53,31 @@ def packed_bytes(blocks: Sequence[Block]) -> int:
     by_life = sorted(largest, key=lambda b: (b.start - b.end, -b.size))
     by_size = sorted(largest, key=lambda b: (-b.size, b.start - b.end))
     return min(_height(by_size), _height(by_life))
+
+
+def packed_in_time(blocks: Sequence[Block]) -> int:
+    """The end of the highest block, each placed before any that begin after it.
+
+    It lies in the smallest gap between those that are there when it begins, else on top
+    of them all.
+    """
+    largest = sorted(blocks, key=lambda b: -b.size)[:_PLACED_IN_TIME]
+    there: list[tuple[int, int, int]] = []  # offset, top, end
+    height = 0
+    for size, start, end in sorted(largest, key=lambda b: b.start):
+        there = [block for block in there if block[2] >= start]
+        best = bottom = 0
+        best_gap = None
+        for offset, top, _ in there:
+            gap = offset - bottom
+            if gap >= size and (best_gap is None or gap < best_gap):
+                best, best_gap = bottom, gap
+            bottom = top
+        if best_gap is None:
+            best = bottom
+        insort(there, (best, best + size, end))
+        height = max(height, best + size)
+    return height
 
 
 def _height(blocks: Sequence[Block]) -> int:

@@ -14,6 +14,8 @@ class Rules:
     narrows: values that only 16-bit products read are stored in 16 bits.
     places: memory on the chip is the compiler's to place values in, which then take none
         of the main memory; else it is a cache of that.
+    packs_in_time: blocks get their places in main memory in the order in which their
+        lives begin; else the largest, or those that live longest, come first.
     calls_library: products and large reductions are calls that read and write memory,
         elementwise results lie where an operand lay that is read no more, what loops
         stack is there from the start, results have memory of their own all along, and
@@ -24,12 +26,16 @@ class Rules:
     overlaps: frozenset[str] = frozenset()
     narrows: bool = False
     places: bool = False
+    packs_in_time: bool = False
     calls_library: bool = False
 
 
 PLAIN = Rules()
 TPU = Rules(
-    frozenset({"all_gather", "permute", "reduce_scatter"}), narrows=True, places=True
+    frozenset({"all_gather", "permute", "reduce_scatter"}),
+    narrows=True,
+    places=True,
+    packs_in_time=True,
 )
 GPU = Rules(
     frozenset({"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"})
