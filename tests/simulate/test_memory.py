@@ -54,6 +54,33 @@ def test_what_one_makes_of_a_product_is_its_own_end():
     assert memory.peak_bytes == W_BYTES + 2 * X_BYTES
 
 
+def test_what_is_handed_out_under_another_name_stays_to_the_end():
+    def fn(x):
+        return jnp.sin(x).reshape(128, 64), lax.sort(lax.sort(x), dimension=0)
+
+    assert memory_of(program_of(fn, X)).curve[-1] == 4 * X_BYTES
+
+
+def test_what_a_loop_carries_has_one_place():
+    def fn(x, w):
+        def body(c, _):
+            return c + jnp.tanh(c @ w), None
+
+        return lax.scan(body, lax.sort(x), length=4)[0]
+
+    assert memory_of(program_of(fn, X, W)).peak_bytes == W_BYTES + 2 * X_BYTES
+
+
+def test_what_a_loop_carries_is_copied_if_it_is_read_after_its_next_value_is_made():
+    def fn(x, w):
+        def body(c, _):
+            return lax.sort(c @ w), jnp.sin(c).sum()
+
+        return lax.scan(body, lax.sort(x), length=4)
+
+    assert memory_of(program_of(fn, X, W)).peak_bytes > W_BYTES + 3 * X_BYTES
+
+
 def test_a_scatter_stands_beside_what_it_starts_from():
     index = jax.ShapeDtypeStruct((4,), jnp.int32)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from meshwright.ir import Program, Value, num_bytes
 from meshwright.simulate.unit import Kind, Unit, shares_of
@@ -47,6 +48,7 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
                 tuple(dict.fromkeys((*unit.reads, *others))),
                 end.writes,
                 unit.work + end.work,
+                _in_place(others, end.writes),
                 shares=shares_of((unit, end)),
             )
     return tuple(unit for unit in found if unit is not None)
@@ -56,3 +58,9 @@ def _is_epilogue(unit: Unit, product: Value) -> bool:
     return unit.kind is Kind.LOOP and all(
         math.prod(v.shape) == math.prod(product.shape) for v in unit.writes
     )
+
+
+def _in_place(operands: Iterable[Value], writes: Sequence[Value]) -> Value | None:
+    """The first operand of the element-by-element end that is as what it writes."""
+    kind = [(v.shape, v.dtype) for v in writes]
+    return next((v for v in operands if [(v.shape, v.dtype)] == kind), None)

@@ -5,7 +5,7 @@ Reshapes and their like are the same memory under another name, so they are no m
 
 from __future__ import annotations
 
-from meshwright.ir import Op, Program, Value
+from meshwright.ir import Atom, Op, Program, Value
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.unit import SAME_MEMORY, Kind, kind_of
 
@@ -52,6 +52,13 @@ class Flow:
         self.outputs = {
             origin.get(v, v) for v in program.outputs if isinstance(v, Value)
         }
+
+    def operand(self, op: Op, position: int) -> Value | None:
+        """An operand as an op reads it; None for a literal."""
+        if not isinstance(op.operands[position], Value):
+            return None
+        before = sum(isinstance(v, Value) for v in op.operands[:position])
+        return self.operands[op][before]
 
     def is_link(self, op: Op) -> bool:
         """Whether one elementwise op makes one value for one other alone."""
@@ -103,3 +110,13 @@ class Flow:
         """Whether a region's bodies keep an operand as bfloat16."""
         insides = self.insides(op, value)
         return bool(insides) and all(v in self._narrow for v in insides)
+
+
+def stored_outputs(program: Program) -> tuple[Atom, ...]:
+    """A program's outputs by the names under which they were made."""
+    names: dict[Atom, Atom] = {}
+    for op in program.ops:
+        if op.kind in SAME_MEMORY:
+            for result, operand in zip(op.results, op.operands, strict=False):
+                names[result] = names.get(operand, operand)
+    return tuple(names.get(v, v) for v in program.outputs)

@@ -26,7 +26,7 @@ from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_in_step, is_unary, takers
 from meshwright.simulate.order import breadth_first
-from meshwright.simulate.regions import open_region
+from meshwright.simulate.regions import carries, open_region
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
@@ -237,14 +237,16 @@ class _Fusion:
             computed = {*self.fed, *self.links}
             open_region(op, self.layout, self.rules, computed)
             bodies = tuple(fuse(body, self.layout, self.rules) for body in op.bodies)
-        overwrites = self._overwrites(op, fed) if self.rules.calls_library else ()
+        library = self.rules.calls_library
+        overwrites = self._overwrites(op, fed) if library else ()
+        replaces = {} if library else self._replaces(op)
         shares = fed.shares(op, self.flow.operands)
         reads, work = tuple(fed.reads), fed.work_with(work_of(op), shares)
         parts = {v: share for v in reads if (share := shares.get(v, 1.0)) < 1}
         in_place = self._in_place(op, kind, reads)
         return Unit(
             op, kind, reads, writes, work, in_place, bodies,
-            overwrites=overwrites, shares=parts,
+            overwrites=overwrites, replaces=replaces, shares=parts,
         )  # fmt: skip
 
     def _overwrites(self, op: Op, fed: Fed) -> tuple[Value, ...]:
@@ -254,6 +256,14 @@ class _Fusion:
             return tuple(operands[op][:1])
         chain = [(each, operands[each]) for each in (*fed.ops, op)]
         return tuple(v for v in fed.reads if is_in_step(v, chain))
+
+    def _replaces(self, op: Op) -> dict[Value, Value]:
+        """By result that comes in the place of an operand, that operand."""
+        pairs = [
+            (op.results[result], self.flow.operand(op, operand))
+            for operand, result, _ in carries(op)
+        ]
+        return {result: operand for result, operand in pairs if operand is not None}
 
     def _in_place(self, op: Op, kind: Kind, reads: Sequence[Value]) -> Value | None:
         """The operand of the result's size, for what may overwrite it.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from meshwright.ir import Atom, Op, Program, Value
+from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.pack import (
@@ -15,6 +16,7 @@ from meshwright.simulate.pack import (
     packed_bytes,
     packed_in_time,
 )
+from meshwright.simulate.regions import carries
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import Kind, Unit
 
@@ -58,12 +60,13 @@ def memory_of(
     layout = layout or Layout()
     units = fuse(program, layout, rules) if units is None else units
     fixed = (*program.inputs, *program.constants)
+    outputs = program.outputs if rules.calls_library else stored_outputs(program)
     taken = {
-        program.inputs[i]: program.outputs[o]
+        program.inputs[i]: outputs[o]
         for o, i in aliases.items()
-        if program.outputs[o] is not program.inputs[i]
+        if outputs[o] is not program.inputs[i]
     }
-    return _Heap(layout, units, program.outputs, rules).run(fixed, (), taken)
+    return _Heap(layout, units, outputs, rules).run(fixed, (), taken)
 
 
 class _Heap:
@@ -149,7 +152,11 @@ class _Heap:
 
     def _overwrites(self, unit: Unit, index: int, value: Value) -> bool:
         """Whether a value takes an operand's block over; if so, it then has it."""
-        for operand in unit.overwrites:
+        operands = unit.overwrites
+        if value in unit.replaces:
+            same = self.layout.size(unit.replaces[value]) == self.layout.size(value)
+            operands = (unit.replaces[value],) if same else ()
+        for operand in operands:
             number = self.block_of.get(operand)
             if number is None or self.blocks[number].end != index:
                 continue
@@ -160,6 +167,24 @@ class _Heap:
             del self.block_of[operand]
             return True
         return False
+
+    def handed_on(self, op: Op, number: int) -> dict[Value, Atom]:
+        """By input of this body, what it makes for its next turn, in the same place."""
+        body, size = op.bodies[number], self.layout.size
+        outputs = stored_outputs(body)
+        made = {value for unit in self.units for value in unit.writes}
+        pairs = [
+            (body.inputs[i], outputs[j])
+            for _, _, wire in carries(op)
+            for n, i in wire.inputs
+            for m, j in wire.outputs
+            if n == m == number
+        ]
+        return {
+            p: o
+            for p, o in pairs
+            if isinstance(o, Value) and o in made and size(o) == size(p)
+        }
 
     def _end(self, value: Value, made: int) -> int:
         """The last unit beside which a value stands."""
@@ -193,7 +218,7 @@ class _Heap:
             given = [v for v in body.inputs if library or v not in same]
             kept = self._kept(op, number)
             heap = _Heap(self.layout, units, kept, self.rules, is_body=True)
-            inner = heap.run((), given, {})
+            inner = heap.run((), given, {} if library else heap.handed_on(op, number))
             heaps.append(heap)
             outside = sum(map(self.layout.size, same)) if library else 0
             if inner.peak_bytes - outside > most[0]:
@@ -206,9 +231,9 @@ class _Heap:
 
     def _kept(self, op: Op, number: int) -> Sequence[Atom]:
         """What one body of a region hands out that needs memory of its own."""
-        kept = op.bodies[number].outputs
         if not self.rules.calls_library:
-            return kept
+            return stored_outputs(op.bodies[number])
+        kept = op.bodies[number].outputs
         stacked = {
             i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number
         }

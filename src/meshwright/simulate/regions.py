@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from meshwright.ir import Op, Program, Value
+from meshwright.ir import Op, Program, Value, Wire
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_loop
 from meshwright.simulate.rules import Rules
@@ -35,6 +35,13 @@ def open_region(
     for slices, body in zip(stacked, op.bodies, strict=True):
         kinds = {Kind.LOOP} if rules.calls_library else TAKES_IN
         layout.inside |= slices - _needed_whole(body, kinds)
+
+
+def carries(op: Op) -> Iterator[tuple[int, int, Wire]]:
+    """What a loop carries: the positions of its operand and its result, and the wire."""
+    for wire in op.wires:
+        if wire.operand is not None and wire.result is not None and not wire.is_stacked:
+            yield wire.operand, wire.result, wire
 
 
 def _is_made_inside(body: Program, end: Value, rules: Rules) -> bool:

@@ -103,6 +103,8 @@ TAKES_IN = frozenset({Kind.PRODUCT, Kind.REDUCTION, Kind.LOOP})
 """Kinds whose operands may be computed on the fly."""
 
 
+_NOTHING: Mapping[Value, Value] = MappingProxyType({})
+
 _WHOLE: Mapping[Value, float] = MappingProxyType({})
 
 
@@ -116,6 +118,8 @@ class Unit:
     merged: the units that this one stands for, if it is several in one.
     overwrites: operands whose memory the result takes, element by element, where a
         compiler does that, and they are read here for the last time.
+    replaces: by result, the operand in whose place it comes, where that is read here for
+        the last time and as large: what a loop carries.
     is_joined: whether it runs as one with the unit before it, but stays one of its own.
     shares: of what is read only to take a device's part of it, the share that is read.
     """
@@ -129,6 +133,7 @@ class Unit:
     bodies: tuple[tuple[Unit, ...], ...] = ()
     merged: tuple[Unit, ...] = ()
     overwrites: tuple[Value, ...] = ()
+    replaces: Mapping[Value, Value] = _NOTHING
     is_joined: bool = False
     shares: Mapping[Value, float] = _WHOLE
 
