@@ -29,8 +29,9 @@ from rich.table import Table
 
 import meshwright as mw
 from meshwright.lower import lower
-from meshwright.machine import load_machine
-from meshwright.plan.estimate import estimate
+from meshwright.machine import Machine, load_machine
+from meshwright.plan.decide import Decided
+from meshwright.plan.estimate import Estimate, estimate
 from zoo import gpt
 
 RESULTS = Path(__file__).parent / "results" / "simulate_speed.json"
@@ -53,9 +54,7 @@ def measure(schedule: str, machine: str, rounds: int) -> dict[str, Any]:
     on = load_machine(machine, 32)
     first = clocked(lambda: estimate(decided, on))
     again = [clocked(lambda: estimate(decided, on)) for _ in range(rounds)]
-    # The same program under another name has not been grouped.
-    anew = [replace(decided, lowered=replace(decided.lowered)) for _ in range(rounds)]
-    grouping = [clocked(lambda each=each: estimate(each, on)) for each in anew]
+    grouping = [clocked(_newly_simulated(decided, on)) for _ in range(rounds)]
     lowering = [
         clocked(lambda: lower(decided.work.state, decided.gather)) for _ in range(3)
     ]
@@ -71,6 +70,12 @@ def measure(schedule: str, machine: str, rounds: int) -> dict[str, Any]:
         row[f"{name}_s"] = statistics.median(wall for wall, _ in times)
         row[f"{name}_process_s"] = statistics.median(own for _, own in times)
     return row
+
+
+def _newly_simulated(decided: Decided, machine: Machine) -> Callable[[], Estimate]:
+    """Simulates the same program under another name, which has not been grouped."""
+    other = replace(decided, lowered=replace(decided.lowered))
+    return lambda: estimate(other, machine)
 
 
 def main() -> None:

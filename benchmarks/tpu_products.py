@@ -29,14 +29,12 @@ from jax.sharding import SingleDeviceSharding
 
 from benchmarks.tpu_cases import CHIPS
 from meshwright.capture import capture
-from meshwright.cost.operation import Traffic, unit_time
+from meshwright.cost.operation import unit_time
 from meshwright.machine import load_machine
 from meshwright.runtime.confirm import find_backend
 from meshwright.runtime.hlo import estimated_cycles
-from meshwright.simulate.fusion import fuse
-from meshwright.simulate.layout import Layout
-from meshwright.simulate.multi_output import merge_outputs
-from meshwright.simulate.streams import streams_of
+from meshwright.simulate.fused import fused
+from meshwright.simulate.rules import TPU
 from meshwright.simulate.unit import Kind
 
 RESULTS = Path(__file__).parent / "results"
@@ -117,9 +115,9 @@ FUSED = {
 def cases() -> Iterator[Case]:
     """Every product."""
     for chip in CHIPS:
-        for dtype, fused in FUSED.items():
+        for dtype, ways in FUSED.items():
             for shape in SHAPES:
-                for each in fused:
+                for each in ways:
                     yield Case(chip, dtype, shape, each)
 
 
@@ -142,13 +140,11 @@ def told_s(case: Case) -> float | None:
 
 def found_s(case: Case) -> float:
     """Our seconds, nothing kept on the chip."""
-    program = capture(*case.built()).program
-    layout = Layout()
-    (unit,) = (u for u in merge_outputs(fuse(program)) if u.kind is Kind.PRODUCT)
-    num_bytes = sum(map(layout.num_bytes, (*unit.reads, *unit.writes)))
-    traffic = Traffic(num_bytes, 0, streams_of(unit, (), layout))
     chip = load_machine(case.chip, 4).chip
-    return unit_time(unit.root, unit.work, traffic, chip).seconds
+    known = fused(capture(*case.built()).program, TPU, chip.tile)
+    (each,) = (p for p in known.passes.passes if p.unit.kind is Kind.PRODUCT)
+    traffic = each.traffic((), known.layout)
+    return unit_time(each.unit.root, each.unit.work, traffic, chip).seconds
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ def results(program):
     return [(op, value) for op in program.walk() for value in op.results]
 
 
-def test_what_a_loop_makes_itself_costs_little_but_something():
+def test_what_a_loop_makes_itself_costs_what_writing_it_would():
     program = mw.partition(masked, {"data": 8}).capture(*ARGS).program
     machine = load_machine("tpu-v5e", 8)
     (mask,) = (
@@ -39,6 +39,24 @@ def test_what_a_loop_makes_itself_costs_little_but_something():
     touch = stores_of(program, machine, 8).touches[mask][mask.results[0]]
     num_bytes = BATCH * WIDTH * WIDTH
     assert touch.seconds == num_bytes / machine.chip.hbm_bytes_per_s
+
+
+def test_what_a_loop_rounds_is_not_what_it_makes_itself():
+    """Its maker writes it for another reader too, in 32 bits, and reads the argument."""
+
+    def fn(x, w):
+        y = jnp.sin(x)
+        last, _ = jax.lax.scan(lambda c, _: (c @ y, None), w, length=3)
+        return last, jnp.cumsum(y)
+
+    wide = shape(WIDTH, WIDTH)
+    program = mw.partition(fn, {"data": 8}).capture(wide, wide).program
+    machine = load_machine("tpu-v5e", 8)
+    touches = stores_of(program, machine, 8).touches
+    (sine,) = (op for op, _ in results(program) if op.kind == "sin")
+    assert set(touches[sine]) == {*sine.operands, *sine.results}
+    written = touches[sine][sine.results[0]]
+    assert written.seconds != 4 * WIDTH * WIDTH / machine.chip.hbm_bytes_per_s
 
 
 def test_a_found_plan_cuts_it_as_the_loop_does():

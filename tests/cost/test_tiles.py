@@ -86,6 +86,18 @@ def test_what_fits_beside_the_tiles_is_not_read_again():
     assert bytes_read_again(op, replace(through, right=through.right + 1), V5E) > 0
 
 
+@given(EXTENT, EXTENT, EXTENT, st.integers(2, 64))
+def test_a_batch_reads_again_what_each_of_its_products_does(rows, summed, columns, n):
+    one, alone = product(rows, summed, columns), streams(rows, summed, columns)
+    left = jax.ShapeDtypeStruct((n, rows, summed), jnp.bfloat16)
+    right = jax.ShapeDtypeStruct((n, summed, columns), jnp.bfloat16)
+    many = capture(jnp.matmul, (left, right)).program.ops[0]
+    all_of_them = replace(alone, left=n * alone.left, right=n * alone.right)
+    assert bytes_read_again(many, all_of_them, V5E) == pytest.approx(
+        n * bytes_read_again(one, alone, V5E)
+    )
+
+
 def test_what_is_on_the_chip_is_not_read_again():
     op = product(12288, 4096, 28672)
     through = streams(12288, 4096, 28672)

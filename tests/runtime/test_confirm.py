@@ -13,7 +13,7 @@ from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
 from meshwright.runtime.confirm import Step, confirm
 from meshwright.runtime.gpu import GPU, target_config
-from meshwright.runtime.tpu import TPU
+from meshwright.runtime.tpu import TPU, assigned_bytes
 from tests.fake_compiler import MEMORY, install
 
 
@@ -203,3 +203,15 @@ def test_an_axis_in_units_and_a_split_torus_compile():
     assert len(decided.lowered.mesh.axes) > 2
     step = Step(decided.lowered, decided.captured.avals)
     assert confirm(step, load_machine("tpu-v6e", 16)).fits
+
+
+def test_what_another_core_is_called_with_takes_no_memory():
+    assignment = """
+allocation 0: size 4, color 8, page 0, thread-local:
+allocation 1: size 512, page 0, thread-local:
+allocation 2: size 300, parameter 0, shape |f32[75]| at ShapeIndex {}:
+ value: <1 p @0> (size=300,offset=0): f32[75]
+allocation 3: size 128, color 1, preallocated-temp:
+allocation 4: size 6000, preallocated-temp:
+"""
+    assert assigned_bytes(assignment) == 6300

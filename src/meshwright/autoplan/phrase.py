@@ -156,7 +156,10 @@ def _patterns(
 def _texts(
     families: Mapping[str, Sequence[str]], wanted: Mapping[str, int | Choice]
 ) -> Iterator[str]:
-    """Globs over leaves that are wanted: names, beginnings, and ends."""
+    """Globs over leaves that are wanted: names, beginnings and ends of families.
+
+    Leaves of a family that are not all wanted alike are named one by one as well.
+    """
     found: dict[str, None] = {}
     for path in wanted:
         family = without_indices(path)

@@ -113,7 +113,7 @@ class _Reader:
         names = _names(program)
         for unit in merged:
             if unit.kind is Kind.REGION:
-                self._note_repeats(unit, makers, names)
+                self._note_repeats(unit.root, makers, names)
             elif unit.kind is not Kind.COLLECTIVE:
                 self._note(unit, kept, makers, names)
             for body, inner in zip(unit.root.bodies, unit.bodies, strict=False):
@@ -135,9 +135,10 @@ class _Reader:
             moved[value] = moved.get(value, 0.0) + size
             elements = 0.0 if value in fed else elements
             passing[value] = passing.get(value, 0.0) + elements
+        # As if rows were cut: what is read again for a tile of a part is a part of it.
         streams = streams_of(unit, kept, stores.layout)
-        elements = int(sum(passing.values()))
-        traffic = Traffic(sum(moved.values()), elements, streams)
+        through = int(sum(passing.values()))
+        traffic = Traffic(sum(moved.values()), through, streams)
         slopes = self._slopes(unit.root, unit.work, traffic)
         owners: dict[Value, list[tuple[Op, Value]]] = defaultdict(list)
         for op, value, name in _members(unit, makers, names):
@@ -166,21 +167,24 @@ class _Reader:
         stores.launch[unit.root] = slopes[Bound.LAUNCH] * self.chip.launch_s
 
     def _note_repeats(
-        self, region: Unit, makers: Mapping[Value, Op], names: Mapping[Value, Value]
+        self, region: Op, makers: Mapping[Value, Op], names: Mapping[Value, Value]
     ) -> None:
-        """What a loop makes itself takes as long as to write it: it may have to be.
+        """What a loop makes itself costs what writing it would: it may come to that.
 
-        A loop does not make what it reads a device's own part of, and a plan that cuts
-        both alike then is the better one, by little.
+        A loop does not make what a device takes its own part of inside, so that plans
+        have to cut it as the loop does. Where they do, this is too much, by the time to
+        write a device's part once in a step.
         """
-        for operand in _values(region.root.operands):
-            value = names.get(operand, operand)
-            op = makers.get(value)
-            if op is not None and value not in region.reads:
-                memory_s = self.stores.layout.num_bytes(value)
-                memory_s /= self.chip.hbm_bytes_per_s
-                touch = Touch(memory_s, memory_s, 0.0)
-                self.stores.touches.setdefault(op, {})[value] = touch
+        stores = self.stores
+        for wire in region.wires:
+            inside = [region.bodies[body].inputs[i] for body, i in wire.inputs]
+            if wire.operand is None or stores.layout.virtual.isdisjoint(inside):
+                continue
+            (value,) = _values([region.operands[wire.operand]])
+            value = names.get(value, value)
+            seconds = stores.layout.num_bytes(value) / self.chip.hbm_bytes_per_s
+            touch, known = Touch(seconds, seconds, 0.0), stores.touches
+            known.setdefault(makers[value], {})[value] = touch
 
     def _slopes(self, root: Op, work: Work, traffic: Traffic) -> dict[Bound, float]:
         """Seconds for a second in the matrix unit, a vector operation, a byte, a launch."""

@@ -19,7 +19,7 @@ from meshwright.machine import Chip
 
 _HELD = 0.5
 """Of the memory of windows, for a tile of the result; the rest is for what streams. The
-windows that libtpu 0.0.52 chooses for 149 products leave it 0.3 to 0.7, docs/tpu.md."""
+windows that libtpu 0.0.52 chooses for products alone leave it 0.3 to 0.7, docs/tpu.md."""
 
 SUM_BYTES = 4
 """Of an element of a tile while it is summed up, in float32."""
@@ -32,7 +32,8 @@ _BUFFERS = 2
 class Streams:
     """What a product reads and writes in main memory, by where it is needed.
 
-    left, right: bytes of all arrays that an operand is computed from. beside: bytes for
+    left, right: bytes of all arrays that an operand is computed from, of all products
+        where there is a batch of them. beside: bytes for
     one element of the result, of what is written and of what is read to finish it.
     has_sums: whether 32 bits of it are written, so that sums need no place of their own.
     """
@@ -57,9 +58,11 @@ def bytes_read_again(op: Op, streams: Streams, chip: Chip) -> float:
     """
     left, right = streams.left, streams.right
     room = _HELD * chip.window_bytes
-    if not room or min(left, right) <= room or not fills_matrix_unit(op):
+    if not room or not fills_matrix_unit(op):
         return 0.0
-    _, rows, columns, _ = product_extents(op)
+    batch, rows, columns, _ = product_extents(op)
+    if min(left, right) / batch <= room:  # one product after the other
+        return 0.0
     tile = room / streams.held
     # Its sides are as the bytes that one more stripe along them costs.
     wide = math.sqrt(tile * left * columns / (right * rows))

@@ -84,6 +84,11 @@ class Chip:
                 f"usable_bytes {self.usable_bytes:g} exceeds hbm_bytes "
                 f"{self.hbm_bytes:g}"
             )
+        if self.window_bytes > self.on_chip_bytes:
+            raise MachineError(
+                f"window_bytes {self.window_bytes:g} exceeds on_chip_bytes "
+                f"{self.on_chip_bytes:g}"
+            )
 
     @property
     def half_flops_per_s(self) -> float:

@@ -153,8 +153,8 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
 _KNOWN: WeakKeyDictionary[Lowered, dict[tuple[Rules, tuple[int, int]], Fused]] = (
     WeakKeyDictionary()
 )
-"""Programs that have been simulated, grouped as compilers do: other machines whose
-compiler is the same take no more than their times."""
+"""Programs that have been simulated, grouped as compilers do, for as long as somebody has
+them: other machines whose compiler is the same take no more than their times."""
 
 
 def _fused(lowered: Lowered, rules: Rules, tile: tuple[int, int]) -> Fused:

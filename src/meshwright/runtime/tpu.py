@@ -21,7 +21,7 @@ _REPORT = "*after_optimizations-memory-usage-report.txt"
 
 _ASSIGNED = "*after_optimizations-buffer-assignment.txt"
 
-_THREAD_LOCAL = re.compile(r"^allocation \d+: size (\d+),(.*thread-local.*)$", re.MULTILINE)
+_ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(.*)$", re.MULTILINE)
 
 _NEEDS = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -63,8 +63,11 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
         needed = float(refused[1]) * _UNITS[refused[2]]
         return Compiled(int(needed), False, ended.elapsed_s, "")
     hlo, num_bytes = ended.memory(_PROGRAM, _REPORT)
+    assignment = ended.dumped(_ASSIGNED)
+    if assignment is not None:
+        num_bytes = min(num_bytes, assigned_bytes(assignment))
     return Compiled(
-        num_bytes - _thread_local_bytes(ended.dumped(_ASSIGNED) or ""),
+        num_bytes,
         True,
         ended.elapsed_s,
         hlo,
@@ -73,14 +76,19 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
     )
 
 
-def _thread_local_bytes(assigned: str) -> int:
-    """What a report of main memory counts, from libtpu 0.0.52 on, and nobody allocates.
+def assigned_bytes(assignment: str) -> int:
+    """Main memory that a buffer assignment takes, without buffers of other cores' calls.
 
-    That is the arguments and results of computations that are called, such as gathers
-    that another core does: they lie where the caller has them.
+    From libtpu 0.0.52 on a report counts the arguments and results of computations that
+    are called, such as gathers that another core does, though they lie where the caller
+    has them.
     """
-    found = _THREAD_LOCAL.findall(assigned)
-    return sum(int(size) for size, rest in found if "color" not in rest)
+    found = _ALLOCATION.findall(assignment)
+    return sum(
+        int(size)
+        for size, rest in found
+        if "color" not in rest and "thread-local" not in rest
+    )
 
 
 def _transfers(log: str, hlo: str, machine: Machine) -> tuple[Transfer, ...]:

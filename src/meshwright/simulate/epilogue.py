@@ -50,6 +50,7 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
                 unit.work + end.work,
                 _in_place(others, end.writes),
                 shares=shares_of((unit, end)),
+                sides=unit.sides,
             )
     return tuple(unit for unit in found if unit is not None)
 

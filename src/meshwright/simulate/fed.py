@@ -28,6 +28,23 @@ class Fed:
         """The same and one more op, which reads what those before it make."""
         return Fed({**self.ops, op: work}, self.reads)
 
+    def sources(
+        self, value: Value, operands: Mapping[Op, Sequence[Value]]
+    ) -> tuple[Value, ...]:
+        """The stored values that one is computed from, itself if it is stored.
+
+        operands: of each op, as stored.
+        """
+        makers = {result: op for op in self.ops for result in op.results}
+        waiting, seen = [value], dict.fromkeys((value,))
+        while waiting:
+            maker = makers.get(waiting.pop())
+            for operand in operands[maker] if maker is not None else ():
+                if operand not in seen:
+                    seen[operand] = None
+                    waiting.append(operand)
+        return tuple(v for v in seen if v in self.reads)
+
     def shares(
         self, last: Op, operands: Mapping[Op, Sequence[Value]]
     ) -> dict[Value, float]:

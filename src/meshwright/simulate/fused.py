@@ -23,8 +23,9 @@ class Fused:
     """What is known of a program once its ops are grouped, and any chip can say the rest.
 
     program: as the compiler sees it. origins: of ops that stand for others, those.
-    layout: of its values, none of them in scratch memory. units: in order; passes: those
-    that walk together merged. lives: of values of all bodies that may stay on the chip.
+    layout: of its values, none of them in scratch memory. units: in order, as memory is
+    counted over them; passes: those that walk together merged, as time is. lives: of
+    values that may stay on the chip, over units, those of bodies included.
     """
 
     program: Program

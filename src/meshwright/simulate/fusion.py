@@ -18,15 +18,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+from meshwright.cost.padding import fills_matrix_unit
 from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
 from meshwright.simulate.epilogue import with_epilogues
-from meshwright.simulate.fed import PART, Fed
+from meshwright.simulate.fed import Fed
 from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_in_step, is_unary, takers
 from meshwright.simulate.order import breadth_first
-from meshwright.simulate.regions import carries, open_region
+from meshwright.simulate.regions import carries, is_cut_in, open_region
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
@@ -183,12 +184,7 @@ class _Fusion:
 
         Then the whole is made before, once.
         """
-        names = self.flow.insides(region, value)
-        return any(
-            op.kind == PART and op.operands[0] in names
-            for body in region.bodies
-            for op in body.ops
-        )
+        return is_cut_in(region, frozenset(self.flow.insides(region, value)))
 
     def _ends_a_product(self, op: Op, fed: Fed) -> bool:
         """Whether a result is better written by the product that it is made of.
@@ -247,7 +243,15 @@ class _Fusion:
         return Unit(
             op, kind, reads, writes, work, in_place, bodies,
             overwrites=overwrites, replaces=replaces, shares=parts,
+            sides=self._sides(op, fed),
         )  # fmt: skip
+
+    def _sides(self, op: Op, fed: Fed) -> tuple[tuple[Value, ...], ...]:
+        """By operand of a product what it is computed from."""
+        if op.kind != "dot_general" or not fills_matrix_unit(op):
+            return ()
+        operands = self.flow.operands
+        return tuple(fed.sources(value, operands) for value in operands[op][:2])
 
     def _overwrites(self, op: Op, fed: Fed) -> tuple[Value, ...]:
         """Operands whose memory the result takes over, if they are read no more."""

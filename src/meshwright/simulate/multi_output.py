@@ -81,7 +81,7 @@ def _merged(units: Sequence[Unit]) -> Unit:
     shares = {v: share for v, share in shares_of(units).items() if v in reads}
     return Unit(
         first.root, first.kind, tuple(reads), tuple(writes), work,
-        merged=tuple(units), shares=shares,
+        merged=tuple(units), shares=shares, sides=first.sides,
     )  # fmt: skip
 
 

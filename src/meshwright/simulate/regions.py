@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from meshwright.ir import Op, Program, Value, Wire
+from meshwright.simulate.fed import PART
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_loop
 from meshwright.simulate.rules import Rules
-from meshwright.simulate.unit import TAKES_IN, Kind, kind_of
+from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, kind_of
 
 
 def open_region(
@@ -62,3 +63,28 @@ def _needed_whole(body: Program, kinds: Collection[Kind]) -> set[Value]:
         for v in op.operands
         if isinstance(v, Value)
     }
+
+
+def is_cut_in(region: Op, values: Collection[Value]) -> bool:
+    """Whether a region's bodies, or those within, take a device's own part of a value.
+
+    values: inputs of its bodies.
+    """
+    for body in region.bodies:
+        names = set(values)
+        for op in body.ops:
+            if names.isdisjoint(op.operands):
+                continue
+            if op.kind == PART:
+                return True
+            if op.kind in SAME_MEMORY:
+                names.update(op.results)
+            inside = {
+                op.bodies[number].inputs[i]
+                for wire in op.wires
+                if wire.operand is not None and op.operands[wire.operand] in names
+                for number, i in wire.inputs
+            }
+            if inside and is_cut_in(op, inside):
+                return True
+    return False

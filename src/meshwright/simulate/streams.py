@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from meshwright.cost.tiles import SUM_BYTES, Streams
 from meshwright.ir import Value
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.unit import Kind, Unit
+from meshwright.simulate.unit import Unit
 
 _ALIKE = 2.0
-"""Times that an array may be larger or smaller than the side that it belongs to: halves of
-an operand are read by themselves. Vectors beside it count nothing."""
-
-_RESULT = 2
-"""The side behind those of the two operands."""
+"""Times that an array beside the result may be larger or smaller than it: of a vector or a
+sum nothing is read for each tile."""
 
 
 def streams_of(
@@ -23,48 +20,33 @@ def streams_of(
 ) -> Streams | None:
     """Of a product what its operands are computed from, and what is beside its result.
 
-    An array belongs to the side whose number of elements is nearest, and rather to an
-    operand that is computed than to the result. What is on the chip costs nothing.
+    Of an array that an operand takes a part of, as much as the operand counts. What is
+    on the chip costs nothing.
     """
-    root = unit.root
-    if unit.kind is not Kind.PRODUCT or root.kind != "dot_general":
+    sizes = [math.prod(v.shape) for v in (*unit.root.operands[:2], *unit.root.results)]
+    if not unit.sides or 0 in sizes:
         return None
-    left, right, *_ = root.operands
-    sizes = [math.prod(v.shape) for v in (left, right, root.results[0])]
-    if 0 in sizes:
-        return None
-    moved, reads, shares = [0.0, 0.0, 0.0], unit.reads, unit.shares
-    computed = [side for side in (0, 1) if root.operands[side] not in reads]
-    for value in reads:
-        if value in on_chip:
-            continue
-        size = math.prod(value.shape) * (shares.get(value, 1.0) if shares else 1)
-        if value is left or value is right:
-            side = int(value is not left)
-        else:
-            side = _side(size, sizes, computed)
-        if side is not None:
-            moved[side] += min(size, sizes[side]) * layout.itemsize(value)
-    widest = 0
-    for value in unit.writes:
-        widest = max(widest, layout.itemsize(value))
-        size = math.prod(value.shape)
-        if value not in on_chip and _ratio(size, sizes[_RESULT]) <= _ALIKE:
-            moved[_RESULT] += size * layout.itemsize(value)
-    beside = moved[_RESULT] / sizes[_RESULT]
-    return Streams(int(moved[0]), int(moved[1]), beside, widest >= SUM_BYTES)
 
+    def moved(values: Iterable[Value], most: int) -> float:
+        return sum(
+            min(math.prod(v.shape) * unit.shares.get(v, 1.0), most) * layout.itemsize(v)
+            for v in values
+            if v not in on_chip
+        )
 
-def _side(size: float, sizes: list[int], computed: list[int]) -> int | None:
-    """The side of the nearest size: an operand that is computed, or the result."""
-    found, least = None, _ALIKE
-    for side in (_RESULT, *reversed(computed)):
-        ratio = _ratio(size, sizes[side])
-        if ratio <= least:
-            found, least = side, ratio
-    return found
-
-
-def _ratio(size: float, other: int) -> float:
-    """How many times one is larger than the other."""
-    return max(size / other, other / size) if size else math.inf
+    left, right = (
+        moved(side, most) for side, most in zip(unit.sides, sizes, strict=False)
+    )
+    operands = {v for side in unit.sides for v in side}
+    result = sizes[2]
+    beside = [v for v in (*unit.reads, *unit.writes) if v not in operands]
+    like_it = [
+        v for v in beside if result / _ALIKE <= math.prod(v.shape) <= result * _ALIKE
+    ]
+    widest = max(map(layout.itemsize, unit.writes), default=0)
+    return Streams(
+        int(left),
+        int(right),
+        moved(like_it, math.ceil(result * _ALIKE)) / result,
+        widest >= SUM_BYTES,
+    )

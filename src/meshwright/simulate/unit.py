@@ -122,6 +122,7 @@ class Unit:
         the last time and as large: what a loop carries.
     is_joined: whether it runs as one with the unit before it, but stays one of its own.
     shares: of what is read only to take a device's part of it, the share that is read.
+    sides: of a product of matrices, by operand, what of `reads` it is computed from.
     """
 
     root: Op
@@ -136,6 +137,7 @@ class Unit:
     replaces: Mapping[Value, Value] = _NOTHING
     is_joined: bool = False
     shares: Mapping[Value, float] = _WHOLE
+    sides: tuple[tuple[Value, ...], ...] = ()
 
     @property
     def parts(self) -> tuple[Unit, ...]:
