@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import meshwright as mw
 from meshwright.autoplan.chosen import choose
 from meshwright.autoplan.meshes import experts_of, meshes_of
+from meshwright.autoplan.programs import Programs
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh, load_machine
 from tests.autoplan.programs import DEEP, MESH, MLP, space_of
@@ -57,6 +58,26 @@ def test_the_plan_runs_and_equals_the_original(plan):
     fn, args = DEEP
     step = mw.partition(fn, plan.mesh, plan.tactics)
     assert step.check(*arrays(args)).ok
+
+
+def test_meshes_that_seemed_to_take_too_long_are_looked_at_later(monkeypatch):
+    """A busy machine made the first pricing slow; there is time left all the same."""
+    looks, about_s, look = [], Programs._about_s, Programs.look
+
+    def counted(programs, *args):
+        looks.append(len(programs.own))
+        look(programs, *args)
+
+    def cautious(programs, mesh):
+        return np.inf if len(looks) == 1 else about_s(programs, mesh)
+
+    monkeypatch.setattr(Programs, "look", counted)
+    monkeypatch.setattr(Programs, "_about_s", cautious)
+    fn, args = DEEP
+    found = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20).search
+    assert looks[:2] == [0, 1]
+    meshes = {c.mesh for c in found.candidates if c.name == "auto"}
+    assert any(len(mesh.axes) == 2 for mesh in meshes)
 
 
 def test_the_same_search_finds_the_same_plan(plan):

@@ -78,24 +78,27 @@ class Programs:
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
 
     def look(self, ends: float, meanwhile: Callable[[], None]) -> None:
-        """A first solution for each mesh, while the next one is being priced.
+        """A first solution for each mesh without one, while the next is being priced.
 
-        Of a mesh with one axis it is a start for all others. meanwhile: to be done where
-        the last ones are still being solved.
+        Of a mesh with one axis it is a start for all others. The very first mesh has
+        one in any case, others as far as there is time. meanwhile: to be done where the
+        last ones are still being solved.
         """
         jobs: list[tuple[Mesh, Future[Optimum]]] = []
-        for number, mesh in enumerate(self.meshes):
-            if number > 0 and self.clock() + self._about_s(mesh) >= ends:
+        unseen = self.unseen
+        for number, mesh in enumerate(unseen):
+            is_first = mesh is self.meshes[0]
+            if not is_first and self.clock() + self._about_s(mesh) >= ends:
                 continue
             began = self.clock()
             self.on_progress(f"pricing {shape_text(mesh)}")
             priced = self.priced[mesh] = self.space.price(mesh)
             self._pricing_s[len(mesh.axes)] = self.clock() - began
-            if number > 0 and self.clock() + solving_s(priced) >= ends:
+            if not is_first and self.clock() + solving_s(priced) >= ends:
                 continue
-            if number > 0:  # the one before may take long, but for the first
+            if jobs:  # the one before may take long, but for the first
                 self._collect(jobs, max(1, len(jobs) - 1))
-            share = (ends - self.clock()) / (len(self.meshes) - number)
+            share = (ends - self.clock()) / (len(unseen) - number)
             starts = self._starts(priced)
             seconds = max(share, WHOLE_S)
             job = self.ask(priced, seconds, FIRST_TURNS, starts, self.worthless())
@@ -103,6 +106,11 @@ class Programs:
         if not all(job.done() for _, job in jobs):
             meanwhile()
         self._collect(jobs, len(jobs))
+
+    @property
+    def unseen(self) -> list[Mesh]:
+        """Meshes that have no solution so far."""
+        return [mesh for mesh in self.meshes if mesh not in self.own]
 
     def _about_s(self, mesh: Mesh) -> float:
         """Seconds that the pricing of a mesh takes, about, by those of fewer axes."""

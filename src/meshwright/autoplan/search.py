@@ -122,6 +122,8 @@ class Searcher:
             if best is not None:
                 self.programs.solve_longer(best.mesh, self._left_s(1))
             self._simulate_all(proposals)
+            if best is not None:
+                self._look_again(with_experts)
             self._spell()
             for mesh in self._unread() if with_experts and best is not None else ():
                 known = self.experts.on(mesh, self.programs.priced[mesh])
@@ -258,6 +260,20 @@ class Searcher:
                 if not self._has_time(_READING):
                     return
                 yield mesh
+
+    def _look_again(self, with_experts: bool) -> None:
+        """Meshes that there seemed to be no time for at first, while some is left."""
+        programs = self.programs
+        while programs.unseen and self._has_time(_READING):
+            seen = set(programs.own)
+            programs.look(self.clock() + self._left_s(_LAST), lambda: None)
+            found = [own for mesh, own in programs.own.items() if mesh not in seen]
+            if not found:
+                return
+            if with_experts:
+                for own in list(found):
+                    found += self.experts.on(own.mesh, programs.priced[own.mesh])
+            self._simulate_all(found)
 
     def _is_hopeless(self, proposal: Proposal, best: Candidate) -> bool:
         """Whether a plan is far from the best, were it not the model that is."""
