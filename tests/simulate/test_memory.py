@@ -19,6 +19,7 @@ from meshwright.simulate.pack import Block, packed_bytes, packed_in_time
 from tests.simulate.test_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+XS = jax.ShapeDtypeStruct((4, 64, 128), jnp.float32)
 W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
 X_BYTES, W_BYTES = 64 * 128 * 4, 128 * 128 * 4
 
@@ -62,13 +63,97 @@ def test_what_is_handed_out_under_another_name_stays_to_the_end():
 
 
 def test_what_a_loop_carries_has_one_place():
+    def fn(x, d, w):
+        def body(c, d):
+            return c + jnp.tanh(d @ w), None
+
+        return lax.scan(body, lax.sort(x), d)[0]
+
+    peak = memory_of(program_of(fn, X, XS, W)).peak_bytes
+    assert peak == W_BYTES + 6 * X_BYTES
+
+
+def test_what_a_product_reads_is_not_overwritten_as_it_ends():
     def fn(x, w):
         def body(c, _):
             return c + jnp.tanh(c @ w), None
 
         return lax.scan(body, lax.sort(x), length=4)[0]
 
-    assert memory_of(program_of(fn, X, W)).peak_bytes == W_BYTES + 2 * X_BYTES
+    assert memory_of(program_of(fn, X, W)).peak_bytes == W_BYTES + 3 * X_BYTES
+
+
+def test_what_a_loop_carries_has_memory_if_nobody_reads_its_end():
+    def fn(x, w, d):
+        def body(c, d):
+            c = c + jnp.tanh(d @ w)
+            return c, c.sum()
+
+        return lax.scan(body, x, d)[1]
+
+    def from_zeros(w, d):
+        return fn(jnp.zeros((64, 128)), w, d)
+
+    sums = 4 * 4
+    peak = memory_of(program_of(fn, X, W, XS)).peak_bytes
+    assert 6 * X_BYTES + W_BYTES <= peak <= 6 * X_BYTES + W_BYTES + 2 * sums
+    peak = memory_of(program_of(from_zeros, W, XS)).peak_bytes
+    assert 5 * X_BYTES + W_BYTES <= peak <= 5 * X_BYTES + W_BYTES + 2 * sums
+
+
+def test_what_a_loop_hands_on_unchanged_has_no_memory_of_its_own():
+    def fn(x):
+        return lax.scan(lambda c, _: (c, c.sum()), x, length=4)[1]
+
+    assert memory_of(program_of(fn, X)).peak_bytes < 1.1 * X_BYTES
+
+
+def test_what_a_loop_stacks_and_carries_is_written_to_the_stack():
+    def fn(x, w):
+        def body(c, _):
+            c = jnp.tanh(c @ w)
+            return c, c
+
+        return lax.scan(body, x, length=4)[1]
+
+    peak = memory_of(program_of(fn, X, W)).peak_bytes
+    assert peak == W_BYTES + (1 + 4 + 1) * X_BYTES
+
+
+def test_what_a_loop_carries_and_stacks_stands_beside_the_stack_and_its_next_value():
+    def fn(x, w):
+        return lax.scan(lambda c, _: (jnp.tanh(c @ w), c), x, length=4)[1]
+
+    peak = memory_of(program_of(fn, X, W)).peak_bytes
+    assert peak == W_BYTES + (1 + 4 + 2) * X_BYTES
+
+
+def test_what_a_loop_reads_in_every_turn_is_not_what_it_carries():
+    def fn(x):
+        x = lax.sort(x)
+        return lax.scan(lambda c, _: (jnp.tanh(c) + x, None), x, length=4)[0]
+
+    assert memory_of(program_of(fn, X)).peak_bytes == 3 * X_BYTES
+
+
+def test_what_starts_two_carries_is_copied_once():
+    def fn(x):
+        x = lax.sort(x)
+        return lax.scan(lambda c, _: ((c[0] + 1, c[1] * 2), None), (x, x), length=4)[0]
+
+    assert memory_of(program_of(fn, X)).peak_bytes == 3 * X_BYTES
+
+
+def test_what_is_alive_adds_up_to_the_peak_in_loops_too():
+    def fn(x, w):
+        def body(c, _):
+            return lax.sort(c @ w), jnp.sin(c).sum()
+
+        return lax.scan(body, lax.sort(x), length=4)
+
+    layout = Layout()
+    memory = memory_of(program_of(fn, X, W), layout=layout)
+    assert sum(map(layout.size, memory.alive)) == max(memory.curve)
 
 
 def test_what_a_loop_carries_is_copied_if_it_is_read_after_its_next_value_is_made():

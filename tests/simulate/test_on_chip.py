@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.capture import capture
+from meshwright.simulate.fused import fused
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import memory_of
 from meshwright.simulate.on_chip import lives_of
+from meshwright.simulate.rules import TPU
 
 SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 BYTES = 4 * 256 * 256
@@ -70,3 +72,31 @@ def test_what_never_is_in_main_memory_takes_none_of_it():
     )
     assert memory_of(program, layout=layout, units=units).peak_bytes == 3 * BYTES
     assert outside > 3 * BYTES
+
+
+def test_what_is_handed_out_under_another_name_is_in_main_memory():
+    def fn(x, w):
+        y = x @ w
+        return y.reshape(128, 512), jnp.sin(y)
+
+    found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
+    made = {v for unit in found.units for v in unit.writes}
+    layout = found.layout_on(100 * BYTES)
+    assert [layout.size(v) for v in made] == [BYTES, BYTES]
+    assert not found.passes.lives.within(100 * BYTES)
+    memory = memory_of(found.program, layout=layout, units=found.units)
+    assert memory.peak_bytes == 4 * BYTES
+
+
+def test_so_it_is_where_a_loop_hands_it_on():
+    def fn(x, w):
+        def body(c, _):
+            y = c @ w
+            return y.reshape(c.shape[::-1]).T, jnp.sin(y).sum()
+
+        return jax.lax.scan(body, x, length=3)
+
+    found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
+    ends = {v for unit in found.units for body in unit.root.bodies for v in body.outputs}
+    kept = {v for lives in found.lives for v in lives.within(100 * BYTES)}
+    assert kept.isdisjoint(ends)

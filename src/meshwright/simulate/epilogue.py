@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from meshwright.ir import Program, Value, num_bytes
+from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.unit import Kind, Unit, shares_of
 
 
@@ -14,7 +15,7 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
 
     Such a unit is the product's own end, and the product as such is never written.
     """
-    kept = {v for v in program.outputs if isinstance(v, Value)}
+    kept = set(stored_outputs(program))
     readers: dict[Value, list[int]] = {}
     for index, unit in enumerate(units):
         for value in unit.reads:
@@ -48,7 +49,7 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
                 tuple(dict.fromkeys((*unit.reads, *others))),
                 end.writes,
                 unit.work + end.work,
-                _in_place(others, end.writes),
+                _in_place((v for v in others if v not in unit.reads), end.writes),
                 shares=shares_of((unit, end)),
                 sides=unit.sides,
             )
@@ -62,6 +63,9 @@ def _is_epilogue(unit: Unit, product: Value) -> bool:
 
 
 def _in_place(operands: Iterable[Value], writes: Sequence[Value]) -> Value | None:
-    """The first operand of the element-by-element end that is as what it writes."""
+    """The first operand of the element-by-element end that is as what it writes.
+
+    None of those that the product reads: of them it needs more than one element each.
+    """
     kind = [(v.shape, v.dtype) for v in writes]
     return next((v for v in operands if [(v.shape, v.dtype)] == kind), None)

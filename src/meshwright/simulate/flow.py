@@ -27,14 +27,13 @@ class Flow:
         self.readers: dict[Value, list[Op]] = {}
         self.casts: dict[Value, Op] = {}
         self._rounded_by: dict[Value, Op] = {}
-        self._origin: dict[Value, Value] = {}
+        self._origin = _origins(program)
         self._narrow = layout.narrow
         kinds, maker, readers, origin = (
             self.kinds, self.maker, self.readers, self._origin
         )  # fmt: skip
         for op in program.ops:
-            if op.kind in SAME_MEMORY and isinstance(op.operands[0], Value):
-                self._rename(op)
+            if _only_renames(op):
                 continue
             kinds[op] = kind_of(op)
             for result in op.results:
@@ -84,12 +83,6 @@ class Flow:
             for body, i in wire.inputs
         ]
 
-    def _rename(self, op: Op) -> None:
-        """Note that results are operands under another name."""
-        for result, operand in zip(op.results, op.operands, strict=False):
-            assert isinstance(operand, Value), f"{op.kind} of a literal"
-            self._origin[result] = self._origin.get(operand, operand)
-
     def _rounded(self, op: Op, operands: list[Value]) -> list[Value]:
         """A region's operands, those that its bodies keep as bfloat16 rounded before."""
         found: list[Value] = []
@@ -114,9 +107,21 @@ class Flow:
 
 def stored_outputs(program: Program) -> tuple[Atom, ...]:
     """A program's outputs by the names under which they were made."""
-    names: dict[Atom, Atom] = {}
-    for op in program.ops:
-        if op.kind in SAME_MEMORY:
-            for result, operand in zip(op.results, op.operands, strict=False):
-                names[result] = names.get(operand, operand)
-    return tuple(names.get(v, v) for v in program.outputs)
+    origins = _origins(program)
+    return tuple(
+        origins.get(v, v) if isinstance(v, Value) else v for v in program.outputs
+    )
+
+
+def _origins(program: Program) -> dict[Value, Value]:
+    """By value that is another under a new name, the one that was made."""
+    found: dict[Value, Value] = {}
+    for op in filter(_only_renames, program.ops):
+        for result, operand in zip(op.results, op.operands, strict=False):
+            assert isinstance(operand, Value), f"{op.kind} of a literal"
+            found[result] = found.get(operand, operand)
+    return found
+
+
+def _only_renames(op: Op) -> bool:
+    return op.kind in SAME_MEMORY and isinstance(op.operands[0], Value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from meshwright.ir import Op, Program, Value
+from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.inline import inline
 from meshwright.simulate.layout import Layout
@@ -56,5 +57,5 @@ def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
         layout,
         units,
         passes_of(program, layout, units),
-        all_lives(units, program.outputs, layout) if rules.places else (),
+        all_lives(units, stored_outputs(program), layout) if rules.places else (),
     )

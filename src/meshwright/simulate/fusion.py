@@ -16,6 +16,7 @@ the elementwise ops that feed it, and only roots write. The rules are XLA's in t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from meshwright.cost.padding import fills_matrix_unit
@@ -23,7 +24,7 @@ from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
 from meshwright.simulate.epilogue import with_epilogues
 from meshwright.simulate.fed import Fed
-from meshwright.simulate.flow import Flow
+from meshwright.simulate.flow import Flow, stored_outputs
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_in_step, is_unary, takers
 from meshwright.simulate.order import breadth_first
@@ -124,9 +125,10 @@ class _Fusion:
     def _for_readers(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
         """Those results that are written, since not all of their readers compute them."""
         stored: list[Value] = []
+        carried = _carried(op) if op.bodies else ()
         for value in op.results:
             used_by = self.flow.readers.get(value, ())
-            if value in self.flow.outputs:
+            if value in self.flow.outputs or value in carried:
                 stored.append(value)
             elif kind is Kind.LOOP and self._is_computed_again(value, op, fed, used_by):
                 self.fed[value] = fed.with_op(op, work_of(op))
@@ -262,12 +264,18 @@ class _Fusion:
         return tuple(v for v in fed.reads if is_in_step(v, chain))
 
     def _replaces(self, op: Op) -> dict[Value, Value]:
-        """By result that comes in the place of an operand, that operand."""
+        """By result that comes in the place of an operand, that operand.
+
+        None is replaced that a loop reads in every turn as well.
+        """
         pairs = [
-            (op.results[result], self.flow.operand(op, operand))
-            for operand, result, _ in carries(op)
+            (op.results[result], operand)
+            for position, result, _ in carries(op)
+            if (operand := self.flow.operand(op, position)) is not None
         ]
-        return {result: operand for result, operand in pairs if operand is not None}
+        carried = Counter(operand for _, operand in pairs)
+        others = Counter(self.flow.operands[op]) - carried
+        return {result: operand for result, operand in pairs if operand not in others}
 
     def _in_place(self, op: Op, kind: Kind, reads: Sequence[Value]) -> Value | None:
         """The operand of the result's size, for what may overwrite it.
@@ -285,3 +293,16 @@ class _Fusion:
             if value.shape == result.shape and value.dtype == result.dtype:
                 return value
         return None
+
+
+def _carried(op: Op) -> set[Value]:
+    """Results that a loop makes anew in each turn: it keeps them, whoever reads them."""
+    ends = [stored_outputs(body) for body in op.bodies]
+    return {
+        op.results[result]
+        for _, result, wire in carries(op)
+        if not all(
+            ends[body][i] in [op.bodies[n].inputs[j] for n, j in wire.inputs]
+            for body, i in wire.outputs
+        )
+    }

@@ -112,9 +112,9 @@ class _Heap:
         """The memory of a run.
 
         fixed: values that are there from beginning to end. given: values that are there
-        when it begins. taken: those of `fixed` whose memory an output takes over; where
-        it cannot be written in place as they are read for the last time, they are
-        copied before.
+        when it begins. taken: of `fixed`, or of what is counted outside, those whose
+        memory an output takes over; where it cannot be written in place as they are
+        read for the last time, they are copied before.
         """
         fixed = dict.fromkeys(fixed)
         for value, output in taken.items():
@@ -222,7 +222,9 @@ class _Heap:
             heaps.append(heap)
             outside = sum(map(self.layout.size, same)) if library else 0
             if inner.peak_bytes - outside > most[0]:
-                inside = tuple(v for v in inner.alive if v not in same)
+                inside = inner.alive
+                if library:
+                    inside = tuple(v for v in inside if v not in same)
                 most = inner.peak_bytes - outside, inside
         if most[0] > 0:
             self.whole_bodies.add(len(self.blocks))

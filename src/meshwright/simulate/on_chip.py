@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from meshwright.ir import Atom, Value
+from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.unit import TAKES_IN, Unit
 
@@ -41,6 +42,7 @@ class Lives:
 def lives_of(units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout) -> Lives:
     """How long the values live that units make and read.
 
+    outputs: by the names under which they were made (`stored_outputs`).
     What leaves the program, or passes through a loop, a collective or what else reads
     main memory by itself, is none of them.
     """
@@ -74,6 +76,6 @@ def all_lives(
         lives
         for unit in units
         for body, within in zip(unit.root.bodies, unit.bodies, strict=False)
-        for lives in all_lives(within, body.outputs, layout)
+        for lives in all_lives(within, stored_outputs(body), layout)
     ]
     return (lives_of(units, outputs, layout), *inner)

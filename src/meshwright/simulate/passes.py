@@ -16,6 +16,7 @@ from meshwright.cost.padding import fills_matrix_unit
 from meshwright.cost.tiles import Streams
 from meshwright.ir import Atom, Program, Value
 from meshwright.rules.kernel import kernel_of
+from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.on_chip import Lives, lives_of
@@ -104,7 +105,7 @@ def passes_of(program: Program, layout: Layout, units: Sequence[Unit]) -> Passes
         program.inputs,
         layout,
         passes,
-        lives_of(merged, program.outputs, layout),
+        lives_of(merged, stored_outputs(program), layout),
         tuple(dict.fromkeys(axis for each in passes for axis in each.axes)),
     )
 

@@ -18,8 +18,15 @@ def open_region(
     """Note in a layout which values of a region's bodies need no memory of their own.
 
     computed: values that their readers compute, so that a body makes them itself.
+    What a loop makes for a stack and for its next turn is written to the stack, and
+    from there over what was carried; what it carries already is copied to the stack.
     """
     stacked: list[set[Value]] = [set() for _ in op.bodies]
+    carried = {
+        op.bodies[body].inputs[i]
+        for _, _, wire in ([] if rules.calls_library else carries(op))
+        for body, i in wire.inputs
+    }
     for wire in op.wires:
         operand = None if wire.operand is None else op.operands[wire.operand]
         if wire.is_stacked:
@@ -29,6 +36,7 @@ def open_region(
                 end
                 for body, i in wire.outputs
                 if isinstance(end := op.bodies[body].outputs[i], Value)
+                and end not in carried
                 and _is_made_inside(op.bodies[body], end, rules)
             )
         elif operand in computed and wire.result is None:
