@@ -97,6 +97,8 @@ def test_so_it_is_where_a_loop_hands_it_on():
         return jax.lax.scan(body, x, length=3)
 
     found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
-    ends = {v for unit in found.units for body in unit.root.bodies for v in body.outputs}
+    ends = {
+        v for unit in found.units for body in unit.root.bodies for v in body.outputs
+    }
     kept = {v for lives in found.lives for v in lives.within(100 * BYTES)}
     assert kept.isdisjoint(ends)

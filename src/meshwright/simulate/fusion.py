@@ -24,11 +24,16 @@ from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
 from meshwright.simulate.epilogue import with_epilogues
 from meshwright.simulate.fed import Fed
-from meshwright.simulate.flow import Flow, stored_outputs
+from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_in_step, is_unary, takers
 from meshwright.simulate.order import breadth_first
-from meshwright.simulate.regions import carries, is_cut_in, open_region
+from meshwright.simulate.regions import (
+    carried_anew,
+    carries,
+    is_cut_in,
+    open_region,
+)
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
@@ -125,7 +130,7 @@ class _Fusion:
     def _for_readers(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
         """Those results that are written, since not all of their readers compute them."""
         stored: list[Value] = []
-        carried = _carried(op) if op.bodies else ()
+        carried = carried_anew(op) if op.bodies else ()
         for value in op.results:
             used_by = self.flow.readers.get(value, ())
             if value in self.flow.outputs or value in carried:
@@ -293,16 +298,3 @@ class _Fusion:
             if value.shape == result.shape and value.dtype == result.dtype:
                 return value
         return None
-
-
-def _carried(op: Op) -> set[Value]:
-    """Results that a loop makes anew in each turn: it keeps them, whoever reads them."""
-    ends = [stored_outputs(body) for body in op.bodies]
-    return {
-        op.results[result]
-        for _, result, wire in carries(op)
-        if not all(
-            ends[body][i] in [op.bodies[n].inputs[j] for n, j in wire.inputs]
-            for body, i in wire.outputs
-        )
-    }

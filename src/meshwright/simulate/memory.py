@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from meshwright.ir import Atom, Op, Program, Value
+from meshwright.ir import Atom, Program, Value
 from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
@@ -16,7 +16,7 @@ from meshwright.simulate.pack import (
     packed_bytes,
     packed_in_time,
 )
-from meshwright.simulate.regions import carries
+from meshwright.simulate.regions import handed_on, handed_out
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import Kind, Unit
 
@@ -66,7 +66,8 @@ def memory_of(
         for o, i in aliases.items()
         if outputs[o] is not program.inputs[i]
     }
-    return _Heap(layout, units, outputs, rules).run(fixed, (), taken)
+    heap = _Heap(layout, units, outputs, rules)
+    return heap.with_gaps(heap.run(fixed, (), taken))
 
 
 class _Heap:
@@ -74,7 +75,6 @@ class _Heap:
 
     bodies: by unit that is a region, the heaps of its bodies. whole_bodies: numbers of
         the blocks that stand for all that is in the largest of them.
-    has_own_gaps: whether it is packed by itself, and not among what is outside.
     """
 
     def __init__(
@@ -83,11 +83,9 @@ class _Heap:
         units: Sequence[Unit],
         outputs: Sequence[Atom],
         rules: Rules,
-        is_body: bool = False,
     ) -> None:
         self.layout = layout
         self.rules = rules
-        self.has_own_gaps = not (is_body and rules.packs_in_time)
         self.units = units
         self.outputs = {v for v in outputs if isinstance(v, Value)}
         self.first: dict[Value, int] = {}
@@ -109,7 +107,7 @@ class _Heap:
         given: Iterable[Value],
         taken: Mapping[Value, Atom],
     ) -> Memory:
-        """The memory of a run.
+        """The memory of a run, without gaps.
 
         fixed: values that are there from beginning to end. given: values that are there
         when it begins. taken: of `fixed`, or of what is counted outside, those whose
@@ -132,6 +130,11 @@ class _Heap:
             if unit.kind is Kind.REGION:
                 self._open(unit, index)
         return self._memory(tuple(fixed))
+
+    def with_gaps(self, memory: Memory) -> Memory:
+        """The memory of a run whose blocks are packed by themselves."""
+        gaps = self._packed_bytes() - (max(memory.curve) - memory.curve[0])
+        return replace(memory, gaps_bytes=max(0, gaps))
 
     def _add(self, value: Value, start: int, end: int) -> None:
         if end >= start:
@@ -168,24 +171,6 @@ class _Heap:
             return True
         return False
 
-    def handed_on(self, op: Op, number: int) -> dict[Value, Atom]:
-        """By input of this body, what it makes for its next turn, in the same place."""
-        body, size = op.bodies[number], self.layout.size
-        outputs = stored_outputs(body)
-        made = {value for unit in self.units for value in unit.writes}
-        pairs = [
-            (body.inputs[i], outputs[j])
-            for _, _, wire in carries(op)
-            for n, i in wire.inputs
-            for m, j in wire.outputs
-            if n == m == number
-        ]
-        return {
-            p: o
-            for p, o in pairs
-            if isinstance(o, Value) and o in made and size(o) == size(p)
-        }
-
     def _end(self, value: Value, made: int) -> int:
         """The last unit beside which a value stands."""
         if value in self.outputs:
@@ -216,9 +201,12 @@ class _Heap:
         ):
             same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
             given = [v for v in body.inputs if library or v not in same]
-            kept = self._kept(op, number)
-            heap = _Heap(self.layout, units, kept, self.rules, is_body=True)
-            inner = heap.run((), given, {} if library else heap.handed_on(op, number))
+            kept = handed_out(op, number, self.rules)
+            heap = _Heap(self.layout, units, kept, self.rules)
+            taken = {} if library else handed_on(op, number, units, self.layout)
+            inner = heap.run((), given, taken)
+            if not self.rules.packs_in_time:
+                inner = heap.with_gaps(inner)
             heaps.append(heap)
             outside = sum(map(self.layout.size, same)) if library else 0
             if inner.peak_bytes - outside > most[0]:
@@ -230,16 +218,6 @@ class _Heap:
             self.whole_bodies.add(len(self.blocks))
             self.blocks.append(Block(most[0], index, index))
             self.owners.append(most[1])
-
-    def _kept(self, op: Op, number: int) -> Sequence[Atom]:
-        """What one body of a region hands out that needs memory of its own."""
-        if not self.rules.calls_library:
-            return stored_outputs(op.bodies[number])
-        kept = op.bodies[number].outputs
-        stacked = {
-            i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number
-        }
-        return [v for i, v in enumerate(kept) if i not in stacked]
 
     def _memory(self, fixed: tuple[Value, ...]) -> Memory:
         changes = [0] * (len(self.units) + 2)
@@ -258,9 +236,8 @@ class _Heap:
             if block.start <= peak <= block.end
             for value in owners
         ]
-        gaps = self._packed_bytes() - (max(curve) - there) if self.has_own_gaps else 0
         ordered = sorted((*fixed, *alive), key=self.layout.size, reverse=True)
-        return Memory(tuple(curve), peak, tuple(ordered), max(0, gaps))
+        return Memory(tuple(curve), peak, tuple(ordered))
 
     def _in_time(self, clock: int = 0) -> tuple[list[Block], int]:
         """Blocks, those of bodies among them, and the step after the last.

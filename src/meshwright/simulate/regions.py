@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from meshwright.ir import Op, Program, Value, Wire
+from meshwright.ir import Atom, Op, Program, Value, Wire
 from meshwright.simulate.fed import PART
+from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_loop
 from meshwright.simulate.rules import Rules
-from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, kind_of
+from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit, kind_of
 
 
 def open_region(
@@ -51,6 +52,49 @@ def carries(op: Op) -> Iterator[tuple[int, int, Wire]]:
     for wire in op.wires:
         if wire.operand is not None and wire.result is not None and not wire.is_stacked:
             yield wire.operand, wire.result, wire
+
+
+def carried_anew(op: Op) -> set[Value]:
+    """Results that a loop makes anew in each turn: it keeps them, whoever reads them."""
+    ends = [stored_outputs(body) for body in op.bodies]
+    return {
+        op.results[result]
+        for _, result, wire in carries(op)
+        if not all(
+            ends[body][i] in [op.bodies[n].inputs[j] for n, j in wire.inputs]
+            for body, i in wire.outputs
+        )
+    }
+
+
+def handed_on(
+    op: Op, number: int, units: Sequence[Unit], layout: Layout
+) -> dict[Value, Atom]:
+    """By input of one body, what its `units` make for the next turn, in the same place."""
+    body, size = op.bodies[number], layout.size
+    outputs = stored_outputs(body)
+    made = {value for unit in units for value in unit.writes}
+    pairs = [
+        (body.inputs[i], outputs[j])
+        for _, _, wire in carries(op)
+        for n, i in wire.inputs
+        for m, j in wire.outputs
+        if n == m == number
+    ]
+    return {
+        p: o
+        for p, o in pairs
+        if isinstance(o, Value) and o in made and size(o) == size(p)
+    }
+
+
+def handed_out(op: Op, number: int, rules: Rules) -> Sequence[Atom]:
+    """What one body of a region hands out that needs memory of its own."""
+    if not rules.calls_library:
+        return stored_outputs(op.bodies[number])
+    kept = op.bodies[number].outputs
+    stacked = {i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number}
+    return [v for i, v in enumerate(kept) if i not in stacked]
 
 
 def _is_made_inside(body: Program, end: Value, rules: Rules) -> bool:
