@@ -17,7 +17,11 @@ _PLACED = 160
 """Blocks that are placed one by one; smaller ones fill gaps that there always are."""
 
 _PLACED_IN_TIME = 300
-"""As many where one pass is enough."""
+"""As many where one pass is enough: a millisecond.
+
+Measured on 18 steps of 37 to 3,240 blocks: all but one heap (12 %) come out within 1 %
+of what placing every block gives; with half as many five do not, by up to 22 %.
+"""
 
 
 class Block(NamedTuple):
