@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from jax import lax
 
 from meshwright.capture import capture
+from meshwright.ir import Op, Program, Value, Wire
 from meshwright.simulate.fusion import fuse
+from meshwright.simulate.layout import Layout
 from meshwright.simulate.unit import Kind
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -136,3 +138,30 @@ def test_a_sum_of_two_with_several_readers_is_written():
 
     kinds = [unit.kind for unit in units(fn, X, X, W)]
     assert kinds == [Kind.LOOP, Kind.PRODUCT, Kind.PRODUCT]
+
+
+def test_what_is_only_rounded_for_a_loop_is_made_all_the_same():
+    """The second result of an op, which no other op reads, and loops keep as bfloat16."""
+    x, first, second, carry, inner, inside, made, result = (
+        Value((8, 8), "float32") for _ in range(8)
+    )
+    numbers = {"dimension_numbers": (((1,), (0,)), ((), ()))}
+    body = Program(
+        (inside, inner),
+        (Op("dot_general", (inner, inside), (made,), numbers),),
+        (made,),
+    )
+    wires = (
+        Wire(operand=0, inputs=((0, 0),)),
+        Wire(operand=1, inputs=((0, 1),), outputs=((0, 0),), result=0),
+    )
+    ops = (
+        Op("custom_call", (x,), (first, second)),
+        Op("scan", (second, carry), (result,), {"length": 3}, (body,), wires=wires),
+    )
+    program = Program((x, carry), ops, (result, first))
+    units = fuse(program, Layout(narrow=[inside]))
+    assert any(second in unit.writes for unit in units)
+    assert [unit.root.kind for unit in units] == [
+        "custom_call", "convert_element_type", "scan",
+    ]  # fmt: skip

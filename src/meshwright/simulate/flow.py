@@ -16,6 +16,7 @@ class Flow:
     kinds, operands: by op that computes something, in the order of the program; an
         operand that a region's bodies keep as bfloat16 is the cast of the value.
     maker: by value. readers: by value, once for each time that an op reads it.
+    stored: what is in memory whoever reads it: outputs, and what casts below read.
     casts: by result, what rounds before a loop what its body would round in every turn.
     """
 
@@ -48,9 +49,9 @@ class Flow:
                     readers[value] = [op]
                 else:
                     read_by.append(op)
-        self.outputs = {
+        self.stored = {
             origin.get(v, v) for v in program.outputs if isinstance(v, Value)
-        }
+        } | self._rounded_by.keys()
 
     def operand(self, op: Op, position: int) -> Value | None:
         """An operand as an op reads it; None for a literal."""
@@ -68,7 +69,7 @@ class Flow:
         return (
             len(used_by) == 1
             and self.kinds[used_by[0]] is Kind.LOOP
-            and value not in self.outputs
+            and value not in self.stored
         )
 
     def insides(self, op: Op, value: Value) -> list[Value]:

@@ -133,7 +133,7 @@ class _Fusion:
         carried = carried_anew(op) if op.bodies else ()
         for value in op.results:
             used_by = self.flow.readers.get(value, ())
-            if value in self.flow.outputs or value in carried:
+            if value in self.flow.stored or value in carried:
                 stored.append(value)
             elif kind is Kind.LOOP and self._is_computed_again(value, op, fed, used_by):
                 self.fed[value] = fed.with_op(op, work_of(op))
@@ -152,7 +152,7 @@ class _Fusion:
             if found:
                 self.takers[value] = frozenset(found)
                 self.fed[value] = fed.with_op(op, work_of(op))
-            if value in self.flow.outputs or len(found) < len(used_by):
+            if value in self.flow.stored or len(found) < len(used_by):
                 stored.append(value)
         return tuple(stored)
 
