@@ -30,7 +30,7 @@ from meshwright.autoplan.proposal import (
     in_turns,
 )
 from meshwright.autoplan.smaller import find_smaller
-from meshwright.autoplan.space import Space, solving_s
+from meshwright.autoplan.space import Priced, Space, solving_s
 from meshwright.autoplan.spelling import spell
 from meshwright.autoplan.trials import Trials
 from meshwright.errors import PlanError
@@ -196,7 +196,7 @@ class Searcher:
         """Simulate the best plans, and solve once more; what experts do there."""
         programs = self.programs
         experts: list[Proposal] = []
-        better: list[tuple[Mesh, Future[Optimum]]] = []
+        better: list[tuple[Proposal, Priced, Future[Optimum]]] = []
         for mesh in programs.by_promise()[:_REFINED]:
             if mesh not in programs.own or (better and self.clock() >= ends):
                 continue
@@ -213,18 +213,30 @@ class Searcher:
             if is_in_time and self.clock() + solving_s(priced) < ends:
                 starts = [own.choices, *(expert.choices for expert in known)]
                 seconds = max(ends - self.clock(), WHOLE_S)
-                better.append((mesh, programs.ask(priced, seconds, TURNS, starts)))
+                job = programs.ask(priced, seconds, TURNS, starts)
+                better.append((own, priced, job))
             if known and not experts and self._has_time(1):  # while it is being solved
                 self._simulate_one(min(known, key=programs.rank))
             experts += known
             if not is_in_time:
                 break
-        for mesh, job in better:
-            programs.note(mesh, job.result())
-            if not self._has_time(_LAST):
-                self._simulate_one(programs.own[mesh])
-                break
+        self._note_better(better)
         return experts
+
+    def _note_better(
+        self, better: Sequence[tuple[Proposal, Priced, Future[Optimum]]]
+    ) -> None:
+        """What came of solving once more by what a simulation had shown of a plan."""
+        programs = self.programs
+        for own, priced, job in better:
+            optimum = job.result()
+            if priced.pricer.seconds(own.choices) <= optimum.seconds:
+                # It has been simulated, and others that are level say nothing new.
+                optimum = replace(optimum, choices=own.choices)
+            programs.note(own.mesh, optimum)
+            if not self._has_time(_LAST):
+                self._simulate_all([programs.own[own.mesh]])
+                break
 
     def _has_time(self, simulations: float) -> bool:
         """Whether there is time for so many, and for the plan that is returned."""
