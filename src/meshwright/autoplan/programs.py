@@ -30,6 +30,10 @@ _MORE_AXES = {2: 3.0, 3: 7.0}
 """By number of axes, times as long as with one less the pricing of a mesh takes, about;
 as measured for the step from one to two, that is 1.5 to 5."""
 
+_FEW = 3
+"""Meshes that are looked at even where that takes time that better solutions would have:
+what cannot be cut along one axis is far from the best on such a mesh."""
+
 WHOLE_S, SHORTEST_S = 3.0, 2.0
 """Seconds that an integer program gets at least: one of a mesh's own, and any."""
 
@@ -77,17 +81,19 @@ class Programs:
     _longer: tuple[Mesh, Future[Optimum]] | None = None
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
 
-    def look(self, ends: float, meanwhile: Callable[[], None]) -> None:
+    def look(self, soon: float, late: float, meanwhile: Callable[[], None]) -> None:
         """A first solution for each mesh without one, while the next is being priced.
 
         Of a mesh with one axis it is a start for all others. The very first mesh has
-        one in any case, others as far as there is time. meanwhile: to be done where the
-        last ones are still being solved.
+        one in any case, a few more until the clock says `late`, the rest until `soon`.
+        meanwhile: to be done where the last ones are still being solved.
         """
         jobs: list[tuple[Mesh, Future[Optimum]]] = []
         unseen = self.unseen
+        seen = len(self.meshes) - len(unseen)
         for number, mesh in enumerate(unseen):
             is_first = mesh is self.meshes[0]
+            ends = late if seen + len(jobs) < _FEW else soon
             if not is_first and self.clock() + self._about_s(mesh) >= ends:
                 continue
             began = self.clock()
@@ -98,7 +104,7 @@ class Programs:
                 continue
             if jobs:  # the one before may take long, but for the first
                 self._collect(jobs, max(1, len(jobs) - 1))
-            share = (ends - self.clock()) / (len(unseen) - number)
+            share = (soon - self.clock()) / (len(unseen) - number)
             starts = self._starts(priced)
             seconds = max(share, WHOLE_S)
             job = self.ask(priced, seconds, FIRST_TURNS, starts, self.worthless())

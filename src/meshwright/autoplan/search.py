@@ -176,7 +176,8 @@ class Searcher:
         started = self.clock()
         left = self.until - started
         read_first = self._read_first if with_experts else lambda: None
-        self.programs.look(started + _FOR_LOOKS * left, read_first)
+        soon, late = (started + share * left for share in (_FOR_LOOKS, _FOR_PROGRAMS))
+        self.programs.look(soon, late, read_first)
         if all(p.bytes > self.limit for p in self.programs.own.values()):
             least = self.programs.leanest()
             priced = self.programs.priced[least.mesh]
@@ -278,7 +279,8 @@ class Searcher:
         programs = self.programs
         while programs.unseen and self._has_time(_READING):
             seen = set(programs.own)
-            programs.look(self.clock() + self._left_s(_LAST), lambda: None)
+            ends = self.clock() + self._left_s(_LAST)
+            programs.look(ends, ends, lambda: None)
             found = [own for mesh, own in programs.own.items() if mesh not in seen]
             if not found:
                 return
