@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
+from meshwright.autoplan import trials
 from meshwright.autoplan.chosen import choose
 from meshwright.autoplan.meshes import experts_of, meshes_of
 from meshwright.autoplan.programs import Programs
@@ -189,3 +190,21 @@ def test_a_chosen_tactic_refuses_another_program():
     fn, args = DEEP
     with pytest.raises(MeshwrightError, match="search again"):
         mw.partition(fn, MESH, (tactic,)).plan(*args)
+
+
+def test_what_was_simulated_is_not_lowered_again(monkeypatch):
+    """Of the plan that is returned the program is that of its simulation."""
+    simulated, simulate = [], trials.estimate
+
+    def noted(decided, *args, **options):
+        simulated.append(decided.lowered)
+        return simulate(decided, *args, **options)
+
+    monkeypatch.setattr(trials, "estimate", noted)
+    fn, args = MLP
+    found = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=10)
+    assert any(found.decided.lowered is each for each in simulated)
+    again = mw.partition(fn, found.mesh, found.tactics).plan(*args)
+    assert again.counts == found.counts
+    assert again.collectives == found.collectives
+    assert again.steps == found.steps

@@ -158,13 +158,15 @@ def _that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
 
 
 def _plan(search: Search, searcher: Searcher, place: Place | str | None) -> Plan:
-    best, space = search.candidates[0], searcher.space
+    best, space, last = search.candidates[0], searcher.space, searcher.trials.lowered
+    is_same = _rewrites(best.tactics) == _rewrites(space.given)
     plan = make_plan(
         space.original.captured,
         best.mesh,
         best.tactics,
         Gather.SHARED,
-        space.graph if _rewrites(best.tactics) == _rewrites(space.given) else None,
+        space.graph if is_same else None,
+        last[1] if is_same and last is not None and last[0] is best else None,
     ).on(
         space.machine,
         find_place(place) if isinstance(place, str) else place,

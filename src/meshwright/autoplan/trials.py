@@ -10,7 +10,7 @@ from meshwright.autoplan.proposal import FOUND, OnProgress, ValueOf
 from meshwright.autoplan.roles import Role, exposed_by_role
 from meshwright.autoplan.space import Space
 from meshwright.errors import MeshwrightError
-from meshwright.lower import Gather
+from meshwright.lower import Gather, Lowered
 from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate, visible
 from meshwright.plan.decide import decide
@@ -24,7 +24,8 @@ class Trials:
     """Of one program on one machine.
 
     limit: bytes that a device gives. exposed: by mesh, of our last plan there, the shares
-    of collectives that a step waited for. longest_s: that a simulation took.
+    of collectives that a step waited for. longest_s: that a simulation took. lowered: the
+    best that fits so far, and what it came to.
     """
 
     space: Space
@@ -38,6 +39,7 @@ class Trials:
         default_factory=dict[Mesh, Mapping[Role, float]]
     )
     longest_s: float = 0.0
+    lowered: tuple[Candidate, Lowered] | None = None
 
     def simulate(self, name: str, mesh: Mesh, tactics: Sequence[Tactic]) -> Candidate:
         """Decide, lower and simulate one plan, what is given included, and note it."""
@@ -54,6 +56,8 @@ class Trials:
         except MeshwrightError as error:
             candidate = Candidate(name, mesh, tuple(tactics), why_not=str(error))
         else:
+            if candidate.fits(self.limit) and self._is_best(candidate):
+                self.lowered = candidate, decided.lowered
             if name == FOUND:
                 beside = RULES[self.space.machine.compiler].overlaps
                 self.exposed[mesh] = exposed_by_role(
@@ -68,6 +72,11 @@ class Trials:
                 f"{candidate.step_time_s * 1e3:.1f} ms, {gib:.1f} GiB"
             )
         return candidate
+
+    def _is_best(self, candidate: Candidate) -> bool:
+        """Whether it comes before all that fit so far."""
+        best = self.best()
+        return best is None or self.order(candidate) < self.order(best)
 
     @property
     def has_fitting(self) -> bool:

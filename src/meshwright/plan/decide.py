@@ -34,10 +34,21 @@ def decide(
     mesh: Mesh,
     tactics: Sequence[Tactic],
     gather: Gather,
-    after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
     graph: Graph | None = None,
 ) -> Decided:
-    """Apply tactics in order, each propagated before the next, and lower.
+    """Apply tactics in order, and lower; graph: as in `apply_tactics`."""
+    work = apply_tactics(captured, mesh, tactics, graph=graph)
+    return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
+
+
+def apply_tactics(
+    captured: Captured,
+    mesh: Mesh,
+    tactics: Sequence[Tactic],
+    after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
+    graph: Graph | None = None,
+) -> Workspace:
+    """Apply tactics in order, each propagated before the next.
 
     after_tactic: called with each tactic once it is applied, first with None for the
         program as it was (constraints in the user's own code included).
@@ -57,7 +68,7 @@ def decide(
         tactic.apply(work)
         if after_tactic:
             after_tactic(tactic, work)
-    return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
+    return work
 
 
 def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:

@@ -16,9 +16,9 @@ from meshwright.capture import Captured
 from meshwright.cost.energy import Place, find_place
 from meshwright.errors import PlanError
 from meshwright.ir import Sharding
-from meshwright.lower import Gather, count_collectives, lower
+from meshwright.lower import Gather, Lowered, count_collectives, lower
 from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.plan.decide import Decided, decide
+from meshwright.plan.decide import Decided, apply_tactics
 from meshwright.plan.estimate import Estimate, estimate
 from meshwright.plan.explain import (
     Collective,
@@ -290,28 +290,35 @@ def make_plan(
     tactics: Sequence[Tactic],
     gather: Gather,
     graph: Graph | None = None,
+    known: Lowered | None = None,
 ) -> Plan:
-    """Decide, lower, and describe; graph: as in `decide`."""
+    """Decide, lower, and describe.
+
+    graph: as in `apply_tactics`. known: what these tactics come to on that graph.
+    """
     steps: list[Step] = []
     seen = Seen()
-    counts: Mapping[str, int] = {}
+    lowered, counts = known, dict[str, int]()
     counted = -1  # the version of the state that these are of
 
     def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
-        nonlocal seen, counts, counted
+        nonlocal seen, lowered, counts, counted
         if work.state.version != counted:  # not all tactics decide anything
-            counts = count_collectives(lower(work.state, gather).program)
+            is_last = len(steps) == len(tactics)
+            lowered = (is_last and known) or lower(work.state, gather)
+            counts = count_collectives(lowered.program)
             counted = work.state.version
         step, seen = describe_step(tactic, work, counts, seen)
         steps.append(step)
 
-    decided = decide(captured, mesh, tactics, gather, after_tactic, graph)
-    program, lowered = captured.program, decided.lowered
-    units = decided.work.units
+    work = apply_tactics(captured, mesh, tactics, after_tactic, graph)
+    assert lowered is not None, "the program as it was is lowered in any case"
+    decided = Decided(captured, work, lowered, tuple(tactics), gather)
+    program, units = captured.program, work.units
     return Plan(
         mesh,
         gather,
-        count_collectives(lowered.program),
+        counts,
         describe_collectives(decided),
         describe_leaves(captured.paths, program.inputs, lowered.inputs, units),
         describe_leaves(captured.out_paths, program.outputs, lowered.outputs, units),
