@@ -67,6 +67,9 @@ _FOR_SPELLING = 3
 _MOST_SPELLED = 1.2
 """Times as long as the plan that its tactics may take to be told."""
 
+_TOO_LARGE = 1.1
+"""Of the memory that there is, by the model, from which on nobody waits for a plan."""
+
 _RETRIES = 3
 """Times that the limit of memory is tightened where the simulation needs more."""
 
@@ -256,6 +259,9 @@ class Searcher:
             best = self.trials.best()
             if best is not None and not self._has_time(1):
                 break
+            is_late = self._simulated and self.clock() >= self.until
+            if is_late and proposal.bytes > _TOO_LARGE * self.limit:
+                continue
             tried = [(c.name, c.mesh, c.tactics) for c in self.candidates]
             tactics = (*self.space.given, *proposal.tactics)
             if (proposal.name, proposal.mesh, tactics) in tried:
