@@ -57,10 +57,3 @@ def test_what_a_loop_rounds_is_not_what_it_makes_itself():
     assert set(touches[sine]) == {*sine.operands, *sine.results}
     written = touches[sine][sine.results[0]]
     assert written.seconds != 4 * WIDTH * WIDTH / machine.chip.hbm_bytes_per_s
-
-
-def test_a_found_plan_cuts_it_as_the_loop_does():
-    found = mw.autoplan(masked, ARGS, machine="tpu-v5e", chips=8, budget_s=10)
-    sizes = [v.shape for _, v in results(found.decided.lowered.program)]
-    assert (BATCH // 8, WIDTH, WIDTH) in sizes
-    assert (BATCH, WIDTH, WIDTH) not in sizes

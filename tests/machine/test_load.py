@@ -72,6 +72,8 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ("16e9", "'big'", r"chip.hbm_bytes is 'big'; wanted a number"),
         ("hbm_bytes =", "hbm_byte =", r"unknown entry chip.hbm_byte; did you mean"),
         ("15e9", "17e9", r"usable_bytes 1.7e\+10 exceeds hbm_bytes"),
+        ("= 1e8", "= 1e8\nwindow_bytes = 2e8", "window_bytes 2e.08 exceeds on_chip"),
+        ("= 1e8", "= 1e8\nwindow_bytes = -1", "window_bytes is -1; wanted 0 or more"),
         ("float32", "float16", r"lacks float32"),
         ("[4, 4]", "[]", r"levels\[0\].extents is \[\]; wanted a list of sizes"),
         ('"torus"', '"ring"', r"kind is 'ring'; wanted torus, switch"),
