@@ -136,9 +136,7 @@ def small(space, most=4):
             replace(
                 link,
                 seconds=link.seconds[: kept[link.first], : kept[link.second]],
-                extra=None
-                if link.extra is None
-                else link.extra[: kept[link.first], : kept[link.second]],
+                extra=link.extra[: kept[link.first], : kept[link.second]],
             )
             for link in model.links
         ),

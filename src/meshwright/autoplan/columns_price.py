@@ -73,7 +73,7 @@ def price(
         total += float(prices.tables[prices.tables_at[link] + place])
     for view in range(len(prices.forms)):
         total += price_view(prices, desk, groups, view)
-    return total, peak(prices, desk, groups)
+    return total, peak(prices, desk)
 
 
 @compiled_in_place
@@ -146,7 +146,7 @@ def price_view(prices: Prices, desk: Desk, groups: int, view: int) -> float:
 
 
 @compiled_in_place
-def peak(prices: Prices, desk: Desk, groups: int) -> float:
+def peak(prices: Prices, desk: Desk) -> float:
     """Bytes at the fullest moment."""
     curve, choices = desk.curve, desk.choices
     curve[:] = 0.0
@@ -154,14 +154,13 @@ def peak(prices: Prices, desk: Desk, groups: int) -> float:
         size = prices.tables[prices.held_at[i] + choices[prices.held_groups[i]]]
         for moment in range(len(curve)):
             curve[moment] += prices.counts[i, moment] * size
-    for view in range(len(prices.forms)):
-        if prices.extra_at[view] >= 0:
-            made = prices.others[prices.view_links_at[view]]
-            place = choices[made] * prices.forms[view] + choices[groups + view]
-            size = prices.tables[prices.extra_at[view] + place]
-            if size > 0:
-                for moment in range(len(curve)):
-                    curve[moment] += prices.extra_counts[view, moment] * size
+    for copy in range(len(prices.extra_at)):
+        row, column = choices[prices.copied[copy, 0]], choices[prices.copied[copy, 1]]
+        place = row * prices.extra_widths[copy] + column
+        size = prices.tables[prices.extra_at[copy] + place]
+        if size > 0:
+            for moment in range(len(curve)):
+                curve[moment] += prices.copies[copy, moment] * size
     fullest = 0.0
     for size in curve:
         fullest = max(fullest, size)

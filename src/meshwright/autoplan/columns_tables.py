@@ -36,8 +36,9 @@ class Prices(NamedTuple):
     tables: seconds, and bytes held, of all these.
     held_groups, held_at, counts: group of each result that memory counts, where its
         bytes by strategy begin, [M], and how many are alive, [M, T].
-    extra_at, extra_counts: bytes that a view holds beside what its maker does, -1 for
-        none, [K], and how many are alive, [K, T].
+    copied: variables, groups and then views, between which there are copies, [C, 2].
+        extra_at, extra_widths: where their bytes begin, by the choices of both, and how
+        many the second has, [C]. copies: how many are alive, [C, T].
     """
 
     kinds: Ints
@@ -60,8 +61,10 @@ class Prices(NamedTuple):
     held_groups: Ints
     held_at: Ints
     counts: Floats
+    copied: Ints
     extra_at: Ints
-    extra_counts: Floats
+    extra_widths: Ints
+    copies: Floats
 
 
 def prices_of(model: Model, lives: Lives, axes: Sequence[str]) -> Prices:
@@ -94,7 +97,7 @@ class _Writer:
             if view >= 0:
                 of_view[view].append(link)
         flat = [link for own in of_view for link in own]
-        extras = [next(e for e in own if e.second >= num) for own in of_view]
+        copied = [e for e in model.links if e.copy in self.lives.copies]
         held = [key for key in self.lives.counts if key[0] < num]
         return Prices(
             kinds=ints(kind_of[id(own)] for own in model.choices),
@@ -118,10 +121,12 @@ class _Writer:
             held_groups=ints(group for group, _ in held),
             held_at=ints(self._add(model.held[g][result]) for g, result in held),
             counts=self._counts([self.lives.counts[key] for key in held]),
-            extra_at=ints(self._extra(link) for link in extras),
-            extra_counts=self._counts(
-                [self.lives.counts.get(e.made, self._nothing()) for e in extras]
+            copied=ints(end for e in copied for end in (e.first, e.second)).reshape(
+                -1, 2
             ),
+            extra_at=ints(self._add(e.num_bytes * e.extra) for e in copied),
+            extra_widths=ints(e.extra.shape[1] for e in copied),
+            copies=self._counts([self.lives.copies[e.copy] for e in copied]),
             tables=np.concatenate([t.ravel() for t in self.tables]),
         )
 
@@ -133,13 +138,6 @@ class _Writer:
         self.tables.append(np.ascontiguousarray(table))
         start, self.end = self.end, self.end + table.size
         return start
-
-    def _extra(self, link: Link) -> int:
-        is_counted = link.extra is not None and link.made in self.lives.counts
-        return self._add(link.extra) if link.extra is not None and is_counted else -1
-
-    def _nothing(self) -> Floats:
-        return np.zeros(self.lives.num_times)
 
     def _counts(self, rows: list[Floats]) -> Floats:
         return np.array(rows).reshape(len(rows), self.lives.num_times)

@@ -72,7 +72,7 @@ def fold(state: State, rounds: int = ROUNDS) -> Fold:
         for index, own in enumerate(members)
     )
     counted: Counter[tuple[int, int, int, int]] = Counter()
-    places = _places(graph)
+    places = makers(graph)
     for node in graph.nodes:
         for operand, (value, _) in enumerate(node.ins):
             maker, result = places[value]
@@ -82,7 +82,7 @@ def fold(state: State, rounds: int = ROUNDS) -> Fold:
     return Fold(groups, edges, group_of)
 
 
-def _places(graph: Graph) -> dict[int, tuple[int, int]]:
+def makers(graph: Graph) -> dict[int, tuple[int, int]]:
     """Per value the node that makes it, and as which of its results."""
     return {
         value: (node.index, result)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.autoplan.fold import Fold
+from meshwright.autoplan.fold import Fold, makers
 from meshwright.autoplan.stores import Stores
-from meshwright.ir import Program, Value
+from meshwright.ir import Op, Program, Value
 from meshwright.propagate import Graph
 from meshwright.simulate.unit import Unit
 
@@ -20,42 +20,93 @@ NUM_TIMES = 48
 
 type Counts = NDArray[np.float64]
 
+type Span = tuple[int, int]
+"""A first and a last moment."""
+
+
+type Copy = tuple[int, ...]
+"""Of a form that is kept for readers (group, result); of what one of them alone makes of
+it (group, result, reader's group, operand)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """How many values of each result of each group are alive.
+    """How many values are alive at each of the moments watched, [T].
 
-    counts: by (group, result), at each of the moments watched, [T].
+    counts: of each result that is stored, by (group, result), and behind the results the
+    addends of which devices take their parts. copies: of values in
+    another form than that in which they come, while those run that read them so; also
+    where the value itself is computed on the fly and not stored at all.
     """
 
     counts: Mapping[tuple[int, int], Counts]
+    copies: Mapping[Copy, Counts]
     num_times: int
 
 
 def lives_of(
     graph: Graph, fold: Fold, stores: Stores, reused: Collection[int] = ()
 ) -> Lives:
-    """The lives of all that is stored.
+    """The lives of all that is stored, and of all copies.
 
     reused: positions of outputs that take over the memory of an input.
     """
     spans = _Spans(graph.program, stores, reused)
     watched = _watch(spans, stores)
-    counts: dict[tuple[int, int], Counts] = {}
+    places = np.searchsorted(watched, np.arange(spans.end + 2)).tolist()
+    counts: dict[Copy, Counts] = {}
+    copies: dict[Copy, Counts] = {}
+
+    def count(rows: dict[Copy, Counts], key: Copy, span: Span | None) -> None:
+        first, last = (0, 0) if span is None else (places[span[0]], places[span[1] + 1])
+        if first < last:
+            row = rows.setdefault(key, np.zeros(len(watched)))
+            row[first:last] += 1
+
+    runs, group_of, maker_of = _runs(graph, spans), fold.group_of, makers(graph)
     for node in graph.nodes:
         for result, (number, _) in enumerate(node.outs):
-            span = spans.of.get(graph.values[number])
-            if span is None:
-                continue
-            key = fold.group_of[node.index], result
-            row = counts.setdefault(key, np.zeros(len(watched)))
-            first, last = np.searchsorted(watched, (span[0], span[1] + 1))
-            row[first:last] += 1
-    return Lives(counts, len(watched))
+            key = group_of[node.index], result
+            count(counts, key, spans.of.get(graph.values[number]))
+            readers = graph.consumers[number]
+            if len(readers) > 1:
+                count(copies, key, _around(runs, readers))
+        if node.rule is not None and node.rule.reductions:
+            count(counts, (group_of[node.index], len(node.outs)), runs.get(node.index))
+        for operand, (number, _) in enumerate(node.ins):
+            maker, result = maker_of[number]
+            key = group_of[maker], result, group_of[node.index], operand
+            count(copies, key, runs.get(node.index))
+    return Lives(counts, copies, len(watched))
+
+
+def _runs(graph: Graph, spans: _Spans) -> dict[int, Span]:
+    """From when to when each node runs, first and last moment.
+
+    An op that is computed on the fly runs whenever what reads it does.
+    """
+    runs: dict[int, Span] = {}
+    for node in reversed(graph.nodes):
+        span = None if node.op is None else spans.runs.get(node.op)
+        if span is None and node.op is not None:
+            readers = (r for number, _ in node.outs for r in graph.consumers[number])
+            span = _around(runs, readers)
+        if span is not None:
+            runs[node.index] = span
+    return runs
+
+
+def _around(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:
+    """From the first of these spans to the last."""
+    own = [spans[key] for key in keys if key in spans]
+    return (min(a for a, _ in own), max(b for _, b in own)) if own else None
 
 
 class _Spans:
-    """First and last moment of each stored value; a moment is a unit, bodies in place."""
+    """First and last moment of each stored value; a moment is a unit, bodies in place.
+
+    of: by value. runs: by the op at the root of a unit.
+    """
 
     def __init__(
         self, program: Program, stores: Stores, reused: Collection[int]
@@ -63,11 +114,12 @@ class _Spans:
         self.end = 0
         self._made: dict[Value, int] = {}
         self._read: dict[Value, int] = {}
+        self.runs: dict[Op, Span] = {}
         self._walk(stores.units)
         kept = {*program.inputs, *program.constants}
         taken = {v for i, v in enumerate(program.outputs) if i in reused} - kept
         lasting = kept | {v for v in program.outputs if isinstance(v, Value)}
-        self.of: dict[Value, tuple[int, int]] = dict.fromkeys(kept, (0, self.end))
+        self.of: dict[Value, Span] = dict.fromkeys(kept, (0, self.end))
         for value, made in self._made.items():
             if value not in taken:
                 last = self.end if value in lasting else self._read.get(value, made)
@@ -76,12 +128,14 @@ class _Spans:
     def _walk(self, units: Sequence[Unit]) -> None:
         for unit in units:
             self.end += 1
+            began = self.end
             self._read |= dict.fromkeys(unit.reads, self.end)
             for body in unit.bodies:
                 self._walk(body)
             if unit.bodies:  # what it reads is there until it ends
                 self.end += 1
                 self._read |= dict.fromkeys(unit.reads, self.end)
+            self.runs[unit.root] = began, self.end
             self._made |= dict.fromkeys(unit.writes, self.end)
 
 

@@ -8,7 +8,7 @@ gathering once or at every use is a choice like any other.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from meshwright.autoplan.compute import Compute
 from meshwright.autoplan.fold import Edge, Fold, Group
+from meshwright.autoplan.lives import Copy
 from meshwright.autoplan.moves import Moves
 from meshwright.autoplan.roles import Role, roles_of
 from meshwright.autoplan.strategy import ALL, Strategies, Strategy
@@ -40,15 +41,16 @@ class View:
 class Link:
     """A table of seconds over the choices of two variables.
 
-    made: the value that passes, (group, result); bytes that the second variable's
-    choice holds beside the first's are `extra` [A, B], of one value.
+    copy: what the second makes of the first's value, by its key in `Lives.copies`; of
+    `num_bytes`, those of the whole value, it takes the shares `extra` [A, B].
     """
 
     first: int
     second: int
     seconds: Table
-    made: tuple[int, int]
-    extra: Table | None = None
+    copy: Copy
+    num_bytes: float
+    extra: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class Model:
     """Variables: the groups in order, then the views.
 
     choices: of each group. costs: seconds per choice and variable. held: per group, per
-    result, bytes of one value by choice.
+    result, bytes of one value by choice; where an op takes sums, then those of addends
+    of which devices take their parts.
     """
 
     fold: Fold
@@ -114,10 +117,7 @@ class ModelBuilder:
             )
             links += [self._link(number, forms, edge, choices, moves) for edge in edges]
         held = tuple(
-            tuple(
-                self._bytes(number) / self._tables.parts(self._tables.made(own, dims))
-                for number, dims in group.node.outs
-            )
+            tuple(self._held(group.node, own))
             for group, own in zip(self.fold.groups, choices, strict=True)
         )
         return Model(self.fold, choices, tuple(views), tuple(costs), tuple(links), held)
@@ -177,6 +177,17 @@ class ModelBuilder:
     def _bytes(self, number: int) -> int:
         return self.compute.stores.layout.num_bytes(self._value(number))
 
+    def _held(self, node: Node, choices: Sequence[Strategy]) -> Iterator[Table]:
+        """Bytes of each result by choice, and of addends that are scattered."""
+        for number, dims in node.outs:
+            made = self._tables.made(choices, dims)
+            yield self._bytes(number) / self._tables.parts(made)
+        if node.rule is not None and node.rule.reductions:
+            number, dims = node.outs[0]
+            parts = np.array([self.compute.parts(s.cuts(dims)) for s in choices])
+            is_scattered = [any(dim >= 0 for _, dim in s.sums) for s in choices]
+            yield np.where(is_scattered, self._bytes(number) / parts, 0.0)
+
     # -- between two ----------------------------------------------------------------
 
     def _needs(self, edge: Edge, choices: Sequence[Strategy]) -> Needs:
@@ -198,7 +209,11 @@ class ModelBuilder:
         needs = self._needs(edge, choices[edge.reader])
         number = self.fold.groups[edge.maker].node.outs[edge.result][0]
         table = self._table(forms, needs, number, moves)
-        return Link(first, edge.reader, edge.runs * table, (edge.maker, edge.result))
+        copy = edge.maker, edge.result, edge.reader, edge.operand
+        extra = self._tables.copied(forms, needs)
+        return Link(
+            first, edge.reader, edge.runs * table, copy, self._bytes(number), extra
+        )
 
     def _view_link(  # noqa: PLR0913
         self, maker: int, result: int, number: int, made: Forms, forms: Forms,
@@ -206,8 +221,9 @@ class ModelBuilder:
     ) -> Link:  # fmt: skip
         value = self.fold.groups[maker].node.outs[result][0]
         table = self._table(made, self._tables.as_needs(forms), value, moves)
-        extra = self._bytes(value) * self._tables.extra(made, forms)
-        return Link(maker, number, runs * table, (maker, result), extra)
+        extra = self._tables.extra(made, forms)
+        copy = maker, result
+        return Link(maker, number, runs * table, copy, self._bytes(value), extra)
 
     def _table(self, forms: Forms, needs: Needs, number: int, moves: Moves) -> Table:
         """Seconds from each form of a value to each form that is needed."""

@@ -38,6 +38,10 @@ _DEAR, _FULL = 30.0, 0.9
 """Steps' worth of time for all the memory there is, and the share of the fullest moment
 from which on moments count, to find out what fits at all."""
 
+_DEAR_ROUNDS = 3
+"""Times that this is asked, since what has become small at these moments may be large at
+others."""
+
 _LAST_ROUNDS = 4
 """The same as MOST_ROUNDS where that did not fit."""
 
@@ -126,9 +130,9 @@ class Pricer:
         for (group, result), counts in self.lives.counts.items():
             total += counts * self.held[group][result][choices[group]]
         for link in self.links:
-            counts = self.lives.counts.get(link.made)
-            if link.extra is not None and counts is not None:
-                total += counts * link.extra[choices[link.first], choices[link.second]]
+            share = link.extra[choices[link.first], choices[link.second]]
+            if share and link.copy in self.lives.copies:
+                total += share * link.num_bytes * self.lives.copies[link.copy]
         return total
 
     def roughly(self, choices: Sequence[int]) -> float:
@@ -165,6 +169,7 @@ class Pricer:
     def program(self, prices: Vector) -> Assignment:
         """The integer program when memory has a price at each moment."""
         paid = {key: float(prices @ row) for key, row in self.lives.counts.items()}
+        more = {key: float(prices @ row) for key, row in self.lives.copies.items()}
         costs = [
             c
             + sum(
@@ -174,7 +179,7 @@ class Pricer:
         ]
         costs += self.costs[len(costs) :]
         edges = [
-            (e.first, e.second, _with_price(e.seconds, e.extra, paid.get(e.made, 0.0)))
+            (e.first, e.second, _with_price(e, more.get(e.copy, 0.0)))
             for e in self.links
         ]
         return Assignment.of(costs, edges)  # pyright: ignore[reportArgumentType]
@@ -191,8 +196,11 @@ def _solve(problem: Assignment, seconds: float, aim: Aim, seed: int) -> Solution
     return solve(problem, seconds, seed, aim=aim)
 
 
-def _with_price(seconds: Table, extra: Table | None, price: float) -> Table:
-    return seconds if extra is None or not price else seconds + price * extra
+def _with_price(link: Link, price: float) -> Table:
+    """Seconds, and what copies cost where a byte of them has a price."""
+    if not price:
+        return link.seconds
+    return link.seconds + price * link.num_bytes * link.extra
 
 
 def find_optimum(  # noqa: PLR0913  what is known, and when to stop
@@ -219,14 +227,9 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
     first = _seen(pricer, choices, bound)
     if limit is None or first.bytes <= limit:
         return first
-    # What fits when bytes cost far more than seconds; if that does not, little else does.
-    fullest = pricer.curve(choices) > _FULL * first.bytes
-    dear = _DEAR * first.seconds / limit * fullest / fullest.sum()
-    shortest = max(_SHORTEST_S, (until - clock()) / _ROUNDS_LEFT)
-    small, _, _ = pricer.cheapest(
-        dear, shortest, turns, starts=(choices, *starts), told=told
-    )
-    seen = [first, *(_seen(pricer, start, bound) for start in (small, *starts))]
+    small = _small_ones(pricer, limit, turns, (clock, until), (choices, *starts), told)
+    plans = (*small, *starts)
+    seen = [first, *(_seen(pricer, plan, bound) for plan in plans)]
     best = best_within(seen, limit)
     least, prices, damping = first.seconds, none, 1.0
     for _ in range(MOST_ROUNDS if best.bytes <= limit else _LAST_ROUNDS):
@@ -254,6 +257,36 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
         elif best.bytes > limit:
             damping *= 1.5
     return replace(best, bound=bound, unlimited=first.choices)
+
+
+def _small_ones(
+    pricer: Pricer,
+    limit: float,
+    turns: int,
+    time: tuple[Callable[[], float], float],
+    starts: Sequence[tuple[int, ...]],
+    told: Vector | None,
+) -> list[tuple[int, ...]]:
+    """What there is when bytes cost far more than seconds; hardly anything is smaller.
+
+    time: clock and end. starts: the first of them is the fastest.
+    """
+    found: list[tuple[int, ...]] = []
+    curve, (clock, until) = pricer.curve(starts[0]), time
+    fullest = curve > _FULL * curve.max()
+    scale = _DEAR * pricer.seconds(starts[0]) / limit
+    while len(found) < _DEAR_ROUNDS:
+        dear = scale * fullest / fullest.sum()
+        share = max(_SHORTEST_S, (until - clock()) / _ROUNDS_LEFT)
+        known = (*found, *starts)
+        small, _, told = pricer.cheapest(dear, share, turns, starts=known, told=told)
+        found.append(small)
+        curve = pricer.curve(small)
+        more = fullest | (curve > _FULL * curve.max())
+        if curve.max() <= limit or np.all(more == fullest):
+            break
+        fullest = more
+    return found
 
 
 def _seen(pricer: Pricer, choices: tuple[int, ...], bound: float) -> Optimum:

@@ -45,6 +45,7 @@ class Tables:
         self._as_needs: dict[int, Needs] = {}
         self._parts: dict[int, Table] = {}
         self._extra: dict[tuple[int, int], Table] = {}
+        self._copied: dict[tuple[int, int], Table] = {}
         self._lines: dict[tuple[int, int, Role], tuple[Table, Table]] = {}
 
     def made(self, choices: Sequence[Strategy], dims: Dims) -> Forms:
@@ -113,6 +114,17 @@ class Tables:
             known = self._extra[key] = np.where(same, 0.0, 1 / self.parts(forms))
         return known
 
+    def copied(self, forms: Forms, needs: Needs) -> Table:
+        """Shares of a value that it takes to bring it to where it is read, [F, N].
+
+        Nothing where each device has its part already.
+        """
+        key = id(forms), id(needs)
+        known = self._copied.get(key)
+        if known is None:
+            known = self._copied[key] = _copied(self, forms, needs)
+        return known
+
     def lines(
         self, forms: Forms, needs: Needs, role: Role, moves: Moves
     ) -> tuple[Table, Table]:
@@ -128,12 +140,36 @@ class Tables:
         self._lines.clear()
 
 
+def _copied(tables: Tables, forms: Forms, needs: Needs) -> Table:
+    haves, rows = _distinct([cuts for cuts, _ in forms])
+    wants, columns = _distinct([cuts for cuts, _, _ in needs])
+    shares = [
+        [
+            0.0 if _is_part(want, have) else 1 / tables.compute.parts(want)
+            for want in wants
+        ]
+        for have in haves
+    ]
+    return np.array(shares)[np.ix_(rows, columns)]
+
+
+def _distinct(cuts: Sequence[Cuts]) -> tuple[list[Cuts], list[int]]:
+    """Each once, and which of these all are."""
+    numbers = {each: i for i, each in enumerate(dict.fromkeys(cuts))}
+    return list(numbers), [numbers[each] for each in cuts]
+
+
+def _is_part(small: Cuts, large: Cuts) -> bool:
+    """Whether what is cut so lies within what is cut as `large`, on each device."""
+    return all(
+        own[: len(before)] == before for own, before in zip(small, large, strict=True)
+    )
+
+
 def _lines(forms: Forms, needs: Needs, role: Role, moves: Moves) -> tuple[Table, Table]:
-    haves = {cuts: i for i, cuts in enumerate(dict.fromkeys(c for c, _ in forms))}
-    wants = {cuts: i for i, cuts in enumerate(dict.fromkeys(c for c, _, _ in needs))}
-    small = moves.lines([*haves], [*wants], role)
-    rows = [haves[cuts] for cuts, _ in forms]
-    columns = [wants[cuts] for cuts, _, _ in needs]
+    haves, rows = _distinct([cuts for cuts, _ in forms])
+    wants, columns = _distinct([cuts for cuts, _, _ in needs])
+    small = moves.lines(haves, wants, role)
     start, per_byte = small[np.ix_(rows, columns)].transpose(2, 0, 1)
     lefts = {left: i for i, left in enumerate(dict.fromkeys(x for _, x in forms))}
     ends = {end: i for i, end in enumerate(dict.fromkeys(n[1:] for n in needs))}

@@ -1,0 +1,70 @@
+"""What the integer program says of memory, against the simulator."""
+
+import jax.numpy as jnp
+import pytest
+
+from meshwright.autoplan.optimum import Optimum
+from meshwright.lower import Gather
+from meshwright.machine import Mesh
+from meshwright.plan.decide import decide
+from meshwright.plan.estimate import estimate
+from tests.autoplan.programs import shape, space_of
+
+ROWS, SIZE, DEVICES = 2**16, 2**13, 4
+
+
+def read_twice(x, first, rest):
+    """One array is read first and last; a TPU's compiler does not store it whole."""
+    hidden = jnp.tanh(x)
+    y = hidden @ first
+    for weight in rest:
+        y = jnp.tanh(y @ weight)
+    return hidden.T @ y
+
+
+SPACE = space_of(
+    (read_twice, (shape(ROWS, SIZE), shape(SIZE, SIZE), [shape(SIZE, SIZE)] * 4)),
+    "tpu-v5p",
+    DEVICES,
+)
+PRICED = SPACE.price(Mesh({"data": DEVICES}))
+
+
+def choices_with(view_cuts):
+    """Products cut along their columns, what they read along its rows but for views."""
+    model = PRICED.model
+
+    def wanted(group):
+        is_product = group.node.label == "dot_general"
+        is_weight = group.node.label == "input" and group.node.sizes == (SIZE, SIZE)
+        is_last = group.node.label == "transpose"
+        return () if is_last else ((2,) if is_product else (1,) if is_weight else (0,))
+
+    numbers = []
+    for group, own in zip(model.fold.groups, model.choices, strict=True):
+        cuts = [tuple(factor for factor, _ in s.axes) for s in own]
+        numbers.append(
+            next(
+                i for i, s in enumerate(own) if cuts[i] == wanted(group) and not s.sums
+            )
+        )
+    for view in model.views:
+        forms = [cuts for cuts, left in view.forms if not left]
+        is_twice = model.fold.groups[view.maker].node.label == "tanh"
+        made = ((), ("data",))
+        numbers.append(forms.index(view_cuts if is_twice else made))
+    return tuple(numbers)
+
+
+def bytes_of(choices):
+    """As the program says, and as is simulated."""
+    said = float(PRICED.pricer.curve(choices).max())
+    tactic = PRICED.tactic(Optimum(choices, 0.0, 0.0, 0.0), "auto")
+    decided = decide(SPACE.captured, PRICED.work.mesh, (tactic,), Gather.SHARED)
+    return said, estimate(decided, SPACE.machine).peak_memory_bytes
+
+
+@pytest.mark.parametrize("cuts", [((), ()), (("data",), ())], ids=["once", "at use"])
+def test_a_gathered_array_is_there_as_long_as_it_is_read(cuts):
+    said, simulated = bytes_of(choices_with(cuts))
+    assert said == pytest.approx(simulated, rel=0.1)
