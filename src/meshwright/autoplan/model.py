@@ -208,27 +208,28 @@ class ModelBuilder:
     ) -> Link:
         needs = self._needs(edge, choices[edge.reader])
         number = self.fold.groups[edge.maker].node.outs[edge.result][0]
-        table = self._table(forms, needs, number, moves)
+        table, extra = self._table(forms, needs, number, moves)
         copy = edge.maker, edge.result, edge.reader, edge.operand
-        extra = self._tables.copied(forms, needs)
-        return Link(
-            first, edge.reader, edge.runs * table, copy, self._bytes(number), extra
-        )
+        seconds = edge.runs * table
+        return Link(first, edge.reader, seconds, copy, self._bytes(number), extra)
 
     def _view_link(  # noqa: PLR0913
         self, maker: int, result: int, number: int, made: Forms, forms: Forms,
         runs: float, moves: Moves,
     ) -> Link:  # fmt: skip
         value = self.fold.groups[maker].node.outs[result][0]
-        table = self._table(made, self._tables.as_needs(forms), value, moves)
+        table, _ = self._table(made, self._tables.as_needs(forms), value, moves)
         extra = self._tables.extra(made, forms)
         copy = maker, result
         return Link(maker, number, runs * table, copy, self._bytes(value), extra)
 
-    def _table(self, forms: Forms, needs: Needs, number: int, moves: Moves) -> Table:
-        """Seconds from each form of a value to each form that is needed."""
-        start, per_byte = self._tables.lines(forms, needs, self._role(number), moves)
-        return start + self._bytes(number) * per_byte
+    def _table(
+        self, forms: Forms, needs: Needs, number: int, moves: Moves
+    ) -> tuple[Table, Table]:
+        """Seconds from each form of a value to each that is needed, and shares copied."""
+        role = self._role(number)
+        start, per_byte, copied = self._tables.steps(forms, needs, role, moves)
+        return start + self._bytes(number) * per_byte, copied
 
 
 def _operand_places(node: Node) -> list[int]:

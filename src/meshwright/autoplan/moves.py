@@ -24,7 +24,11 @@ PART_S = 0.01
 """Times what it takes to read it that a device's own part of a value costs: readers take
 it in passing, but between two plans it is better to have had only that part."""
 
-type Lines = NDArray[np.float64]
+type Step = tuple[float, float, float]
+"""A line over the bytes of a whole value, and the share of them that what comes of it
+takes beside it: none where devices have their parts already."""
+
+type Steps = NDArray[np.float64]
 
 type LineOf = Callable[[str, tuple[str, ...], Role], Line]
 """Of one collective, by kind, axes and what its value is to the step: its line over the
@@ -61,7 +65,7 @@ class Moves:
         self.line = cache(line_of)
         # Shardings are few, and are asked for again and again: by number.
         self._number: dict[Cuts, int] = {}
-        self._known: dict[Role, Lines] = {}
+        self._known: dict[Role, Steps] = {}
 
     def seconds(
         self, kind: str, axes: Collection[str], num_bytes: float, role: Role
@@ -72,44 +76,43 @@ class Moves:
         start, per_byte = self.line(kind, tuple(axes), role)
         return start + per_byte * num_bytes
 
-    def lines(self, haves: Sequence[Cuts], needs: Sequence[Cuts], role: Role) -> Lines:
-        """Of all steps from each of some shardings to each of others, [H, N, 2].
-
-        By the bytes of the whole value: seconds for none, and for each.
-        """
+    def steps(self, haves: Sequence[Cuts], needs: Sequence[Cuts], role: Role) -> Steps:
+        """From each of some shardings to each of others, [H, N, 3], as a `Step` has it."""
         numbers = [[self._number_of(cuts) for cuts in each] for each in (haves, needs)]
         known = self._room(role)
         found = known[np.ix_(*numbers)]
         for row, column in np.argwhere(np.isnan(found[:, :, 0])):
-            line = self._find(haves[row], needs[column], role)
-            found[row, column] = known[numbers[0][row], numbers[1][column]] = line
+            step = self._find(haves[row], needs[column], role)
+            found[row, column] = known[numbers[0][row], numbers[1][column]] = step
         return found
 
     def _number_of(self, cuts: Cuts) -> int:
         return self._number.setdefault(cuts, len(self._number))
 
-    def _room(self, role: Role) -> Lines:
+    def _room(self, role: Role) -> Steps:
         """What is known so far, NaN for the rest, with room for all numbers."""
         known = self._known.get(role)
         size = len(self._number)
         if known is None or len(known) < size:
-            larger = np.full((2 * size, 2 * size, 2), math.nan)
+            larger = np.full((2 * size, 2 * size, 3), math.nan)
             if known is not None:
                 larger[: len(known), : len(known)] = known
             known = self._known[role] = larger
         return known
 
-    def _find(self, have: Cuts, need: Cuts, role: Role) -> Line:
+    def _find(self, have: Cuts, need: Cuts, role: Role) -> Step:
         if have == need:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         share = 1 / math.prod(self.mesh.size(axes) for axes in have)
-        start = per_byte = 0.0
+        start = per_byte = copied = 0.0
         for step in reshard_steps(Sharding(have), Sharding(need)):
             parts = self.mesh.size(step.axes)
             if step.kind == "all_slice":
                 share /= parts
+            else:
+                copied = 1 / math.prod(self.mesh.size(axes) for axes in need)
             if step.kind == "all_gather":
                 share *= parts
             first, each = self.line(step.kind, step.axes, role)
             start, per_byte = start + first, per_byte + each * share
-        return start, per_byte
+        return start, per_byte, copied

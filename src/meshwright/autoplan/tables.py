@@ -45,8 +45,7 @@ class Tables:
         self._as_needs: dict[int, Needs] = {}
         self._parts: dict[int, Table] = {}
         self._extra: dict[tuple[int, int], Table] = {}
-        self._copied: dict[tuple[int, int], Table] = {}
-        self._lines: dict[tuple[int, int, Role], tuple[Table, Table]] = {}
+        self._steps: dict[tuple[int, int, Role], tuple[Table, Table, Table]] = {}
 
     def made(self, choices: Sequence[Strategy], dims: Dims) -> Forms:
         """Of a result with these factors, by choice."""
@@ -114,43 +113,19 @@ class Tables:
             known = self._extra[key] = np.where(same, 0.0, 1 / self.parts(forms))
         return known
 
-    def copied(self, forms: Forms, needs: Needs) -> Table:
-        """Shares of a value that it takes to bring it to where it is read, [F, N].
-
-        Nothing where each device has its part already.
-        """
-        key = id(forms), id(needs)
-        known = self._copied.get(key)
-        if known is None:
-            known = self._copied[key] = _copied(self, forms, needs)
-        return known
-
-    def lines(
+    def steps(
         self, forms: Forms, needs: Needs, role: Role, moves: Moves
-    ) -> tuple[Table, Table]:
-        """Seconds from each form to each need: those for no bytes, and for each byte."""
+    ) -> tuple[Table, Table, Table]:
+        """From each form to each need, as `Step` has it."""
         key = id(forms), id(needs), role
-        known = self._lines.get(key)
+        known = self._steps.get(key)
         if known is None:
-            known = self._lines[key] = _lines(forms, needs, role, moves)
+            known = self._steps[key] = _steps(forms, needs, role, moves)
         return known
 
     def forget_prices(self) -> None:
-        """The lines, before others are asked for."""
-        self._lines.clear()
-
-
-def _copied(tables: Tables, forms: Forms, needs: Needs) -> Table:
-    haves, rows = _distinct([cuts for cuts, _ in forms])
-    wants, columns = _distinct([cuts for cuts, _, _ in needs])
-    shares = [
-        [
-            0.0 if _is_part(want, have) else 1 / tables.compute.parts(want)
-            for want in wants
-        ]
-        for have in haves
-    ]
-    return np.array(shares)[np.ix_(rows, columns)]
+        """The steps, before others are asked for."""
+        self._steps.clear()
 
 
 def _distinct(cuts: Sequence[Cuts]) -> tuple[list[Cuts], list[int]]:
@@ -159,25 +134,20 @@ def _distinct(cuts: Sequence[Cuts]) -> tuple[list[Cuts], list[int]]:
     return list(numbers), [numbers[each] for each in cuts]
 
 
-def _is_part(small: Cuts, large: Cuts) -> bool:
-    """Whether what is cut so lies within what is cut as `large`, on each device."""
-    return all(
-        own[: len(before)] == before for own, before in zip(small, large, strict=True)
-    )
-
-
-def _lines(forms: Forms, needs: Needs, role: Role, moves: Moves) -> tuple[Table, Table]:
+def _steps(
+    forms: Forms, needs: Needs, role: Role, moves: Moves
+) -> tuple[Table, Table, Table]:
     haves, rows = _distinct([cuts for cuts, _ in forms])
     wants, columns = _distinct([cuts for cuts, _, _ in needs])
-    small = moves.lines(haves, wants, role)
-    start, per_byte = small[np.ix_(rows, columns)].transpose(2, 0, 1)
+    small = moves.steps(haves, wants, role)
+    start, per_byte, copied = small[np.ix_(rows, columns)].transpose(2, 0, 1)
     lefts = {left: i for i, left in enumerate(dict.fromkeys(x for _, x in forms))}
     ends = {end: i for i, end in enumerate(dict.fromkeys(n[1:] for n in needs))}
     meets = np.array([[_meets(left, *end) for end in ends] for left in lefts])
     rows = [lefts[left] for _, left in forms]
     columns = [ends[need[1:]] for need in needs]
     allowed = meets[np.ix_(rows, columns)]
-    return np.where(allowed, start, FORBIDDEN), np.where(allowed, per_byte, 0.0)
+    return np.where(allowed, start, FORBIDDEN), np.where(allowed, per_byte, 0.0), copied
 
 
 def _meets(left: frozenset[str], takes: frozenset[str], whole: bool) -> bool:
