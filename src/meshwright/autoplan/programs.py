@@ -30,6 +30,10 @@ _MORE_AXES = {2: 3.0, 3: 7.0}
 """By number of axes, times as long as with one less the pricing of a mesh takes, about;
 as measured for the step from one to two, that is 1.5 to 5."""
 
+_READING = 1.5
+"""Times as long as the pricing of the first mesh it takes at most, about, to read what
+people do there, and to simulate some of it: 0.3 to 1.7 as measured."""
+
 _FEW = 3
 """Meshes that are looked at even where that takes time that better solutions would have:
 what cannot be cut along one axis is far from the best on such a mesh."""
@@ -80,6 +84,7 @@ class Programs:
     )
     _longer: tuple[Mesh, Future[Optimum]] | None = None
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
+    _first_s: float = 0.0
 
     def look(self, soon: float, late: float, meanwhile: Callable[[], None]) -> None:
         """A first solution for each mesh without one, while the next is being priced.
@@ -94,12 +99,14 @@ class Programs:
         for number, mesh in enumerate(unseen):
             is_first = mesh is self.meshes[0]
             ends = late if seen + len(jobs) < _FEW else soon
-            if not is_first and self.clock() + self._about_s(mesh) >= ends:
+            needed = self._about_s(mesh) + _READING * self._first_s
+            if not is_first and self.clock() + needed >= ends:
                 continue
             began = self.clock()
             self.on_progress(f"pricing {shape_text(mesh)}")
             priced = self.priced[mesh] = self.space.price(mesh)
             self._pricing_s[len(mesh.axes)] = self.clock() - began
+            self._first_s = self._first_s or self.clock() - began
             if not is_first and self.clock() + solving_s(priced) >= ends:
                 continue
             if jobs:  # the one before may take long, but for the first

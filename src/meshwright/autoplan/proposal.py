@@ -65,13 +65,17 @@ def in_turns(
 ) -> Iterator[Proposal]:
     """Those that seem to fit first; found ones and experts' by turns, the best first.
 
-    Of each expert's strategy one mesh comes before any comes again.
+    Of each expert's strategy one mesh comes before any comes again, and of strategies
+    that come to the same choices one before the others.
     """
     ranked = sorted(proposals, key=lambda p: p.rank(limit, value_of))
     own = [p for p in ranked if p.name == FOUND]
-    experts = [p for p in ranked if p.name != FOUND]
-    first = {p.name: p for p in reversed(experts)}
-    once = [p for p in experts if first[p.name] is p]
-    again = [p for p in experts if first[p.name] is not p]
+    once: list[Proposal] = []
+    again: list[Proposal] = []
+    seen: set[object] = set()
+    for expert in (p for p in ranked if p.name != FOUND):
+        keys = {expert.name, (expert.mesh, expert.choices)}
+        (once if seen.isdisjoint(keys) else again).append(expert)
+        seen |= keys
     pairs = zip_longest(own, (*once, *again))
     return (p for pair in pairs for p in pair if p is not None)
