@@ -24,9 +24,9 @@ type Span = tuple[int, int]
 """A first and a last moment."""
 
 
-type Copy = tuple[int, ...]
-"""Of a form that is kept for readers (group, result); of what one of them alone makes of
-it (group, result, reader's group, operand)."""
+type Key = tuple[int, ...]
+"""Of a value (group, result); of what one reader makes of it (group, result, reader's
+group, operand)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Lives:
     where the value itself is computed on the fly and not stored at all.
     """
 
-    counts: Mapping[tuple[int, int], Counts]
-    copies: Mapping[Copy, Counts]
+    counts: Mapping[Key, Counts]
+    copies: Mapping[Key, Counts]
     num_times: int
 
 
@@ -54,10 +54,10 @@ def lives_of(
     spans = _Spans(graph.program, stores, reused)
     watched = _watch(spans, stores)
     places = np.searchsorted(watched, np.arange(spans.end + 2)).tolist()
-    counts: dict[Copy, Counts] = {}
-    copies: dict[Copy, Counts] = {}
+    counts: dict[Key, Counts] = {}
+    copies: dict[Key, Counts] = {}
 
-    def count(rows: dict[Copy, Counts], key: Copy, span: Span | None) -> None:
+    def count(rows: dict[Key, Counts], key: Key, span: Span | None) -> None:
         first, last = (0, 0) if span is None else (places[span[0]], places[span[1] + 1])
         if first < last:
             row = rows.setdefault(key, np.zeros(len(watched)))

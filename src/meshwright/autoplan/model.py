@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from meshwright.autoplan.compute import Compute
 from meshwright.autoplan.fold import Edge, Fold, Group
-from meshwright.autoplan.lives import Copy
+from meshwright.autoplan.lives import Key
 from meshwright.autoplan.moves import Moves
 from meshwright.autoplan.roles import Role, roles_of
 from meshwright.autoplan.strategy import ALL, Strategies, Strategy
@@ -48,7 +48,7 @@ class Link:
     first: int
     second: int
     seconds: Table
-    copy: Copy
+    copy: Key
     num_bytes: float
     extra: Table
 
