@@ -18,8 +18,11 @@ _MOST = 4
 _STRETCH = 1 / 32
 """Share of the memory that may be made again at once."""
 
-_SPARE = 0.97
-"""Share of the memory that a plan is aimed at; what is made again takes some as well."""
+_AIM = 0.97
+"""Share of the memory that a changed program's plans are to take, by the model."""
+
+_SPARE = _AIM - _STRETCH
+"""The same of what is kept and all else; what is made again at once takes some as well."""
 
 _WORTHWHILE = 0.01
 """Share of a step that has to be saved for a program to be changed though plans fit."""
@@ -134,5 +137,5 @@ def _changed(first: Searcher, mesh: Mesh, tactic: Recompute) -> Searcher:
     return Searcher(
         changed, first.beside, (mesh,), first.limit, first.until, first.value_of,
         first.clock, first.on_progress, first.gather, candidates=first.candidates,
-        before=before, num_before=len(first.programs.own),
+        before=before, aim=_AIM, num_before=len(first.programs.own),
     )  # fmt: skip

@@ -98,6 +98,7 @@ class Searcher:
     candidates: list[Candidate] = field(default_factory=list)
     spelled: Spelling | None = None
     before: tuple[Model, Choices] | None = None
+    aim: float = 1.0
     smaller: list[Proposal] = field(default_factory=list[Proposal])
     num_before: int = 0
     experts: Experts = field(init=False)
@@ -113,8 +114,8 @@ class Searcher:
             self.gather, self.candidates,
         )  # fmt: skip
         self.programs = Programs(
-            self.space, self.beside, self.meshes, self.limit, self.value_of, self.clock,
-            self.on_progress, self.before,
+            self.space, self.beside, self.meshes, self.aim * self.limit, self.value_of,
+            self.clock, self.on_progress, self.before,
         )  # fmt: skip
 
     def run(self, with_experts: bool) -> None:
@@ -220,7 +221,9 @@ class Searcher:
                 job = programs.ask(priced, seconds, TURNS, starts)
                 better.append((own, priced, job))
             if known and not experts and self._has_time(1):  # while it is being solved
-                self._simulate_one(min(known, key=programs.rank))
+                first = min(known, key=programs.rank)
+                if not self._is_in_vain(first):
+                    self._simulate_one(first)
             experts += known
             if not is_in_time:
                 break
@@ -259,8 +262,7 @@ class Searcher:
             best = self.trials.best()
             if best is not None and not self._has_time(1):
                 break
-            is_late = self._simulated and self.clock() >= self.until
-            if is_late and proposal.bytes > _TOO_LARGE * self.limit:
+            if self._is_in_vain(proposal):
                 continue
             tried = [(c.name, c.mesh, c.tactics) for c in self.candidates]
             tactics = (*self.space.given, *proposal.tactics)
@@ -294,6 +296,12 @@ class Searcher:
                 for own in list(found):
                     found += self.experts.on(own.mesh, programs.priced[own.mesh])
             self._simulate_all(found)
+
+    def _is_in_vain(self, proposal: Proposal) -> bool:
+        """Whether nobody waits for a plan, large as it is by the model."""
+        is_late = self._simulated and self.clock() >= self.until
+        is_changed = self.before is not None
+        return (is_late or is_changed) and proposal.bytes > _TOO_LARGE * self.limit
 
     def _is_hopeless(self, proposal: Proposal, best: Candidate) -> bool:
         """Whether a plan is far from the best, were it not the model that is."""
