@@ -15,6 +15,7 @@ from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.on_chip import Lives, all_lives
 from meshwright.simulate.passes import Passes, passes_of
 from meshwright.simulate.prepare import prepare
+from meshwright.simulate.regroup import regrouped
 from meshwright.simulate.rules import Rules
 from meshwright.simulate.unit import Unit
 
@@ -48,8 +49,12 @@ def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
     if rules.calls_library:
         program, changed = prepare(program)
         origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
-    layout = Layout(tile, narrow_values(program) if rules.narrows else ())
+    layout = Layout(tile)
     layout.note_images(program)
+    if rules.narrows:
+        program, changed = regrouped(program, layout)
+        origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
+        layout.narrow = narrow_values(program)
     units = fuse(program, layout, rules)
     return Fused(
         program,

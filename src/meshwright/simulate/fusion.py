@@ -175,8 +175,6 @@ class _Fusion:
         kind = self.flow.kinds[reader]
         if kind is Kind.REGION:
             return self._is_sunk(value) and not self._is_cut_inside(reader, value)
-        if reader.kind == "conv_general_dilated" and self.layout.is_regrouped(reader):
-            return False
         return kind in TAKES_IN
 
     def _is_sunk(self, value: Value) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from copy import copy
 from itertools import permutations
 from typing import Any
 
-from meshwright.ir import Op, Program, Value, itemsize_bytes
+from meshwright.ir import Program, Value, itemsize_bytes
 
 _NARROW = 2
 """Bytes of an element that is kept as bfloat16."""
@@ -26,6 +26,7 @@ class Layout:
     on_chip: values that scratch memory holds for as long as they live.
     images: by shape, the batch and feature dims of what convolutions read or make;
         those are its minor dims then.
+    lies: of values that lie in another shape, that one, and its minor dims if known.
     """
 
     def __init__(
@@ -37,9 +38,12 @@ class Layout:
         self.inside: set[Value] = set()
         self.on_chip: frozenset[Value] = frozenset()
         self.images: dict[tuple[int, ...], tuple[int, int]] = {}
+        self.lies: dict[Value, tuple[tuple[int, ...], tuple[int, int] | None]] = {}
         self._given: frozenset[Value] = frozenset()
         self._sizes: dict[Value, int] = {}
-        self._elements: dict[tuple[tuple[int, ...], bool], int] = {}
+        self._elements: dict[
+            tuple[tuple[int, ...], tuple[int, int] | None, bool], int
+        ] = {}
 
     def keeping(self, on_chip: frozenset[Value]) -> Layout:
         """The same where scratch memory holds these values; what is known is shared."""
@@ -65,44 +69,39 @@ class Layout:
         if known is None:
             elements = math.prod(value.shape)
             plain = self.itemsize(value) * elements
-            key = value.shape, value in self._given
+            lies, is_given = self.lies.get(value), value in self._given
+            key = *(lies or (value.shape, None)), is_given or lies is not None
             padded = self._elements.get(key)
             if padded is None:
-                padded = self._padded(value, elements) if elements else 0
-                self._elements[key] = padded
+                padded = self._elements[key] = self._padded(*key)
             known = self._sizes[value] = plain * padded // max(elements, 1)
         return known
 
-    def _padded(self, value: Value, elements: int) -> int:
-        """Elements with padding."""
-        (rows, columns), shape = self.tile, value.shape
-        if columns == 1 or not shape:
+    def padded(self, shape: Sequence[int], minor: Sequence[int]) -> int:
+        """Elements with padding, where two of some extents are the minor ones."""
+        rows, columns = self.tile
+        elements = math.prod(shape)
+        if not elements or columns == 1:
             return elements
-        if len(shape) == 1:
-            return _up(shape[0], columns)
-        minor = permutations(self._minor_extents(value), 2)
+        pairs = set(permutations(minor, 2))
         return min(
-            elements // (a * b) * _up(a, columns) * _up(b, rows) for a, b in set(minor)
+            elements // (a * b) * _up(a, columns) * _up(b, rows) for a, b in pairs
         )
 
-    def _minor_extents(self, value: Value) -> tuple[int, ...]:
-        """Extents of the dims among which the two minor ones are chosen."""
-        shape = value.shape
-        image = None if value in self._given else self.images.get(shape)
-        # Of an image with few in a batch, the compiler cuts space into more of them.
-        if image is None or shape[image[0]] < self.tile[0]:
-            return shape
-        return tuple(shape[d] for d in image)
+    def _padded(
+        self, shape: tuple[int, ...], minor: tuple[int, int] | None, is_given: bool
+    ) -> int:
+        """Elements with padding; minor: dims, if they are known.
 
-    def is_regrouped(self, op: Op) -> bool:
-        """Whether a convolution's few images are cut in space into a larger batch.
-
-        Its operand is then written anew, with the seams twice.
+        is_given: whether no convolution decides on them.
         """
-        numbers: Any = op.params["dimension_numbers"]
-        image, kernel = op.operands[0].shape, op.operands[1].shape
-        window = math.prod(kernel[d] for d in numbers.rhs_spec[2:])
-        return image[numbers.lhs_spec[0]] < self.tile[0] and window > 1
+        if len(shape) < 2:
+            return _up(shape[0], self.tile[1]) if shape else 1
+        image = None if is_given else self.images.get(shape)
+        # Few images lie as they waste least: convolutions read parts of them instead.
+        if minor is None and image is not None and shape[image[0]] >= self.tile[0]:
+            minor = image
+        return self.padded(shape, shape if minor is None else [shape[d] for d in minor])
 
     def note_images(self, program: Program) -> None:
         """Learn the shapes of what a program's convolutions read and make.

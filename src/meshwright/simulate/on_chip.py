@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meshwright.ir import Atom, Value
 from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.unit import TAKES_IN, Unit
+from meshwright.simulate.unit import REGROUP, TAKES_IN, Unit
 
 _KEPT_FOR_VALUES = 0.75
 """Share of scratch memory; the rest holds the windows of what streams through."""
@@ -50,7 +50,7 @@ def lives_of(units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout) -> 
     last: dict[Value, int] = {}
     outside = {v for v in outputs if isinstance(v, Value)}
     for index, unit in enumerate(units):
-        if unit.kind not in TAKES_IN:
+        if unit.kind not in TAKES_IN and unit.root.kind != REGROUP:
             outside.update(unit.reads)
             outside.update(unit.writes)
             continue

@@ -53,8 +53,12 @@ _SCATTERS = frozenset(
     }
 )  # fmt: skip
 
+REGROUP = "regroup"
+"""What copies images from one form to another (`regroup`); no op of a program."""
+
 _STANDS_ALONE = frozenset(
     {
+        REGROUP,
         "all_to_all", "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
         "cummin", "cumprod", "cumsum", "custom_call", "dynamic_update_slice", "eig",
         "eigh", "fft", "gather",

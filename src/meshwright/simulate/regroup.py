@@ -1,0 +1,176 @@
+"""A device program with the copies that images cut in space need (`space`).
+
+A convolution reads parts with their seams, and reads and writes with images and
+features as the dims within a register; what has few features lies otherwise in
+between, where less is padding. A value that is the same for a whole image is spread, and
+what a reader wants whole is put together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from meshwright.ir import Atom, Op, Program, Value
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.space import Cut, Cuts
+from meshwright.simulate.unit import REGROUP, SAME_MEMORY, Kind, kind_of
+
+
+def regrouped(program: Program, layout: Layout) -> tuple[Program, Mapping[Op, Op]]:
+    """The program with such copies; how all that is cut lies is noted in the layout.
+
+    The second result says, for each op made anew, which one it was.
+    """
+    pass_ = _Regroup(layout)
+    return pass_.program(program), pass_.origins
+
+
+class _Regroup:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.origins: dict[Op, Op] = {}
+
+    def program(self, program: Program) -> Program:
+        """The program so changed; itself where no image is cut."""
+        cuts = Cuts(program, self.layout.tile[0] - 1)
+        if not cuts.of and not any(op.bodies for op in program.ops):
+            return program
+        scope = _Scope(cuts, self.layout)
+        ops = [made for op in program.ops for made in self.ops(op, scope)]
+        outputs: list[Atom] = []
+        for atom in program.outputs:
+            outputs.append(scope.whole(atom))
+        ops += scope.take()
+        return replace(program, ops=tuple(ops), outputs=tuple(outputs))
+
+    def ops(self, op: Op, scope: _Scope) -> list[Op]:
+        """What stands in an op's place: copies before it, the op, and behind."""
+        made = op
+        if op.bodies:
+            bodies = tuple(map(self.program, op.bodies))
+            made = replace(op, bodies=bodies)
+        operands = scope.operands(op)
+        before = scope.take()
+        results = scope.results(op)
+        if operands != op.operands or results != op.results:
+            made = replace(made, operands=operands, results=results)
+        if made is not op:
+            self.origins[made] = op
+        return [*before, made, *scope.take()]
+
+
+class _Scope:
+    """Of one program, the copies that there are already."""
+
+    def __init__(self, cuts: Cuts, layout: Layout) -> None:
+        self.cuts = cuts
+        self.layout = layout
+        self._made: list[Op] = []
+        self._known: dict[tuple[Value, Cut | None], Value] = {}
+        self._written: set[Value] = set()
+        for value, cut in cuts.of.items():
+            layout.lies[value] = cut.shape(value.shape), None
+
+    def take(self) -> list[Op]:
+        """The copies made since the last call."""
+        made, self._made = self._made, []
+        return made
+
+    def operands(self, op: Op) -> tuple[Atom, ...]:
+        """What an op reads instead."""
+        read = self.cuts.read.get(op)
+        if read is not None:
+            return tuple(
+                self._parts(atom, cut, min(read.copies, 1) if i else read.copies)
+                if (cut := read.cuts.get(i)) is not None and isinstance(atom, Value)
+                else atom
+                for i, atom in enumerate(op.operands)
+            )
+        cut = self.cuts.cut(op.results[0]) if len(op.results) == 1 else None
+        if cut is not None:
+            return tuple(self._alike(v, op.results[0], cut) for v in op.operands)
+        if self._is_sum(op):
+            return op.operands
+        return tuple(map(self.whole, op.operands))
+
+    def results(self, op: Op) -> tuple[Value, ...]:
+        """What an op writes instead: a convolution its own layout, if it is another."""
+        if op not in self.cuts.read or op.results[0] not in self.cuts.of:
+            return op.results
+        (result,) = op.results
+        cut = self.cuts.of[result]
+        if not self._is_moved(result, cut):
+            return op.results
+        written = Value(result.shape, result.dtype)
+        self.layout.lies[written] = cut.shape(result.shape), (cut.batch, cut.feature)
+        self._copy(written, result)
+        self._written.add(result)
+        return (written,)
+
+    def whole(self, atom: Atom) -> Atom:
+        """Images put together again, if an atom is cut."""
+        cut = self.cuts.cut(atom)
+        if cut is None or not isinstance(atom, Value) or atom in self._written:
+            return atom
+        return self._known_copy(atom, None, atom)
+
+    def _parts(self, value: Value, cut: Cut, copies: int) -> Value:
+        """Parts with their seams, as a convolution reads them."""
+        shape = cut.shape(value.shape)
+        if not self._is_moved(value, cut):
+            if copies:
+                return value
+            made = self._copy(value, Value(value.shape, value.dtype))
+            self.layout.lies[made] = shape, (cut.batch, cut.feature)
+            return made
+        many = (*shape, max(copies, 1))
+        made = self._copy(value, Value(value.shape, value.dtype))
+        self.layout.lies[made] = many, None
+        read = self._copy(made, Value(value.shape, value.dtype))
+        self.layout.lies[read] = many, (cut.batch, cut.feature)
+        return read
+
+    def _alike(self, atom: Atom, result: Value, cut: Cut) -> Atom:
+        """An operand in step with a result that is cut."""
+        if not isinstance(atom, Value) or not atom.shape:
+            return atom
+        own = self.cuts.cut(atom)
+        if own is None:
+            is_spread = atom.shape[cut.batch] > 1
+            return self._known_copy(atom, cut, result) if is_spread else atom
+        return atom if own.extent == cut.extent else self._known_copy(atom, cut, atom)
+
+    def _known_copy(self, value: Value, cut: Cut | None, like: Value) -> Value:
+        """The copy of a value that is cut so, or put together."""
+        known = self._known.get((value, cut))
+        if known is None:
+            known = self._copy(value, Value(like.shape, value.dtype))
+            if cut is not None:
+                self.layout.lies[known] = cut.shape(like.shape), None
+            self._known[value, cut] = known
+        return known
+
+    def _copy(self, value: Value, made: Value) -> Value:
+        self._made.append(Op(REGROUP, (value,), (made,)))
+        return made
+
+    def _is_sum(self, op: Op) -> bool:
+        """Whether an op reads parts as they are: a sum, if they are not filled up."""
+        if kind_of(op) is not Kind.REDUCTION and op.kind not in SAME_MEMORY:
+            return False
+        cut = self.cuts.cut(op.operands[0])
+        if cut is None or cut.is_exact(op.operands[0].shape):
+            return True
+        axes: object = op.params.get("axes", ())
+        return isinstance(axes, tuple) and cut.batch in axes and cut.space in axes
+
+    def _is_moved(self, value: Value, cut: Cut) -> bool:
+        """Whether images lie elsewise between convolutions, with less padding."""
+        shape = cut.shape(value.shape)
+        rows, columns = shape[cut.batch], shape[cut.feature]
+        if not math.prod(shape):
+            return False
+        padded = self.layout.padded
+        return padded(shape, (rows, columns)) > padded(shape, shape)
