@@ -88,7 +88,7 @@ class _Scope:
                 else atom
                 for i, atom in enumerate(op.operands)
             )
-        cut = self.cuts.cut(op.results[0]) if len(op.results) == 1 else None
+        cut = self.cuts.cut(op.results[0]) if op.results else None
         if cut is not None:
             return tuple(self._alike(v, op.results[0], cut) for v in op.operands)
         if self._is_sum(op):
@@ -102,6 +102,10 @@ class _Scope:
         (result,) = op.results
         cut = self.cuts.of[result]
         if not self._is_moved(result, cut):
+            return op.results
+        if result not in self.cuts.continued:
+            minor = cut.batch, cut.feature
+            self.layout.lies[result] = cut.shape(result.shape), minor
             return op.results
         written = Value(result.shape, result.dtype)
         self.layout.lies[written] = cut.shape(result.shape), (cut.batch, cut.feature)
@@ -138,8 +142,9 @@ class _Scope:
             return atom
         own = self.cuts.cut(atom)
         if own is None:
-            is_spread = atom.shape[cut.batch] > 1
-            return self._known_copy(atom, cut, result) if is_spread else atom
+            if self.cuts.is_same(atom, cut.batch):
+                return atom
+            return self._known_copy(self.cuts.source(atom), cut, result)
         return atom if own.extent == cut.extent else self._known_copy(atom, cut, atom)
 
     def _known_copy(self, value: Value, cut: Cut | None, like: Value) -> Value:

@@ -148,23 +148,44 @@ class Cuts:
     """Those of a program.
 
     of: by value that is only there cut. read: by convolution what it reads.
+    continued: values that are read as they are cut.
     """
 
     def __init__(self, program: Program, most: int) -> None:
         self.of: dict[Value, Cut] = {}
         self.read: dict[Op, Operands] = {}
+        self.continued: set[Atom] = set()
         self._most = most
+        self._spread: dict[Atom, Op] = {}
         for op in program.ops:
             if op.kind == "conv_general_dilated":
                 self._convolution(op)
-            elif self.of and len(op.results) == 1:
+            elif op.kind == "broadcast_in_dim":
+                self._spread[op.results[0]] = op
+            elif self.of:
                 cut = self._handed_on(op)
                 if cut is not None:
-                    self.of[op.results[0]] = cut
+                    self.of |= dict.fromkeys(op.results, cut)
+                    self.continued.update(op.operands)
 
     def cut(self, atom: Atom) -> Cut | None:
         """How an atom is cut, if it is."""
         return self.of.get(atom) if isinstance(atom, Value) else None
+
+    def is_same(self, atom: Atom, dim: int) -> bool:
+        """Whether all elements along a dim are the same."""
+        spread = self._spread.get(atom)
+        if atom.shape[dim] == 1 or spread is None:
+            return atom.shape[dim] == 1
+        dims: Any = spread.params.get("broadcast_dimensions", ())
+        read = spread.operands[0].shape
+        return dim not in dims or read[list(dims).index(dim)] == 1
+
+    def source(self, atom: Value) -> Value:
+        """What an atom repeats, else itself."""
+        spread = self._spread.get(atom)
+        read = atom if spread is None else spread.operands[0]
+        return read if isinstance(read, Value) else atom
 
     def _convolution(self, op: Op) -> None:
         params: Any = op.params
@@ -245,11 +266,8 @@ class Cuts:
                 return None
             if widest is None or cut.extent > widest.extent:
                 widest = cut
-        if widest is None:
-            return None
-        space, whole = widest.space, shape[widest.space]
         others = (v for v in op.operands if v.shape and self.cut(v) is None)
-        if any(v.shape[space] == whole != 1 for v in others):
+        if widest is None or not all(self.is_same(v, widest.space) for v in others):
             return None
         return widest
 
@@ -291,6 +309,13 @@ def _joined(cuts: Cuts, op: Op, first: Cut) -> Cut | None:
     return cuts.joined(op, first)
 
 
+def _part(_: Cuts, op: Op, first: Cut) -> Cut | None:
+    (operand,), results = op.operands, op.results
+    held = [first.batch, first.space]
+    whole = [operand.shape[d] for d in held]
+    return first if all([v.shape[d] for d in held] == whole for v in results) else None
+
+
 def _padded(_: Cuts, op: Op, first: Cut) -> Cut | None:
     config: Any = op.params["padding_config"]
     return None if any(config[first.batch] + config[first.space]) else first
@@ -310,5 +335,7 @@ _MOVES: Mapping[str, Callable[[Cuts, Op, Cut], Cut | None]] = {
     "concatenate": _joined,
     "pad": _padded,
     "rev": _reversed,
+    "slice": _part,
+    "split": _part,
     "transpose": _transposed,
 }
