@@ -10,6 +10,10 @@ from meshwright.simulate.layout import Layout
 from meshwright.simulate.unit import SAME_MEMORY, Kind, kind_of
 
 
+_FAR = 8
+"""Elementwise ops within which paths that part come together, if they do."""
+
+
 class Flow:
     """What each op of a program reads, and what reads what it makes.
 
@@ -29,6 +33,7 @@ class Flow:
         self.casts: dict[Value, Op] = {}
         self._rounded_by: dict[Value, Op] = {}
         self._origin = _origins(program)
+        self._places: dict[Op, int] = {}
         self._narrow = layout.narrow
         kinds, maker, readers, origin = (
             self.kinds, self.maker, self.readers, self._origin
@@ -71,6 +76,29 @@ class Flow:
             and self.kinds[used_by[0]] is Kind.LOOP
             and value not in self.stored
         )
+
+    def meets(self, value: Value) -> bool:
+        """Whether all that readers make of a value comes together in one of them.
+
+        That is so of `x` in `x * logistic(x)`: elementwise ops that only each other and
+        one more read.
+        """
+        if not self._places:
+            self._places = {op: place for place, op in enumerate(self.kinds)}
+        places = self._places
+        ops = set(self.readers.get(value, ()))
+        for _ in range(_FAR):
+            if len(ops) == 1:
+                return self.kinds[ops.pop()] is Kind.LOOP
+            first = min(ops, key=places.__getitem__)
+            if self.kinds[first] is not Kind.LOOP or len(first.results) != 1:
+                return False
+            (made,) = first.results
+            if made in self.stored:
+                return False
+            ops.remove(first)
+            ops.update(self.readers.get(made, ()))
+        return False
 
     def insides(self, op: Op, value: Value) -> list[Value]:
         """What a region's bodies call a value that it reads."""

@@ -166,6 +166,7 @@ class _Fusion:
             return False
         if len(used_by) > 1 and (
             sum(map(num_bytes, fed.reads)) > _SLACK * num_bytes(value)
+            and not self.flow.meets(value)
         ):
             return False
         return not (inner and self._ends_a_product(op, fed))
