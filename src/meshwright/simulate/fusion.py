@@ -176,7 +176,17 @@ class _Fusion:
         kind = self.flow.kinds[reader]
         if kind is Kind.REGION:
             return self._is_sunk(value) and not self._is_cut_inside(reader, value)
-        return kind in TAKES_IN
+        return kind in TAKES_IN and not self._is_read_in_another_shape(reader, value)
+
+    def _is_read_in_another_shape(self, reader: Op, value: Value) -> bool:
+        """Whether a convolution sees an operand in a shape that it was not made in."""
+        if reader.kind != "conv_general_dilated":
+            return False
+        operands = self.flow.operands[reader]
+        return any(
+            made is value and len(read.shape) != len(made.shape)
+            for read, made in zip(reader.operands, operands, strict=True)
+        )
 
     def _is_sunk(self, value: Value) -> bool:
         """Whether a region makes an operand itself: what only repeats a smaller value."""
