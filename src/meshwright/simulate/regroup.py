@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.space import Cut, Cuts
+from meshwright.simulate.space import Cut, Cuts, Operands
 from meshwright.simulate.unit import REGROUP, SAME_MEMORY, Kind, kind_of
 
 
@@ -69,7 +69,7 @@ class _Scope:
         self.layout = layout
         self._made: list[Op] = []
         self._known: dict[tuple[Value, Cut | None], Value] = {}
-        self._written: set[Value] = set()
+        self._written: dict[Value, Value] = {}
         for value, cut in cuts.of.items():
             layout.lies[value] = cut.shape(value.shape), None
 
@@ -82,18 +82,15 @@ class _Scope:
         """What an op reads instead."""
         read = self.cuts.read.get(op)
         if read is not None:
-            return tuple(
-                self._parts(atom, cut, min(read.copies, 1) if i else read.copies)
-                if (cut := read.cuts.get(i)) is not None and isinstance(atom, Value)
-                else atom
-                for i, atom in enumerate(op.operands)
-            )
+            return self._in_parts(op, read)
         cut = self.cuts.cut(op.results[0]) if op.results else None
-        if cut is not None:
-            return tuple(self._alike(v, op.results[0], cut) for v in op.operands)
-        if self._is_sum(op):
-            return op.operands
-        return tuple(map(self.whole, op.operands))
+        if cut is None:
+            return op.operands if self._is_sum(op) else tuple(map(self.whole, op.operands))
+        alike = tuple(self._alike(v, op.results[0], cut) for v in op.operands)
+        if not self._ends_a_convolution(op):
+            return alike
+        self._lies_as_written(op.results[0], cut)
+        return tuple(self._written.get(v, v) for v in alike if isinstance(v, Value))
 
     def results(self, op: Op) -> tuple[Value, ...]:
         """What an op writes instead: a convolution its own layout, if it is another."""
@@ -104,14 +101,28 @@ class _Scope:
         if not self._is_moved(result, cut):
             return op.results
         if result not in self.cuts.continued:
-            minor = cut.batch, cut.feature
-            self.layout.lies[result] = cut.shape(result.shape), minor
+            self._lies_as_written(result, cut)
             return op.results
         written = Value(result.shape, result.dtype)
-        self.layout.lies[written] = cut.shape(result.shape), (cut.batch, cut.feature)
+        self._lies_as_written(written, cut)
         self._copy(written, result)
-        self._written.add(result)
+        self._written[result] = written
         return (written,)
+
+    def _lies_as_written(self, value: Value, cut: Cut) -> None:
+        """Note that a value lies as convolutions write."""
+        self.layout.lies[value] = cut.shape(value.shape), (cut.batch, cut.feature)
+
+    def _ends_a_convolution(self, op: Op) -> bool:
+        """Whether a convolution writes what an op makes of its result, beside that.
+
+        Such as squares, which nobody reads but a sum.
+        """
+        return (
+            len(op.operands) == 1
+            and op.operands[0] in self._written
+            and op.results[0] not in self.cuts.continued
+        )
 
     def whole(self, atom: Atom) -> Atom:
         """Images put together again, if an atom is cut."""
@@ -119,6 +130,15 @@ class _Scope:
         if cut is None or not isinstance(atom, Value) or atom in self._written:
             return atom
         return self._known_copy(atom, None, atom)
+
+    def _in_parts(self, op: Op, read: Operands) -> tuple[Atom, ...]:
+        """The operands of a convolution, those that are cut in parts with seams."""
+        operands = list(op.operands)
+        for i, cut in read.cuts.items():
+            value, copies = operands[i], min(read.copies, 1) if i else read.copies
+            if isinstance(value, Value):
+                operands[i] = self._parts(value, cut, copies)
+        return tuple(operands)
 
     def _parts(self, value: Value, cut: Cut, copies: int) -> Value:
         """Parts with their seams, as a convolution reads them."""

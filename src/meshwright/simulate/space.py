@@ -19,6 +19,8 @@ from meshwright.simulate.unit import SAME_MEMORY
 PARTS = 8
 """Parts of the dim that is cut."""
 
+_PARTS = frozenset({"slice", "split"})
+
 _RENAMES = frozenset({"copy", "name", "optimization_barrier", "stop_gradient", "tag"})
 """Ops that hand on what they read as it is."""
 
@@ -166,7 +168,8 @@ class Cuts:
                 cut = self._handed_on(op)
                 if cut is not None:
                     self.of |= dict.fromkeys(op.results, cut)
-                    self.continued.update(op.operands)
+                    if op.kind not in _PARTS:
+                        self.continued.update(op.operands)
 
     def cut(self, atom: Atom) -> Cut | None:
         """How an atom is cut, if it is."""
