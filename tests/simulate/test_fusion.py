@@ -140,6 +140,33 @@ def test_a_sum_of_two_with_several_readers_is_written():
     assert kinds == [Kind.LOOP, Kind.PRODUCT, Kind.PRODUCT]
 
 
+def test_what_meets_in_one_op_that_writes_is_computed_there():
+    def fn(x, y):
+        z = x + y
+        return lax.sort(z * jax.nn.sigmoid(z))
+
+    (first, _) = units(fn, X, X)
+    assert (first.root.kind, len(first.reads)) == ("mul", 2)
+
+
+def test_what_meets_in_one_op_that_others_compute_is_written():
+    def fn(x, y, w):
+        z = x + y
+        return (z * jax.nn.sigmoid(z)) @ w
+
+    assert [unit.root.kind for unit in units(fn, X, X, W)] == ["add", "dot_general"]
+
+
+def test_a_convolution_reads_from_memory_what_was_reshaped_for_it():
+    def fn(x, w):
+        return lax.conv(x, w, (1, 1), "SAME")
+
+    kernel = jax.ShapeDtypeStruct((16, 16, 3, 3), jnp.float32)
+    image = jax.ShapeDtypeStruct((8, 16, 24, 24), jnp.float32)
+    assert len(units(lambda x, w: fn(jnp.tanh(x), w), image, kernel)) == 1
+    assert len(units(lambda x, w: fn(x.repeat(2, axis=2), w), image, kernel)) == 2
+
+
 def test_what_is_only_rounded_for_a_loop_is_made_all_the_same():
     """The second result of an op, which no other op reads, and loops keep as bfloat16."""
     x, first, second, carry, inner, inside, made, result = (

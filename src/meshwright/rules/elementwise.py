@@ -119,6 +119,8 @@ _LINEAR: dict[str, Callable[[Op], Linear]] = {
 }
 """Every elementwise primitive, with the operands in which it is linear."""
 
+ELEMENTWISE = frozenset(_LINEAR)
+
 
 @rule(*_LINEAR)
 def elementwise(op: Op) -> FactorRule:

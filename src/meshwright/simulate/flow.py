@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.unit import SAME_MEMORY, Kind, kind_of
-
+from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, kind_of
 
 _FAR = 8
 """Elementwise ops within which paths that part come together, if they do."""
@@ -78,26 +77,25 @@ class Flow:
         )
 
     def meets(self, value: Value) -> bool:
-        """Whether all that readers make of a value comes together in one of them.
+        """Whether all that readers make of a value meets in an op that writes.
 
-        That is so of `x` in `x * logistic(x)`: elementwise ops that only each other and
-        one more read.
+        That is so of `x` in `x * logistic(x)` if that is written: elementwise ops that
+        only each other and one more read.
         """
-        if not self._places:
-            self._places = {op: place for place, op in enumerate(self.kinds)}
-        places = self._places
+        self._places = self._places or {op: i for i, op in enumerate(self.kinds)}
         ops = set(self.readers.get(value, ()))
         for _ in range(_FAR):
-            if len(ops) == 1:
-                return self.kinds[ops.pop()] is Kind.LOOP
-            first = min(ops, key=places.__getitem__)
+            first = min(ops, key=self._places.__getitem__)
             if self.kinds[first] is not Kind.LOOP or len(first.results) != 1:
                 return False
             (made,) = first.results
-            if made in self.stored:
+            used_by = self.readers.get(made, ())
+            if len(ops) == 1:
+                return any(self.kinds[op] not in TAKES_IN for op in used_by)
+            if made in self.stored or not used_by:
                 return False
             ops.remove(first)
-            ops.update(self.readers.get(made, ()))
+            ops.update(used_by)
         return False
 
     def insides(self, op: Op, value: Value) -> list[Value]:

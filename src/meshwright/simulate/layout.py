@@ -69,8 +69,9 @@ class Layout:
         if known is None:
             elements = math.prod(value.shape)
             plain = self.itemsize(value) * elements
-            lies, is_given = self.lies.get(value), value in self._given
-            key = *(lies or (value.shape, None)), is_given or lies is not None
+            lies = self.lies.get(value)
+            shape, minor = lies or (value.shape, None)
+            key = shape, minor, lies is not None or value in self._given
             padded = self._elements.get(key)
             if padded is None:
                 padded = self._elements[key] = self._padded(*key)

@@ -1,20 +1,20 @@
-"""A device program with the copies that images cut in space need (`space`).
+"""A device program with the copies that images cut in space need (`rules.space`).
 
-A convolution reads parts with their seams, and reads and writes with images and
-features as the dims within a register; what has few features lies otherwise in
-between, where less is padding. A value that is the same for a whole image is spread, and
-what a reader wants whole is put together.
+A convolution reads parts with their seams, and has images and features as the dims
+within a register; with few features they lie otherwise in between, where less is
+padding. What is the same for a whole image is spread over its parts, and what a reader
+wants whole is put together.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from meshwright.ir import Atom, Op, Program, Value
+from meshwright.rules.parts import PARTS, Cut
+from meshwright.rules.space import Cuts, Operands
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.space import Cut, Cuts, Operands
 from meshwright.simulate.unit import REGROUP, SAME_MEMORY, Kind, kind_of
 
 
@@ -23,55 +23,45 @@ def regrouped(program: Program, layout: Layout) -> tuple[Program, Mapping[Op, Op
 
     The second result says, for each op made anew, which one it was.
     """
-    pass_ = _Regroup(layout)
-    return pass_.program(program), pass_.origins
+    origins: dict[Op, Op] = {}
+    return _regrouped(program, layout, origins), origins
 
 
-class _Regroup:
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.origins: dict[Op, Op] = {}
-
-    def program(self, program: Program) -> Program:
-        """The program so changed; itself where no image is cut."""
-        cuts = Cuts(program, self.layout.tile[0] - 1)
-        if not cuts.of and not any(op.bodies for op in program.ops):
-            return program
-        scope = _Scope(cuts, self.layout)
-        ops = [made for op in program.ops for made in self.ops(op, scope)]
-        outputs: list[Atom] = []
-        for atom in program.outputs:
-            outputs.append(scope.whole(atom))
-        ops += scope.take()
-        return replace(program, ops=tuple(ops), outputs=tuple(outputs))
-
-    def ops(self, op: Op, scope: _Scope) -> list[Op]:
-        """What stands in an op's place: copies before it, the op, and behind."""
-        made = op
-        if op.bodies:
-            bodies = tuple(map(self.program, op.bodies))
-            made = replace(op, bodies=bodies)
+def _regrouped(program: Program, layout: Layout, origins: dict[Op, Op]) -> Program:
+    """The program so changed; itself where no image is cut."""
+    cuts = Cuts(program, layout.tile[0] - 1)
+    if not cuts.of and not any(op.bodies for op in program.ops):
+        return program
+    scope, ops = _Scope(cuts, layout), list[Op]()
+    for op in program.ops:
+        bodies = tuple(_regrouped(body, layout, origins) for body in op.bodies)
         operands = scope.operands(op)
-        before = scope.take()
+        ops += scope.take()
         results = scope.results(op)
-        if operands != op.operands or results != op.results:
-            made = replace(made, operands=operands, results=results)
-        if made is not op:
-            self.origins[made] = op
-        return [*before, made, *scope.take()]
+        made = op
+        if (bodies, operands, results) != (op.bodies, op.operands, op.results):
+            made = replace(op, bodies=bodies, operands=operands, results=results)
+            origins[made] = op
+        ops += [made, *scope.take()]
+    outputs = tuple(map(scope.whole, program.outputs))
+    return replace(program, ops=(*ops, *scope.take()), outputs=outputs)
 
 
 class _Scope:
-    """Of one program, the copies that there are already."""
+    """Of one program, the copies that there are already.
+
+    written: by result of a convolution that lies otherwise later, what it writes.
+    """
 
     def __init__(self, cuts: Cuts, layout: Layout) -> None:
         self.cuts = cuts
         self.layout = layout
+        self.written: dict[Atom, Value] = {}
         self._made: list[Op] = []
         self._known: dict[tuple[Value, Cut | None], Value] = {}
-        self._written: dict[Value, Value] = {}
         for value, cut in cuts.of.items():
-            layout.lies[value] = cut.shape(value.shape), None
+            if isinstance(value, Value):
+                layout.lies[value] = cut.shape(value.shape), None
 
     def take(self) -> list[Op]:
         """The copies made since the last call."""
@@ -82,90 +72,66 @@ class _Scope:
         """What an op reads instead."""
         read = self.cuts.read.get(op)
         if read is not None:
-            return self._in_parts(op, read)
-        cut = self.cuts.cut(op.results[0]) if op.results else None
-        if cut is None:
-            return op.operands if self._is_sum(op) else tuple(map(self.whole, op.operands))
-        alike = tuple(self._alike(v, op.results[0], cut) for v in op.operands)
-        if not self._ends_a_convolution(op):
-            return alike
-        self._lies_as_written(op.results[0], cut)
-        return tuple(self._written.get(v, v) for v in alike if isinstance(v, Value))
+            return (
+                *map(self._parts, op.operands, read.cuts, _copies(read)),
+                *op.operands[2:],
+            )
+        result = op.results[0] if op.results else None
+        cut = self.cuts.of.get(result) if result is not None else None
+        if result is None or cut is None:
+            is_sum = self._is_sum(op)
+            return op.operands if is_sum else tuple(map(self.whole, op.operands))
+        if len(op.operands) == 1 and result not in self.cuts.continued:
+            # Such as squares that are only summed: a convolution writes them too.
+            written = self.written.get(op.operands[0])
+            if written is not None:
+                self._lies_as_written(result, cut)
+                return (written,)
+        return tuple(self._alike(v, result, cut) for v in op.operands)
 
     def results(self, op: Op) -> tuple[Value, ...]:
-        """What an op writes instead: a convolution its own layout, if it is another."""
-        if op not in self.cuts.read or op.results[0] not in self.cuts.of:
+        """What an op writes instead: a convolution what lies as it writes."""
+        cut = self.cuts.of.get(op.results[0]) if op in self.cuts.read else None
+        if cut is None or not self._is_moved(op.results[0], cut):
             return op.results
         (result,) = op.results
-        cut = self.cuts.of[result]
-        if not self._is_moved(result, cut):
-            return op.results
-        if result not in self.cuts.continued:
-            self._lies_as_written(result, cut)
-            return op.results
-        written = Value(result.shape, result.dtype)
+        written = result
+        if result in self.cuts.continued:
+            self.written[result] = written = Value(result.shape, result.dtype)
+            self._copy(written, result)
         self._lies_as_written(written, cut)
-        self._copy(written, result)
-        self._written[result] = written
         return (written,)
-
-    def _lies_as_written(self, value: Value, cut: Cut) -> None:
-        """Note that a value lies as convolutions write."""
-        self.layout.lies[value] = cut.shape(value.shape), (cut.batch, cut.feature)
-
-    def _ends_a_convolution(self, op: Op) -> bool:
-        """Whether a convolution writes what an op makes of its result, beside that.
-
-        Such as squares, which nobody reads but a sum.
-        """
-        return (
-            len(op.operands) == 1
-            and op.operands[0] in self._written
-            and op.results[0] not in self.cuts.continued
-        )
 
     def whole(self, atom: Atom) -> Atom:
         """Images put together again, if an atom is cut."""
-        cut = self.cuts.cut(atom)
-        if cut is None or not isinstance(atom, Value) or atom in self._written:
+        if not isinstance(atom, Value) or atom not in self.cuts.of:
             return atom
-        return self._known_copy(atom, None, atom)
+        # What has been copied once lies so that its parts are next to each other.
+        return atom if atom in self.written else self._known_copy(atom, None, atom)
 
-    def _in_parts(self, op: Op, read: Operands) -> tuple[Atom, ...]:
-        """The operands of a convolution, those that are cut in parts with seams."""
-        operands = list(op.operands)
-        for i, cut in read.cuts.items():
-            value, copies = operands[i], min(read.copies, 1) if i else read.copies
-            if isinstance(value, Value):
-                operands[i] = self._parts(value, cut, copies)
-        return tuple(operands)
-
-    def _parts(self, value: Value, cut: Cut, copies: int) -> Value:
-        """Parts with their seams, as a convolution reads them."""
-        shape = cut.shape(value.shape)
-        if not self._is_moved(value, cut):
-            if copies:
-                return value
-            made = self._copy(value, Value(value.shape, value.dtype))
-            self.layout.lies[made] = shape, (cut.batch, cut.feature)
-            return made
-        many = (*shape, max(copies, 1))
-        made = self._copy(value, Value(value.shape, value.dtype))
-        self.layout.lies[made] = many, None
-        read = self._copy(made, Value(value.shape, value.dtype))
-        self.layout.lies[read] = many, (cut.batch, cut.feature)
+    def _parts(self, atom: Atom, cut: Cut | None, copies: int) -> Atom:
+        """Parts as a convolution reads them, in so many copies or one with seams."""
+        if cut is None or not isinstance(atom, Value):
+            return atom
+        is_moved = self._is_moved(atom, cut)
+        if copies and not is_moved:
+            return atom
+        shape, read = (*cut.shape(atom.shape), max(copies, 1)), atom
+        for minor in (None, (cut.batch, cut.feature))[0 if is_moved else 1 :]:
+            read = self._copy(read, Value(atom.shape, atom.dtype))
+            self.layout.lies[read] = shape, minor
         return read
 
     def _alike(self, atom: Atom, result: Value, cut: Cut) -> Atom:
         """An operand in step with a result that is cut."""
         if not isinstance(atom, Value) or not atom.shape:
             return atom
-        own = self.cuts.cut(atom)
-        if own is None:
-            if self.cuts.is_same(atom, cut.batch):
-                return atom
+        own = self.cuts.of.get(atom)
+        if own is None and not self.cuts.is_same(atom, cut.batch):
             return self._known_copy(self.cuts.source(atom), cut, result)
-        return atom if own.extent == cut.extent else self._known_copy(atom, cut, atom)
+        if own is None or own.extent == cut.extent:
+            return atom
+        return self._known_copy(atom, cut, atom)
 
     def _known_copy(self, value: Value, cut: Cut | None, like: Value) -> Value:
         """The copy of a value that is cut so, or put together."""
@@ -181,21 +147,27 @@ class _Scope:
         self._made.append(Op(REGROUP, (value,), (made,)))
         return made
 
+    def _lies_as_written(self, value: Value, cut: Cut) -> None:
+        """Note that a value lies as convolutions write."""
+        self.layout.lies[value] = cut.shape(value.shape), (cut.batch, cut.feature)
+
     def _is_sum(self, op: Op) -> bool:
-        """Whether an op reads parts as they are: a sum, if they are not filled up."""
+        """Whether an op reads parts as they are: a sum, of all or of what fills them."""
+        cut = self.cuts.of.get(op.operands[0]) if op.operands else None
         if kind_of(op) is not Kind.REDUCTION and op.kind not in SAME_MEMORY:
             return False
-        cut = self.cuts.cut(op.operands[0])
-        if cut is None or cut.is_exact(op.operands[0].shape):
+        if cut is None or cut.extent * PARTS == op.operands[0].shape[cut.space]:
             return True
         axes: object = op.params.get("axes", ())
         return isinstance(axes, tuple) and cut.batch in axes and cut.space in axes
 
     def _is_moved(self, value: Value, cut: Cut) -> bool:
-        """Whether images lie elsewise between convolutions, with less padding."""
-        shape = cut.shape(value.shape)
-        rows, columns = shape[cut.batch], shape[cut.feature]
-        if not math.prod(shape):
-            return False
-        padded = self.layout.padded
-        return padded(shape, (rows, columns)) > padded(shape, shape)
+        """Whether images lie otherwise between convolutions, with less padding."""
+        shape, padded = cut.shape(value.shape), self.layout.padded
+        minor = shape[cut.batch], shape[cut.feature]
+        return padded(shape, minor) > padded(shape, shape)
+
+
+def _copies(read: Operands) -> tuple[int, int]:
+    """Of images, and of the gradient that a kernel's is made of with them."""
+    return read.copies, min(read.copies, 1)

@@ -1,0 +1,102 @@
+"""Copies that images cut in space need, and how they lie."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from meshwright.capture import capture
+from meshwright.simulate.fused import fused
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.regroup import regrouped
+from meshwright.simulate.rules import TPU
+from meshwright.simulate.unit import REGROUP
+
+TILE = (8, 128)
+
+
+def shape(*extents):
+    return jax.ShapeDtypeStruct(extents, jnp.float32)
+
+
+def conv(x, w):
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def copies_of(fn, *args):
+    """By copy in a program, its bytes, in order."""
+    found = fused(capture(fn, args).program, TPU, TILE)
+    return [
+        found.layout.size(unit.writes[0])
+        for unit in found.units
+        if unit.root.kind == REGROUP
+    ]
+
+
+def test_nothing_is_copied_where_images_are_many():
+    def fn(x, w):
+        return conv(jnp.tanh(conv(x, w)), w)
+
+    program = capture(fn, (shape(8, 64, 64, 128), shape(3, 3, 128, 128))).program
+    assert regrouped(program, Layout(TILE)) == (program, {})
+
+
+def test_parts_with_their_seams_are_written_and_whole_images_put_together():
+    """64 + 2 pixels are 8 parts of 9, with 2 of the next; 16 bits as operands."""
+    found = copies_of(conv, shape(2, 64, 64, 128), shape(3, 3, 128, 128))
+    parts, whole = 16 * 64 * 11 * 128 * 2, 2 * 64 * 64 * 128 * 4
+    assert found == [parts, whole]
+
+
+def test_few_features_lie_otherwise_between_convolutions():
+    """Of 32 features in rows of 128, three quarters are padding; of 128 pixels none."""
+
+    def fn(x, w):
+        y = conv(x, w)
+        return jnp.tanh(y) * y
+
+    found = copies_of(fn, shape(2, 128, 64, 32), shape(3, 3, 32, 32))
+    parts, made = 16 * 128 * 11 * 32 * 2, 16 * 128 * 9 * 32 * 4
+    assert found == [parts, 4 * parts, made, 2 * 128 * 64 * 32 * 4]
+
+
+def test_what_is_only_summed_lies_as_its_convolution_writes():
+    def fn(x, w):
+        return (conv(x, w) ** 2).sum((1, 2))
+
+    program = capture(fn, (shape(2, 128, 64, 32), shape(3, 3, 32, 32))).program
+    found = fused(program, TPU, TILE)
+    sizes = {found.layout.size(v) for unit in found.units for v in unit.writes}
+    assert 16 * 128 * 9 * 128 * 4 in sizes
+    assert 16 * 128 * 9 * 32 * 4 not in sizes
+
+
+def test_what_is_the_same_for_an_image_is_spread_once_however_many_read_it():
+    def fn(x, w, scale):
+        y = conv(x, w)
+        scales = scale[:, None, None]
+        return (y * scales).sum((0, 1, 2)), (y + scales).max((0, 1, 2))
+
+    found = copies_of(fn, shape(2, 64, 64, 128), shape(3, 3, 128, 128), shape(2, 128))
+    assert found == [16 * 64 * 11 * 128 * 2, 16 * 64 * 9 * 128 * 4]
+
+
+def test_a_sum_for_each_image_reads_it_whole():
+    def fn(x, w):
+        return conv(x, w).sum((1, 2))
+
+    parts, whole = 16 * 64 * 11 * 128 * 2, 2 * 64 * 64 * 128 * 4
+    assert copies_of(fn, shape(2, 64, 64, 128), shape(3, 3, 128, 128)) == [parts, whole]
+
+
+def test_loops_have_their_own_copies():
+    def fn(x, w):
+        return lax.scan(lambda x, _: (conv(x, w), None), x, length=3)[0]
+
+    program = capture(fn, (shape(2, 64, 64, 128), shape(3, 3, 128, 128))).program
+    layout = Layout(TILE)
+    changed, origins = regrouped(program, layout)
+    (scan,) = changed.ops
+    assert sum(op.kind == REGROUP for op in scan.bodies[0].ops) == 2
+    assert origins[scan] is program.ops[0]
