@@ -24,7 +24,8 @@ def regrouped(program: Program, layout: Layout) -> tuple[Program, Mapping[Op, Op
     The second result says, for each op made anew, which one it was.
     """
     origins: dict[Op, Op] = {}
-    return _regrouped(program, layout, origins), origins
+    few = any(shape[dims[0]] < layout.tile[0] for shape, dims in layout.images.items())
+    return _regrouped(program, layout, origins) if few else program, origins
 
 
 def _regrouped(program: Program, layout: Layout, origins: dict[Op, Op]) -> Program:
