@@ -6,6 +6,7 @@ Reshapes and their like are the same memory under another name, so they are no m
 from __future__ import annotations
 
 from meshwright.ir import Atom, Op, Program, Value
+from meshwright.rules.elementwise import ELEMENTWISE
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, kind_of
 
@@ -86,7 +87,7 @@ class Flow:
         ops = set(self.readers.get(value, ()))
         for _ in range(_FAR):
             first = min(ops, key=self._places.__getitem__)
-            if self.kinds[first] is not Kind.LOOP or len(first.results) != 1:
+            if first.kind not in ELEMENTWISE:
                 return False
             (made,) = first.results
             used_by = self.readers.get(made, ())
