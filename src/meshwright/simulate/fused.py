@@ -51,9 +51,10 @@ def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
         origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
     layout = Layout(tile)
     layout.note_images(program)
-    if rules.narrows:
+    if rules.regroups:
         program, changed = regrouped(program, layout)
         origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
+    if rules.narrows:
         layout.narrow = narrow_values(program)
     units = fuse(program, layout, rules)
     return Fused(

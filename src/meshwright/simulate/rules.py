@@ -12,6 +12,7 @@ class Rules:
 
     overlaps: kinds of collectives that run beside computation.
     narrows: values that only 16-bit products read are stored in 16 bits.
+    regroups: few images are cut in space into parts that count as images.
     places: memory on the chip is the compiler's to place values in, which then take none
         of the main memory; else it is a cache of that.
     packs_in_time: blocks get their places in main memory in the order in which their
@@ -25,6 +26,7 @@ class Rules:
 
     overlaps: frozenset[str] = frozenset()
     narrows: bool = False
+    regroups: bool = False
     places: bool = False
     packs_in_time: bool = False
     calls_library: bool = False
@@ -34,6 +36,7 @@ PLAIN = Rules()
 TPU = Rules(
     frozenset({"all_gather", "permute", "reduce_scatter"}),
     narrows=True,
+    regroups=True,
     places=True,
     packs_in_time=True,
 )
