@@ -33,7 +33,7 @@ from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.on_chip import lives_of
 from meshwright.simulate.passes import fed_to_matrix_unit, touched_by
-from meshwright.simulate.rules import RULES
+from meshwright.simulate.rules import rules_for
 from meshwright.simulate.streams import streams_of
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
@@ -82,7 +82,7 @@ class Stores:
 
 def stores_of(program: Program, machine: Machine, num_devices: int) -> Stores:
     """What a machine's compiler stores of a program, priced at an even share of it."""
-    rules = RULES[machine.compiler]
+    rules = rules_for(machine)
     layout = Layout(machine.chip.tile, narrow_values(program) if rules.narrows else ())
     stores = Stores(layout, fuse(program, layout, rules), num_devices)
     _Reader(stores, machine).read(program, stores.units)

@@ -19,7 +19,7 @@ from meshwright.simulate.collector import one_collection
 from meshwright.simulate.fused import Fused, fused
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import Memory, memory_of
-from meshwright.simulate.rules import RULES, Rules
+from meshwright.simulate.rules import Rules, rules_for
 from meshwright.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -124,7 +124,7 @@ def estimate(
 
 
 def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
-    lowered, rules = decided.lowered, RULES[machine.compiler]
+    lowered, rules = decided.lowered, rules_for(machine)
     placement = place_mesh(lowered.mesh, machine)
     formed = _fused(lowered, rules, machine.chip.tile)
     program, units = formed.program, formed.units
@@ -154,7 +154,7 @@ _KNOWN: WeakKeyDictionary[Lowered, dict[tuple[Rules, tuple[int, int]], Fused]] =
     WeakKeyDictionary()
 )
 """Programs that have been simulated, grouped as compilers do, for as long as somebody has
-them: other machines whose compiler is the same take no more than their times."""
+them: other machines under the same rules take no more than their times."""
 
 
 def _fused(lowered: Lowered, rules: Rules, tile: tuple[int, int]) -> Fused:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.rules.elementwise import ELEMENTWISE
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, kind_of
+from meshwright.simulate.unit import BARRIER, SAME_MEMORY, TAKES_IN, Kind, kind_of
 
 _FAR = 8
 """Elementwise ops within which paths that part come together, if they do."""
@@ -20,7 +20,8 @@ class Flow:
     kinds, operands: by op that computes something, in the order of the program; an
         operand that a region's bodies keep as bfloat16 is the cast of the value.
     maker: by value. readers: by value, once for each time that an op reads it.
-    stored: what is in memory whoever reads it: outputs, and what casts below read.
+    stored: what is in memory whoever reads it: outputs, what comes to a barrier, and
+        what casts below read.
     casts: by result, what rounds before a loop what its body would round in every turn.
     """
 
@@ -54,8 +55,9 @@ class Flow:
                     readers[value] = [op]
                 else:
                     read_by.append(op)
+        kept = [*program.outputs, *_before_barriers(program)]
         self.stored = {
-            origin.get(v, v) for v in program.outputs if isinstance(v, Value)
+            origin.get(v, v) for v in kept if isinstance(v, Value)
         } | self._rounded_by.keys()
 
     def operand(self, op: Op, position: int) -> Value | None:
@@ -149,6 +151,10 @@ def _origins(program: Program) -> dict[Value, Value]:
             assert isinstance(operand, Value), f"{op.kind} of a literal"
             found[result] = found.get(operand, operand)
     return found
+
+
+def _before_barriers(program: Program) -> list[Atom]:
+    return [v for op in program.ops if op.kind == BARRIER for v in op.operands]
 
 
 def _only_renames(op: Op) -> bool:

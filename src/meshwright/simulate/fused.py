@@ -1,4 +1,4 @@
-"""A device program as one compiler runs it, whatever the speed of its chips."""
+"""A device program as one compiler runs it, before any chip says how long it takes."""
 
 from __future__ import annotations
 

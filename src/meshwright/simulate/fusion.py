@@ -164,12 +164,24 @@ class _Fusion:
         inner = [reader for reader in used_by if kinds[reader] is not Kind.LOOP]
         if not all(self._takes_in(reader, value) for reader in inner):
             return False
-        if len(used_by) > 1 and (
-            sum(map(num_bytes, fed.reads)) > _SLACK * num_bytes(value)
-            and not self.flow.meets(value)
-        ):
+        if len(used_by) > 1 and not self._pays_again(value, op, fed, used_by):
             return False
         return not (inner and self._ends_a_product(op, fed))
+
+    def _pays_again(
+        self, value: Value, op: Op, fed: Fed, used_by: Sequence[Op]
+    ) -> bool:
+        """Whether several readers compute a value rather than to have it stored."""
+        kinds, balance = self.flow.kinds, self.rules.balance
+        if balance and all(kinds[reader] is Kind.PRODUCT for reader in used_by):
+            size, shares = self.layout.num_bytes, fed.shares(op, self.flow.operands)
+            read = sum(int(size(v) * shares.get(v, 1.0)) for v in fed.reads)
+            if all(balance.waits(reader, read) for reader in used_by):
+                last = work_of(op) + Work(math.prod(value.shape))  # it is rounded too
+                work = fed.work_with(last, shares)
+                return balance.is_computed_again(used_by, work, read, size(value))
+        is_small = sum(map(num_bytes, fed.reads)) <= _SLACK * num_bytes(value)
+        return is_small or self.flow.meets(value)
 
     def _takes_in(self, reader: Op, value: Value) -> bool:
         """Whether a reader computes an elementwise operand where it needs it."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from meshwright.ir import Atom, Op, Program, Value
+from meshwright.simulate.unit import BARRIER
 
 
 def inline(program: Program) -> tuple[Program, Mapping[Op, Op]]:
-    """The program with the body of each scan of one turn in its place.
+    """The program with the bodies of scans of one turn, and of remats, in their place.
 
     The second result says, for each op that had to be made anew, which one it was.
     """
@@ -65,6 +66,8 @@ class _Inline:
                 inside, outside = body.inputs[position], operands[wire.operand]
                 if wire.is_stacked:
                     made.append(_reshape(op, outside, inside))
+                elif op.params.get("barrier") and isinstance(outside, Value):
+                    made.append(Op(BARRIER, (outside,), (inside,), source=op.source))
                 else:
                     self.renamed[inside] = outside
         for inner in body.ops:
@@ -85,7 +88,8 @@ class _Inline:
 
 
 def _is_single(op: Op) -> bool:
-    return op.kind == "scan" and op.params.get("length") == 1
+    """Whether an op runs its only body once: what is made again is made in its place."""
+    return op.kind == "remat" or (op.kind == "scan" and op.params.get("length") == 1)
 
 
 def _reshape(op: Op, operand: Atom, result: Value) -> Op:

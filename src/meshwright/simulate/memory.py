@@ -18,6 +18,7 @@ from meshwright.simulate.pack import (
 )
 from meshwright.simulate.regions import handed_on, handed_out
 from meshwright.simulate.rules import TPU, Rules
+from meshwright.simulate.turn import in_turn
 from meshwright.simulate.unit import Kind, Unit
 
 _NONE: Mapping[int, int] = MappingProxyType({})
@@ -202,6 +203,8 @@ class _Heap:
             same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
             given = [v for v in body.inputs if library or v not in same]
             kept = handed_out(op, number, self.rules)
+            if self.rules.hands_out_last:
+                units = in_turn(op, number, units)
             heap = _Heap(self.layout, units, kept, self.rules)
             taken = {} if library else handed_on(op, number, units, self.layout)
             inner = heap.run((), given, taken)

@@ -19,10 +19,9 @@ _MOVES = frozenset(
     {
         "abs", "all_gather", "all_to_all", "broadcast_in_dim", "clamp", "concatenate",
         "copy", "copy_p", "dynamic_slice", "dynamic_update_slice", "expand_dims",
-        "gather", "max", "min", "name", "pad", "permute", "reduce_max", "reduce_min",
-        "reduce_precision", "regroup", "reshape", "rev", "select_n", "slice", "squeeze",
-        "tag",
-        "transpose",
+        "gather", "max", "min", "name", "optimization_barrier", "pad", "permute",
+        "reduce_max", "reduce_min", "reduce_precision", "regroup", "reshape", "rev",
+        "select_n", "slice", "squeeze", "tag", "transpose",
     }
 )  # fmt: skip
 """Ops that give elements of their operands back: rounded before is rounded after."""

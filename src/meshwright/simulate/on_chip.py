@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from meshwright.ir import Atom, Value
 from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
+from meshwright.simulate.turn import in_turn
 from meshwright.simulate.unit import REGROUP, TAKES_IN, Unit
 
 _KEPT_FOR_VALUES = 0.75
@@ -71,11 +72,15 @@ def lives_of(units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout) -> 
 def all_lives(
     units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout
 ) -> tuple[Lives, ...]:
-    """Those of a program, and of the bodies of its loops."""
+    """Those of a program, and of the bodies of its loops in the order of a turn."""
     inner = [
         lives
         for unit in units
-        for body, within in zip(unit.root.bodies, unit.bodies, strict=False)
-        for lives in all_lives(within, stored_outputs(body), layout)
+        for number, within in enumerate(unit.bodies)
+        for lives in all_lives(
+            in_turn(unit.root, number, within),
+            stored_outputs(unit.root.bodies[number]),
+            layout,
+        )
     ]
     return (lives_of(units, outputs, layout), *inner)

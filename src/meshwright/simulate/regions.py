@@ -10,7 +10,7 @@ from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_loop
 from meshwright.simulate.rules import Rules
-from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit, kind_of
+from meshwright.simulate.unit import BARRIER, SAME_MEMORY, TAKES_IN, Kind, Unit, kind_of
 
 
 def open_region(
@@ -111,7 +111,7 @@ def _needed_whole(body: Program, kinds: Collection[Kind]) -> set[Value]:
     return {
         v
         for op in body.ops
-        if kind_of(op) not in kinds
+        if kind_of(op) not in kinds or op.kind == BARRIER
         for v in op.operands
         if isinstance(v, Value)
     }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from meshwright.machine import Machine
+from meshwright.simulate.again import Balance, balance_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +20,14 @@ class Rules:
         of the main memory; else it is a cache of that.
     packs_in_time: blocks get their places in main memory in the order in which their
         lives begin; else the largest, or those that live longest, come first.
+    hands_out_last: a loop's turn ends with what the next does not wait for.
     calls_library: products and large reductions are calls that read and write memory,
         elementwise results lie where an operand lay that is read no more, what loops
         stack is there from the start, results have memory of their own all along, and
         units run breadth first; else products take elementwise ops in on both sides,
         and units run in the order of the program.
+    balance: of the chip that it compiles for, where it weighs by that what products
+        compute again.
     """
 
     overlaps: frozenset[str] = frozenset()
@@ -29,7 +35,9 @@ class Rules:
     regroups: bool = False
     places: bool = False
     packs_in_time: bool = False
+    hands_out_last: bool = False
     calls_library: bool = False
+    balance: Balance | None = None
 
 
 PLAIN = Rules()
@@ -39,6 +47,7 @@ TPU = Rules(
     regroups=True,
     places=True,
     packs_in_time=True,
+    hands_out_last=True,
 )
 GPU = Rules(
     frozenset({"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"})
@@ -47,3 +56,9 @@ CPU = Rules(calls_library=True)
 
 RULES: Mapping[str, Rules] = {"plain": PLAIN, "tpu": TPU, "gpu": GPU, "cpu": CPU}
 """By `Machine.compiler`."""
+
+
+def rules_for(machine: Machine) -> Rules:
+    """The rules of a machine's compiler, for its chip."""
+    rules = RULES[machine.compiler]
+    return replace(rules, balance=balance_of(machine.chip)) if rules.places else rules

@@ -37,10 +37,13 @@ _REDUCTIONS = frozenset(
     }
 )  # fmt: skip
 
+BARRIER = "optimization_barrier"
+"""What a compiler fuses nothing across, so that what comes to it is in memory."""
+
 SAME_MEMORY = frozenset(
     {
-        "copy", "expand_dims", "name", "optimization_barrier", "reshape", "squeeze",
-        "stop_gradient", "tag",
+        BARRIER, "copy", "expand_dims", "name", "reshape", "squeeze", "stop_gradient",
+        "tag",
     }
 )  # fmt: skip
 

@@ -1,0 +1,90 @@
+"""What products compute again, by the seconds that it takes on one chip or another."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshwright.capture import capture
+from meshwright.machine import load_machine
+from meshwright.rules import Work
+from meshwright.simulate.again import Balance, balance_of
+from meshwright.simulate.fusion import fuse
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.narrow import narrow_values
+from meshwright.simulate.rules import RULES, TPU, rules_for
+
+N = 1024
+SQUARE = jax.ShapeDtypeStruct((N, N), jnp.float32)
+THIN = jax.ShapeDtypeStruct((N, 8), jnp.float32)
+
+
+def stored(fn, balance, *args):
+    """Shapes of what is written, those handed out left out."""
+    program = capture(fn, args).program
+    layout = Layout(narrow=narrow_values(program))
+    units = fuse(program, layout, replace(TPU, balance=balance))
+    made = [v for unit in units for v in unit.writes if v not in program.outputs]
+    return [v.shape for v in made]
+
+
+def read_twice(x, y, left, right):
+    made = jnp.exp(x) * y
+    return made @ left, right @ made
+
+
+def product():
+    return capture(lambda x, w: x @ w, (SQUARE, THIN)).program.ops[0]
+
+
+def test_what_memory_bounds_is_computed_again():
+    # Of one array of 32 bits, for 16: twice 4 bytes, or 4 read, 2 written, twice 2 read.
+    fast = Balance(vector=1e9, matrix=1e9)
+    size = N * N
+    assert fast.is_computed_again([product()] * 2, Work(size), 4 * size, 2 * size)
+    # Of two such arrays 16, or 8 + 2 + 4.
+    assert not fast.is_computed_again([product()] * 2, Work(size), 8 * size, 2 * size)
+
+
+def test_what_the_vector_unit_bounds_is_kept():
+    # One operation for each byte: 6 and 6 bytes' time, or 6 once and twice 2.
+    slow, size = Balance(vector=1.0, matrix=1e9), N * N
+    assert not slow.is_computed_again(
+        [product()] * 2, Work(6 * size), 4 * size, 2 * size
+    )
+
+
+def test_a_large_product_does_not_wait_for_what_it_reads():
+    # 16 operations for each element of the left operand, and a matrix unit that takes a
+    # byte's time for each.
+    slow, size = Balance(vector=1.0, matrix=1.0), N * N
+    assert slow.waits(product(), 17 * size)
+    assert not slow.waits(product(), 16 * size)
+
+
+@pytest.mark.parametrize(("vector", "is_kept"), [(1e9, False), (1.0, True)])
+def test_a_slow_vector_unit_has_an_exponential_stored(vector, is_kept):
+    args = (
+        SQUARE,
+        jax.ShapeDtypeStruct((), jnp.float32),
+        THIN,
+        THIN.update(shape=(8, N)),
+    )
+    found = stored(read_twice, Balance(vector, 1e9), *args)
+    assert found == ([(N, N)] if is_kept else [])
+
+
+def test_balances_are_of_peaks():
+    chip = load_machine("tpu-v5p", 8).chip
+    found = balance_of(chip)
+    assert found.vector == chip.vector_flops_per_s / chip.hbm_bytes_per_s
+    assert found.matrix == chip.peak_flops_per_s("bfloat16") / chip.hbm_bytes_per_s
+
+
+@pytest.mark.parametrize("name", ["cpu", "h100", "tpu-v5e"])
+def test_only_compilers_that_weigh_ask_for_a_balance(name):
+    machine = load_machine(name, 8)
+    rules = rules_for(machine)
+    assert replace(rules, balance=None) == RULES[machine.compiler]
+    assert (rules.balance is None) == (machine.compiler != "tpu")
