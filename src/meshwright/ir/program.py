@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
+from meshwright.ir.born_open import born_open
+
 _NO_PARAMS: Mapping[str, object] = MappingProxyType({})
 
 
+@born_open
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """An array that an op makes or a program takes.
@@ -68,6 +71,7 @@ class Wire:
     is_stacked: bool = False
 
 
+@born_open
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """One application of a primitive.

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from meshwright.ir import Op, Value
+from meshwright.ir.born_open import born_open
 from meshwright.rules import COLLECTIVES, Work
 
 
@@ -78,6 +79,8 @@ _NAMED = {
     **dict.fromkeys(COLLECTIVES, Kind.COLLECTIVE),
     **dict.fromkeys(_REDUCTIONS, Kind.REDUCTION),
     **dict.fromkeys(_PRODUCTS, Kind.PRODUCT),
+    **dict.fromkeys(_REGIONS, Kind.REGION),
+    **dict.fromkeys(_STANDS_ALONE, Kind.OTHER),
 }
 
 
@@ -86,9 +89,9 @@ def kind_of(op: Op) -> Kind:
     named = _NAMED.get(op.kind)
     if named is not None:
         return named
-    if op.bodies or op.kind in _REGIONS:
+    if op.bodies:
         return Kind.REGION
-    if op.has_effect or op.kind in _STANDS_ALONE:
+    if op.has_effect:
         return Kind.OTHER
     if op.kind in _SCATTERS:
         return Kind.LOOP if _is_one_hot(op) else Kind.OTHER
@@ -115,6 +118,7 @@ _NOTHING: Mapping[Value, Value] = MappingProxyType({})
 _WHOLE: Mapping[Value, float] = MappingProxyType({})
 
 
+@born_open
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """Ops that run as one.
