@@ -1,7 +1,6 @@
 """What a product reads again: laws, and what the TPU compiler estimates of products."""
 
 import math
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +82,7 @@ def test_what_fits_beside_the_tiles_is_not_read_again():
     op = product(65536, 4096, 1024)
     through = streams(65536, 4096, 1024)
     assert bytes_read_again(op, through, V5E) == 0
-    assert bytes_read_again(op, replace(through, right=through.right + 1), V5E) > 0
+    assert bytes_read_again(op, through._replace(right=through.right + 1), V5E) > 0
 
 
 @given(EXTENT, EXTENT, EXTENT, st.integers(2, 64))
@@ -92,7 +91,7 @@ def test_a_batch_reads_again_what_each_of_its_products_does(rows, summed, column
     left = jax.ShapeDtypeStruct((n, rows, summed), jnp.bfloat16)
     right = jax.ShapeDtypeStruct((n, summed, columns), jnp.bfloat16)
     many = capture(jnp.matmul, (left, right)).program.ops[0]
-    all_of_them = replace(alone, left=n * alone.left, right=n * alone.right)
+    all_of_them = alone._replace(left=n * alone.left, right=n * alone.right)
     assert bytes_read_again(many, all_of_them, V5E) == pytest.approx(
         n * bytes_read_again(one, alone, V5E)
     )
@@ -101,7 +100,7 @@ def test_a_batch_reads_again_what_each_of_its_products_does(rows, summed, column
 def test_what_is_on_the_chip_is_not_read_again():
     op = product(12288, 4096, 28672)
     through = streams(12288, 4096, 28672)
-    assert bytes_read_again(op, replace(through, left=0), V5E) == 0
+    assert bytes_read_again(op, through._replace(left=0), V5E) == 0
 
 
 def test_a_machine_without_windows_reads_once():

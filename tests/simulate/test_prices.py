@@ -47,7 +47,8 @@ def test_a_shared_price_is_that_of_the_unit_alone():
     for each in computing:
         unit = each.unit
         for num_bytes, elements in ((2**20, 2**18), (2**28, 2**10), (0, 0)):
-            alone = Traffic(num_bytes, elements, each.streams)
+            streams = each.sides and each.sides.streams(())
+            alone = Traffic(num_bytes, elements, streams)
             assert shared.pass_time(each, alone) == unit_time(
                 unit.root, unit.work, alone, chip
             )

@@ -8,7 +8,7 @@ from meshwright.capture import capture
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.passes import passes_of
-from meshwright.simulate.streams import streams_of
+from meshwright.simulate.streams import sides_of
 from meshwright.simulate.unit import Kind
 
 X = jax.ShapeDtypeStruct((512, 256), jnp.bfloat16)
@@ -41,7 +41,8 @@ def streams(fn, args, on_chip=()):
     program = capture(fn, args).program
     (unit,) = (u for u in fuse(program) if u.kind is Kind.PRODUCT)
     kept = [program.inputs[index] for index in on_chip]
-    return streams_of(unit, kept, Layout())
+    sides = sides_of(unit, Layout())
+    return sides and sides.streams(kept)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -62,7 +63,7 @@ def test_what_a_pass_keeps_on_the_chip_is_no_stream_of_it():
     layout = Layout()
     last = passes_of(program, layout, fuse(program, layout)).passes[-1]
     (made,) = (v for v in last.unit.reads if v not in program.inputs)
-    outside, inside = (last.traffic(kept, layout) for kept in ((), {made}))
+    outside, inside = (last.traffic(kept) for kept in ((), {made}))
     assert (
         outside.streams.left == outside.num_bytes - inside.num_bytes == 2 * 512 * 1024
     )

@@ -34,7 +34,7 @@ from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.on_chip import lives_of
 from meshwright.simulate.passes import fed_to_matrix_unit, touched_by
 from meshwright.simulate.rules import rules_for
-from meshwright.simulate.streams import streams_of
+from meshwright.simulate.streams import sides_of
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
 _SHARPNESS = 4
@@ -136,7 +136,8 @@ class _Reader:
             elements = 0.0 if value in fed else elements
             passing[value] = passing.get(value, 0.0) + elements
         # As if rows were cut: what is read again for a tile of a part is a part of it.
-        streams = streams_of(unit, kept, stores.layout)
+        sides = sides_of(unit, stores.layout)
+        streams = None if sides is None else sides.streams(kept)
         through = int(sum(passing.values()))
         traffic = Traffic(sum(moved.values()), through, streams)
         slopes = self._slopes(unit.root, unit.work, traffic)

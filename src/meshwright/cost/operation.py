@@ -9,7 +9,7 @@ work.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from meshwright.cost.bound import Bound, UnitTime, reached_share
 from meshwright.cost.kernel import kernel_time
@@ -27,8 +27,7 @@ MOVE_FLOPS = 8
 """Vector operations in the time that one element takes into or out of registers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(NamedTuple):
     """What a unit reads and writes.
 
     num_bytes: from and to main memory, each array once. elements: what passes through

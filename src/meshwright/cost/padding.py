@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from meshwright.ir import Op
@@ -32,9 +33,16 @@ def _up(extent: int, tile: int) -> int:
 
 def product_extents(op: Op) -> tuple[int, int, int, int]:
     """Of a product the extents that are shared, its rows, its columns, and the sum."""
-    params: Any = op.params
-    (left_sum, right_sum), (left_batch, right_batch) = params["dimension_numbers"]
-    left, right = (a.shape for a in op.operands[:2])
+    left, right, *_ = op.operands
+    return _extents(left.shape, right.shape, op.params["dimension_numbers"])
+
+
+# Programs of many layers ask for the same products again and again.
+@lru_cache(maxsize=4096)
+def _extents(
+    left: tuple[int, ...], right: tuple[int, ...], numbers: Any
+) -> tuple[int, int, int, int]:
+    (left_sum, right_sum), (left_batch, right_batch) = numbers
 
     def extent(shape: tuple[int, ...], without: tuple[int, ...]) -> int:
         return math.prod(n for d, n in enumerate(shape) if d not in without)

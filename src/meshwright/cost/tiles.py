@@ -11,7 +11,7 @@ operand, and every one read or written beside the result takes its part of the t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from meshwright.cost.padding import fills_matrix_unit, product_extents
 from meshwright.ir import Op
@@ -28,8 +28,7 @@ _BUFFERS = 2
 """Windows of each array beside the result: one in use, one that comes or goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(NamedTuple):
     """What a product reads and writes in main memory, by where it is needed.
 
     left, right: bytes of all arrays that an operand is computed from, of all products

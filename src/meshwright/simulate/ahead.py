@@ -33,7 +33,7 @@ class Ahead:
             moves = unit.kind is Kind.COLLECTIVE
             if unit.kind not in _LIGHT or (moves and unit.root.kind not in is_async):
                 continue
-            if not all(value in chains for value in unit.reads):
+            if not all(map(chains.__contains__, unit.reads)):
                 continue
             chain = (*(u for v in unit.reads for u in chains[v]), unit)
             chains |= dict.fromkeys(unit.writes, () if moves else chain)
@@ -54,7 +54,8 @@ class Ahead:
 
     def take(self, unit: Unit) -> bool:
         """Whether a unit, whose turn has come, has still to run."""
-        self._held.difference_update(unit.reads)
+        if self._held:
+            self._held.difference_update(unit.reads)
         if unit in self._done:
             return False
         self._done.add(unit)

@@ -28,23 +28,6 @@ class Fed:
         """The same and one more op, which reads what those before it make."""
         return Fed({**self.ops, op: work}, self.reads)
 
-    def sources(
-        self, value: Value, operands: Mapping[Op, Sequence[Value]]
-    ) -> tuple[Value, ...]:
-        """The stored values that one is computed from, itself if it is stored.
-
-        operands: of each op, as stored.
-        """
-        makers = {result: op for op in self.ops for result in op.results}
-        waiting, seen = [value], dict.fromkeys((value,))
-        while waiting:
-            maker = makers.get(waiting.pop())
-            for operand in operands[maker] if maker is not None else ():
-                if operand not in seen:
-                    seen[operand] = None
-                    waiting.append(operand)
-        return tuple(v for v in seen if v in self.reads)
-
     def shares(
         self, last: Op, operands: Mapping[Op, Sequence[Value]]
     ) -> dict[Value, float]:
@@ -53,7 +36,7 @@ class Fed:
         last: the op that all this is for. operands: of each op, as stored.
         """
         shares: dict[Value, float] = {}
-        if last.kind != PART and all(op.kind != PART for op in self.ops):
+        if last.kind != PART and PART not in [op.kind for op in self.ops]:
             return shares
         for op in (last, *reversed(self.ops)):
             share = 1.0 if op is last else max(shares.get(r, 0.0) for r in op.results)
@@ -71,13 +54,16 @@ class Fed:
 
     def work_with(self, work: Work, shares: Mapping[Value, float]) -> Work:
         """That of all the ops, each counted once, and more."""
-        works = list(self.ops.values())
+        if not self.ops:
+            return work
+        works = self.ops.values()
         if shares:
             works = [
                 each.scaled(max(shares[r] for r in op.results if r in shares))
                 for op, each in self.ops.items()
             ]
-        return Work(
-            sum([each.flops for each in works], work.flops),
-            sum([each.transcendentals for each in works], work.transcendentals),
-        )
+        flops, transcendentals = work.flops, work.transcendentals
+        for each in works:
+            flops += each.flops
+            transcendentals += each.transcendentals
+        return Work(flops, transcendentals)

@@ -27,37 +27,38 @@ class Flow:
 
     def __init__(self, program: Program, layout: Layout) -> None:
         self.program = program
-        self.kinds: dict[Op, Kind] = {}
-        self.operands: dict[Op, list[Value]] = {}
-        self.maker: dict[Value, Op] = {}
-        self.readers: dict[Value, list[Op]] = {}
         self.casts: dict[Value, Op] = {}
         self._rounded_by: dict[Value, Op] = {}
         self._origin = _origins(program)
         self._places: dict[Op, int] = {}
         self._narrow = layout.narrow
-        kinds, maker, readers, origin = (
-            self.kinds, self.maker, self.readers, self._origin
-        )  # fmt: skip
-        for op in program.ops:
-            if _only_renames(op):
-                continue
-            kinds[op] = kind_of(op)
-            for result in op.results:
-                maker[result] = op
-            operands = [origin.get(v, v) for v in op.operands if isinstance(v, Value)]
-            if op.bodies and self._narrow:
-                operands = self._rounded(op, operands)
-            self.operands[op] = operands
-            for value in operands:
-                read_by = readers.get(value)
-                if read_by is None:
-                    readers[value] = [op]
+        origin = self._origin.get
+        ops = [
+            op
+            for op in program.ops
+            if op.kind not in SAME_MEMORY or not _only_renames(op)
+        ]
+        self.kinds = {op: kind_of(op) for op in ops}
+        self.maker = {result: op for op in ops for result in op.results}
+        self.operands = {
+            op: [origin(v, v) for v in op.operands if isinstance(v, Value)]
+            for op in ops
+        }
+        if self._narrow:
+            for op in ops:
+                if op.bodies:
+                    self.operands[op] = self._rounded(op, self.operands[op])
+        self.readers: dict[Value, list[Op]] = {}
+        readers = self.readers
+        for op in ops:
+            for value in self.operands[op]:
+                if value in readers:
+                    readers[value].append(op)
                 else:
-                    read_by.append(op)
+                    readers[value] = [op]
         kept = [*program.outputs, *_before_barriers(program)]
         self.stored = {
-            origin.get(v, v) for v in kept if isinstance(v, Value)
+            origin(v, v) for v in kept if isinstance(v, Value)
         } | self._rounded_by.keys()
 
     def operand(self, op: Op, position: int) -> Value | None:
@@ -67,17 +68,19 @@ class Flow:
         before = sum(isinstance(v, Value) for v in op.operands[:position])
         return self.operands[op][before]
 
-    def is_link(self, op: Op) -> bool:
-        """Whether one elementwise op makes one value for one other alone."""
-        if len(op.results) != 1:
-            return False
-        (value,) = op.results
-        used_by = self.readers.get(value, ())
-        return (
-            len(used_by) == 1
-            and self.kinds[used_by[0]] is Kind.LOOP
-            and value not in self.stored
-        )
+    def links(self) -> dict[Value, Op]:
+        """By value that one elementwise op makes for one other alone, the first."""
+        kinds, maker, stored, loop = self.kinds, self.maker, self.stored, Kind.LOOP
+        return {
+            value: made_by
+            for value, used_by in self.readers.items()
+            if len(used_by) == 1
+            and kinds[used_by[0]] is loop
+            and value not in stored
+            and (made_by := maker.get(value)) is not None
+            and kinds[made_by] is loop
+            and len(made_by.results) == 1
+        }
 
     def meets(self, value: Value) -> bool:
         """Whether all that readers make of a value meets in an op that writes.
@@ -146,7 +149,8 @@ def stored_outputs(program: Program) -> tuple[Atom, ...]:
 def _origins(program: Program) -> dict[Value, Value]:
     """By value that is another under a new name, the one that was made."""
     found: dict[Value, Value] = {}
-    for op in filter(_only_renames, program.ops):
+    named_so = [op for op in program.ops if op.kind in SAME_MEMORY]
+    for op in filter(_only_renames, named_so):
         for result, operand in zip(op.results, op.operands, strict=False):
             assert isinstance(operand, Value), f"{op.kind} of a literal"
             found[result] = found.get(operand, operand)

@@ -23,7 +23,7 @@ from meshwright.cost.padding import fills_matrix_unit
 from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
 from meshwright.simulate.epilogue import with_epilogues
-from meshwright.simulate.fed import Fed
+from meshwright.simulate.fed import PART, Fed
 from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_in_step, is_unary, takers
@@ -64,15 +64,17 @@ class _Fusion:
         makes it. They are many: what hangs on them is only looked at from the end.
     fed: by other value that readers compute, what they compute and read for it.
     takers: of such a value the readers that do, where not all of them.
+    has_parts: whether some op takes a device's own part of a value.
     """
 
     def __init__(self, program: Program, layout: Layout, rules: Rules) -> None:
         self.flow = Flow(program, layout)
         self.layout = layout
         self.rules = rules
-        self.links: dict[Value, Op] = {}
+        self.links = {} if rules.calls_library else self.flow.links()
         self.fed: dict[Value, Fed] = {}
         self.takers: dict[Value, frozenset[Op]] = {}
+        self.has_parts = PART in {op.kind for op in program.ops}
 
     def units(self) -> tuple[Unit, ...]:
         """One for each op that writes or has an effect.
@@ -82,10 +84,9 @@ class _Fusion:
         library = self.rules.calls_library
         decide = self._for_library if library else self._for_readers
         found: list[Unit] = []
-        for op, kind in self.flow.kinds.items():
-            if kind is Kind.LOOP and not library and self.flow.is_link(op):
-                self.links[op.results[0]] = op
-                continue
+        within = set(self.links.values())
+        kinds = self.flow.kinds.items()
+        for op, kind in [each for each in kinds if each[0] not in within]:
             fed = self._taken_in(op)
             stored = decide(op, kind, fed)
             if op.bodies:
@@ -107,25 +108,34 @@ class _Fusion:
 
     def _taken_in(self, op: Op) -> Fed:
         """What an op computes itself, and reads."""
-        links, fed, operands = self.links, self.fed, self.flow.operands
+        links, fed, operands = self.links.get, self.fed, self.flow.operands
         ops: dict[Op, Work] = {}
         reads: dict[Value, None] = {}
         chain: list[Op] = []
         waiting = operands[op][::-1]
         while waiting:
             value = waiting.pop()
-            if value in links:
-                link = links[value]
+            link = links(value)
+            if link is not None:
                 chain.append(link)
                 waiting += operands[link][::-1]
-            elif value in fed and op in self.takers.get(value, (op,)):
-                ops |= fed[value].ops
-                reads |= fed[value].reads
-            else:
+                continue
+            known = self._fed_to(op, value) if value in fed else None
+            if known is None:
                 reads[value] = None
+            else:
+                ops |= known.ops
+                reads |= known.reads
         for link in reversed(chain):
             ops[link] = work_of(link)
         return Fed(ops, reads)
+
+    def _fed_to(self, op: Op, value: Value) -> Fed | None:
+        """What an op computes and reads for a value; None for what is stored for it."""
+        fed = self.fed.get(value)
+        if fed is None or (value in self.takers and op not in self.takers[value]):
+            return None
+        return fed
 
     def _for_readers(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
         """Those results that are written, since not all of their readers compute them."""
@@ -162,8 +172,9 @@ class _Fusion:
         """Whether all readers of what an elementwise op makes compute it."""
         kinds = self.flow.kinds
         inner = [reader for reader in used_by if kinds[reader] is not Kind.LOOP]
-        if not all(self._takes_in(reader, value) for reader in inner):
-            return False
+        for reader in inner:
+            if not self._takes_in(reader, value):
+                return False
         if len(used_by) > 1 and not self._pays_again(value, op, fed, used_by):
             return False
         return not (inner and self._ends_a_product(op, fed))
@@ -220,15 +231,18 @@ class _Fusion:
         That is so where nobody else needs the product as such, and what comes next is no
         part of the same element by element.
         """
-        (result, *_) = op.results
-        flow, elements = self.flow, math.prod(result.shape)
-        return any(
-            flow.kinds[maker] is Kind.PRODUCT
-            and math.prod(value.shape) == elements
-            and self.layout.num_bytes(value) > self.layout.num_bytes(result)
-            and self._is_only_for(value, op, fed.ops)
+        result, num_bytes = op.results[0], self.layout.num_bytes
+        kinds, maker = self.flow.kinds, self.flow.maker
+        products = [
+            value
             for value in fed.reads
-            if (maker := flow.maker.get(value)) is not None
+            if value in maker and kinds[maker[value]] is Kind.PRODUCT
+        ]
+        return any(
+            math.prod(value.shape) == math.prod(result.shape)
+            and num_bytes(value) > num_bytes(result)
+            and self._is_only_for(value, op, fed.ops)
+            for value in products
         )
 
     def _is_only_for(self, value: Value, op: Op, ops: Collection[Op]) -> bool:
@@ -263,23 +277,23 @@ class _Fusion:
             bodies = tuple(fuse(body, self.layout, self.rules) for body in op.bodies)
         library = self.rules.calls_library
         overwrites = self._overwrites(op, fed) if library else ()
-        replaces = {} if library else self._replaces(op)
-        shares = fed.shares(op, self.flow.operands)
+        replaces = self._replaces(op) if op.bodies and not library else {}
+        shares = fed.shares(op, self.flow.operands) if self.has_parts else {}
         reads, work = tuple(fed.reads), fed.work_with(work_of(op), shares)
-        parts = {v: share for v in reads if (share := shares.get(v, 1.0)) < 1}
+        parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
         in_place = self._in_place(op, kind, reads)
         return Unit(
             op, kind, reads, writes, work, in_place, bodies,
             overwrites=overwrites, replaces=replaces, shares=parts,
-            sides=self._sides(op, fed),
+            sides=self._sides(op),
         )  # fmt: skip
 
-    def _sides(self, op: Op, fed: Fed) -> tuple[tuple[Value, ...], ...]:
-        """By operand of a product what it is computed from."""
+    def _sides(self, op: Op) -> tuple[tuple[Value, ...], ...]:
+        """By operand of a product the stored values that it is computed from."""
         if op.kind != "dot_general" or not fills_matrix_unit(op):
             return ()
-        operands = self.flow.operands
-        return tuple(fed.sources(value, operands) for value in operands[op][:2])
+        sides = [(v, self._fed_to(op, v)) for v in self.flow.operands[op][:2]]
+        return tuple([(v,) if fed is None else tuple(fed.reads) for v, fed in sides])
 
     def _overwrites(self, op: Op, fed: Fed) -> tuple[Value, ...]:
         """Operands whose memory the result takes over, if they are read no more."""

@@ -93,9 +93,10 @@ class _Heap:
         self.last: dict[Value, int] = {}
         self.runs = _runs(units)
         for index, unit in enumerate(units):
+            end = self.runs[index][1]
             for value in unit.reads:
                 self.first.setdefault(value, index)
-                self.last[value] = self.runs[index][1]
+                self.last[value] = end
         self.blocks: list[Block] = []
         self.owners: list[tuple[Value, ...]] = []
         self.block_of: dict[Value, int] = {}
@@ -247,6 +248,8 @@ class _Heap:
 
         Steps are counted from `clock` on, those of bodies within their region's.
         """
+        if not self.bodies and not clock:
+            return self.blocks, len(self.units) + 1
         found: list[Block] = []
         first: list[int] = []
         last: list[int] = []
@@ -276,6 +279,8 @@ class _Heap:
 
 def _runs(units: Sequence[Unit]) -> list[tuple[int, int]]:
     """By unit, the first and the last of those that run as one with it."""
+    if not any(unit.is_joined for unit in units):
+        return [(i, i) for i in range(len(units))]
     starts = [i for i, unit in enumerate(units) if not unit.is_joined]
     ends = [*starts[1:], len(units)]
     return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]

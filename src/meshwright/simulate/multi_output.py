@@ -32,11 +32,12 @@ def merge_outputs(units: Sequence[Unit]) -> tuple[Unit, ...]:
     # The last pass over a value's own shape that meets it.
     met: dict[Value, int] = {}
     for unit in units:
-        space = _space(unit)
+        space, values = _space(unit), (*unit.reads, *unit.writes)
+        shaped = [v for v in values if _extents(v.shape) == space]
         number = None
         # A product takes nothing in that its own pass makes.
         if space is not None and unit.kind is not Kind.PRODUCT:
-            number = _joined(unit, space, there, met)
+            number = _joined(unit, shaped, there, met)
         if number is None:
             number = len(passes)
             passes.append([unit])
@@ -45,38 +46,36 @@ def merge_outputs(units: Sequence[Unit]) -> tuple[Unit, ...]:
         readable = number + 1 if unit.kind is Kind.REDUCTION else number
         for value in unit.writes:
             there[value] = readable
-        if space is not None:
-            for value in (*unit.reads, *unit.writes):
-                if _extents(value.shape) == space and met.get(value, -1) < number:
-                    met[value] = number
-    return tuple(_merged(each) for each in passes)
+        for value in shaped:
+            if met.get(value, -1) < number:
+                met[value] = number
+    return tuple([_merged(each) if len(each) > 1 else each[0] for each in passes])
 
 
 def _joined(
-    unit: Unit, space: _Space, there: Mapping[Value, int], met: Mapping[Value, int]
+    unit: Unit,
+    shaped: Sequence[Value],
+    there: Mapping[Value, int],
+    met: Mapping[Value, int],
 ) -> int | None:
-    """The pass that a unit can be part of, if any."""
-    number = -1
-    ready = 0
-    for value in unit.reads:
-        if there.get(value, 0) > ready:
-            ready = there[value]
-        if met.get(value, -1) > number and _extents(value.shape) == space:
-            number = met[value]
+    """The pass that a unit can be part of, if any; shaped: its values over its space."""
+    ready = max([there.get(value, 0) for value in unit.reads], default=0)
+    number = max([met.get(value, -1) for value in shaped], default=-1)
     return number if number >= ready else None
 
 
 def _merged(units: Sequence[Unit]) -> Unit:
     """All in one, with a product at its root if there is one, else the first."""
-    if len(units) == 1:
-        return units[0]
     products = (u for u in units if u.kind is Kind.PRODUCT)
     first = next(products, units[0])
-    work = sum((u.work for u in units), Work())
+    work = Work(
+        sum([unit.work.flops for unit in units]),
+        sum([unit.work.transcendentals for unit in units]),
+    )
     reads: dict[Value, None] = {}
     writes: dict[Value, None] = {}
     for unit in units:
-        reads |= dict.fromkeys(v for v in unit.reads if v not in writes)
+        reads |= dict.fromkeys([v for v in unit.reads if v not in writes])
         writes |= dict.fromkeys(unit.writes)
     shares = {v: share for v, share in shares_of(units).items() if v in reads}
     return Unit(

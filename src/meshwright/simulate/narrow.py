@@ -9,6 +9,7 @@ it is made, as those for the gradient of a bias. (XLA calls this bfloat16 propag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.simulate.unit import Kind, kind_of
@@ -74,18 +75,20 @@ class _Search:
         """Whether each input could be narrow, given which outputs may be."""
         readers = _Readers()
         made = {result: op for op in program.ops for result in op.results}
-        self.narrow.difference_update(made)  # what an earlier visit found
+        if self.narrow:
+            self.narrow.difference_update(made)  # what an earlier visit found
         readers.note(program.outputs, outputs)
-        asked = [op for op in program.ops if op.bodies or op.kind in _MAY_ACCEPT]
-        readers.refused.update(
-            v
+        asked = [op for op in program.ops if op.kind in _MAY_ACCEPT or op.bodies]
+        others = [
+            op.operands
             for op in program.ops
             if op.kind not in _MAY_ACCEPT and not op.bodies
-            for v in op.operands
-        )
+        ]
+        readers.refused.update(*others)
         for op in reversed(asked):
             may_be = [readers.accept(r) for r in op.results]
-            if op.kind in _MOVES and not all(may_be):  # most ops: nothing to look at
+            # Most ops: nothing to look at.
+            if op.kind in _MOVES and False in may_be:
                 readers.refused.update(op.operands)
                 continue
             if op.bodies:
@@ -183,6 +186,10 @@ def _sums(op: Op, made: Mapping[Value, Op]) -> bool:
 
 def _rounds(op: Op) -> bool:
     """True for products in the unit's own precision."""
-    precision = op.params.get("precision")
+    return _is_own(op.params.get("precision"))
+
+
+@cache
+def _is_own(precision: object) -> bool:
     sides = precision if isinstance(precision, tuple) else (precision,)
     return all(p is None or str(p).upper().endswith("DEFAULT") for p in sides)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from meshwright.ir import Atom, Value
 from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
@@ -29,14 +31,15 @@ class Lives:
     def within(self, num_bytes: float) -> frozenset[Value]:
         """The values that fit into so much scratch memory for as long as they live."""
         room = num_bytes * _KEPT_FOR_VALUES
-        used = [0] * self.num_units
+        used = np.zeros(self.num_units, np.int64)
         kept: list[Value] = []
         for value, start, last, size in self.lives:
-            if size > room or max(used[start : last + 1]) + size > room:
+            if size > room:
                 continue
-            kept.append(value)
-            for index in range(start, last + 1):
-                used[index] += size
+            beside = used[start : last + 1]
+            if beside.max() + size <= room:
+                kept.append(value)
+                beside += size
         return frozenset(kept)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 _PLACED = 160
@@ -30,6 +31,10 @@ class Block(NamedTuple):
     size: int
     start: int
     end: int
+
+
+_SIZE, _START = itemgetter(0), itemgetter(1)
+"""Of a block; sorted by them, equal ones stay in their order."""
 
 
 def packed_beside(blocks: Sequence[Block], results: Sequence[Block]) -> int:
@@ -65,10 +70,10 @@ def packed_in_time(blocks: Sequence[Block]) -> int:
     It lies in the smallest gap between those that are there when it begins, else on top
     of them all.
     """
-    largest = sorted(blocks, key=lambda b: -b.size)[:_PLACED_IN_TIME]
+    largest = sorted(blocks, key=_SIZE, reverse=True)[:_PLACED_IN_TIME]
     there: list[tuple[int, int, int]] = []  # offset, top, end
     height = 0
-    for size, start, end in sorted(largest, key=lambda b: b.start):
+    for size, start, end in sorted(largest, key=_START):
         there = [block for block in there if block[2] >= start]
         best = bottom = 0
         best_gap = None

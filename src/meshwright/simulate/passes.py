@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 
 from meshwright.cost.operation import Traffic, alike
 from meshwright.cost.padding import fills_matrix_unit
-from meshwright.cost.tiles import Streams
 from meshwright.ir import Atom, Program, Value
+from meshwright.ir.born_open import born_open
 from meshwright.rules.kernel import kernel_of
 from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.on_chip import Lives, lives_of
-from meshwright.simulate.streams import streams_of
+from meshwright.simulate.streams import Sides, sides_of
 from meshwright.simulate.unit import Kind, Unit
 
 _PICKS = frozenset({"dynamic_slice", "gather"})
 
 
 class Touch(NamedTuple):
-    """A value that a pass reads or writes.
+    """A value that a pass reads or writes, and scratch memory may hold.
 
     passing: elements that do. elements: those of them that pass through registers.
     num_bytes: what moves, unless scratch memory holds the value.
@@ -39,12 +39,15 @@ class Touch(NamedTuple):
     num_bytes: int
 
 
+@born_open
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
     """Units that run as one.
 
-    touches: what it reads and writes. num_bytes, elements, streams: of all of them, if
-        nothing stays in scratch memory; of a collective, the bytes of its whole value.
+    touches: of what it reads and writes, what may stay in scratch memory.
+    num_bytes, elements: of all that it reads and writes, if nothing stays there; of a
+        collective, the bytes of its whole value.
+    sides: of a product, what may stream through it.
     work: equal for passes that take as long for the same bytes and elements.
     bodies: of a region, their passes.
     """
@@ -54,7 +57,7 @@ class Pass:
     num_bytes: int
     elements: int
     work: Hashable
-    streams: Streams | None = None
+    sides: Sides | None = None
     bodies: tuple[Passes, ...] = ()
 
     @property
@@ -65,7 +68,7 @@ class Pass:
             return tuple(params["axes"])
         return tuple(axis for body in self.bodies for axis in body.axes)
 
-    def traffic(self, on_chip: Collection[Value], layout: Layout) -> Traffic:
+    def traffic(self, on_chip: Collection[Value]) -> Traffic:
         """What passes through main memory and through registers.
 
         on_chip: values that scratch memory holds; they pass through registers once.
@@ -75,9 +78,7 @@ class Pass:
             if value in on_chip:
                 num_bytes -= moved
                 elements -= through and passing - passing // 2
-        streams = self.streams
-        if streams is not None and num_bytes < self.num_bytes:
-            streams = streams_of(self.unit, on_chip, layout)
+        streams = None if self.sides is None else self.sides.streams(on_chip)
         return Traffic(num_bytes, elements, streams)
 
 
@@ -100,17 +101,14 @@ class Passes:
 def passes_of(program: Program, layout: Layout, units: Sequence[Unit]) -> Passes:
     """The passes of a program, bodies of loops included."""
     merged = merge_outputs(units)
-    passes = tuple(_pass(unit, layout) for unit in merged)
-    return Passes(
-        program.inputs,
-        layout,
-        passes,
-        lives_of(merged, stored_outputs(program), layout),
-        tuple(dict.fromkeys(axis for each in passes for axis in each.axes)),
-    )
+    lives = lives_of(merged, stored_outputs(program), layout)
+    may_stay = {value for value, *_ in lives.lives}
+    passes = tuple([_pass(unit, layout, may_stay) for unit in merged])
+    axes = dict.fromkeys(axis for each in passes for axis in each.axes)
+    return Passes(program.inputs, layout, passes, lives, tuple(axes))
 
 
-def _pass(unit: Unit, layout: Layout) -> Pass:
+def _pass(unit: Unit, layout: Layout, may_stay: Collection[Value]) -> Pass:
     if unit.kind is Kind.COLLECTIVE:
         return Pass(unit, (), whole_bytes(unit, layout), 0, None)
     if unit.kind is Kind.REGION:
@@ -123,23 +121,21 @@ def _pass(unit: Unit, layout: Layout) -> Pass:
     kernel = kernel_of(unit.root)
     if kernel is not None:
         return Pass(unit, (), kernel.num_bytes, 0, work)
-    fed, shares, num_bytes = fed_to_matrix_unit(unit), unit.shares, layout.num_bytes
+    fed, shares = fed_to_matrix_unit(unit), unit.shares
     touches: list[Touch] = []
+    num_bytes = elements = 0
     for value in touched_by(unit):
-        passing, moved = math.prod(value.shape), num_bytes(value)
+        passing = math.prod(value.shape)
         if value in shares:
             passing = int(passing * shares[value])
-            moved = passing * layout.itemsize(value)
         through = 0 if value in fed else passing
-        touches.append(Touch(value, passing, through, moved))
-    return Pass(
-        unit,
-        tuple(touches),
-        sum([touch.num_bytes for touch in touches]),
-        sum([touch.elements for touch in touches]),
-        work,
-        streams_of(unit, (), layout),
-    )
+        moved = passing * layout.itemsize(value)
+        if value in may_stay:
+            touches.append(Touch(value, passing, through, moved))
+        num_bytes += moved
+        elements += through
+    sides = sides_of(unit, layout)
+    return Pass(unit, tuple(touches), num_bytes, elements, work, sides)
 
 
 def touched_by(unit: Unit) -> list[Value]:

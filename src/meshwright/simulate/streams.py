@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from meshwright.cost.tiles import SUM_BYTES, Streams
 from meshwright.ir import Value
@@ -15,38 +16,60 @@ _ALIKE = 2.0
 sum nothing is read for each tile."""
 
 
-def streams_of(
-    unit: Unit, on_chip: Collection[Value], layout: Layout
-) -> Streams | None:
+class Sides(NamedTuple):
+    """What may stream through a product: by value, its bytes in all.
+
+    left, right: what an operand is computed from. beside: what is read or written beside
+    its result, `elements` large; widest: bytes of an element of what is written.
+    """
+
+    left: tuple[tuple[Value, float], ...]
+    right: tuple[tuple[Value, float], ...]
+    beside: tuple[tuple[Value, float], ...]
+    elements: int
+    widest: int
+
+    def streams(self, on_chip: Collection[Value]) -> Streams:
+        """What does stream, for what is on the chip costs nothing."""
+        left, right, beside = (
+            sum([size for value, size in side if value not in on_chip])
+            for side in self[:3]
+        )
+        beside /= self.elements
+        return Streams(int(left), int(right), beside, self.widest >= SUM_BYTES)
+
+
+def sides_of(unit: Unit, layout: Layout) -> Sides | None:
     """Of a product what its operands are computed from, and what is beside its result.
 
-    Of an array that an operand takes a part of, as much as the operand counts. What is
-    on the chip costs nothing.
+    Of an array that an operand takes a part of, as much as the operand counts.
     """
+    if not unit.sides:
+        return None
     sizes = [math.prod(v.shape) for v in (*unit.root.operands[:2], *unit.root.results)]
-    if not unit.sides or 0 in sizes:
+    if 0 in sizes:
         return None
 
-    def moved(values: Iterable[Value], most: int) -> float:
-        return sum(
-            min(math.prod(v.shape) * unit.shares.get(v, 1.0), most) * layout.itemsize(v)
-            for v in values
-            if v not in on_chip
+    def moved(values: Iterable[Value], most: int) -> tuple[tuple[Value, float], ...]:
+        return tuple(
+            [
+                (v, min(prod(v.shape) * shares.get(v, 1.0), most) * layout.itemsize(v))
+                for v in values
+            ]
         )
 
-    left, right = (
-        moved(side, most) for side, most in zip(unit.sides, sizes, strict=False)
-    )
-    operands = {v for side in unit.sides for v in side}
+    prod, shares, (left, right) = math.prod, unit.shares, unit.sides
     result = sizes[2]
-    beside = [v for v in (*unit.reads, *unit.writes) if v not in operands]
+    low, high = result / _ALIKE, result * _ALIKE
     like_it = [
-        v for v in beside if result / _ALIKE <= math.prod(v.shape) <= result * _ALIKE
+        v
+        for v in (*unit.reads, *unit.writes)
+        if low <= prod(v.shape) <= high and v not in left and v not in right
     ]
-    widest = max(map(layout.itemsize, unit.writes), default=0)
-    return Streams(
-        int(left),
-        int(right),
-        moved(like_it, math.ceil(result * _ALIKE)) / result,
-        widest >= SUM_BYTES,
+    return Sides(
+        moved(left, sizes[0]),
+        moved(right, sizes[1]),
+        moved(like_it, math.ceil(high)),
+        result,
+        max(map(layout.itemsize, unit.writes), default=0),
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from meshwright.cost.bound import Bound
 from meshwright.ir import Value
+from meshwright.ir.born_open import born_open
 from meshwright.machine.placement import Placement
 from meshwright.simulate.ahead import Ahead
 from meshwright.simulate.passes import Pass, Passes
@@ -25,6 +26,7 @@ from meshwright.simulate.unit import Kind, Unit
 COMPUTE, LINKS = "compute", "links"
 
 
+@born_open
 @dataclass(frozen=True, slots=True)
 class Span:
     """One unit on one stream.
@@ -100,7 +102,6 @@ class _Clock:
         self.pass_of = {each.unit: each for each in passes.passes}
         room = setting.placement.machine.chip.on_chip_bytes
         self.on_chip = passes.lives.within(room)
-        self.layout = passes.layout
         self.spans: list[Span] = []
         self.free = {COMPUTE: 0.0, LINKS: 0.0}
         self.there: dict[Value, float] = {}
@@ -134,7 +135,7 @@ class _Clock:
             inner, repeats = self._body(each)
             end = start + repeats * inner.end_s
             return Span(unit, stream, start, end, repeats=repeats, inner=inner)
-        traffic = each.traffic(self.on_chip, self.layout)
+        traffic = each.traffic(self.on_chip)
         time = self.prices.pass_time(each, traffic)
         end = start + time.seconds
         return Span(unit, stream, start, end, traffic.num_bytes, time.bound)
