@@ -12,6 +12,7 @@ from meshwright.lower import Gather, Lowered, lower
 from meshwright.machine import Mesh
 from meshwright.plan.constraints import apply_constraints, manual_names
 from meshwright.propagate import Engine, Graph, State, split_axes
+from meshwright.simulate.collector import one_collection
 from meshwright.tactics import Recompute, Tactic, Workspace
 
 
@@ -37,8 +38,10 @@ def decide(
     graph: Graph | None = None,
 ) -> Decided:
     """Apply tactics in order, and lower; graph: as in `apply_tactics`."""
-    work = apply_tactics(captured, mesh, tactics, graph=graph)
-    return Decided(captured, work, lower(work.state, gather), tuple(tactics), gather)
+    with one_collection():
+        work = apply_tactics(captured, mesh, tactics, graph=graph)
+        lowered = lower(work.state, gather)
+    return Decided(captured, work, lowered, tuple(tactics), gather)
 
 
 def apply_tactics(

@@ -18,6 +18,7 @@ from meshwright.plan.check import CheckReport, check_outputs
 from meshwright.plan.decide import Decided, decide
 from meshwright.plan.plan import Plan, make_plan
 from meshwright.runtime import Executable, make_executable
+from meshwright.simulate.collector import one_collection
 from meshwright.tactics import Tactic
 
 Names = str | Sequence[str] | None
@@ -194,7 +195,8 @@ class Partitioned:
             return self.fn(*full, **keywords)
 
         names = [n for n in self._names(args) if n not in self._static]
-        return capture(fn, traced[0], traced[1], names, self._donated)
+        with one_collection():
+            return capture(fn, traced[0], traced[1], names, self._donated)
 
     def _compile(
         self, args: Any, kwargs: Any, keep: bool = False

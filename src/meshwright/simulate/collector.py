@@ -12,10 +12,10 @@ def one_collection() -> Generator[None]:
     """Let the collector look at all that a block makes once, after the block.
 
     It counts what is made, not what is garbage, and would look a hundred times in one
-    simulation, now and then at everything that JAX holds as well: a third of the time.
-    Nothing is lost by waiting: what a simulation makes has no cycles, so that the garbage
-    goes by its counts of references, and the block is short. The collector's own pause
-    comes right behind. A caller who has switched it off finds it off.
+    simulation or lowering, now and then at everything that JAX holds as well: a third
+    of the time. Little is lost by waiting: what they make has few cycles, so that the
+    garbage goes by its counts of references, and the block is short. The collector's own
+    pause comes right behind. A caller who has switched it off finds it off.
     """
     if not gc.isenabled():
         yield
