@@ -69,15 +69,16 @@ def _lower_op(scope: Scope, op: Op) -> None:
     rule = node.rule
     assert rule is not None
     ends = scope.shared.ends_of(node)
+    needs = zip(op.operands, ends.operands, strict=True)
     operands = tuple(
-        scope.read(atom, need, node, i)
-        for i, (atom, need) in enumerate(zip(op.operands, ends.operands, strict=True))
+        [scope.read(atom, need, node, i) for i, (atom, need) in enumerate(needs)]
     )
+    have = scope.have
     carried = {
         axis
         for atom in op.operands
         if isinstance(atom, Value)
-        for axis in scope.have[atom][1].partial
+        for axis in have[atom][1].partial
     }
     if carried:
         operands = _level(scope, op, operands, carried)
@@ -85,14 +86,14 @@ def _lower_op(scope: Scope, op: Op) -> None:
     results = _apply(scope, op, operands, ends.shapes)
     factor_of = scope.state.factor_of[node.index]
     left = {axis for axis, factor in factor_of.items() if factor in rule.reductions}
-    partial = tuple(a for a in scope.mesh.axes if a in carried or a in left)
+    partial = tuple([a for a in scope.mesh.axes if a in carried or a in left])
     monoid = "sum" if carried else rule.monoid
     for value, local, sharding in zip(op.results, results, ends.results, strict=True):
         if partial:
-            scope.have[value] = (local, Sharding(sharding.dims, partial, monoid))
+            have[value] = (local, Sharding(sharding.dims, partial, monoid))
             scope.settle(value, node)
         else:
-            scope.have[value] = (local, sharding)
+            have[value] = (local, sharding)
 
 
 def _apply(

@@ -53,9 +53,8 @@ class Builder:
         params: Mapping[str, object] | None = None,
     ) -> tuple[Value, ...]:
         """Append the same primitive as `op` on other operands, with these result shapes."""
-        results = tuple(
-            Value(tuple(s), r.dtype) for s, r in zip(shapes, op.results, strict=True)
-        )
+        made = zip(shapes, op.results, strict=True)
+        results = tuple([Value(tuple(shape), old.dtype) for shape, old in made])
         chosen = op.params if params is None else params
         self.ops.append(
             Op(

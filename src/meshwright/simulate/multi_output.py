@@ -32,12 +32,11 @@ def merge_outputs(units: Sequence[Unit]) -> tuple[Unit, ...]:
     # The last pass over a value's own shape that meets it.
     met: dict[Value, int] = {}
     for unit in units:
-        space, values = _space(unit), (*unit.reads, *unit.writes)
-        shaped = [v for v in values if _extents(v.shape) == space]
+        space = _space(unit)
         number = None
         # A product takes nothing in that its own pass makes.
         if space is not None and unit.kind is not Kind.PRODUCT:
-            number = _joined(unit, shaped, there, met)
+            number = _joined(unit, space, there, met)
         if number is None:
             number = len(passes)
             passes.append([unit])
@@ -46,21 +45,24 @@ def merge_outputs(units: Sequence[Unit]) -> tuple[Unit, ...]:
         readable = number + 1 if unit.kind is Kind.REDUCTION else number
         for value in unit.writes:
             there[value] = readable
-        for value in shaped:
-            if met.get(value, -1) < number:
-                met[value] = number
+        if space is not None:
+            for value in (*unit.reads, *unit.writes):
+                if _extents(value.shape) == space and met.get(value, -1) < number:
+                    met[value] = number
     return tuple([_merged(each) if len(each) > 1 else each[0] for each in passes])
 
 
 def _joined(
-    unit: Unit,
-    shaped: Sequence[Value],
-    there: Mapping[Value, int],
-    met: Mapping[Value, int],
+    unit: Unit, space: _Space, there: Mapping[Value, int], met: Mapping[Value, int]
 ) -> int | None:
-    """The pass that a unit can be part of, if any; shaped: its values over its space."""
-    ready = max([there.get(value, 0) for value in unit.reads], default=0)
-    number = max([met.get(value, -1) for value in shaped], default=-1)
+    """The pass that a unit can be part of, if any."""
+    number = -1
+    ready = 0
+    for value in unit.reads:
+        if there.get(value, 0) > ready:
+            ready = there[value]
+        if met.get(value, -1) > number and _extents(value.shape) == space:
+            number = met[value]
     return number if number >= ready else None
 
 
