@@ -63,7 +63,7 @@ REGROUP = "regroup"
 _STANDS_ALONE = frozenset(
     {
         REGROUP,
-        "all_to_all", "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
+        "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
         "cummin", "cumprod", "cumsum", "custom_call", "dynamic_update_slice", "eig",
         "eigh", "fft", "gather",
         "geqrf", "householder_product", "lu", "pallas_call", "pure_callback", "qr",
@@ -76,11 +76,11 @@ _STANDS_ALONE = frozenset(
 
 
 _NAMED = {
+    **dict.fromkeys(_REGIONS, Kind.REGION),
+    **dict.fromkeys(_STANDS_ALONE, Kind.OTHER),
     **dict.fromkeys(COLLECTIVES, Kind.COLLECTIVE),
     **dict.fromkeys(_REDUCTIONS, Kind.REDUCTION),
     **dict.fromkeys(_PRODUCTS, Kind.PRODUCT),
-    **dict.fromkeys(_REGIONS, Kind.REGION),
-    **dict.fromkeys(_STANDS_ALONE, Kind.OTHER),
 }
 
 
