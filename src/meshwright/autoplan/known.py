@@ -12,6 +12,7 @@ from meshwright.autoplan.space import Priced, Space
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate
+from meshwright.simulate.collector import one_collection
 from meshwright.tactics import Tactic, Workspace
 
 ALONE = "as given"
@@ -35,6 +36,7 @@ class Experts:
         """Of those that have been read."""
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
+    @one_collection()
     def on(self, mesh: Mesh, priced: Priced) -> list[Proposal]:
         """Their plans by the model."""
         known = self._read.get(mesh)

@@ -58,7 +58,7 @@ and to simulate one."""
 _LAST = 2
 """Simulations' worth of time that is left when the first refined plan has its turn."""
 
-_FOR_PLAN = 1.2
+_FOR_PLAN = 0.9
 """Simulations' worth of time that it takes to make the plan in the end."""
 
 _FOR_SPELLING = 3

@@ -21,6 +21,7 @@ from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import place_mesh
 from meshwright.plan.decide import axes_of, rewritten, start_workspace
 from meshwright.propagate import Graph, State
+from meshwright.simulate.collector import one_collection
 from meshwright.simulate.rules import RULES
 from meshwright.tactics import (
     CutOps,
@@ -91,11 +92,12 @@ class Space:
         rest = [t for t in stated.tactics if not isinstance(t, Recompute)]
         self.original = stated
         self.given = (*own, *rewrites, *rest)
-        self.captured = captured = rewritten(stated.captured, self.given)
         self.machine = machine
         self.seed = seed
-        self.graph = Graph(captured.program, captured.ties)
-        self.stores = stores_of(captured.program, machine, machine.num_devices)
+        with one_collection():
+            self.captured = captured = rewritten(stated.captured, self.given)
+            self.graph = Graph(captured.program, captured.ties)
+            self.stores = stores_of(captured.program, machine, machine.num_devices)
         self._blank: Fold | None = None  # of a state that says nothing yet
 
     def start(self, mesh: Mesh) -> Workspace:
@@ -113,6 +115,7 @@ class Space:
                 raise TacticError(f"{tactic} cannot stand: {work.refusals[known]}")
         return work
 
+    @one_collection()
     def price(
         self,
         mesh: Mesh,
@@ -137,6 +140,7 @@ class Space:
             free,
         )
 
+    @one_collection()
     def price_again(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
         """The same choices at other prices of collectives, in half the time."""
         shares = {**EXPOSED, **exposed}
