@@ -2,7 +2,7 @@
 
 Milliseconds of `estimate` for the step at full size, as the wall clock and as the process's
 own clock tell, in a process of its own for each schedule. A program's ops are grouped once
-as a compiler does it; other machines, places and donations take the simulation alone.
+as a compiler does it; other places and donations take the simulation alone.
 So there are three: the first call of all, the median of calls with a program that was just
 lowered, grouping included, and the median of those that simulate it once more. What
 lowering takes stands beside them.

@@ -68,3 +68,21 @@ def bytes_of(choices):
 def test_a_gathered_array_is_there_as_long_as_it_is_read(cuts):
     said, simulated = bytes_of(choices_with(cuts))
     assert said == pytest.approx(simulated, rel=0.1)
+
+
+def squares(x, first, rest):
+    """Layers alike, whose weights have one reader each; a product read twice by one op."""
+    for weight in (first, *rest):
+        x = jnp.tanh(x @ weight)
+    y = x @ first
+    return (y * y) @ first
+
+
+def test_every_form_that_is_kept_for_readers_counts():
+    weights = shape(64, 64), [shape(64, 64)] * 4
+    priced = space_of((squares, (shape(64, 64), *weights)), "tpu-v5p", 4).price(
+        Mesh({"data": 4})
+    )
+    views = {(view.maker, view.result) for view in priced.model.views}
+    assert len(views) > 1
+    assert views <= priced.pricer.lives.copies.keys()

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
@@ -52,3 +52,20 @@ def test_ops_are_themselves_alone():
     op = Op("exp", (Value((2,), "float32"),), (Value((2,), "float32"),))
     assert op != replace(op)
     assert replace(op, kind="log").operands is op.operands
+
+
+def test_what_would_be_passed_over_is_refused():
+    @dataclass(frozen=True, slots=True)
+    class Checked:
+        size: int
+
+        def __post_init__(self):
+            raise ValueError
+
+    @dataclass(frozen=True, slots=True)
+    class Filled:
+        parts: list[int] = field(default_factory=list)
+
+    for record in (Checked, Filled):
+        with pytest.raises(AssertionError):
+            born_open(record)

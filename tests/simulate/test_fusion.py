@@ -149,6 +149,14 @@ def test_what_meets_in_one_op_that_writes_is_computed_there():
     assert (first.root.kind, len(first.reads)) == ("mul", 2)
 
 
+def test_what_meets_in_a_result_is_computed_there():
+    def fn(x, y):
+        z = x + y
+        return z * jax.nn.sigmoid(z)
+
+    assert [unit.root.kind for unit in units(fn, X, X)] == ["mul"]
+
+
 def test_what_meets_in_one_op_that_others_compute_is_written():
     def fn(x, y, w):
         z = x + y

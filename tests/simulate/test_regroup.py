@@ -103,3 +103,54 @@ def test_loops_have_their_own_copies():
     (scan,) = changed.ops
     assert sum(op.kind == REGROUP for op in scan.bodies[0].ops) == 2
     assert origins[scan] is program.ops[0]
+
+
+def test_what_is_spread_over_images_is_spread_for_each_of_their_shapes():
+    """One number for an image, over 128 features and over 256."""
+
+    def fn(x, w, v, scale):
+        def scaled(y):
+            return y * lax.broadcast_in_dim(scale, y.shape, (0,))
+
+        return conv(scaled(conv(x, w)), w), conv(scaled(conv(x, v)), v.swapaxes(2, 3))
+
+    kernels = shape(3, 3, 128, 128), shape(3, 3, 128, 256)
+    program = capture(fn, (shape(2, 64, 64, 128), *kernels, shape(2))).program
+    found = fused(program, TPU, TILE).program
+    for op in found.walk():
+        if op.kind == "mul":
+            assert len({operand.shape for operand in op.operands}) == 1
+
+
+def test_products_of_rows_written_as_convolutions_have_no_space_to_cut():
+    def fn(x, w):
+        return lax.conv_general_dilated(x, w, (), [])
+
+    program = capture(fn, (shape(2, 3), shape(4, 3))).program
+    assert fused(program, TPU, TILE).program is program
+
+
+def test_a_program_with_a_loop_and_nothing_to_cut_stays_itself():
+    def fn(x, w):
+        return lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ w), x)
+
+    program = capture(fn, (shape(64, 64), shape(64, 64))).program
+    layout = Layout(TILE)
+    layout.note_images(program)
+    layout.images[1, 1] = (0, 0)  # as if a few images were somewhere
+    assert regrouped(program, layout)[0] is program
+
+
+def test_sums_of_several_arrays_put_any_of_them_together():
+    def fn(order):
+        def reduced(x, w):
+            return lax.reduce(
+                order(conv(x, w), x),
+                (0.0, 0.0),
+                lambda a, b: (a[0] + b[0], a[1] + b[1]),
+                (3,),
+            )
+
+        return copies_of(reduced, shape(2, 64, 64, 128), shape(3, 3, 128, 128))
+
+    assert sorted(fn(lambda a, b: (a, b))) == sorted(fn(lambda a, b: (b, a)))

@@ -25,16 +25,17 @@ type Span = tuple[int, int]
 
 
 type Key = tuple[int, ...]
-"""Of a value (group, result); of what one reader makes of it (group, result, reader's
-group, operand)."""
+"""Of a value, or of a form that is kept for its readers (group, result); of what one of
+them makes of it (group, result, reader's group, operand); of the addends of a sum (group,
+number of results)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lives:
     """How many values are alive at each of the moments watched, [T].
 
-    counts: of each result that is stored, by (group, result), and behind the results the
-    addends of which devices take their parts. copies: of values in
+    counts: of each result that is stored, and of addends of which devices take their
+    parts. copies: of values in
     another form than that in which they come, while those run that read them so; also
     where the value itself is computed on the fly and not stored at all.
     """
@@ -68,9 +69,7 @@ def lives_of(
         for result, (number, _) in enumerate(node.outs):
             key = group_of[node.index], result
             count(counts, key, spans.of.get(graph.values[number]))
-            readers = graph.consumers[number]
-            if len(readers) > 1:
-                count(copies, key, _around(runs, readers))
+            count(copies, key, _around(runs, graph.consumers[number]))
         if node.rule is not None and node.rule.reductions:
             count(counts, (group_of[node.index], len(node.outs)), runs.get(node.index))
         for operand, (number, _) in enumerate(node.ins):

@@ -39,7 +39,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A table of seconds over the choices of two variables.
+    """Seconds, and bytes of a copy, over the choices of two variables.
 
     copy: what the second makes of the first's value, by its key in `Lives.copies`; of
     `num_bytes`, those of the whole value, it takes the shares `extra` [A, B].

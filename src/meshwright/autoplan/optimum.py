@@ -275,7 +275,7 @@ def _small_ones(
     curve, (clock, until) = pricer.curve(starts[0]), time
     fullest = curve > _FULL * curve.max()
     scale = _DEAR * pricer.seconds(starts[0]) / limit
-    while len(found) < _DEAR_ROUNDS:
+    while len(found) < _DEAR_ROUNDS and not (found and clock() >= until):
         dear = scale * fullest / fullest.sum()
         share = max(_SHORTEST_S, (until - clock()) / _ROUNDS_LEFT)
         known = (*found, *starts)

@@ -299,7 +299,7 @@ class Searcher:
 
     def _is_in_vain(self, proposal: Proposal) -> bool:
         """Whether nobody waits for a plan, large as it is by the model."""
-        is_late = self._simulated and self.clock() >= self.until
+        is_late = bool(self._simulated) and self.clock() >= self.until
         is_changed = self.before is not None
         return (is_late or is_changed) and proposal.bytes > _TOO_LARGE * self.limit
 

@@ -81,7 +81,11 @@ class Stores:
 
 
 def stores_of(program: Program, machine: Machine, num_devices: int) -> Stores:
-    """What a machine's compiler stores of a program, priced at an even share of it."""
+    """What a machine's compiler stores of a program, priced at an even share of it.
+
+    Calls that are made again (`jax.checkpoint`) stay regions here, as their ops decide
+    together; simulated, their bodies stand in the program.
+    """
     rules = rules_for(machine)
     layout = Layout(machine.chip.tile, narrow_values(program) if rules.narrows else ())
     stores = Stores(layout, fuse(program, layout, rules), num_devices)

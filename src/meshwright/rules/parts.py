@@ -133,7 +133,7 @@ class Window:
         while part * PARTS + seams < self.span or part < seams - self.low:
             part += self.stride
         if part < extent and extent % self.stride == 0 and self.stuffing == 1:
-            seams = max(self.kernel - self.stride - part % self.stride, 0)
+            seams = max(self.kernel - self.stride, 0)
             part = extent
         return replace(self.image, extent=part + seams)
 

@@ -68,9 +68,9 @@ class Cuts:
 
     def _convolve(self, op: Op, most: int) -> None:
         params: Any = op.params
-        window, image = Window.of(op), op.operands[0]
-        if params.get("batch_group_count", 1) != 1:
+        if not params["window_strides"] or params.get("batch_group_count", 1) != 1:
             return
+        window, image = Window.of(op), op.operands[0]
         if image.shape[window.image.batch] > most or not window.is_cut:
             self._differentiate(op, window)
             return

@@ -97,7 +97,8 @@ class Flow:
             (made,) = first.results
             used_by = self.readers.get(made, ())
             if len(ops) == 1:
-                return any(self.kinds[op] not in TAKES_IN for op in used_by)
+                is_taken_in = all(self.kinds[op] in TAKES_IN for op in used_by)
+                return made in self.stored or not is_taken_in
             if made in self.stored or not used_by:
                 return False
             ops.remove(first)

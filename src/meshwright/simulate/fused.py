@@ -1,4 +1,4 @@
-"""A device program as one compiler runs it, before any chip says how long it takes."""
+"""A device program as one compiler runs it, before it is said how long that takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from meshwright.simulate.unit import Unit
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fused:
-    """What is known of a program once its ops are grouped, and any chip can say the rest.
+    """What is known of a program once its ops are grouped, by one set of rules.
 
     program: as the compiler sees it. origins: of ops that stand for others, those.
     layout: of its values, none of them in scratch memory. units: in order, as memory is

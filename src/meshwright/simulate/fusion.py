@@ -207,7 +207,7 @@ class _Fusion:
             return False
         operands = self.flow.operands[reader]
         return any(
-            made is value and len(read.shape) != len(made.shape)
+            made is value and read.shape != made.shape
             for read, made in zip(reader.operands, operands, strict=True)
         )
 

@@ -45,28 +45,31 @@ def _regrouped(program: Program, layout: Layout, origins: dict[Op, Op]) -> Progr
             origins[made] = op
         ops += [made, *scope.take()]
     outputs = tuple(map(scope.whole, program.outputs))
+    if (*ops, *scope.made) == program.ops and outputs == program.outputs:
+        return program
     return replace(program, ops=(*ops, *scope.take()), outputs=outputs)
 
 
 class _Scope:
     """Of one program, the copies that there are already.
 
-    written: by result of a convolution that lies otherwise later, what it writes.
+    made: copies that have no place yet. written: by result of a convolution that lies
+    otherwise later, what it writes.
     """
 
     def __init__(self, cuts: Cuts, layout: Layout) -> None:
         self.cuts = cuts
         self.layout = layout
         self.written: dict[Atom, Value] = {}
-        self._made: list[Op] = []
-        self._known: dict[tuple[Value, Cut | None], Value] = {}
+        self.made: list[Op] = []
+        self._known: dict[tuple[Value, Cut | None, tuple[int, ...]], Value] = {}
         for value, cut in cuts.of.items():
             if isinstance(value, Value):
                 layout.lies[value] = cut.shape(value.shape), None
 
     def take(self) -> list[Op]:
         """The copies made since the last call."""
-        made, self._made = self._made, []
+        made, self.made = self.made, []
         return made
 
     def operands(self, op: Op) -> tuple[Atom, ...]:
@@ -136,16 +139,17 @@ class _Scope:
 
     def _known_copy(self, value: Value, cut: Cut | None, like: Value) -> Value:
         """The copy of a value that is cut so, or put together."""
-        known = self._known.get((value, cut))
+        key = value, cut, like.shape
+        known = self._known.get(key)
         if known is None:
             known = self._copy(value, Value(like.shape, value.dtype))
             if cut is not None:
                 self.layout.lies[known] = cut.shape(like.shape), None
-            self._known[value, cut] = known
+            self._known[key] = known
         return known
 
     def _copy(self, value: Value, made: Value) -> Value:
-        self._made.append(Op(REGROUP, (value,), (made,)))
+        self.made.append(Op(REGROUP, (value,), (made,)))
         return made
 
     def _lies_as_written(self, value: Value, cut: Cut) -> None:
@@ -154,13 +158,17 @@ class _Scope:
 
     def _is_sum(self, op: Op) -> bool:
         """Whether an op reads parts as they are: a sum, of all or of what fills them."""
-        cut = self.cuts.of.get(op.operands[0]) if op.operands else None
         if kind_of(op) is not Kind.REDUCTION and op.kind not in SAME_MEMORY:
             return False
-        if cut is None or cut.extent * PARTS == op.operands[0].shape[cut.space]:
-            return True
         axes: object = op.params.get("axes", ())
-        return isinstance(axes, tuple) and cut.batch in axes and cut.space in axes
+        summed = axes if isinstance(axes, tuple) else ()
+        return all(
+            cut is None
+            or cut.extent * PARTS == operand.shape[cut.space]
+            or (cut.batch in summed and cut.space in summed)
+            for operand in op.operands
+            for cut in (self.cuts.of.get(operand),)
+        )
 
     def _is_moved(self, value: Value, cut: Cut) -> bool:
         """Whether images lie otherwise between convolutions, with less padding."""

@@ -26,7 +26,8 @@ def in_turn(loop: Op, number: int, units: Sequence[Unit]) -> Sequence[Unit]:
     carried = {
         ends[i] for _, _, w in carries(loop) for n, i in w.outputs if n == number
     }
-    return _joined_in_order(_handed_out_last(units, carried))
+    ordered = _handed_out_last(units, carried) if carried else units
+    return _joined_in_order(ordered)
 
 
 def _handed_out_last(units: Sequence[Unit], carried: set[Atom]) -> list[Unit]:
