@@ -34,9 +34,6 @@ _READING = 1.5
 """Times as long as the pricing of the first mesh it takes at most, about, to read what
 people do there, and to simulate some of it: 0.3 to 1.7 as measured."""
 
-_LINKS_PER_S = 3_000
-"""Pairs that the solver goes through at first, about: it is behind by so much."""
-
 _FEW = 3
 """Meshes that are looked at even where that takes time that better solutions would have:
 what cannot be cut along one axis is far from the best on such a mesh."""
@@ -102,7 +99,8 @@ class Programs:
         for number, mesh in enumerate(unseen):
             is_first = mesh is self.meshes[0]
             ends = late if seen + len(jobs) < _FEW else soon
-            if not is_first and self.clock() + self._needed_s(mesh) >= ends:
+            needed = self._about_s(mesh) + _READING * self._first_s
+            if not is_first and self.clock() + needed >= ends:
                 continue
             began = self.clock()
             self.on_progress(f"pricing {shape_text(mesh)}")
@@ -126,12 +124,6 @@ class Programs:
     def unseen(self) -> list[Mesh]:
         """Meshes that have no solution so far."""
         return [mesh for mesh in self.meshes if mesh not in self.own]
-
-    def _needed_s(self, mesh: Mesh) -> float:
-        """Seconds to price one more mesh, to solve it, and to read people's plans."""
-        first = self.priced.get(self.meshes[0])
-        solving = 0.0 if first is None else len(first.model.links) / _LINKS_PER_S
-        return self._about_s(mesh) + solving + _READING * self._first_s
 
     def _about_s(self, mesh: Mesh) -> float:
         """Seconds that the pricing of a mesh takes, about, by those of fewer axes."""
