@@ -23,7 +23,6 @@ type Counts = NDArray[np.float64]
 type Span = tuple[int, int]
 """A first and a last moment."""
 
-
 type Key = tuple[int, ...]
 """Of a value, or of a form that is kept for its readers (group, result); of what one of
 them makes of it (group, result, reader's group, operand); of the addends of a sum (group,
@@ -35,9 +34,8 @@ class Lives:
     """How many values are alive at each of the moments watched, [T].
 
     counts: of each result that is stored, and of addends of which devices take their
-    parts. copies: of values in
-    another form than that in which they come, while those run that read them so; also
-    where the value itself is computed on the fly and not stored at all.
+    parts. copies: of values in another form than that in which they come, while those run
+    that read them so; also where the value itself is computed on the fly and not stored.
     """
 
     counts: Mapping[Key, Counts]

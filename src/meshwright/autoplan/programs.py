@@ -30,7 +30,7 @@ _MORE_AXES = {2: 3.0, 3: 7.0}
 """By number of axes, times as long as with one less the pricing of a mesh takes, about;
 as measured for the step from one to two, that is 1.5 to 5."""
 
-_READING = 1.5
+_FOR_FIRST = 1.5
 """Times as long as the pricing of the first mesh it takes at most, about, to read what
 people do there, and to simulate some of it: 0.3 to 1.7 as measured."""
 
@@ -59,7 +59,7 @@ HOPELESS = 1.2
 class Programs:
     """Of one program on the meshes of a machine.
 
-    limit: bytes that a device gives. before: what was found for a like program.
+    limit: bytes that a device gives, or a part of them. before: what was found for a like program.
     priced, own: by mesh the model with its latest prices, and the best of it that was
     found; bounds: seconds of that, and what no plan is below by the same prices, those of
     `solved`; unlimited: the best, if memory were no matter.
@@ -99,7 +99,7 @@ class Programs:
         for number, mesh in enumerate(unseen):
             is_first = mesh is self.meshes[0]
             ends = late if seen + len(jobs) < _FEW else soon
-            needed = self._about_s(mesh) + _READING * self._first_s
+            needed = self._about_s(mesh) + _FOR_FIRST * self._first_s
             if not is_first and self.clock() + needed >= ends:
                 continue
             began = self.clock()
