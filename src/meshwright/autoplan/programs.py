@@ -59,7 +59,8 @@ HOPELESS = 1.2
 class Programs:
     """Of one program on the meshes of a machine.
 
-    limit: bytes that a device gives, or a part of them. before: what was found for a like program.
+    limit: bytes that a device gives, or a part of them. before: what was found for a like
+    program.
     priced, own: by mesh the model with its latest prices, and the best of it that was
     found; bounds: seconds of that, and what no plan is below by the same prices, those of
     `solved`; unlimited: the best, if memory were no matter.
