@@ -82,8 +82,8 @@ class Searcher:
     the answer. before: what was found for a like program, before less was kept; what is
     too large is not looked at again then. aim: share of the limit that integer programs
     get. smaller: what takes less memory, where that counts. reserved: asked once all
-    meshes have been looked at, seconds that are for something else. num_before: meshes that searches before this one
-    have looked at.
+    meshes have been looked at, seconds that are for something else. num_before: meshes
+    that searches before this one have looked at.
     """
 
     space: Space
