@@ -16,12 +16,12 @@ import meshwright as mw
 from meshwright.autoplan.chosen import choose
 from meshwright.autoplan.columns_fold import divide
 from meshwright.autoplan.compute import Compute
+from meshwright.autoplan.even_share import stores_of
 from meshwright.autoplan.fold import fold
 from meshwright.autoplan.lives import lives_of
 from meshwright.autoplan.model import ModelBuilder
 from meshwright.autoplan.moves import Moves
 from meshwright.autoplan.optimum import Pricer, find_optimum
-from meshwright.autoplan.stores import stores_of
 from meshwright.autoplan.strategy import Strategies
 from meshwright.cost.alpha_beta import FORMS
 from meshwright.cost.padding import fills_matrix_unit

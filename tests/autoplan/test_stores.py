@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 import meshwright as mw
-from meshwright.autoplan.stores import stores_of
+from meshwright.autoplan.even_share import stores_of
 from meshwright.machine import load_machine
 from tests.autoplan.programs import shape
 

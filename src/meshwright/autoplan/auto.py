@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshwright.autoplan.even_share import stores_of
 from meshwright.autoplan.fold import fold
 from meshwright.autoplan.optimum import find_optimum
 from meshwright.autoplan.roles import EXPOSED
 from meshwright.autoplan.space import Pricing, price
-from meshwright.autoplan.stores import stores_of
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
 from meshwright.tactics import Workspace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -68,7 +68,7 @@ class Compute:
         self.mesh = mesh
         self.stores = stores
         self._parts_of: dict[Cuts, int] = {}
-        self._even: dict[Op, float] = {}
+        self._even: dict[tuple[bool, Op], float] = {}
         # Ops with one rule are alike in all but what they read, and are many.
         self._works: dict[tuple[int, int], _Works] = {}
         self._written: dict[tuple[int, _Axes], list[_Collective]] = {}
@@ -81,11 +81,22 @@ class Compute:
         works = self._works_of(node, choices)
         if kernel_of(op) is not None:
             return works.spread([self._kernel_s(node, p) for p in works.parts])
-        stores = self.stores
+        seconds, few = self._by(self.stores, op, node, works), self.stores.few
+        if few is not None and op in few.images:
+            value, dim = few.images[op]
+            dims = next(dims for v, dims in _values(op, node) if v is value)
+            images = value.shape[dim] * works.share((dims[dim],))
+            if images.min() <= few.most:
+                in_space = self._by(few.stores, op, node, works)
+                seconds = np.where(images <= few.most, in_space, seconds)
+        return works.spread(seconds)
+
+    def _by(self, stores: Stores, op: Op, node: Node, works: _Works) -> Table:
+        """Seconds of an op by such prices, by how it is cut."""
         seconds = stores.launch.get(op, 0.0) + stores.vector.get(op, 0.0) * works.flops
         seconds += stores.matrix.get(op, 0.0) * works.matrix_s
         memory_s, vector_s = 0.0, works.flops / self.chip.vector_flops_per_s
-        for touch, dims in self._touches(op, node):
+        for touch, dims in _touches(stores, op, node):
             share = works.share(dims)
             seconds += touch.seconds * share
             memory_s += touch.memory_s * share
@@ -93,8 +104,8 @@ class Compute:
         if op not in stores.covered:
             # What the unit takes at an even share, the others in it may take up.
             alone_s = np.maximum(np.maximum(works.matrix_s, memory_s), vector_s)
-            seconds = np.maximum(seconds, alone_s - self._even_s(op))
-        return works.spread(seconds)
+            seconds = np.maximum(seconds, alone_s - self._even_s(stores, op))
+        return seconds
 
     def collectives(self, node: Node, strategy: Strategy) -> list[_Collective]:
         """(kind, axes, bytes) of those that a rule writes for its special factors."""
@@ -172,16 +183,17 @@ class Compute:
             (rule, choices), parts, np.array(flops), np.array(matrix_s), row_of
         )
 
-    def _even_s(self, op: Op) -> float:
+    def _even_s(self, stores: Stores, op: Op) -> float:
         """Seconds of an even share of an op by itself."""
-        known = self._even.get(op)
+        key = stores is self.stores, op
+        known = self._even.get(key)
         if known is None:
-            touches = self.stores.touches.get(op, {}).values()
+            touches = stores.touches.get(op, {}).values()
             vector_s = vector_flops(op) / self.chip.vector_flops_per_s
             vector_s += sum(touch.vector_s for touch in touches)
             memory_s = sum(touch.memory_s for touch in touches)
             whole = max(self._matrix_s(op), memory_s, vector_s)
-            known = self._even[op] = whole / self.stores.num_devices
+            known = self._even[key] = whole / stores.num_devices
         return known
 
     def _matrix_s(self, op: Op) -> float:
@@ -189,17 +201,25 @@ class Compute:
             return 0.0
         return bound_times(op, work_of(op), Traffic(0), self.chip)[Bound.MATRIX]
 
-    def _touches(self, op: Op, node: Node) -> Iterable[tuple[Touch, Dims]]:
-        """What an op reads and writes, and the factors of its dims."""
-        assert node.rule is not None
-        touches = self.stores.touches.get(op, {})
-        sides = (op.operands, node.rule.operands), (op.results, node.rule.results)
-        told: set[Value] = set()
-        for atoms, side in sides:
-            for atom, dims in zip(atoms, side, strict=True):
-                if isinstance(atom, Value) and atom in touches and atom not in told:
-                    told.add(atom)
-                    yield touches[atom], dims
+
+def _touches(stores: Stores, op: Op, node: Node) -> Iterator[tuple[Touch, Dims]]:
+    """What an op reads and writes, and the factors of its dims."""
+    touches = stores.touches.get(op, {})
+    for value, dims in _values(op, node):
+        if value in touches:
+            yield touches[value], dims
+
+
+def _values(op: Op, node: Node) -> Iterator[tuple[Value, Dims]]:
+    """The values that an op reads and writes, each once, and the factors of their dims."""
+    assert node.rule is not None
+    sides = (op.operands, node.rule.operands), (op.results, node.rule.results)
+    told: set[Value] = set()
+    for atoms, side in sides:
+        for atom, dims in zip(atoms, side, strict=True):
+            if isinstance(atom, Value) and atom not in told:
+                told.add(atom)
+                yield atom, dims
 
 
 def _local_op(node: Node, parts: Mapping[int, int]) -> Op:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from meshwright.autoplan.chosen import Chosen, choose
 from meshwright.autoplan.compute import Compute
+from meshwright.autoplan.even_share import stores_of
 from meshwright.autoplan.fold import Fold, fold
 from meshwright.autoplan.lives import lives_of
 from meshwright.autoplan.model import Model, ModelBuilder
 from meshwright.autoplan.moves import Moves, lines_on
 from meshwright.autoplan.optimum import Optimum, Pricer
 from meshwright.autoplan.roles import EXPOSED, Role
-from meshwright.autoplan.stores import Stores, stores_of
+from meshwright.autoplan.stores import Stores
 from meshwright.autoplan.strategy import Strategies
 from meshwright.capture import Captured
 from meshwright.errors import TacticError

@@ -66,6 +66,16 @@ class Cuts:
         read = atom if spread is None else spread.operands[0]
         return read if isinstance(read, Value) else atom
 
+    def images(self, op: Op) -> tuple[Value, int] | None:
+        """One of the images of an op that are cut there, and the dim that counts them."""
+        read = self.read.get(op)
+        first = () if read is None else zip(op.operands, read.cuts, strict=False)
+        others = ((v, self.of.get(v)) for v in (*op.operands, *op.results))
+        for atom, cut in (*first, *others):
+            if cut is not None and isinstance(atom, Value):
+                return atom, cut.batch
+        return None
+
     def _convolve(self, op: Op, most: int) -> None:
         params: Any = op.params
         if not params["window_strides"] or params.get("batch_group_count", 1) != 1:

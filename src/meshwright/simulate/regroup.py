@@ -9,7 +9,7 @@ wants whole is put together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.rules.parts import PARTS, Cut
@@ -18,24 +18,44 @@ from meshwright.simulate.layout import Layout
 from meshwright.simulate.unit import REGROUP, SAME_MEMORY, Kind, kind_of
 
 
-def regrouped(program: Program, layout: Layout) -> tuple[Program, Mapping[Op, Op]]:
+def regrouped(
+    program: Program, layout: Layout, num_devices: int = 1
+) -> tuple[Program, Mapping[Op, Op]]:
     """The program with such copies; how all that is cut lies is noted in the layout.
 
-    The second result says, for each op made anew, which one it was.
+    num_devices: among which its images are yet to be divided. The second result says,
+    for each op made anew, which one it was.
     """
     origins: dict[Op, Op] = {}
-    few = any(shape[dims[0]] < layout.tile[0] for shape, dims in layout.images.items())
-    return _regrouped(program, layout, origins) if few else program, origins
+    most = most_images(layout, num_devices)
+    few = any(shape[dims[0]] <= most for shape, dims in layout.images.items())
+    changes = _Changes(layout, num_devices, origins)
+    return _regrouped(program, changes) if few else program, origins
 
 
-def _regrouped(program: Program, layout: Layout, origins: dict[Op, Op]) -> Program:
+def most_images(layout: Layout, num_devices: int = 1) -> int:
+    """So many images of so many devices are cut at most: less than a register's rows."""
+    return layout.tile[0] * num_devices - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """Those of a program and its bodies; `regrouped` says what is what."""
+
+    layout: Layout
+    num_devices: int
+    origins: dict[Op, Op]
+
+
+def _regrouped(program: Program, changes: _Changes) -> Program:
     """The program so changed; itself where no image is cut."""
-    cuts = Cuts(program, layout.tile[0] - 1)
+    layout, origins = changes.layout, changes.origins
+    cuts = Cuts(program, most_images(layout, changes.num_devices))
     if not cuts.of and not any(op.bodies for op in program.ops):
         return program
-    scope, ops = _Scope(cuts, layout), list[Op]()
+    scope, ops = _Scope(cuts, layout, changes.num_devices), list[Op]()
     for op in program.ops:
-        bodies = tuple(_regrouped(body, layout, origins) for body in op.bodies)
+        bodies = tuple(_regrouped(body, changes) for body in op.bodies)
         operands = scope.operands(op)
         ops += scope.take()
         results = scope.results(op)
@@ -57,9 +77,10 @@ class _Scope:
     otherwise later, what it writes.
     """
 
-    def __init__(self, cuts: Cuts, layout: Layout) -> None:
+    def __init__(self, cuts: Cuts, layout: Layout, num_devices: int) -> None:
         self.cuts = cuts
         self.layout = layout
+        self.num_devices = num_devices
         self.written: dict[Atom, Value] = {}
         self.made: list[Op] = []
         self._known: dict[tuple[Value, Cut | None, tuple[int, ...]], Value] = {}
@@ -172,7 +193,8 @@ class _Scope:
 
     def _is_moved(self, value: Value, cut: Cut) -> bool:
         """Whether images lie otherwise between convolutions, with less padding."""
-        shape, padded = cut.shape(value.shape), self.layout.padded
+        shape, padded = [*cut.shape(value.shape)], self.layout.padded
+        shape[cut.batch] = -(-shape[cut.batch] // self.num_devices)
         minor = shape[cut.batch], shape[cut.feature]
         return padded(shape, minor) > padded(shape, shape)
 
