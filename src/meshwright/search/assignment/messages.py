@@ -21,13 +21,16 @@ from meshwright.search.assignment.compiled import (
 from meshwright.search.assignment.graph import Graph
 from meshwright.search.assignment.kernel import starts_of
 
+OPEN = -1
+"""Of a node without a choice."""
+
 
 class Net(NamedTuple):
     """What has been told so far, in the flat form that the inner loops walk.
 
     starts: of each edge's messages, those to its first node, then those to its second.
     told: the messages. shares: of what a node has heard that it tells on, at each edge.
-    heard: room for what one node has heard.
+    heard, own: room for what one node has heard, and what it says of that along an edge.
     """
 
     graph: Graph
@@ -36,6 +39,7 @@ class Net(NamedTuple):
     told: Floats
     shares: Floats
     heard: Floats
+    own: Floats
 
 
 class Messages:
@@ -60,14 +64,16 @@ class Messages:
             else np.zeros(starts[-1]),
             1 / np.maximum(np.maximum(later, earlier), 1),
             np.zeros(int(widths.max(initial=1))),
+            np.zeros(int(widths.max(initial=1))),
         )
         self.bound = -np.inf
 
     def sweep(self, times: int) -> float:
         """There and back so many times; the bound."""
+        nothing = np.full(len(self.graph.starts) - 1, OPEN)
         for _ in range(times):
             for is_forward in (True, False):
-                self.bound = max(self.bound, tell(self.net, is_forward))
+                self.bound = max(self.bound, tell(self.net, nothing, is_forward))
         return self.bound
 
     def decode(self) -> tuple[Ints, Floats]:
@@ -134,47 +140,56 @@ def hear(net: Net, node: int) -> float:
 
 @compiled_in_place
 def tell_along(net: Net, edge: int, node: int) -> float:
-    """Renew what a node tells along an edge; the least, which is taken off."""
-    graph, told, heard = net.graph, net.told, net.heard
+    """Renew what a node tells along an edge; the least, which is taken off.
+
+    Rows are cut out first: over an array from 0 on, loops become vector instructions.
+    """
+    graph, told = net.graph, net.told
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     rows = int(graph.starts[i + 1] - graph.starts[i])
     columns = int(graph.starts[j + 1] - graph.starts[j])
-    to_first = int(net.starts[edge])
-    to_second = to_first + rows
+    first = int(net.starts[edge])
+    second = first + rows
+    to_first, to_second = told[first:second], told[second : second + columns]
     table, share = graph.table_starts[edge], net.shares[node]
     if node == i:
-        for y in range(columns):
-            told[to_second + y] = np.inf
         for x in range(rows):
-            own = share * heard[x] - told[to_first + x]
-            row = table + x * columns
+            own = share * net.heard[x] - to_first[x]
+            row = graph.tables[table + x * columns : table + (x + 1) * columns]
             for y in range(columns):
-                cost = own + graph.tables[row + y]
-                told[to_second + y] = min(told[to_second + y], cost)
-        return take_off_least(told, to_second, columns)
+                cost = own + row[y]
+                to_second[y] = min(to_second[y], cost) if x else cost
+        return take_off_least(told, second, columns)
+    own_side = net.own[:columns]
+    for y in range(columns):
+        own_side[y] = share * net.heard[y] - to_second[y]
     for x in range(rows):
         least = np.inf
-        row = table + x * columns
+        row = graph.tables[table + x * columns : table + (x + 1) * columns]
         for y in range(columns):
-            own = share * heard[y] - told[to_second + y]
-            least = min(least, own + graph.tables[row + y])
-        told[to_first + x] = least
-    return take_off_least(told, to_first, rows)
+            least = min(least, own_side[y] + row[y])
+        to_first[x] = least
+    return take_off_least(told, first, rows)
 
 
 @compiled_in_place
-def tell(net: Net, is_forward: bool) -> float:
-    """All nodes in order tell those after them, or in reverse those before; the bound."""
+def tell(net: Net, chosen: Ints, is_forward: bool) -> float:
+    """All nodes in order tell those after them, or in reverse those before; the bound.
+
+    Only those that are open tell and are told.
+    """
     graph = net.graph
     num = len(graph.starts) - 1
     bound = 0.0
     for step in range(num):
         i = step if is_forward else num - 1 - step
+        if chosen[i] != OPEN:
+            continue
         bound += hear(net, i)
         for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
             e = int(graph.edges[at])
             other = graph.ends[e, 0] + graph.ends[e, 1] - i
-            if (other > i) == is_forward:
+            if (other > i) == is_forward and chosen[other] == OPEN:
                 bound += tell_along(net, e, i)
     return bound
 
