@@ -86,7 +86,8 @@ class Beside:
         assert to is not None
         assert back is not None
         try:
-            pickle.dump(question, to, protocol=pickle.HIGHEST_PROTOCOL)
+            # In one piece: for each of many the interpreter would have to be waited for.
+            to.write(pickle.dumps(question, protocol=pickle.HIGHEST_PROTOCOL))
             to.flush()
             answer = pickle.load(back)
         except (BrokenPipeError, EOFError):

@@ -31,6 +31,9 @@ GOOD_ENOUGH = 0.003
 _FOR_FIRST = 0.6
 """Share of the time for the program without a limit of memory, where there is one."""
 
+_PLENTY = 0.5
+"""Share of the memory up to which a plan that is known says that there is enough."""
+
 _SHORTEST_S, _ROUNDS_LEFT = 0.3, 6
 """Seconds that a program with prices gets at least, and the share of what is left."""
 
@@ -220,7 +223,9 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
     """
     none = np.zeros(pricer.lives.num_times)
     seconds = until - clock()
-    share = 1.0 if limit is None else _FOR_FIRST
+    known = [float(pricer.curve(start).max()) for start in starts]
+    is_scarce = limit is not None and min(known, default=limit) > _PLENTY * limit
+    share = _FOR_FIRST if is_scarce else 1.0
     choices, bound, told = pricer.cheapest(
         none, share * seconds, turns, worthless, starts
     )
