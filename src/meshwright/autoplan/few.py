@@ -40,8 +40,9 @@ def told_of(stores: Stores, changed: Program, origins: Mapping[Op, Op]) -> Store
     homes = _homes(changed, origins)
     told = Stores(stores.layout, stores.units, stores.num_devices)
     told.covered.update(origins.get(op, op) for op in stores.covered)
-    told.matrix.update((origins.get(op, op), s) for op, s in stores.matrix.items())
-    told.vector.update((origins.get(op, op), s) for op, s in stores.vector.items())
+    for mine, its in (told.matrix, stores.matrix), (told.vector, stores.vector):
+        # Copies have neither products nor operations.
+        mine.update((origins.get(op, op), s) for op, s in its.items() if op not in homes)
     for op, seconds in stores.launch.items():
         owner = homes[op][0] if op in homes else origins.get(op, op)
         told.launch[owner] = told.launch.get(owner, 0.0) + seconds

@@ -1,0 +1,133 @@
+"""Prices where a device has few images, which a TPU's compiler cuts in space."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import meshwright as mw
+from meshwright.autoplan.even_share import stores_of
+from meshwright.autoplan.few import told_of
+from meshwright.autoplan.known import Experts
+from meshwright.autoplan.space import Space
+from meshwright.lower import Gather
+from meshwright.machine import Mesh, load_machine
+from meshwright.plan.decide import decide
+from meshwright.plan.estimate import estimate
+from meshwright.simulate.layout import Layout
+from meshwright.simulate.regroup import regrouped
+from tests.autoplan.programs import shape
+
+DEVICES, SIZE, FEATURES = 16, 64, 128
+
+
+def conv(x, w):
+    return jax.lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def step(weights, images):
+    """Convolutions with what is computed of each image between them, and their step."""
+
+    def loss(weights):
+        y = images
+        for w in weights:
+            y = jax.nn.silu(conv(y, w))
+            y = y * jax.nn.sigmoid(jnp.mean(y, axis=(1, 2), keepdims=True))
+        return jnp.mean(y**2)
+
+    gradients = jax.grad(loss)(weights)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradients)
+
+
+def space_with(images, machine="tpu-v5e"):
+    weights = [shape(3, 3, FEATURES, FEATURES)] * 4
+    args = weights, shape(images, SIZE, SIZE, FEATURES)
+    captured = mw.partition(step, {"data": DEVICES}).capture(*args)
+    return Space(captured, load_machine(machine, None, DEVICES))
+
+
+MESH = Mesh({"data": DEVICES})
+
+
+def said_and_simulated(space):
+    """Seconds of data parallelism."""
+    priced = space.price(MESH)
+    (plan,) = (
+        p for p in Experts(space, []).on(MESH, priced) if p.name == "data parallel"
+    )
+    decided = decide(space.captured, MESH, plan.tactics, Gather.SHARED)
+    return plan.seconds, estimate(decided, space.machine).step_time_s
+
+
+def test_prices_of_few_images_are_near_the_simulation_and_those_of_many_are_not():
+    space = space_with(4 * DEVICES)
+    said, simulated = said_and_simulated(space)
+    assert said == pytest.approx(simulated, rel=0.12)
+    space.stores = replace(space.stores, few=None)
+    said, _ = said_and_simulated(space)
+    assert said < 0.8 * simulated
+
+
+def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
+    """Only what leaves few has prices of its own, such as a cut along both axes."""
+    space = space_with(4 * DEVICES)
+    mesh = Mesh({"data": DEVICES // 2, "model": 2})
+    prices: list[dict[object, float]] = []
+    for stores in (space.stores, replace(space.stores, few=None)):
+        space.stores = stores
+        model = space.price(mesh).model
+        number = next(
+            n
+            for n, group in enumerate(model.fold.groups)
+            if group.node.label == "logistic" and len(group.node.sizes) == 4
+        )
+        axes = [choice.axes for choice in model.choices[number]]
+        prices.append(dict(zip(axes, model.costs[number], strict=True)))
+    few, many = prices
+    assert many.keys() == few.keys()
+    changed = {axes for axes in many if few[axes] != many[axes]}
+    assert changed == {((0, ("data", "model")),), ((0, ("model", "data")),)}
+
+
+@pytest.mark.parametrize(("images", "machine"), [(8, "tpu-v5e"), (4, "h100")])
+def test_there_are_no_such_prices_where_nothing_is_cut_in_space(images, machine):
+    assert space_with(images * DEVICES, machine).stores.few is None
+
+
+def test_all_that_is_computed_with_images_is_priced_by_them():
+    space = space_with(4 * DEVICES)
+    few = space.stores.few
+    program = space.captured.program
+    convs = [op for op in program.walk() if op.kind == "conv_general_dilated"]
+    assert len(convs) > 8
+    assert few.most == 7
+    for op in program.walk():
+        is_image = [v.shape == (4 * DEVICES, SIZE, SIZE, FEATURES) for v in op.operands]
+        if op.kind in {"conv_general_dilated", "mul", "logistic"} and all(is_image):
+            assert op in few.images, op
+
+
+def test_a_copy_counts_as_the_op_that_reads_it():
+    """Told of the program itself, nothing of what its units take is lost."""
+    captured = space_with(4 * DEVICES).captured
+    program, machine = captured.program, load_machine("tpu-v5e", None, DEVICES)
+    layout = Layout(machine.chip.tile)
+    layout.note_images(program)
+    changed, origins = regrouped(program, layout, DEVICES)
+    taken = stores_of(changed, machine, DEVICES)
+    told = told_of(taken, changed, origins)
+    ops = {*program.walk()}
+    for each in (told.matrix, told.vector, told.launch, told.touches):
+        assert ops >= each.keys()
+    assert sum(told.launch.values()) == pytest.approx(sum(taken.launch.values()))
+    assert seconds_of(told) == pytest.approx(seconds_of(taken))
+
+
+def seconds_of(stores):
+    """In memory and the vector unit, of all that ops touch."""
+    return sum(
+        t.seconds for touches in stores.touches.values() for t in touches.values()
+    )
