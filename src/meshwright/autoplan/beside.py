@@ -79,15 +79,16 @@ class Beside:
 
     def ask(self, question: Question) -> Future[Optimum]:
         """The answer, once it is there; one question is answered after the other."""
-        return self._turn.submit(self._ask, question)
+        # Here, not in its thread, which would wait for the interpreter at every array.
+        told = pickle.dumps(question, protocol=pickle.HIGHEST_PROTOCOL)
+        return self._turn.submit(self._ask, told)
 
-    def _ask(self, question: Question) -> Optimum:
+    def _ask(self, told: bytes) -> Optimum:
         to, back = self._process.stdin, self._process.stdout
         assert to is not None
         assert back is not None
         try:
-            # In one piece: for each of many the interpreter would have to be waited for.
-            to.write(pickle.dumps(question, protocol=pickle.HIGHEST_PROTOCOL))
+            to.write(told)
             to.flush()
             answer = pickle.load(back)
         except (BrokenPipeError, EOFError):

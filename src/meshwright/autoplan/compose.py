@@ -127,7 +127,7 @@ class _Composer:
         self, before: list[Step], run: list[Step], left: list[Step], best: float
     ) -> list[Step]:
         """Neighbours as one step, or the halves of them each as few as can be."""
-        if len(run) == 1:
+        if len(run) == 1 or self._is_over():
             return run
         union = _union(run)
         if self._value([*before, union, *left]) >= best - self._needless:

@@ -70,7 +70,9 @@ def _few_images(
     layout.narrow = narrow_values(changed) if rules.narrows else frozenset()
     stores = Stores(layout, fuse(changed, layout, rules), num_devices)
     images = images_of(program, most_images(layout, num_devices))
-    told = told_of(_read(stores, changed, machine), changed, origins)
+    # Others have no prices: they are names of what they read, or regions.
+    priced = {op for op in images if op.kind not in SAME_MEMORY and not op.bodies}
+    told = told_of(_read(stores, changed, machine), changed, origins, priced)
     return FewImages(images, most_images(layout), told)
 
 

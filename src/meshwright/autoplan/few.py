@@ -8,7 +8,7 @@ that it leaves a device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from meshwright.autoplan.stores import Stores
 from meshwright.ir import Op, Program, Value
@@ -32,17 +32,22 @@ def images_of(program: Program, most: int) -> dict[Op, tuple[Value, int]]:
     return found
 
 
-def told_of(stores: Stores, changed: Program, origins: Mapping[Op, Op]) -> Stores:
+def told_of(
+    stores: Stores, changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
+) -> Stores:
     """What the ops of a changed program take, told of those that they stand for.
 
-    A copy's seconds count as the op's that reads it, for the value that is copied.
+    A copy's seconds count as the op's that reads it, for the value that is copied; of
+    those among `priced`, else as the op's that makes what is copied.
     """
-    homes = _homes(changed, origins)
+    homes = _homes(changed, origins, priced)
     told = Stores(stores.layout, stores.units, stores.num_devices)
-    told.covered.update(origins.get(op, op) for op in stores.covered)
+    told.covered.update(origins.get(op, op) for op in stores.covered if op not in homes)
     for mine, its in (told.matrix, stores.matrix), (told.vector, stores.vector):
         # Copies have neither products nor operations.
-        mine.update((origins.get(op, op), s) for op, s in its.items() if op not in homes)
+        mine.update(
+            (origins.get(op, op), s) for op, s in its.items() if op not in homes
+        )
     for op, seconds in stores.launch.items():
         owner = homes[op][0] if op in homes else origins.get(op, op)
         told.launch[owner] = told.launch.get(owner, 0.0) + seconds
@@ -56,8 +61,10 @@ def told_of(stores: Stores, changed: Program, origins: Mapping[Op, Op]) -> Store
     return told
 
 
-def _homes(changed: Program, origins: Mapping[Op, Op]) -> dict[Op, Place]:
-    """By copy the op that reads it, and of what; where only outputs do, that makes it."""
+def _homes(
+    changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
+) -> dict[Op, Place]:
+    """By copy the op that reads it, and of what, else the op that makes that."""
     homes: dict[Op, Place] = {}
     read: dict[Value, Place] = {}
     made: dict[Value, Place] = {}
@@ -69,13 +76,16 @@ def _homes(changed: Program, origins: Mapping[Op, Op]) -> dict[Op, Place]:
                 read[_source(op)] = homes[op] = read[op.results[0]]
             continue
         origin = origins.get(op, op)
-        made |= {
-            v: (origin, old) for v, old in zip(op.results, origin.results, strict=True)
-        }
-        read |= {v: (origin, old) for v, old in _renamed(op, origin) if v not in made}
+        for result, old in zip(op.results, origin.results, strict=True):
+            made[result] = origin, old
+        if origin in priced:
+            for operand, old in _renamed(op, origin):
+                if operand not in made:
+                    read[operand] = origin, old
     for op in reversed(copies):
-        if op not in homes:
-            homes[op] = made[op.results[0]] = made[_source(op)]
+        home = homes.get(op) or made.get(_source(op))
+        if home is not None:  # else what is copied comes from outside, and nobody pays
+            homes[op] = made[op.results[0]] = home
     return homes
 
 

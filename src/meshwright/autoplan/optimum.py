@@ -32,7 +32,8 @@ _FOR_FIRST = 0.6
 """Share of the time for the program without a limit of memory, where there is one."""
 
 _PLENTY = 0.5
-"""Share of the memory up to which a plan that is known says that there is enough."""
+"""Share of the memory up to which the fastest plan known says that there is enough: what
+is better takes some more, and seldom twice as much."""
 
 _SHORTEST_S, _ROUNDS_LEFT = 0.3, 6
 """Seconds that a program with prices gets at least, and the share of what is left."""
@@ -223,9 +224,7 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
     """
     none = np.zeros(pricer.lives.num_times)
     seconds = until - clock()
-    known = [float(pricer.curve(start).max()) for start in starts]
-    is_scarce = limit is not None and min(known, default=limit) > _PLENTY * limit
-    share = _FOR_FIRST if is_scarce else 1.0
+    share = _FOR_FIRST if _is_scarce(pricer, limit, starts) else 1.0
     choices, bound, told = pricer.cheapest(
         none, share * seconds, turns, worthless, starts
     )
@@ -262,6 +261,16 @@ def find_optimum(  # noqa: PLR0913  what is known, and when to stop
         elif best.bytes > limit:
             damping *= 1.5
     return replace(best, bound=bound, unlimited=first.choices)
+
+
+def _is_scarce(
+    pricer: Pricer, limit: float | None, starts: Sequence[tuple[int, ...]]
+) -> bool:
+    """Whether the fastest plan that is known says that memory may bind."""
+    if limit is None:
+        return False
+    fastest = min(starts, key=pricer.roughly, default=None)
+    return fastest is None or float(pricer.curve(fastest).max()) > _PLENTY * limit
 
 
 def _small_ones(

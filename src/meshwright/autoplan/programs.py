@@ -63,7 +63,8 @@ class Programs:
     program.
     priced, own: by mesh the model with its latest prices, and the best of it that was
     found; bounds: seconds of that, and what no plan is below by the same prices, those of
-    `solved`; unlimited: the best, if memory were no matter.
+    `solved`; unlimited: the best, if memory were no matter; flat: what was found on the
+    mesh of one axis, with all axes in place of that.
     """
 
     space: Space
@@ -83,6 +84,7 @@ class Programs:
     unlimited: dict[Mesh, Choices | None] = field(
         default_factory=dict[Mesh, Choices | None]
     )
+    flat: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
     _longer: tuple[Mesh, Future[Optimum]] | None = None
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
     _first_s: float = 0.0
@@ -138,7 +140,9 @@ class Programs:
         first = self.meshes[0]
         if len(first.axes) == 1 and first in self.own:
             flat = spread(self.own[first].choices, self.priced[first], priced)
-            starts += [] if flat is None else [flat]
+            if flat is not None:
+                starts.append(flat)
+                self.flat[priced.work.mesh] = flat
         if self.before is not None:
             starts.append(carry_over(*self.before, priced.model))
         return starts

@@ -209,8 +209,11 @@ class Searcher:
             own = programs.own[mesh]
             if better and own.seconds > programs.worthless():
                 continue
-            self._simulate_one(own)
+            if not self._is_flat(own):
+                self._simulate_one(own)
             is_in_time = self._has_time(_REFINING)
+            if experts and not is_in_time:
+                break
             priced = programs.priced[mesh]
             if is_in_time:
                 exposed = self.trials.exposed.get(mesh, {})
@@ -226,8 +229,6 @@ class Searcher:
                 if not self._is_in_vain(first):
                     self._simulate_one(first)
             experts += known
-            if not is_in_time:
-                break
         self._note_better(better)
         return experts
 
@@ -263,7 +264,7 @@ class Searcher:
             best = self.trials.best()
             if best is not None and not self._has_time(1):
                 break
-            if self._is_in_vain(proposal):
+            if self._is_in_vain(proposal) or self._is_flat(proposal):
                 continue
             tried = [(c.name, c.mesh, c.tactics) for c in self.candidates]
             tactics = (*self.space.given, *proposal.tactics)
@@ -297,6 +298,13 @@ class Searcher:
                 for own in list(found):
                     found += self.experts.on(own.mesh, programs.priced[own.mesh])
             self._simulate_all(found)
+
+    def _is_flat(self, proposal: Proposal) -> bool:
+        """Whether a plan is the one found on the mesh of one axis, simulated there."""
+        if proposal.choices != self.programs.flat.get(proposal.mesh):
+            return False
+        first = self.meshes[0]
+        return any((c.name, c.mesh) == (FOUND, first) for c in self.candidates)
 
     def _is_in_vain(self, proposal: Proposal) -> bool:
         """Whether nobody waits for a plan, large as it is by the model."""

@@ -42,7 +42,7 @@ def spell(
     clock: Callable[[], float],
     until: float,
 ) -> Spelling | None:
-    """The best of a plan's spellings, simulated; None if none of them runs.
+    """The best of a plan's spellings, simulated; None if none of them runs in time.
 
     simulate: what tactics come to on the plan's mesh. order: the smaller the better.
     """
@@ -51,6 +51,8 @@ def spell(
         tactic.apply(work)
     best: Candidate | None = None
     for tactics in spellings(work, start, clock, until):
+        if clock() >= until:  # what is composed in haste is hardly the plan
+            break
         tried = simulate(tactics)
         if tried.why_not:
             continue
@@ -58,8 +60,6 @@ def spell(
             best = tried
         is_small = best.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
         if is_small and best.step_time_s <= _AS_GOOD * found.step_time_s:
-            break
-        if clock() >= until:
             break
     return best and Spelling(
         best.tactics, code_of(best.tactics), best.step_time_s, best.peak_memory_bytes

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -46,31 +45,30 @@ def test_every_node_gets_a_choice_that_it_has(problem, steps, late):
     assert kernel.cost(choices) >= messages.bound - 1e-6
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.integers(2, 30), st.integers(2, 6), st.integers(0, 99))
-def test_on_a_tree_nothing_costs_less(num_nodes, num_choices, seed):
+def grid(side, seed):
+    """Neighbours disagree at random, and choices by themselves are nearly level."""
     rng = np.random.default_rng(seed)
-    costs = rng.integers(0, 9, (num_nodes, num_choices)).astype(float)
-    edges = [
-        (int(rng.integers(i)), i, rng.integers(0, 9, (num_choices, num_choices)))
-        for i in range(1, num_nodes)
-    ]
-    problem = Assignment.of(
-        costs.tolist(), [(a, b, t.astype(float)) for a, b, t in edges]
-    )
-    kernel, messages, choices = dived(problem)
-    assert kernel.cost(choices) == pytest.approx(messages.bound, rel=1e-9)
-
-
-def test_what_is_level_is_decided_once():
-    """On a grid each node has to go with its neighbours, in whichever of three ways."""
-    side, rng = 8, np.random.default_rng(0)
-    ways = [rng.permutation(np.eye(3)) for _ in range(side * side)]
     ends = [(i, i + 1) for i in range(side * side) if (i + 1) % side]
     ends += [(i, i + side) for i in range(side * (side - 1))]
-    edges = [(a, b, 1.0 - ways[a] @ ways[b].T) for a, b in ends]
-    kernel, _, choices = dived(Assignment.of([[0.0] * 3] * side**2, edges))
-    assert kernel.cost(choices) == 0.0
+    edges = [
+        (a, b, rng.uniform(0.5, 1.5) * rng.integers(0, 2, (4, 4)).astype(float))
+        for a, b in ends
+    ]
+    costs = rng.uniform(0, 0.1, (side * side, 4))
+    return Assignment.of(costs.tolist(), edges)
+
+
+def test_the_surest_first_and_a_few_at_a_time_is_better():
+    """Than choices in order, each by those before, and than all of them at once."""
+    in_order, at_once, surest = 0.0, 0.0, 0.0
+    for seed in range(10):
+        problem = grid(12, seed)
+        kernel, messages, choices = dived(problem)
+        surest += kernel.cost(choices)
+        in_order += kernel.cost(messages.decode()[0])
+        at_once += kernel.cost(dived(problem, steps=1)[2])
+    assert surest < 0.85 * in_order
+    assert surest < 0.92 * at_once
 
 
 def test_around_what_is_forbidden_choices_are_made_anew(monkeypatch):

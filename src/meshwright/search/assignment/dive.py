@@ -23,8 +23,8 @@ from meshwright.search.assignment.messages import OPEN, Messages, Net, hear, tel
 _RINGS = 2, 4, 8
 """Neighbours of neighbours of a forbidden pair for which choices are made anew."""
 
-_SWEEPS_ANEW = 10
-"""Sweeps over these before the first choice."""
+_SWEEPS_ANEW, _STEPS_ANEW = 10, 60
+"""Sweeps over these before the first choice, and steps to make them."""
 
 _LATE_PARTS = 4
 """Parts of what is open that is chosen at once where there is no time for more."""
@@ -35,19 +35,21 @@ def dive(
 ) -> Ints:
     """Choices made a part of the nodes at a time, the surest first (decimation).
 
-    After each part what follows of it is told to the rest. Where it is late, the
-    parts are larger. Around pairs whose tables say `penalty`, choices are made anew;
-    some may be left.
+    messages: swept at least once. After each part what follows of it is told to the
+    rest. Where it is late, the parts are larger. Around pairs whose tables say
+    `penalty`, choices are made anew, as long as these get fewer; some may be left.
     """
     graph = messages.graph
     net = messages.net._replace(told=messages.net.told.copy())
     widths = np.diff(graph.starts)
     chosen = np.where(widths > 1, OPEN, 0)
     _choose_all(net, chosen, -(-int((chosen == OPEN).sum()) // steps), is_late)
+    fewest = len(chosen) + 1
     for rings in _RINGS:
         around = _forbidden(graph, chosen, penalty)
-        if not around.any() or is_late():
+        if not 0 < around.sum() < fewest or is_late():
             break
+        fewest = int(around.sum())
         for _ in range(rings):
             at_end = around[graph.ends]
             around[graph.ends[at_end.any(axis=1)]] = True
@@ -55,7 +57,8 @@ def dive(
         for _ in range(_SWEEPS_ANEW):
             for is_forward in (True, False):
                 tell(net, chosen, is_forward)
-        _choose_all(net, chosen, 1, is_late)
+        count = -(-int((chosen == OPEN).sum()) // _STEPS_ANEW)
+        _choose_all(net, chosen, count, is_late)
     return chosen
 
 
@@ -125,11 +128,11 @@ def tell_choice(net: Net, edge: int, node: int, choice: int) -> None:
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     rows = graph.starts[i + 1] - graph.starts[i]
     columns = graph.starts[j + 1] - graph.starts[j]
-    first, pair, step, count = net.starts[edge], graph.table_starts[edge], columns, rows
+    first, pair = net.starts[edge], graph.table_starts[edge]
     if node == i:
         first, pair, step, count = first + rows, pair + choice * columns, 1, columns
     else:
-        pair += choice
+        pair, step, count = pair + choice, columns, rows
     for x in range(count):
         net.told[first + x] = graph.tables[pair + x * step]
 

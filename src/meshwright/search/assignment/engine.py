@@ -6,7 +6,6 @@ may still be better: by turns on one thread, or also on two.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +14,6 @@ import numpy as np
 
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment.compiled import Bools, Floats
-from meshwright.search.assignment.dive import dive
-from meshwright.search.assignment.graph import finite_graph
 from meshwright.search.assignment.highs import HighsProof
 from meshwright.search.assignment.improve import Climber
 from meshwright.search.assignment.incumbent import ROUNDING, Incumbent
@@ -29,6 +26,12 @@ from meshwright.search.assignment.problem import Assignment
 from meshwright.search.assignment.proof import Proof
 from meshwright.search.assignment.relax import Dual, ascend
 from meshwright.search.assignment.solve import Aim, Clock, Progress
+from meshwright.search.assignment.suggest import (
+    MOST_LOOKS,
+    messages_of,
+    offer_dive,
+    pass_messages,
+)
 
 _SMALL = 20_000  # pairs of choices up to which the search alternates on one thread
 _ALTERNATIONS = 40
@@ -42,17 +45,13 @@ each is used."""
 _FINE = 0.005  # part of Polyak's step at which a relaxation gives no more
 _RISE = 2e-4  # part of the bound that it has to gain in a turn
 _FIRST = 0.3  # of the time, at most, for the first solution alone
-_SWEEPS, _MOST_LOOKS, _FOR_MESSAGES = 10, 200, (0.2, 0.5)
-"""Sweeps of messages between looks at them, looks, and of the time, for all at most;
-more of it where turns are counted."""
-_DIVE_STEPS, _FOR_DIVE, _OF_SWEEP = 300, 0.6, 0.6
-"""Steps of a dive, at most, of the time that is left, for one, and of the time of a sweep
-of messages, for a step."""
 _EARLY_LOOKS = 6
-"""Looks at messages after which there is a dive into a core though more are to come."""
-_CORE, _CORE_TURNS, _FOR_CORE = 3e-4, 20, 0.3
+"""Looks at messages after which there is a dive into a core though more are to come: with
+three EfficientNet's core is a poor one as often as not."""
+_CORE, _CORE_TURNS, _FOR_CORE, _CORE_BY_TURNS = 3e-4, 20, 0.3, 0.7
 """Of the bound, what a choice may cost more to be of the core: at three times as much
-programs of the zoo are not eliminated exactly any more. Turns and time to search it."""
+programs of the zoo are not eliminated exactly any more. Turns to search it, and of the
+time that is left, as much at most; more of it where turns count."""
 
 
 def run(
@@ -68,67 +67,25 @@ def run(
     try:
         if aim.start is not None:
             pool.begin_from(np.asarray(aim.start))
-        messages = _messages_of(pool, aim.told)
+        messages = messages_of(pool, aim.told)
         told = messages.net.told
-        if _pass_messages(pool, messages, _EARLY_LOOKS):
+        looks = MOST_LOOKS if aim.turns is None else aim.turns
+        if pass_messages(pool, messages, min(_EARLY_LOOKS, looks)):
             _search_core(pool, problem, messages, seed, 0)
-            _pass_messages(pool, messages)
+            pass_messages(pool, messages, looks - _EARLY_LOOKS)
         _search_core(pool, problem, messages, seed, _CORE_TURNS)
         if not pool.is_over:
             rounding = ROUNDING * abs(pool.cost)
             _, excess = messages.decode()
             kept = messages.bound + excess <= pool.cost + rounding
             pool = _narrowed(pool, problem, kept)
-            messages = _messages_of(pool)
-            _pass_messages(pool, messages)
-            _dive(pool, messages)
+            messages = messages_of(pool)
+            pass_messages(pool, messages, looks)
+            offer_dive(pool, messages)
             _search(pool, messages, seed, aim.turns)
     except KeyboardInterrupt:
         pool.stopped = True
     return pool, told
-
-
-def _messages_of(pool: Incumbent, told: Floats | None = None) -> Messages:
-    graph = finite_graph(pool.kernel, pool.kernel.penalty)
-    return Messages(graph, pool.kernel.costs, told)
-
-
-def _pass_messages(
-    pool: Incumbent, messages: Messages, looks: int = _MOST_LOOKS
-) -> bool:
-    """Messages for as long as they raise the bound; what they suggest is offered.
-
-    Without turns, which are to come out the same each time, for a part of the time.
-    Whether after so many looks at them they still do.
-    """
-    turns, clock = pool.aim.turns, pool.clock
-    ends_s = clock.elapsed_s + _FOR_MESSAGES[turns is not None] * clock.left_s
-    for _ in range(looks if turns is None else min(looks, turns)):
-        if pool.is_over or clock.elapsed_s >= ends_s:
-            return False
-        before = messages.bound
-        pool.raise_bound(messages.sweep(_SWEEPS))
-        pool.offer(messages.decode()[0])
-        if messages.bound < before + _RISE * abs(before):
-            return False
-    return True
-
-
-def _dive(pool: Incumbent, messages: Messages) -> None:
-    """What messages come to where each choice is told before the next is made."""
-    if pool.is_over or pool.memory.num_rows:
-        return
-    clock, began_s = pool.clock, time.perf_counter()
-    messages.sweep(1)
-    steps = _FOR_DIVE * clock.left_s / (_OF_SWEEP * (time.perf_counter() - began_s))
-    late_s = clock.elapsed_s + _FOR_DIVE * clock.left_s
-    found = dive(
-        messages,
-        min(_DIVE_STEPS, math.ceil(steps)),
-        pool.kernel.penalty,
-        lambda: clock.elapsed_s >= late_s,
-    )
-    pool.offer(found)
 
 
 def _search_core(
@@ -147,18 +104,19 @@ def _search_core(
     kernel = None if kept.all() else merge_followers(pool.kernel, kept)
     if kernel is None:  # the core is all there is, or has no solution
         return
-    clock = pool.clock
-    if pool.aim.turns is None:
-        part_s = clock.elapsed_s + _FOR_CORE * clock.left_s
-        clock = Clock(clock.start_s, part_s)
+    by_turns = pool.aim.turns is not None
+    looks = pool.aim.turns or MOST_LOOKS
+    share = _CORE_BY_TURNS if by_turns else _FOR_CORE
+    part_s = pool.clock.elapsed_s + share * pool.clock.left_s
+    clock = Clock(pool.clock.start_s, part_s)
     core = Incumbent(kernel, memory_of(problem, kernel), clock, pool.aim, None)
     try:
         best = pool.lifted()
         if best is not None:
             core.begin_from(best)
-        inner = _messages_of(core)
-        _pass_messages(core, inner)
-        _dive(core, inner)
+        inner = messages_of(core)
+        pass_messages(core, inner, looks)
+        offer_dive(core, inner)
         if turns:
             most = turns if pool.aim.turns is None else min(pool.aim.turns, turns)
             _search(core, inner, seed, most)
