@@ -251,15 +251,15 @@ class Programs:
             job = self.ask(self.solved[mesh], seconds, _LONG_TURNS, starts)
             self._longer = mesh, job
 
-    def note_bound(self) -> None:
-        """Keep what `solve_longer` came to."""
+    def note_bound(self, seconds: float) -> None:
+        """Keep what `solve_longer` came to, if it does so within so many."""
         if self._longer is None:
             return
         mesh, job = self._longer
         seconds, bound = self.bounds[mesh]
         try:
-            bound = max(bound, job.result().bound)
-        except MeshwrightError:  # what has been found stands without it
+            bound = max(bound, job.result(max(0.0, seconds)).bound)
+        except (MeshwrightError, TimeoutError):  # what is found stands without it
             return
         self.bounds[mesh] = seconds, bound
 

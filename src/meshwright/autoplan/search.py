@@ -133,7 +133,7 @@ class Searcher:
             for mesh in self._unread() if with_experts and best is not None else ():
                 known = self.experts.on(mesh, self.programs.priced[mesh])
                 self._simulate_all(known)
-            self.programs.note_bound()
+            self.programs.note_bound(self._left_s(0))
         except KeyboardInterrupt:
             self.is_interrupted = True
             if not self.trials.has_fitting:
@@ -259,12 +259,16 @@ class Searcher:
     # -- by simulation ----------------------------------------------------------------
 
     def _simulate_all(self, proposals: Sequence[Proposal]) -> None:
-        """What promises most comes first; what cannot be the best any more is left."""
-        for proposal in in_turns(proposals, self.limit, self.value_of):
+        """What promises most comes first; what cannot be the best any more is left.
+
+        What only lies along more axes than what was simulated comes last.
+        """
+        turns = in_turns(proposals, self.limit, self.value_of)
+        for proposal in sorted(turns, key=self._is_flat):
             best = self.trials.best()
             if best is not None and not self._has_time(1):
                 break
-            if self._is_in_vain(proposal) or self._is_flat(proposal):
+            if self._is_in_vain(proposal):
                 continue
             tried = [(c.name, c.mesh, c.tactics) for c in self.candidates]
             tactics = (*self.space.given, *proposal.tactics)
@@ -300,7 +304,10 @@ class Searcher:
             self._simulate_all(found)
 
     def _is_flat(self, proposal: Proposal) -> bool:
-        """Whether a plan is the one found on the mesh of one axis, simulated there."""
+        """Whether a plan is the one found on the mesh of one axis, simulated there.
+
+        Its collectives go along other lines here, and take about as long.
+        """
         if proposal.choices != self.programs.flat.get(proposal.mesh):
             return False
         first = self.meshes[0]
