@@ -12,7 +12,7 @@ from meshwright.autoplan import trials
 from meshwright.autoplan.chosen import choose
 from meshwright.autoplan.meshes import experts_of, meshes_of
 from meshwright.autoplan.programs import Programs
-from meshwright.errors import MeshwrightError
+from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh, load_machine
 from tests.autoplan.programs import DEEP, MESH, MLP, space_of
 
@@ -79,6 +79,24 @@ def test_meshes_that_seemed_to_take_too_long_are_looked_at_later(monkeypatch):
     assert looks[:2] == [0, 1]
     meshes = {c.mesh for c in found.candidates if not c.why_not}
     assert any(len(mesh.axes) == 2 for mesh in meshes)
+
+
+def test_what_only_fits_since_scratch_memory_holds_some_is_found():
+    """The program of a search counts all of it; what is simulated says what fits."""
+    fn, args = DEEP
+    mesh = {"data": 8}
+    free = mw.autoplan(fn, args, machine="tpu-v5e", mesh=mesh).search
+    least = min(c.peak_memory_bytes for c in free.candidates if not c.why_not)
+    limit = 1.05 * least
+    found = mw.autoplan(fn, args, machine="tpu-v5e", mesh=mesh, memory=limit)
+    assert found.peak_memory_bytes <= limit
+
+
+@pytest.mark.parametrize("memory", [0, -1, float("nan")])
+def test_memory_that_no_device_has_is_refused(memory):
+    fn, args = DEEP
+    with pytest.raises(PlanError, match="above 0"):
+        mw.autoplan(fn, args, machine="tpu-v5e", chips=8, memory=memory)
 
 
 def test_the_same_search_finds_the_same_plan(plan):

@@ -75,6 +75,8 @@ def autoplan(  # noqa: PLR0913  the options of a search
     )
     if not 0 < budget_s < math.inf:
         raise PlanError(f"budget_s is {budget_s}; wanted seconds above 0")
+    if memory is not None and not memory > 0:
+        raise PlanError(f"memory is {memory}; wanted bytes of a device, above 0")
     usable = found_machine.chip.usable_bytes
     with Beside() as beside:
         captured = partition(fn, meshes[0]).capture(*args)

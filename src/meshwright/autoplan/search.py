@@ -37,6 +37,7 @@ from meshwright.errors import PlanError
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate, Search, Spelling
+from meshwright.simulate.rules import RULES
 
 SPELLED = "auto, spelled"
 
@@ -127,6 +128,8 @@ class Searcher:
             if best is not None:
                 self.programs.solve_longer(best.mesh, self._left_s(1))
             self._simulate_all(proposals)
+            if with_experts and not self.trials.has_fitting:
+                self._simulate_all(self._that_may_fit())
             if best is not None:
                 self._look_again(with_experts)
             self._spell()
@@ -183,16 +186,34 @@ class Searcher:
         read_first = self._read_first if with_experts else lambda: None
         soon, late = (started + share * left for share in (_FOR_LOOKS, _FOR_PROGRAMS))
         self.programs.look(soon, late, read_first)
-        if all(p.bytes > self.limit for p in self.programs.own.values()):
+        if all(p.bytes > self._most for p in self.programs.own.values()):
             least = self.programs.leanest()
             priced = self.programs.priced[least.mesh]
             known = self.experts.on(least.mesh, priced) if with_experts else []
-            return [least, *(p for p in known if p.bytes <= self.limit)]
+            return [least, *(p for p in known if p.bytes <= self._most)]
         self.until -= self.reserved(self)
         experts = self._refine(started + _FOR_PROGRAMS * left, with_experts)
         ends = started + _FOR_LESS * left
         self.smaller += find_smaller(self.programs, self.experts, ends)
         return [*self.programs.own.values(), *self.smaller, *experts]
+
+    @property
+    def _most(self) -> float:
+        """Bytes by the model from which on nothing can fit.
+
+        What a compiler places on the chip takes no memory, which no price sees.
+        """
+        machine = self.space.machine
+        on_chip = RULES[machine.compiler].places * machine.chip.on_chip_bytes
+        return self.limit + on_chip
+
+    def _that_may_fit(self) -> list[Proposal]:
+        """What people do where some plan may fit, though none has so far."""
+        programs, known = self.programs, list[Proposal]()
+        for mesh in programs.by_promise():
+            if mesh in programs.own and programs.own[mesh].bytes <= self._most:
+                known += self.experts.on(mesh, programs.priced[mesh])
+        return [p for p in known if p.bytes <= self._most]
 
     def _read_first(self) -> None:
         """What people do on the mesh that is looked at first, mostly that of one axis."""

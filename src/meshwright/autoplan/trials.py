@@ -110,11 +110,17 @@ class Trials:
         if not run:
             return "no plan was found at all: nothing in this program can be cut so"
         least = min(run, key=lambda c: c.peak_memory_bytes)
-        needed, limit = least.peak_memory_bytes / 2**30, self.limit / 2**30
+        needed, limit = (_gib(n) for n in (least.peak_memory_bytes, self.limit))
         factor = least.peak_memory_bytes / self.limit
         return (
             f"nothing fits: the smallest plan found ({least.name} on "
-            f"{shape_text(least.mesh)}) takes {needed:.1f} GiB a device of {limit:.1f}; "
+            f"{shape_text(least.mesh)}) takes {needed} GiB a device of {limit}; "
             f"{factor:.2f} times the chips, as much less batch, or chips with "
             "more memory would do, or more that is made again (mw.recompute)"
         )
+
+
+def _gib(num_bytes: float) -> str:
+    """With a decimal, or three figures where that is little."""
+    gib = num_bytes / 2**30
+    return f"{gib:.1f}" if gib >= 1 else f"{gib:.3g}"
