@@ -26,6 +26,9 @@ from meshwright.plan.partition import as_mesh, partition
 from meshwright.plan.plan import Plan, make_plan
 from meshwright.tactics import Recompute, Tactic
 
+_FOR_SEARCH = 0.96
+"""Share of the budget; the rest is for the plan itself, and for what ends a little late."""
+
 
 def autoplan(  # noqa: PLR0913  the options of a search
     fn: Callable[..., Any],
@@ -86,7 +89,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
             beside,
             _that_take(space, meshes),
             usable if memory is None else min(memory, usable),
-            started + budget_s,
+            started + _FOR_SEARCH * budget_s,
             aim,
             on_progress=on_progress or (lambda text: None),
         )
