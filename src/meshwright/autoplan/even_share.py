@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from meshwright.autoplan.few import images_of, told_of
+from meshwright.autoplan.few_images import images_of, told_of
 from meshwright.autoplan.stores import FewImages, Stores, Touch
 from meshwright.cost.bound import Bound
 from meshwright.cost.operation import (

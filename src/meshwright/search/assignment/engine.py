@@ -47,7 +47,7 @@ _RISE = 2e-4  # part of the bound that it has to gain in a turn
 _FIRST = 0.3  # of the time, at most, for the first solution alone
 _EARLY_LOOKS = 6
 """Looks at messages after which there is a dive into a core though more are to come: with
-three EfficientNet's core is a poor one as often as not."""
+three, in the same 2 s, EfficientNet on 8 by 4 TPU v3 came to 10.5 ms, with six to 7.1."""
 _CORE, _CORE_TURNS, _FOR_CORE, _CORE_BY_TURNS = 3e-4, 20, 0.3, 0.7
 """Of the bound, what a choice may cost more to be of the core: at three times as much
 programs of the zoo are not eliminated exactly any more. Turns to search it, and of the

@@ -19,7 +19,7 @@ _FOR_MESSAGES, _BY_TURNS = 0.2, 0.5
 
 _DIVE_STEPS, _FOR_DIVE = 300, 0.6
 """Steps of a dive, and of the time that is left, for one before it makes haste. With 100
-steps EfficientNet on two axes comes out 2 to 60 % worse, with a thousand no better."""
+steps EfficientNet on 16 by 4 H100 comes out 5 to 76 % worse, after 10 to 40 looks."""
 
 
 def messages_of(pool: Incumbent, told: Floats | None = None) -> Messages:

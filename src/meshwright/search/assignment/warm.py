@@ -30,14 +30,14 @@ def warm(turns: int | None = None) -> None:
                     _problem(num_nodes, num_choices, limit), 2.0, aim=Aim(turns=turns)
                 )
     with suppress(AssignmentError):  # nothing is allowed, which a dive tries to mend
-        solve(_triangle(), 2.0, aim=Aim(turns=turns))
+        solve(_clique(), 2.0, aim=Aim(turns=turns))
 
 
-def _triangle() -> Assignment:
-    """Three nodes that take unlike ones of two choices."""
-    unlike = np.array([[np.inf, 0.0], [0.0, np.inf]])
-    edges = [(0, 1, unlike), (1, 2, unlike), (0, 2, unlike)]
-    return Assignment.of([[0.0, 1.0]] * 3, edges)
+def _clique() -> Assignment:
+    """Four nodes that take unlike ones of three choices."""
+    unlike = np.where(np.eye(3, dtype=bool), np.inf, 0.0)
+    edges = [(i, j, unlike) for j in range(4) for i in range(j)]
+    return Assignment.of([[0.0, 1.0, 2.0]] * 4, edges)
 
 
 def _problem(num_nodes: int, num_choices: int, limit: float | None) -> Assignment:

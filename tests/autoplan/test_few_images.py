@@ -8,7 +8,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.autoplan.even_share import stores_of
-from meshwright.autoplan.few import told_of
+from meshwright.autoplan.few_images import told_of
 from meshwright.autoplan.known import Experts
 from meshwright.autoplan.space import Space
 from meshwright.lower import Gather
