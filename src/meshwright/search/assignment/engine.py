@@ -27,7 +27,8 @@ from meshwright.search.assignment.proof import Proof
 from meshwright.search.assignment.relax import Dual, ascend
 from meshwright.search.assignment.solve import Aim, Clock, Progress
 from meshwright.search.assignment.suggest import (
-    MOST_LOOKS,
+    RISE,
+    looks_of,
     messages_of,
     offer_dive,
     pass_messages,
@@ -43,7 +44,6 @@ _WORK = {_LEAST_WORK: 0.4, 5e6: 0.7, 3e7: 1.0}
 """Entries of all tables behind a bound, coarse to fine, and until which part of the time
 each is used."""
 _FINE = 0.005  # part of Polyak's step at which a relaxation gives no more
-_RISE = 2e-4  # part of the bound that it has to gain in a turn
 _FIRST = 0.3  # of the time, at most, for the first solution alone
 _EARLY_LOOKS = 6
 """Looks at messages after which there is a dive into a core though more are to come: with
@@ -69,7 +69,7 @@ def run(
             pool.begin_from(np.asarray(aim.start))
         messages = messages_of(pool, aim.told)
         told = messages.net.told
-        looks = MOST_LOOKS if aim.turns is None else aim.turns
+        looks = looks_of(aim)
         if pass_messages(pool, messages, min(_EARLY_LOOKS, looks)):
             _search_core(pool, problem, messages, seed, 0)
             pass_messages(pool, messages, looks - _EARLY_LOOKS)
@@ -105,7 +105,7 @@ def _search_core(
     if kernel is None:  # the core is all there is, or has no solution
         return
     by_turns = pool.aim.turns is not None
-    looks = pool.aim.turns or MOST_LOOKS
+    looks = looks_of(pool.aim)
     share = _CORE_BY_TURNS if by_turns else _FOR_CORE
     part_s = pool.clock.elapsed_s + share * pool.clock.left_s
     clock = Clock(pool.clock.start_s, part_s)
@@ -229,7 +229,7 @@ def _take_turns(pool: Incumbent, climber: Climber, dual: Dual, turns: int) -> No
         climber.round()
         if pool.is_over:
             return
-        stale = stale + 1 if pool.bound < before + _RISE * abs(before) else 0
+        stale = stale + 1 if pool.bound < before + RISE * abs(before) else 0
         if stale > _STALE and (work := next(works, None)) is not None:
             tighter = dual.tightened(work)
             if tighter.num_kept < dual.num_kept:

@@ -7,12 +7,13 @@ from meshwright.search.assignment.dive import dive
 from meshwright.search.assignment.graph import finite_graph
 from meshwright.search.assignment.incumbent import Incumbent
 from meshwright.search.assignment.messages import Messages
+from meshwright.search.assignment.solve import Aim
 
-_SWEEPS, MOST_LOOKS = 10, 200
-"""Sweeps of messages between looks at them, and looks."""
+_SWEEPS, _MOST_LOOKS = 10, 200
+"""Sweeps of messages between looks at them, and looks where turns do not count."""
 
-_RISE = 2e-4
-"""Part of the bound that it has to gain between looks."""
+RISE = 2e-4
+"""Part of the bound that it has to gain between looks, and in a turn."""
 
 _FOR_MESSAGES, _BY_TURNS = 0.2, 0.5
 """Of the time that is left, for messages at most; so much of it where turns count."""
@@ -28,7 +29,12 @@ def messages_of(pool: Incumbent, told: Floats | None = None) -> Messages:
     return Messages(graph, pool.kernel.costs, told)
 
 
-def pass_messages(pool: Incumbent, messages: Messages, looks: int = MOST_LOOKS) -> bool:
+def looks_of(aim: Aim) -> int:
+    """Looks at messages, at most."""
+    return _MOST_LOOKS if aim.turns is None else aim.turns
+
+
+def pass_messages(pool: Incumbent, messages: Messages, looks: int) -> bool:
     """Messages for as long as they raise the bound; what they suggest is offered.
 
     For a part of the time at most: with turns that is seldom reached, and what comes out
@@ -43,7 +49,7 @@ def pass_messages(pool: Incumbent, messages: Messages, looks: int = MOST_LOOKS) 
         before = messages.bound
         pool.raise_bound(messages.sweep(_SWEEPS))
         pool.offer(messages.decode()[0])
-        if messages.bound < before + _RISE * abs(before):
+        if messages.bound < before + RISE * abs(before):
             return False
     return True
 
