@@ -32,8 +32,8 @@ _FOR_FIRST = 0.6
 """Share of the time for the program without a limit of memory, where there is one."""
 
 _PLENTY = 0.5
-"""Share of the memory up to which the fastest plan known says that there is enough: what
-is better takes some more, and seldom twice as much."""
+"""Share of the memory up to which the fastest plan known says that there is enough. What is
+better may take more; where that does not fit, less time is left for what does."""
 
 _SHORTEST_S, _ROUNDS_LEFT = 0.3, 6
 """Seconds that a program with prices gets at least, and the share of what is left."""
