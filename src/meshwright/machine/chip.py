@@ -50,6 +50,7 @@ class Chip:
     on_chip_bytes: scratch memory between main memory and the units, or last cache.
     window_bytes: of scratch memory, what its compiler gives to the windows of one
         operation; 0 where nobody says.
+    receives_on_chip: 1 where scratch memory may hold what collectives write, else 0.
     tile: rows and columns to which the two minor dims of an array are padded.
     unit: rows and columns of the matrix unit's own operand.
     clock_hz: in which its compiler counts cycles.
@@ -67,6 +68,7 @@ class Chip:
     on_chip_bytes: float
     launch_s: float
     window_bytes: float = 0.0
+    receives_on_chip: float = 0.0
     clock_hz: float | None = None
     tile: tuple[int, int] = (1, 1)
     unit: tuple[int, int] = (1, 1)

@@ -16,6 +16,7 @@ from meshwright.lower import Lowered
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh
 from meshwright.simulate.collector import one_collection
+from meshwright.simulate.compact import compacted
 from meshwright.simulate.fused import Fused, fused
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import Memory, memory_of
@@ -133,7 +134,14 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
     timeline = timeline_of(formed.passes, Setting(placement, rules.overlaps))
     waiting = _waiting_s(timeline.end_s, formed, placement)
     layout = formed.layout_on(machine.chip.on_chip_bytes)
-    memory = memory_of(program, aliases, layout, units, rules)
+
+    def measure(layout: Layout) -> Memory:
+        return memory_of(program, aliases, layout, units, rules, formed.passes)
+
+    memory, usable = measure(layout), machine.chip.usable_bytes
+    if rules.compacts and memory.peak_bytes > usable:
+        fixed = {*program.inputs, *program.constants, *formed.outputs}
+        memory, layout = compacted(memory, layout, usable, fixed, measure)
     return Estimate(
         machine,
         lowered.mesh,

@@ -50,6 +50,7 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
                 end.writes,
                 unit.work + end.work,
                 _in_place((v for v in others if v not in unit.reads), end.writes),
+                overwrites=tuple(v for v in end.overwrites if v not in unit.reads),
                 shares=shares_of((unit, end)),
                 sides=unit.sides,
             )

@@ -37,6 +37,11 @@ class Fused:
     passes: Passes
     lives: tuple[Lives, ...]
 
+    @property
+    def outputs(self) -> list[Value]:
+        """What leaves the program, by the names under which it was made."""
+        return [v for v in stored_outputs(self.program) if isinstance(v, Value)]
+
     def layout_on(self, on_chip_bytes: float) -> Layout:
         """The layout where so much scratch memory is the compiler's to place values in."""
         kept = (lives.within(on_chip_bytes) for lives in self.lives)
@@ -63,5 +68,7 @@ def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
         layout,
         units,
         passes_of(program, layout, units),
-        all_lives(units, stored_outputs(program), layout) if rules.places else (),
+        all_lives(units, stored_outputs(program), layout, rules.receives)
+        if rules.places
+        else (),
     )

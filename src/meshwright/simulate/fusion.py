@@ -24,6 +24,7 @@ from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
 from meshwright.simulate.epilogue import with_epilogues
 from meshwright.simulate.fed import PART, Fed
+from meshwright.simulate.fills import FILLED, filled_late
 from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.library import is_in_step, is_unary, takers
@@ -45,7 +46,8 @@ def fuse(
     units = _Fusion(program, layout or Layout(), rules).units()
     if rules.calls_library:
         return breadth_first(units, program)
-    return with_epilogues(units, program)
+    units = with_epilogues(units, program)
+    return filled_late(units) if rules.fills_late else units
 
 
 _SLACK = 1.25
@@ -197,6 +199,8 @@ class _Fusion:
     def _takes_in(self, reader: Op, value: Value) -> bool:
         """Whether a reader computes an elementwise operand where it needs it."""
         kind = self.flow.kinds[reader]
+        if reader.kind == FILLED and self.rules.fills_late:
+            return value is self.flow.operand(reader, 0) and self._is_sunk(value)
         if kind is Kind.REGION:
             return self._is_sunk(value) and not self._is_cut_inside(reader, value)
         return kind in TAKES_IN and not self._is_read_in_another_shape(reader, value)
@@ -276,7 +280,7 @@ class _Fusion:
             open_region(op, self.layout, self.rules, computed)
             bodies = tuple(fuse(body, self.layout, self.rules) for body in op.bodies)
         library = self.rules.calls_library
-        overwrites = self._overwrites(op, fed) if library else ()
+        overwrites = self._overwrites(op, kind, fed)
         replaces = self._replaces(op) if op.bodies and not library else {}
         shares = fed.shares(op, self.flow.operands) if self.has_parts else {}
         reads, work = tuple(fed.reads), fed.work_with(work_of(op), shares)
@@ -295,9 +299,16 @@ class _Fusion:
         sides = [(v, self._fed_to(op, v)) for v in self.flow.operands[op][:2]]
         return tuple([(v,) if fed is None else tuple(fed.reads) for v, fed in sides])
 
-    def _overwrites(self, op: Op, fed: Fed) -> tuple[Value, ...]:
+    def _overwrites(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
         """Operands whose memory the result takes over, if they are read no more."""
         operands = self.flow.operands
+        if not self.rules.calls_library:
+            if not self.rules.overwrites:
+                return ()
+            if op.kind == "all_reduce":
+                return tuple(operands[op])
+            if kind is not Kind.LOOP:
+                return ()
         if op.kind.startswith("scatter"):
             return tuple(operands[op][:1])
         chain = [(each, operands[each]) for each in (*fed.ops, op)]

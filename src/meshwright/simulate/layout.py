@@ -24,6 +24,7 @@ class Layout:
     inside: values that are part of others, such as one turn's slice of what a loop
         scans: they move, and take no memory of their own.
     on_chip: values that scratch memory holds for as long as they live.
+    tight: values that lie without padding.
     images: by shape, the batch and feature dims of what convolutions read or make;
         those are its minor dims then.
     lies: of values that lie in another shape, that one, and its minor dims if known.
@@ -37,6 +38,7 @@ class Layout:
         self.virtual: set[Value] = set()
         self.inside: set[Value] = set()
         self.on_chip: frozenset[Value] = frozenset()
+        self.tight: frozenset[Value] = frozenset()
         self.images: dict[tuple[int, ...], tuple[int, int]] = {}
         self.lies: dict[Value, tuple[tuple[int, ...], tuple[int, int] | None]] = {}
         self._given: frozenset[Value] = frozenset()
@@ -49,6 +51,12 @@ class Layout:
         """The same where scratch memory holds these values; what is known is shared."""
         kept = copy(self)
         kept.on_chip = on_chip
+        return kept
+
+    def without_padding(self, tight: frozenset[Value]) -> Layout:
+        """The same where these values lie so; what is known is shared."""
+        kept = copy(self)
+        kept.tight = tight
         return kept
 
     def num_bytes(self, value: Value) -> int:
@@ -65,6 +73,8 @@ class Layout:
         """Bytes that a value takes, padding included."""
         if value in self.inside or value in self.on_chip:
             return 0
+        if value in self.tight:
+            return self.num_bytes(value)
         known = self._sizes.get(value)
         if known is None:
             elements = math.prod(value.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 
 from meshwright.ir import Atom, Program, Value
@@ -16,6 +17,7 @@ from meshwright.simulate.pack import (
     packed_bytes,
     packed_in_time,
 )
+from meshwright.simulate.passes import Passes, passes_of, written_together
 from meshwright.simulate.regions import handed_on, handed_out
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.turn import in_turn
@@ -33,17 +35,22 @@ class Memory:
     alive: the values there, those of loops' bodies included, largest first.
     gaps_bytes: what a heap needs beyond the most that is alive, since blocks that die
         leave gaps into which others do not fit.
+    beside_bytes: what addresses take, of arguments fetched ahead and of results that
+        come several from one pass (there are no fewer, up to twice as many, and six
+        times where what is fetched is cut); and of what lies without padding, the
+        largest as it is when it is read.
     """
 
     curve: tuple[int, ...]
     peak: int
     alive: tuple[Value, ...]
     gaps_bytes: int = 0
+    beside_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
         """What a device must have."""
-        return max(self.curve) + self.gaps_bytes
+        return max(self.curve) + self.gaps_bytes + self.beside_bytes
 
 
 def memory_of(
@@ -52,11 +59,13 @@ def memory_of(
     layout: Layout | None = None,
     units: Sequence[Unit] | None = None,
     rules: Rules = TPU,
+    passes: Passes | None = None,
 ) -> Memory:
     """The memory of one run of a device program.
 
     aliases: output position -> position of the input whose memory it takes over, since
         the caller gave it up. Inputs stay to the end, for their memory is the caller's.
+    passes: what its units are when those that walk together are merged.
     """
     layout = layout or Layout()
     units = fuse(program, layout, rules) if units is None else units
@@ -67,13 +76,19 @@ def memory_of(
         for o, i in aliases.items()
         if outputs[o] is not program.inputs[i]
     }
-    heap = _Heap(layout, units, outputs, rules)
-    return heap.with_gaps(heap.run(fixed, (), taken))
+    together: list[tuple[Value, ...]] = []
+    if rules.overwrites:
+        together = written_together(passes or passes_of(program, layout, units))
+    heap = _Heap(layout, units, outputs, rules, frozenset(chain(*together)))
+    memory = heap.with_gaps(heap.run(fixed, (), taken))
+    tables = (len(program.inputs) + len(together)) * (rules.step_bytes or 0)
+    return replace(memory, beside_bytes=tables)
 
 
 class _Heap:
     """The lives of the values of one program or body, as blocks over its units.
 
+    together: values that come with others from one pass, whose places nobody takes.
     bodies: by unit that is a region, the heaps of its bodies. whole_bodies: numbers of
         the blocks that stand for all that is in the largest of them.
     """
@@ -84,16 +99,21 @@ class _Heap:
         units: Sequence[Unit],
         outputs: Sequence[Atom],
         rules: Rules,
+        together: frozenset[Value],
     ) -> None:
         self.layout = layout
         self.rules = rules
+        self.together = together
         self.units = units
         self.outputs = {v for v in outputs if isinstance(v, Value)}
         self.first: dict[Value, int] = {}
         self.last: dict[Value, int] = {}
+        self.summed: set[Value] = set()
         self.runs = _runs(units)
         for index, unit in enumerate(units):
             end = self.runs[index][1]
+            if unit.kind is Kind.REDUCTION:
+                self.summed.update(unit.reads)
             for value in unit.reads:
                 self.first.setdefault(value, index)
                 self.last[value] = end
@@ -141,7 +161,10 @@ class _Heap:
     def _add(self, value: Value, start: int, end: int) -> None:
         if end >= start:
             self.block_of[value] = len(self.blocks)
-            self.blocks.append(Block(self.layout.size(value), start, end))
+            size, step = self.layout.size(value), self.rules.step_bytes
+            if step:
+                size = -(-size // step) * step
+            self.blocks.append(Block(size, start, end))
             self.owners.append((value,))
 
     def _start(self, unit: Unit, index: int, value: Value) -> int:
@@ -158,6 +181,8 @@ class _Heap:
     def _overwrites(self, unit: Unit, index: int, value: Value) -> bool:
         """Whether a value takes an operand's block over; if so, it then has it."""
         operands = unit.overwrites
+        if operands and not self.rules.calls_library:
+            operands = [v for v in operands if self._gives_place(v, value)]
         if value in unit.replaces:
             same = self.layout.size(unit.replaces[value]) == self.layout.size(value)
             operands = (unit.replaces[value],) if same else ()
@@ -172,6 +197,16 @@ class _Heap:
             del self.block_of[operand]
             return True
         return False
+
+    def _gives_place(self, operand: Value, result: Value) -> bool:
+        """Whether an elementwise result may come in an operand's place.
+
+        A sum of an array is taken in the pass that writes it, if one can, so that the
+        array comes with that.
+        """
+        size = self.layout.size
+        alone = operand not in self.together and operand not in self.summed
+        return alone and size(operand) == size(result)
 
     def _end(self, value: Value, made: int) -> int:
         """The last unit beside which a value stands."""
@@ -206,7 +241,7 @@ class _Heap:
             kept = handed_out(op, number, self.rules)
             if self.rules.hands_out_last:
                 units = in_turn(op, number, units)
-            heap = _Heap(self.layout, units, kept, self.rules)
+            heap = _Heap(self.layout, units, kept, self.rules, self.together)
             taken = {} if library else handed_on(op, number, units, self.layout)
             inner = heap.run((), given, taken)
             if not self.rules.packs_in_time:

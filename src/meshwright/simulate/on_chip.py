@@ -11,7 +11,7 @@ from meshwright.ir import Atom, Value
 from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.turn import in_turn
-from meshwright.simulate.unit import REGROUP, TAKES_IN, Unit
+from meshwright.simulate.unit import REGROUP, TAKES_IN, Kind, Unit
 
 _KEPT_FOR_VALUES = 0.75
 """Share of scratch memory; the rest holds the windows of what streams through."""
@@ -43,12 +43,18 @@ class Lives:
         return frozenset(kept)
 
 
-def lives_of(units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout) -> Lives:
+def lives_of(
+    units: Sequence[Unit],
+    outputs: Iterable[Atom],
+    layout: Layout,
+    receives: bool = False,
+) -> Lives:
     """How long the values live that units make and read.
 
     outputs: by the names under which they were made (`stored_outputs`).
-    What leaves the program, or passes through a loop, a collective or what else reads
-    main memory by itself, is none of them.
+    receives: whether what collectives write may be among them.
+    What leaves the program, or passes through a loop, into a collective or what else
+    reads main memory by itself, is none of them.
     """
     made: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -56,8 +62,9 @@ def lives_of(units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout) -> 
     for index, unit in enumerate(units):
         if unit.kind not in TAKES_IN and unit.root.kind != REGROUP:
             outside.update(unit.reads)
-            outside.update(unit.writes)
-            continue
+            if not (receives and unit.kind is Kind.COLLECTIVE):
+                outside.update(unit.writes)
+                continue
         for value in unit.writes:
             made[value] = index
         for value in unit.reads:
@@ -73,7 +80,10 @@ def lives_of(units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout) -> 
 
 
 def all_lives(
-    units: Sequence[Unit], outputs: Iterable[Atom], layout: Layout
+    units: Sequence[Unit],
+    outputs: Iterable[Atom],
+    layout: Layout,
+    receives: bool = False,
 ) -> tuple[Lives, ...]:
     """Those of a program, and of the bodies of its loops in the order of a turn."""
     inner = [
@@ -84,6 +94,7 @@ def all_lives(
             in_turn(unit.root, number, within),
             stored_outputs(unit.root.bodies[number]),
             layout,
+            receives,
         )
     ]
-    return (lives_of(units, outputs, layout), *inner)
+    return (lives_of(units, outputs, layout, receives), *inner)

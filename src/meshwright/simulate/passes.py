@@ -108,6 +108,17 @@ def passes_of(program: Program, layout: Layout, units: Sequence[Unit]) -> Passes
     return Passes(program.inputs, layout, passes, lives, tuple(axes))
 
 
+def written_together(passes: Passes) -> list[tuple[Value, ...]]:
+    """What each pass with several results writes, those of bodies included."""
+    found: list[tuple[Value, ...]] = []
+    for each in passes.passes:
+        if len(each.unit.writes) > 1:
+            found.append(each.unit.writes)
+        for body in each.bodies:
+            found += written_together(body)
+    return found
+
+
 def _pass(unit: Unit, layout: Layout, may_stay: Collection[Value]) -> Pass:
     if unit.kind is Kind.COLLECTIVE:
         return Pass(unit, (), whole_bytes(unit, layout), 0, None)

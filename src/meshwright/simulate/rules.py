@@ -18,6 +18,15 @@ class Rules:
     regroups: few images are cut in space into parts that count as images.
     places: memory on the chip is the compiler's to place values in, which then take none
         of the main memory; else it is a cache of that.
+    receives: among those is what collectives write.
+    overwrites: an elementwise result, and a sum over devices, comes in the place of an
+        operand that is read no more, unless the pass that wrote that wrote more.
+    fills_late: what is filled with one number to be written into is filled when it is
+        read, not when the first is written.
+    compacts: of what does not fit, values are stored without the padding of tiles.
+    step_bytes: places in main memory are multiples of this, and so are the tables of
+        addresses that passes with several results, and arguments fetched ahead, have;
+        0 where that is not known.
     packs_in_time: blocks get their places in main memory in the order in which their
         lives begin; else the largest, or those that live longest, come first.
     hands_out_last: a loop's turn ends with what the next does not wait for.
@@ -34,11 +43,19 @@ class Rules:
     narrows: bool = False
     regroups: bool = False
     places: bool = False
+    receives: bool = False
+    overwrites: bool = False
+    fills_late: bool = False
+    compacts: bool = False
+    step_bytes: int = 0
     packs_in_time: bool = False
     hands_out_last: bool = False
     calls_library: bool = False
     balance: Balance | None = None
 
+
+_STEP_BYTES = 16384
+"""Of the TPU compiler: 2 KiB of blocks of eight words, by the places in its dumps."""
 
 PLAIN = Rules()
 TPU = Rules(
@@ -46,6 +63,9 @@ TPU = Rules(
     narrows=True,
     regroups=True,
     places=True,
+    overwrites=True,
+    fills_late=True,
+    compacts=True,
     packs_in_time=True,
     hands_out_last=True,
 )
@@ -60,5 +80,12 @@ RULES: Mapping[str, Rules] = {"plain": PLAIN, "tpu": TPU, "gpu": GPU, "cpu": CPU
 
 def rules_for(machine: Machine) -> Rules:
     """The rules of a machine's compiler, for its chip."""
-    rules = RULES[machine.compiler]
-    return replace(rules, balance=balance_of(machine.chip)) if rules.places else rules
+    rules, chip = RULES[machine.compiler], machine.chip
+    if not rules.places:
+        return rules
+    return replace(
+        rules,
+        balance=balance_of(chip),
+        receives=bool(chip.receives_on_chip),
+        step_bytes=_STEP_BYTES,
+    )

@@ -1,0 +1,37 @@
+"""What is filled with one number, to be written into: a cache of keys, for one.
+
+A compiler fills it for each that writes into it. It grows there from a slice to the
+whole, so that is done only when somebody reads it, and the slice is kept till then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.ir import Value
+from meshwright.simulate.unit import Unit
+
+FILLED = "dynamic_update_slice"
+"""What writes into what it has filled, unless that was stored before."""
+
+
+def filled_late(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """The units, those that fill what they write moved before their first reader."""
+    late = {u for u in units if u.root.kind == FILLED and u.in_place is None}
+    if not late:
+        return tuple(units)
+    first: dict[Value, int] = {}
+    for index, unit in enumerate(units):
+        for value in unit.reads:
+            first.setdefault(value, index)
+    waiting: dict[int, list[Unit]] = {}
+    for unit in units:
+        if unit in late:
+            read = min((first.get(v, len(units)) for v in unit.writes), default=0)
+            waiting.setdefault(read, []).append(unit)
+    found: list[Unit] = []
+    for index, unit in enumerate(units):
+        found += waiting.get(index, ())
+        if unit not in late:
+            found.append(unit)
+    return (*found, *waiting.get(len(units), ()))
