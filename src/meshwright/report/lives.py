@@ -73,6 +73,7 @@ def _changes(plan: Plan, found: Estimate) -> Mapping[int, list[tuple[Alike, int,
     aside = _in_place(plan, found, outputs)
     for value, op, start, end in _lives(found.units, {*outputs}, aside):
         name = _alike(op, value)
+        end -= value in found.memory.overwritten
         changes[start].append((name, 1, size(value)))
         changes[end + 1].append((name, -1, -size(value)))
     return changes

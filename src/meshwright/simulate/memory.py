@@ -34,7 +34,8 @@ class Memory:
     peak: unit at which it is largest, -1 for before the first.
     alive: the values there, those of loops' bodies included, largest first.
     gaps_bytes: what a heap needs beyond the most that is alive, since blocks that die
-        leave gaps into which others do not fit.
+        leave gaps into which others do not fit, and begin at round places.
+    overwritten: values in whose place others come while they are read for the last time.
     beside_bytes: what addresses take, of arguments fetched ahead and of results that
         come several from one pass (there are no fewer, up to twice as many, and six
         times where what is fetched is cut); and of what lies without padding, the
@@ -44,6 +45,7 @@ class Memory:
     curve: tuple[int, ...]
     peak: int
     alive: tuple[Value, ...]
+    overwritten: frozenset[Value] = frozenset()
     gaps_bytes: int = 0
     beside_bytes: int = 0
 
@@ -81,7 +83,7 @@ def memory_of(
         together = written_together(passes or passes_of(program, layout, units))
     heap = _Heap(layout, units, outputs, rules, frozenset(chain(*together)))
     memory = heap.with_gaps(heap.run(fixed, (), taken))
-    tables = (len(program.inputs) + len(together)) * (rules.step_bytes or 0)
+    tables = (len(program.inputs) + len(together)) * rules.step_bytes
     return replace(memory, beside_bytes=tables)
 
 
@@ -120,6 +122,7 @@ class _Heap:
         self.blocks: list[Block] = []
         self.owners: list[tuple[Value, ...]] = []
         self.block_of: dict[Value, int] = {}
+        self.overwritten: set[Value] = set()
         self.bodies: dict[int, list[_Heap]] = {}
         self.whole_bodies: set[int] = set()
 
@@ -161,10 +164,7 @@ class _Heap:
     def _add(self, value: Value, start: int, end: int) -> None:
         if end >= start:
             self.block_of[value] = len(self.blocks)
-            size, step = self.layout.size(value), self.rules.step_bytes
-            if step:
-                size = -(-size // step) * step
-            self.blocks.append(Block(size, start, end))
+            self.blocks.append(Block(self.layout.size(value), start, end))
             self.owners.append((value,))
 
     def _start(self, unit: Unit, index: int, value: Value) -> int:
@@ -195,6 +195,7 @@ class _Heap:
             self.owners[number] = (value,)
             self.block_of[value] = number
             del self.block_of[operand]
+            self.overwritten.add(operand)
             return True
         return False
 
@@ -276,7 +277,8 @@ class _Heap:
             for value in owners
         ]
         ordered = sorted((*fixed, *alive), key=self.layout.size, reverse=True)
-        return Memory(tuple(curve), peak, tuple(ordered))
+        overwritten = frozenset(self.overwritten)
+        return Memory(tuple(curve), peak, tuple(ordered), overwritten)
 
     def _in_time(self, clock: int = 0) -> tuple[list[Block], int]:
         """Blocks, those of bodies among them, and the step after the last.
@@ -304,7 +306,10 @@ class _Heap:
 
     def _packed_bytes(self) -> int:
         if self.rules.packs_in_time:
-            return packed_in_time(self._in_time()[0])
+            blocks, step = self._in_time()[0], self.rules.step_bytes
+            if step:
+                blocks = [Block(-(-s // step) * step, a, b) for s, a, b in blocks]
+            return packed_in_time(blocks)
         if not self.rules.calls_library:
             return packed_bytes(self.blocks)
         own = {self.block_of[v] for v in self.outputs if v in self.block_of}
