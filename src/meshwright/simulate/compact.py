@@ -48,6 +48,8 @@ def compacted(
             > _WORTH * tried.size(value)
         }
         over = found.peak_bytes - found.beside_bytes + memory.beside_bytes - limit
+        if sum(saved.values()) < over:
+            break
         for value in sorted(saved, key=saved.__getitem__, reverse=True):
             if over + largest <= 0:
                 break
