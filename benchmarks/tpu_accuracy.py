@@ -1,6 +1,7 @@
 """What is predicted of a step, beside what the TPU compiler says of it.
 
-    python -m benchmarks.tpu_accuracy [--compiled FILE] [--out FILE] [--picture FILE]
+    python -m benchmarks.tpu_accuracy [--unseen] [--compiled FILE] [--out FILE]
+        [--picture FILE]
 
 Reads what `benchmarks.tpu_compiler` stored, predicts the same cases, prints the errors
 and the worst ten, and draws them. Of collectives, reductions count together: the
@@ -19,7 +20,7 @@ from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from benchmarks.tpu_cases import Case, cases
+from benchmarks.tpu_cases import Case, cases, unseen_cases
 from meshwright.machine import load_machine
 from meshwright.plan.account import Traffic, unit_flops, unit_traffic
 from meshwright.plan.estimate import Estimate, estimate
@@ -173,13 +174,19 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     """Predict, compare, print, save and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--compiled", type=Path, default=RESULTS / "tpu_memory.json")
-    parser.add_argument("--out", type=Path, default=RESULTS / "tpu_accuracy.json")
-    parser.add_argument("--picture", type=Path, default=PICTURE)
+    parser.add_argument("--unseen", action="store_true", help="steps on other chips")
+    parser.add_argument("--compiled", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
-    stored = json.loads(options.compiled.read_text())
+    read, written = (
+        ("tpu_unseen.json", "tpu_unseen_accuracy.json")
+        if options.unseen
+        else ("tpu_memory.json", "tpu_accuracy.json")
+    )
+    stored = json.loads((options.compiled or RESULTS / read).read_text())
     rows = []
-    for case in cases():
+    for case in unseen_cases() if options.unseen else cases():
         compiled = stored["cases"].get(case.name)
         if compiled is not None and "error" not in compiled:
             rows.append(compare(case, compiled))
@@ -198,8 +205,10 @@ def main() -> None:
     for row in worst:
         print(f"{100 * row['memory_error']:+7.1f} %  {row['case']}")
     result = {"versions": stored["versions"], "summary": told, "cases": rows}
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    draw(rows, options.picture)
+    out = options.out or RESULTS / written
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    if options.picture or not options.unseen:
+        draw(rows, options.picture or PICTURE)
 
 
 if __name__ == "__main__":

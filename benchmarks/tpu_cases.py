@@ -8,6 +8,7 @@ goes round, so that each program meets all.
 from __future__ import annotations
 
 import importlib
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -241,6 +242,22 @@ def cases() -> Iterator[Case]:
             for step in (0, 2 if turn % 2 else 1):
                 yield Case(program, schedule, CHIPS[(turn + step) % len(CHIPS)])
             turn += 1
+
+
+_UNSEEN = 64
+
+
+def unseen_cases() -> list[Case]:
+    """Steps on chips that `cases` leaves out, drawn once: no rule was read off them."""
+    seen = {case.name for case in cases()}
+    every = (
+        Case(program, schedule, chip)
+        for program in (*programs(), *held_out())
+        for schedule in program.schedules
+        for chip in CHIPS
+    )
+    rest = [case for case in every if case.name not in seen]
+    return random.Random(0).sample(rest, _UNSEEN)
 
 
 FULL = {

@@ -1,6 +1,7 @@
 """Compiles the cases of `benchmarks.tpu_cases` with the real TPU compiler, no TPU needed.
 
-    python -m benchmarks.tpu_compiler [--only TEXT] [--full] [--keep DIR] [--out FILE]
+    python -m benchmarks.tpu_compiler [--only TEXT] [--full | --unseen] [--keep DIR]
+        [--out FILE]
 
 Resumable: what the file of results has already is passed over. Needs `meshwright[tpu]`.
 Compared with our predictions by `benchmarks.tpu_accuracy`.
@@ -21,7 +22,7 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from benchmarks.tpu_cases import Case, cases, full_cases
+from benchmarks.tpu_cases import Case, cases, full_cases, unseen_cases
 from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
 from meshwright.runtime.confirm import Compiled, Step, confirm
@@ -81,14 +82,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="part of a case's name")
     parser.add_argument("--full", action="store_true", help="generate code, for cycles")
+    parser.add_argument("--unseen", action="store_true", help="steps on other chips")
     parser.add_argument("--keep", type=Path, help="folder for the compiler's files")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     name = "tpu_full.json" if options.full else "tpu_memory.json"
+    name = "tpu_unseen.json" if options.unseen else name
     out = options.out or RESULTS / name
     known = json.loads(out.read_text()) if out.exists() else {"cases": {}}
     known["versions"] = {name: version(name) for name in ("jax", "libtpu")}
     offered = full_cases() if options.full else cases()
+    offered = unseen_cases() if options.unseen else offered
     wanted = [case for case in offered if options.only in case.name]
     for number, case in enumerate(wanted, 1):
         if case.name in known["cases"]:

@@ -92,7 +92,7 @@ class _Reader:
     def read(self, program: Program, units: Sequence[Unit]) -> None:
         """Note what the ops of one body take."""
         merged = merge_outputs(units)
-        room = self.chip.on_chip_bytes * self.num_devices
+        room = self.chip.lasting_bytes * self.num_devices
         kept = lives_of(merged, program.outputs, self.stores.layout).within(room)
         makers = {result: op for op in program.ops for result in op.results}
         names = _names(program)

@@ -204,7 +204,7 @@ class Searcher:
         What a compiler places on the chip takes no memory, which no price sees.
         """
         machine = self.space.machine
-        on_chip = RULES[machine.compiler].places * machine.chip.on_chip_bytes
+        on_chip = RULES[machine.compiler].places * machine.chip.room_bytes
         return self.limit + on_chip
 
     def _that_may_fit(self) -> list[Proposal]:

@@ -39,6 +39,10 @@ class Curve:
         return share
 
 
+_SHARE_FOR_VALUES = 0.75
+"""Of memory on the chip; the rest holds the windows of what streams through."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chip:
     """One device, as JAX counts devices: a core of TPU v2, v3 and 7x, else a chip.
@@ -48,6 +52,8 @@ class Chip:
     hbm_bytes: main memory; usable_bytes: what a program may have of it.
     hbm_bytes_per_s: bandwidth of main memory.
     on_chip_bytes: scratch memory between main memory and the units, or last cache.
+    placed_bytes: of scratch memory, what its compiler places values in; 0 where nobody
+        says, which stands for three quarters.
     window_bytes: of scratch memory, what its compiler gives to the windows of one
         operation; 0 where nobody says.
     receives_on_chip: 1 where scratch memory may hold what collectives write, else 0.
@@ -67,6 +73,7 @@ class Chip:
     hbm_bytes_per_s: float
     on_chip_bytes: float
     launch_s: float
+    placed_bytes: float = 0.0
     window_bytes: float = 0.0
     receives_on_chip: float = 0.0
     clock_hz: float | None = None
@@ -86,11 +93,29 @@ class Chip:
                 f"usable_bytes {self.usable_bytes:g} exceeds hbm_bytes "
                 f"{self.hbm_bytes:g}"
             )
+        if self.placed_bytes > self.on_chip_bytes:
+            raise MachineError(
+                f"placed_bytes {self.placed_bytes:g} exceeds on_chip_bytes "
+                f"{self.on_chip_bytes:g}"
+            )
         if self.window_bytes > self.on_chip_bytes:
             raise MachineError(
                 f"window_bytes {self.window_bytes:g} exceeds on_chip_bytes "
                 f"{self.on_chip_bytes:g}"
             )
+
+    @property
+    def room_bytes(self) -> float:
+        """What of scratch memory, or of the last cache, holds values."""
+        return self.placed_bytes or _SHARE_FOR_VALUES * self.on_chip_bytes
+
+    @property
+    def lasting_bytes(self) -> float:
+        """What of that a value may have for as long as it lives.
+
+        The rest passes on what is fetched ahead.
+        """
+        return min(self.room_bytes, _SHARE_FOR_VALUES * self.on_chip_bytes)
 
     @property
     def half_flops_per_s(self) -> float:

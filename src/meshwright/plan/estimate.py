@@ -133,7 +133,7 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
     aliases = _aliases(decided.captured, program, donated)
     timeline = timeline_of(formed.passes, Setting(placement, rules.overlaps))
     waiting = _waiting_s(timeline.end_s, formed, placement)
-    layout = formed.layout_on(machine.chip.on_chip_bytes)
+    layout = formed.layout_on(machine.chip.room_bytes)
 
     def measure(layout: Layout) -> Memory:
         return memory_of(program, aliases, layout, units, rules, formed.passes)

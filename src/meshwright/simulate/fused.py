@@ -42,9 +42,9 @@ class Fused:
         """What leaves the program, by the names under which it was made."""
         return [v for v in stored_outputs(self.program) if isinstance(v, Value)]
 
-    def layout_on(self, on_chip_bytes: float) -> Layout:
+    def layout_on(self, room_bytes: float) -> Layout:
         """The layout where so much scratch memory is the compiler's to place values in."""
-        kept = (lives.within(on_chip_bytes) for lives in self.lives)
+        kept = (lives.within(room_bytes) for lives in self.lives)
         return self.layout.keeping(frozenset[Value](chain.from_iterable(kept)))
 
 

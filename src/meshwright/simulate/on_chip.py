@@ -13,10 +13,6 @@ from meshwright.simulate.layout import Layout
 from meshwright.simulate.turn import in_turn
 from meshwright.simulate.unit import REGROUP, TAKES_IN, Kind, Unit
 
-_KEPT_FOR_VALUES = 0.75
-"""Share of scratch memory; the rest holds the windows of what streams through."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Lives:
     """The lives of those values of one program or body that may stay on the chip.
@@ -28,9 +24,8 @@ class Lives:
     lives: tuple[tuple[Value, int, int, int], ...]
     num_units: int
 
-    def within(self, num_bytes: float) -> frozenset[Value]:
-        """The values that fit into so much scratch memory for as long as they live."""
-        room = num_bytes * _KEPT_FOR_VALUES
+    def within(self, room: float) -> frozenset[Value]:
+        """The values that fit into so many bytes for as long as they live."""
         used = np.zeros(self.num_units, np.int64)
         kept: list[Value] = []
         for value, start, last, size in self.lives:

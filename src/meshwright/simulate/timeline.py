@@ -100,7 +100,7 @@ class _Clock:
         self.setting = setting
         self.prices = prices
         self.pass_of = {each.unit: each for each in passes.passes}
-        room = setting.placement.machine.chip.on_chip_bytes
+        room = setting.placement.machine.chip.lasting_bytes
         self.on_chip = passes.lives.within(room)
         self.spans: list[Span] = []
         self.free = {COMPUTE: 0.0, LINKS: 0.0}
