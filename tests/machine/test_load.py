@@ -73,6 +73,7 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ("hbm_bytes =", "hbm_byte =", r"unknown entry chip.hbm_byte; did you mean"),
         ("15e9", "17e9", r"usable_bytes 1.7e\+10 exceeds hbm_bytes"),
         ("= 1e8", "= 1e8\nwindow_bytes = 2e8", "window_bytes 2e.08 exceeds on_chip"),
+        ("= 1e8", "= 1e8\nplaced_bytes = 2e8", "placed_bytes 2e.08 exceeds on_chip"),
         ("= 1e8", "= 1e8\nwindow_bytes = -1", "window_bytes is -1; wanted 0 or more"),
         ("float32", "float16", r"lacks float32"),
         ("[4, 4]", "[]", r"levels\[0\].extents is \[\]; wanted a list of sizes"),
@@ -145,3 +146,22 @@ def test_pods_are_joined_by_the_outer_level():
     assert [dim.level.name for dim in machine.grid] == ["dcn", "ici", "ici"]
     assert [dim.extent for dim in machine.grid] == [2, 16, 16]
     assert [dim.is_ring for dim in machine.grid] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "room", "lasting"),
+    [
+        ("tpu-v4", 128, 96),
+        ("tpu-v5e", 112, 96),
+        ("tpu-v5p", 48, 48),
+        ("tpu-v6e", 96, 96),
+    ],
+)
+def test_what_of_scratch_memory_holds_values(name, room, lasting):
+    chip = load_machine(name, 1).chip
+    assert (chip.room_bytes, chip.lasting_bytes) == (room * 2**20, lasting * 2**20)
+
+
+def test_three_quarters_of_it_do_where_nobody_says():
+    chip = load_machine("h100", 1).chip
+    assert chip.room_bytes == chip.lasting_bytes == 0.75 * chip.on_chip_bytes

@@ -36,7 +36,7 @@ def test_what_is_read_at_once_never_leaves():
 
 
 def test_nothing_stays_where_there_is_no_room():
-    assert not kept(chain, SQUARE, SQUARE, room=BYTES)[2]
+    assert not kept(chain, SQUARE, SQUARE, room=BYTES - 1)[2]
 
 
 def test_what_a_loop_reads_comes_from_main_memory():

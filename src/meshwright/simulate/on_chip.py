@@ -13,6 +13,7 @@ from meshwright.simulate.layout import Layout
 from meshwright.simulate.turn import in_turn
 from meshwright.simulate.unit import REGROUP, TAKES_IN, Kind, Unit
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lives:
     """The lives of those values of one program or body that may stay on the chip.
