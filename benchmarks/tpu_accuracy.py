@@ -186,6 +186,9 @@ def main() -> None:
     )
     stored = json.loads((options.compiled or RESULTS / read).read_text())
     rows = []
+    missing = {case.name for case in unseen_cases()} - stored["cases"].keys()
+    if options.unseen and missing:
+        parser.error(f"benchmarks.tpu_compiler --unseen lacks {', '.join(missing)}")
     for case in unseen_cases() if options.unseen else cases():
         compiled = stored["cases"].get(case.name)
         if compiled is not None and "error" not in compiled:

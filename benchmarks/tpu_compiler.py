@@ -81,8 +81,9 @@ def main() -> None:
     """Compile what is missing, one case after another."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="part of a case's name")
-    parser.add_argument("--full", action="store_true", help="generate code, for cycles")
-    parser.add_argument("--unseen", action="store_true", help="steps on other chips")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--full", action="store_true", help="generate code, for cycles")
+    which.add_argument("--unseen", action="store_true", help="steps on other chips")
     parser.add_argument("--keep", type=Path, help="folder for the compiler's files")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

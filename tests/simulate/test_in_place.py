@@ -1,6 +1,7 @@
 """Whose place a result comes in, what is filled when, and what addresses take."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -71,11 +72,22 @@ def test_not_where_the_operand_comes_with_others():
 
 
 def test_not_where_the_operand_is_summed_up_as_it_is_written():
-    def fn(x):
-        y = lax.sort(x)
-        return jnp.tanh(y - y.sum())
+    def fn(x, w, bias, *, is_summed):
+        logits = x @ w
+        beside, bias = lax.sort(logits), lax.sort(bias)
+        logits = logits + bias
+        most = logits.max(1, keepdims=True) if is_summed else 0.0
+        return lax.sort(jnp.tanh(logits - most)) + beside
 
-    assert int(blocks(fn, X)) == 2
+    square = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+    bias = jax.ShapeDtypeStruct((128,), jnp.float32)
+    found: list[bool] = []
+    for is_summed in (False, True):
+        take = partial(fn, is_summed=is_summed)
+        program = capture(take, (square, square, bias)).program
+        (product,) = [u for u in fuse(program) if u.kind is Kind.PRODUCT]
+        found.append(product.writes[0] in memory_of(program).overwritten)
+    assert found == [True, False]
 
 
 def test_the_end_of_a_product_comes_where_what_it_adds_was():
@@ -164,7 +176,7 @@ def test_places_are_multiples_of_a_step_and_tables_have_one_each():
     plain = memory_of(program, rules=APART)
     memory = memory_of(program, rules=replace(APART, step_bytes=16384))
     assert plain.beside_bytes == 0
-    assert memory.beside_bytes == 16384
+    assert memory.beside_bytes == 2 * 16384
     assert memory.curve == plain.curve
     assert plain.gaps_bytes == 0
     assert memory.gaps_bytes == 4 * (16384 - 512)

@@ -141,7 +141,7 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
     memory, usable = measure(layout), machine.chip.usable_bytes
     if rules.compacts and memory.peak_bytes > usable:
         fixed = {*program.inputs, *program.constants, *formed.outputs}
-        memory, layout = compacted(memory, layout, usable, fixed, measure)
+        memory, layout = compacted(memory, layout, usable, units, fixed, measure)
     return Estimate(
         machine,
         lowered.mesh,

@@ -199,6 +199,8 @@ def _lines(found: Estimate, peak: float, limit: float, is_far: bool) -> str:
     said = f"peak {show_bytes(found.peak_memory_bytes)} at {source}"
     if gaps:
         said += f", {show_bytes(gaps)} of it gaps between blocks"
+    if found.memory.beside_bytes:
+        said += f", {show_bytes(found.memory.beside_bytes)} addresses and padding"
     given = f"limit {show_bytes(chip.usable_bytes)}"
     share = chip.usable_bytes / found.peak_memory_bytes
     right, over = LEFT + PLOT, f'x1="{LEFT}" x2="{LEFT + PLOT}"'

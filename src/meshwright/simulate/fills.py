@@ -1,7 +1,8 @@
-"""What is filled with one number, to be written into: a cache of keys, for one.
+"""What is filled to be written into, with one number as a rule: a cache of keys.
 
 A compiler fills it for each that writes into it. It grows there from a slice to the
-whole, so that is done only when somebody reads it, and the slice is kept till then.
+whole, so that is done only when somebody reads it, and the slice is kept till then, but
+no longer than till another comes in the slice's place.
 """
 
 from __future__ import annotations
@@ -21,14 +22,20 @@ def filled_late(units: Sequence[Unit]) -> tuple[Unit, ...]:
     if not late:
         return tuple(units)
     first: dict[Value, int] = {}
+    taken: dict[Value, int] = {}
     for index, unit in enumerate(units):
         for value in unit.reads:
             first.setdefault(value, index)
+        updated = (unit.in_place,) if unit.root.kind == FILLED else ()
+        for value in (*updated, *unit.replaces.values()):
+            if value is not None:
+                taken[value] = index
     waiting: dict[int, list[Unit]] = {}
-    for unit in units:
+    for index, unit in enumerate(units):
         if unit in late:
-            read = min((first.get(v, len(units)) for v in unit.writes), default=0)
-            waiting.setdefault(read, []).append(unit)
+            ends = [first.get(v, len(units)) for v in unit.writes]
+            ends += [at for v in unit.reads if (at := taken.get(v, 0)) > index]
+            waiting.setdefault(min(ends, default=index), []).append(unit)
     found: list[Unit] = []
     for index, unit in enumerate(units):
         found += waiting.get(index, ())

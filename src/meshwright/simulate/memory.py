@@ -21,7 +21,7 @@ from meshwright.simulate.passes import Passes, passes_of, written_together
 from meshwright.simulate.regions import handed_on, handed_out
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.turn import in_turn
-from meshwright.simulate.unit import Kind, Unit
+from meshwright.simulate.unit import TAKES_IN, Kind, Unit
 
 _NONE: Mapping[int, int] = MappingProxyType({})
 
@@ -79,7 +79,7 @@ def memory_of(
         if outputs[o] is not program.inputs[i]
     }
     together: list[tuple[Value, ...]] = []
-    if rules.overwrites:
+    if rules.overwrites or rules.step_bytes:
         together = written_together(passes or passes_of(program, layout, units))
     heap = _Heap(layout, units, outputs, rules, frozenset(chain(*together)))
     memory = heap.with_gaps(heap.run(fixed, (), taken))
@@ -111,11 +111,14 @@ class _Heap:
         self.first: dict[Value, int] = {}
         self.last: dict[Value, int] = {}
         self.summed: set[Value] = set()
+        walked: set[Value] = set()
         self.runs = _runs(units)
         for index, unit in enumerate(units):
             end = self.runs[index][1]
             if unit.kind is Kind.REDUCTION:
-                self.summed.update(unit.reads)
+                self.summed.update(walked.intersection(unit.reads))
+            elif unit.kind in TAKES_IN:
+                walked.update(unit.writes)
             for value in unit.reads:
                 self.first.setdefault(value, index)
                 self.last[value] = end
@@ -202,8 +205,9 @@ class _Heap:
     def _gives_place(self, operand: Value, result: Value) -> bool:
         """Whether an elementwise result may come in an operand's place.
 
-        A sum of an array is taken in the pass that writes it, if one can, so that the
-        array comes with that.
+        A sum of an array is taken in the pass that writes it, so that the array comes
+        with that; also where something stands between the two here, such as a gather
+        of a bias, that a compiler runs before both.
         """
         size = self.layout.size
         alone = operand not in self.together and operand not in self.summed
@@ -217,7 +221,10 @@ class _Heap:
         over = (
             self.units[last].kind is Kind.OTHER and self.units[last].in_place is value
         )
-        return last - 1 if over and last > made else last
+        if over and last > made:
+            self.overwritten.add(value)
+            return last - 1
+        return last
 
     def _is_in_place(self, value: Value, output: Atom) -> bool:
         """Whether the unit that writes `output` is the last to read `value`, in step."""

@@ -21,7 +21,7 @@ class Rules:
     receives: among those is what collectives write.
     overwrites: an elementwise result, and a sum over devices, comes in the place of an
         operand that is read no more, unless the pass that wrote that wrote more.
-    fills_late: what is filled with one number to be written into is filled when it is
+    fills_late: what repeats something smaller, to be written into, is made when it is
         read, not when the first is written.
     compacts: of what does not fit, values are stored without the padding of tiles.
     step_bytes: places in main memory are multiples of this, and so are the tables of

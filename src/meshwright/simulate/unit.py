@@ -127,7 +127,7 @@ class Unit:
     that other units compute as well included. in_place: the operand whose memory the
     result may take over if nobody reads it later. bodies: of a region, their units.
     merged: the units that this one stands for, if it is several in one.
-    overwrites: operands whose memory the result takes, element by element, where a
+    overwrites: operands whose memory the result takes, in step with reading it, where a
         compiler does that, and they are read here for the last time.
     replaces: by result, the operand in whose place it comes, where that is read here for
         the last time and as large: what a loop carries.
