@@ -87,14 +87,15 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for the compiler's files")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    name = "tpu_full.json" if options.full else "tpu_memory.json"
-    name = "tpu_unseen.json" if options.unseen else name
+    name, offered = "tpu_memory.json", cases
+    if options.full:
+        name, offered = "tpu_full.json", full_cases
+    elif options.unseen:
+        name, offered = "tpu_unseen.json", unseen_cases
     out = options.out or RESULTS / name
     known = json.loads(out.read_text()) if out.exists() else {"cases": {}}
     known["versions"] = {name: version(name) for name in ("jax", "libtpu")}
-    offered = full_cases() if options.full else cases()
-    offered = unseen_cases() if options.unseen else offered
-    wanted = [case for case in offered if options.only in case.name]
+    wanted = [case for case in offered() if options.only in case.name]
     for number, case in enumerate(wanted, 1):
         if case.name in known["cases"]:
             continue

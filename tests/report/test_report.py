@@ -7,10 +7,12 @@ import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import jax
 import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import lax
 
 import meshwright as mw
 from meshwright.errors import PlanError
@@ -192,6 +194,20 @@ def test_groups_of_values_add_up_to_the_curve(donated):
     assert len(sums) == len(curve)
     assert all(s <= there for s, there in zip(sums, curve, strict=True))
     assert sum(sums) >= 0.95 * sum(curve)
+
+
+def test_what_is_updated_in_place_is_told_once():
+    def fn(x):
+        y = lax.sort(x, dimension=0)
+        for _ in range(3):
+            y = lax.dynamic_update_slice(y, y[:8], (8, 0))
+        return lax.sort(jnp.tanh(y), dimension=0)
+
+    x = jax.ShapeDtypeStruct((4096, 4096), jnp.float32)
+    step = mw.partition(fn, {"data": 8}, [mw.shard({"x": 1}, axis="data")])
+    plan = step.plan(x).on(mw.machine("tpu-v3", chips=4))
+    sums = [sum(g.bytes for g in groups) for groups in groups_alive(plan, 10**6)]
+    assert all(s <= c for s, c in zip(sums, plan.estimate.memory.curve, strict=True))
 
 
 def test_seconds_by_line_add_up_to_the_breakdown(placed):

@@ -164,6 +164,18 @@ def test_what_writes_into_what_is_stored_stays_in_its_turn():
     assert kinds(fn)[-2:] == ["dynamic_update_slice", "sort"]
 
 
+def test_a_slice_is_written_before_another_comes_in_its_place():
+    def fn(x, y):
+        part = lax.sort(x)
+        cache = filled(part)
+        other = lax.dynamic_update_slice(part, y[:1], (0, 0))
+        return cache, lax.sort(other)
+
+    units = fuse(capture(fn, (X, X)).program)
+    updates = [u for u in units if u.root.kind == "dynamic_update_slice"]
+    assert [unit.in_place is None for unit in updates] == [True, False]
+
+
 # -- addresses -------------------------------------------------------------------------
 
 

@@ -37,9 +37,9 @@ class Memory:
         leave gaps into which others do not fit, and begin at round places.
     overwritten: values in whose place others come while they are read for the last time.
     beside_bytes: what addresses take, of arguments fetched ahead and of results that
-        come several from one pass (there are no fewer, up to twice as many, and six
-        times where what is fetched is cut); and of what lies without padding, the
-        largest as it is when it is read.
+        come several from one pass (compilers have as many to four times that, nine
+        times where what they fetch is cut); and the most padding that one unit needs
+        of what lies without.
     """
 
     curve: tuple[int, ...]
