@@ -97,7 +97,7 @@ class Op:
     has_effect: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Program:
     """Ops in the order in which they run.
 

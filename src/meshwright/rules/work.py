@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from meshwright.ir import Op
+from meshwright.ir.born_open import born_open
 
 _TRANSCENDENTAL = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -45,6 +46,7 @@ _OPS_A_ROUND = 5
 """Add, rotate (three) and exclusive or, for two words at once (Salmon et al., 2011)."""
 
 
+@born_open
 @dataclass(frozen=True, slots=True)
 class Work:
     """Operations of one application.

@@ -5,6 +5,8 @@ Reshapes and their like are the same memory under another name, so they are no m
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.rules.elementwise import ELEMENTWISE
 from meshwright.simulate.layout import Layout
@@ -141,10 +143,17 @@ class Flow:
 
 def stored_outputs(program: Program) -> tuple[Atom, ...]:
     """A program's outputs by the names under which they were made."""
-    origins = _origins(program)
-    return tuple(
-        origins.get(v, v) if isinstance(v, Value) else v for v in program.outputs
-    )
+    known = _OUTPUTS.get(program)
+    if known is None:
+        origins = _origins(program)
+        known = _OUTPUTS[program] = tuple(
+            origins.get(v, v) if isinstance(v, Value) else v for v in program.outputs
+        )
+    return known
+
+
+_OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
+"""Those of programs that somebody has: all that counts lives asks for them."""
 
 
 def _origins(program: Program) -> dict[Value, Value]:

@@ -27,7 +27,7 @@ from meshwright.simulate.fed import PART, Fed
 from meshwright.simulate.fills import FILLED, filled_late
 from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.library import is_in_step, is_unary, takers
+from meshwright.simulate.library import in_step, is_unary, takers
 from meshwright.simulate.order import breadth_first
 from meshwright.simulate.regions import (
     carried_anew,
@@ -186,7 +186,8 @@ class _Fusion:
     ) -> bool:
         """Whether several readers compute a value rather than to have it stored."""
         kinds, balance = self.flow.kinds, self.rules.balance
-        if balance and all(kinds[reader] is Kind.PRODUCT for reader in used_by):
+        product = Kind.PRODUCT
+        if balance and all([kinds[reader] is product for reader in used_by]):
             size, shares = self.layout.num_bytes, fed.shares(op, self.flow.operands)
             read = sum(int(size(v) * shares.get(v, 1.0)) for v in fed.reads)
             if all(balance.waits(reader, read) for reader in used_by):
@@ -312,7 +313,7 @@ class _Fusion:
         if op.kind.startswith("scatter"):
             return tuple(operands[op][:1])
         chain = [(each, operands[each]) for each in (*fed.ops, op)]
-        return tuple(v for v in fed.reads if is_in_step(v, chain))
+        return in_step(fed.reads, chain)
 
     def _replaces(self, op: Op) -> dict[Value, Value]:
         """By result that comes in the place of an operand, that operand.

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 from meshwright.ir import Atom, Op, Value, itemsize_bytes
 from meshwright.simulate.prepare import reads_through
-from meshwright.simulate.unit import Kind, kind_of
+from meshwright.simulate.unit import SCATTERS, Kind, kind_of
 
 _EXPENSIVE = frozenset(
     {
@@ -33,6 +33,8 @@ _MOVES = frozenset(
     }
 )  # fmt: skip
 """Ops that are fused into loops, but not element by element."""
+
+_OUT_OF_STEP = _MOVES | SCATTERS
 
 _LIBRARY_REDUCTIONS = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
 
@@ -62,25 +64,27 @@ def is_loop(op: Op) -> bool:
 
 def is_elementwise(op: Op) -> bool:
     """Whether each element of the result needs those at its place alone."""
-    return is_loop(op) and kind_of(op) is Kind.LOOP and op.kind not in _MOVES
+    return op.kind not in _OUT_OF_STEP and kind_of(op) is Kind.LOOP
 
 
-def is_in_step(value: Value, chain: Sequence[tuple[Op, Sequence[Value]]]) -> bool:
-    """Whether what a chain of ops makes of a value can be written where the value is.
+def in_step(
+    values: Collection[Value], chain: Sequence[tuple[Op, Sequence[Value]]]
+) -> tuple[Value, ...]:
+    """Those values in whose place can be written what a chain of ops makes of them.
 
     chain: ops with the values that they read, in order; the last one writes.
     """
-    (result, *_) = chain[-1][0].results
-    size = itemsize_bytes(result.dtype)
-    if value.shape != result.shape or itemsize_bytes(value.dtype) != size:
-        return False
-    depends = {value}
-    for op, operands in chain:
-        if not depends.isdisjoint(operands):
-            if not is_elementwise(op) or op.results[0].shape != value.shape:
-                return False
-            depends.update(op.results)
-    return is_elementwise(chain[-1][0])
+    last = chain[-1][0]
+    shape, size = last.results[0].shape, itemsize_bytes(last.results[0].dtype)
+    alike = [v for v in values if v.shape == shape and itemsize_bytes(v.dtype) == size]
+    if not alike or not is_elementwise(last):
+        return ()
+    spoilt: set[Value] = set()  # some element of it is needed at another's place
+    for op, operands in reversed(chain):
+        is_far = op.results[0].shape != shape or not is_elementwise(op)
+        if is_far or not spoilt.isdisjoint(op.results):
+            spoilt.update(operands)
+    return tuple([v for v in alike if v not in spoilt])
 
 
 def is_unary(op: Op, operands: Sequence[Value], repeated: Collection[Value]) -> bool:

@@ -50,7 +50,7 @@ SAME_MEMORY = frozenset(
 
 _REGIONS = frozenset({"cond", "remat", "scan", "while"})
 
-_SCATTERS = frozenset(
+SCATTERS = frozenset(
     {
         "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul",
         "scatter-sub",
@@ -93,7 +93,7 @@ def kind_of(op: Op) -> Kind:
         return Kind.REGION
     if op.has_effect:
         return Kind.OTHER
-    if op.kind in _SCATTERS:
+    if op.kind in SCATTERS:
         return Kind.LOOP if _is_one_hot(op) else Kind.OTHER
     return Kind.LOOP
 
