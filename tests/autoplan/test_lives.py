@@ -1,5 +1,6 @@
 """What the integer program says of memory, against the simulator."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -86,3 +87,21 @@ def test_every_form_that_is_kept_for_readers_counts():
     views = {(view.maker, view.result) for view in priced.model.views}
     assert len(views) > 1
     assert views <= priced.pricer.lives.copies.keys()
+
+
+def written_over(x, rows, weight):
+    """What a product makes has a few rows replaced, and no one reads it as it was."""
+    made = jnp.tanh(x) @ weight
+    return jax.lax.dynamic_update_slice(made, rows, (0, 0)).sum(0)
+
+
+def test_what_is_written_over_does_not_count_beside_what_comes_there():
+    args = shape(ROWS, SIZE), shape(8, SIZE), shape(SIZE, SIZE)
+    space = space_of((written_over, args), "tpu-v5p", 1)
+    mesh = Mesh({"data": 1})
+    priced = space.price(mesh)
+    whole = (0,) * (len(priced.model.choices) + len(priced.model.views))
+    said = float(priced.pricer.curve(whole).max())
+    decided = decide(space.captured, mesh, (), Gather.SHARED)
+    simulated = estimate(decided, space.machine).peak_memory_bytes
+    assert said == pytest.approx(simulated, rel=0.02)

@@ -29,6 +29,7 @@ from meshwright.machine import Machine
 from meshwright.rules import Work, work_of
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
+from meshwright.simulate.memory import memory_of
 from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.on_chip import lives_of
@@ -51,11 +52,9 @@ def stores_of(program: Program, machine: Machine, num_devices: int) -> Stores:
     rules = rules_for(machine)
     layout = Layout(machine.chip.tile, narrow_values(program) if rules.narrows else ())
     few = _few_images(program, machine, num_devices) if rules.regroups else None
-    return _read(
-        Stores(layout, fuse(program, layout, rules), num_devices, few=few),
-        program,
-        machine,
-    )
+    units = fuse(program, layout, rules)
+    taken = memory_of(program, layout=layout, units=units, rules=rules).overwritten
+    return _read(Stores(layout, units, num_devices, taken, few=few), program, machine)
 
 
 def _few_images(

@@ -120,6 +120,8 @@ class _Spans:
         for value, made in self._made.items():
             if value not in taken:
                 last = self.end if value in lasting else self._read.get(value, made)
+                # Its last reader writes over it: from there on that is counted.
+                last -= value in stores.overwritten and last > made
                 self.of[value] = made, last
 
     def _walk(self, units: Sequence[Unit]) -> None:

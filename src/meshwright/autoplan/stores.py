@@ -37,13 +37,15 @@ class Stores:
     layout: bytes of values. units: what runs as one, before any are merged.
     matrix: share of an op's seconds in the matrix unit that counts. vector: seconds for
     one of its vector operations. touches: of each value that it reads or writes. launch:
-    seconds, however it is cut. num_devices: among which the even share is. covered: ops
-    whose time passes under that of a product. few: the same where images are few.
+    seconds, however it is cut. num_devices: among which the even share is. overwritten:
+    values in whose place others come. covered: ops whose time passes under that of a
+    product. few: the same where images are few.
     """
 
     layout: Layout
     units: tuple[Unit, ...]
     num_devices: int
+    overwritten: frozenset[Value] = frozenset()
     covered: set[Op] = field(default_factory=set[Op])
     matrix: dict[Op, float] = field(default_factory=dict[Op, float])
     vector: dict[Op, float] = field(default_factory=dict[Op, float])

@@ -186,8 +186,7 @@ class _Fusion:
     ) -> bool:
         """Whether several readers compute a value rather than to have it stored."""
         kinds, balance = self.flow.kinds, self.rules.balance
-        product = Kind.PRODUCT
-        if balance and all([kinds[reader] is product for reader in used_by]):
+        if balance and all(kinds[reader] is Kind.PRODUCT for reader in used_by):
             size, shares = self.layout.num_bytes, fed.shares(op, self.flow.operands)
             read = sum(int(size(v) * shares.get(v, 1.0)) for v in fed.reads)
             if all(balance.waits(reader, read) for reader in used_by):
