@@ -43,6 +43,9 @@ def search(searcher: Searcher, with_experts: bool) -> Searcher:
     freed: list[tuple[Mesh, Recompute]] = []
 
     def reserved(searcher: Searcher) -> float:
+        left = searcher.until - searcher.clock()
+        if _FOR_CHANGED * left < _SIMULATIONS * searcher.trials.longest_s:
+            return 0.0
         freed.extend(_freed(searcher))
         left = searcher.until - searcher.clock()
         return _FOR_CHANGED * left if freed else 0.0

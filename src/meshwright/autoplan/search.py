@@ -82,8 +82,8 @@ class Searcher:
     limit: bytes that a device gives. until: when the clock says this, the best so far is
     the answer. before: what was found for a like program, before less was kept; what is
     too large is not looked at again then. aim: share of the limit that integer programs
-    get. smaller: what takes less memory, where that counts. reserved: asked once all
-    meshes have been looked at, seconds that are for something else. num_before: meshes
+    get. smaller: what takes less memory, where that counts. reserved: asked once the
+    first plan has been simulated, seconds that are for something else. num_before: meshes
     that searches before this one have looked at.
     """
 
@@ -191,7 +191,6 @@ class Searcher:
             priced = self.programs.priced[least.mesh]
             known = self.experts.on(least.mesh, priced) if with_experts else []
             return [least, *(p for p in known if p.bytes <= self._most)]
-        self.until -= self.reserved(self)
         experts = self._refine(started + _FOR_PROGRAMS * left, with_experts)
         ends = started + _FOR_LESS * left
         self.smaller += find_smaller(self.programs, self.experts, ends)
@@ -224,34 +223,46 @@ class Searcher:
         programs = self.programs
         experts: list[Proposal] = []
         better: list[tuple[Proposal, Priced, Future[Optimum]]] = []
-        for mesh in programs.by_promise()[:_REFINED]:
-            if mesh not in programs.own or (better and self.clock() >= ends):
-                continue
+        first, *others = [m for m in programs.by_promise() if m in programs.own]
+        for mesh in (first, *others[: _REFINED - 1]):
             own = programs.own[mesh]
-            if better and own.seconds > programs.worthless():
+            if mesh is not first and not self._is_worthwhile(own, bool(better), ends):
                 continue
             if not self._is_flat(own):
                 self._simulate_one(own)
-            is_in_time = self._has_time(_REFINING)
-            if experts and not is_in_time:
-                break
-            priced = programs.priced[mesh]
-            if is_in_time:
-                exposed = self.trials.exposed.get(mesh, {})
-                priced = programs.price_again(mesh, exposed)
+            if mesh is first:
+                self.until -= self.reserved(self)
+            if not self._has_time_to_refine(mesh, ends):
+                continue
+            exposed = self.trials.exposed.get(mesh, {})
+            priced = programs.price_again(mesh, exposed)
             known = self.experts.on(mesh, priced) if with_experts else []
-            if is_in_time and self.clock() + solving_s(priced) < ends:
-                starts = [own.choices, *(expert.choices for expert in known)]
-                seconds = max(ends - self.clock(), WHOLE_S)
-                job = programs.ask(priced, seconds, TURNS, starts)
-                better.append((own, priced, job))
+            starts = [own.choices, *(expert.choices for expert in known)]
+            seconds = max(ends - self.clock(), WHOLE_S)
+            better.append((own, priced, programs.ask(priced, seconds, TURNS, starts)))
             if known and not experts and self._has_time(1):  # while it is being solved
-                first = min(known, key=programs.rank)
-                if not self._is_in_vain(first):
-                    self._simulate_one(first)
+                best = min(known, key=programs.rank)
+                if not self._is_in_vain(best):
+                    self._simulate_one(best)
             experts += known
+        if with_experts and not experts:
+            found = self.trials.best()
+            mesh = first if found is None else found.mesh
+            experts = self.experts.on(mesh, programs.priced[mesh])
         self._note_better(better)
         return experts
+
+    def _is_worthwhile(self, own: Proposal, is_solving: bool, ends: float) -> bool:
+        """Whether a plan on a mesh that is not the first is looked at before experts."""
+        if is_solving and self.clock() >= ends:
+            return False
+        return self._has_time(1) and own.seconds <= self.programs.worthless()
+
+    def _has_time_to_refine(self, mesh: Mesh, ends: float) -> bool:
+        """Whether a mesh's program can be priced and solved once more."""
+        ready = self.clock() + _REFINING * self.trials.longest_s
+        ready += solving_s(self.programs.priced[mesh])
+        return self._has_time(_REFINING) and ready < ends
 
     def _note_better(
         self, better: Sequence[tuple[Proposal, Priced, Future[Optimum]]]
