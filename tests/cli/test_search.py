@@ -8,6 +8,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.cli.auto import search_table, spelled_text
+from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate, Search, Spelling, differences, visible
 
@@ -129,3 +130,49 @@ def test_what_cannot_be_asked_is_said(run, mlp, options, message):
     done = run("plan", mlp, *SEARCH, *options)
     assert done.status == 2
     assert message in done.err
+
+
+UNBUILT = """
+def target():
+    raise AssertionError("was built")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--machine", "tpu-v5e"], "how many chips?"),
+        (["--machine", "tpu-v55", "--chips", "8"], "tpu-v55"),
+        ([*SEARCH, "--budget", "0"], "budget_s is 0"),
+        ([*SEARCH, "--place", "iowaa"], "did you mean 'iowa'"),
+        ([*SEARCH, "--objective", "speed"], "objective is 'speed'"),
+        ([*SEARCH, "--mesh", "data=3"], "mesh data=3 has 3 devices"),
+        (["--mesh", "data=8", "--machines", "tpu-v55"], "tpu-v55"),
+        (
+            ["--mesh", "data=8", "--machines", "tpu-v5e", "--place", "iowaa"],
+            "did you mean 'iowa'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_target_is_built(
+    run, tmp_path, options, message
+):
+    path = tmp_path / "unbuilt.py"
+    path.write_text(UNBUILT)
+    done = run("plan", str(path), *options)
+    assert done.status == 2
+    assert message in done.err
+    assert "was built" not in done.err
+
+
+def test_the_search_draws_by_the_seed_that_is_given(run, mlp, monkeypatch):
+    asked = {}
+
+    def noted(*args, **options):
+        asked.update(options)
+        raise PlanError("that is all")
+
+    monkeypatch.setattr("meshwright.cli.auto.autoplan", noted)
+    run("plan", mlp, *SEARCH, "--seed", "7")
+    assert asked["seed"] == 7
+    assert asked["budget_s"] == 5

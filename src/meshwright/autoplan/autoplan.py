@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshwright.autoplan.asked import Asked
 from meshwright.autoplan.auto import Auto
 from meshwright.autoplan.beside import Beside
 from meshwright.autoplan.meshes import MOST_AXES, meshes_of
-from meshwright.autoplan.objective import Objective
 from meshwright.autoplan.proposal import OnProgress
 from meshwright.autoplan.rounds import search
 from meshwright.autoplan.search import Searcher
 from meshwright.autoplan.space import Space, Stated
-from meshwright.cost.energy import Place, find_place
+from meshwright.cost.energy import Place
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.lower import Gather
-from meshwright.machine import Machine, Mesh, load_machine
+from meshwright.machine import Machine, Mesh
 from meshwright.plan.candidates import Search
 from meshwright.plan.decide import axes_of, require_tactics
-from meshwright.plan.partition import as_mesh, partition
+from meshwright.plan.partition import partition
 from meshwright.plan.plan import Plan, make_plan
 from meshwright.tactics import Recompute, Tactic
 
@@ -62,55 +61,36 @@ def autoplan(  # noqa: PLR0913  the options of a search
         product of each to the power of its weight.
     memory: bytes a device gives, by default what the chip lets a program have.
     budget_s: seconds to search; what is best by then is the answer, and so it is after
-        an interrupt. experts: whether what people do by hand is looked at, too.
+        an interrupt. experts: whether what people do by hand is looked at, too. seed: of
+        what the solver draws; others may come to other plans as good.
     The plan's `search` says what was looked at, its `tactics` run it:
     `partition(fn, plan.mesh, plan.tactics)`. State that the step hands back is taken to
     be donated. Raises `PlanError` where nothing fits, and says what would, and where no
     mesh takes the tactics; of a given mesh the error is that of the tactic.
     """
     started = time.monotonic()
-    aim = Objective.of(objective)
-    own = None if mesh is None else as_mesh(mesh)
-    found_machine = _machine(machine, chips, own)
+    asked = Asked(machine, chips, mesh, most_axes, objective, memory, budget_s, place)
+    settled = asked.settled()
     _check_tactics(tactics)
     meshes = (
-        _meshes(found_machine, axes_of(tactics), most_axes) if own is None else (own,)
+        _meshes(settled.machine, axes_of(tactics), most_axes)
+        if settled.mesh is None
+        else (settled.mesh,)
     )
-    if not 0 < budget_s < math.inf:
-        raise PlanError(f"budget_s is {budget_s}; wanted seconds above 0")
-    if memory is not None and not memory > 0:
-        raise PlanError(f"memory is {memory}; wanted bytes of a device, above 0")
-    usable = found_machine.chip.usable_bytes
     with Beside() as beside:
         captured = partition(fn, meshes[0]).capture(*args)
-        space = Space(Stated(captured, tuple(tactics)), found_machine, seed)
+        space = Space(Stated(captured, tuple(tactics)), settled.machine, seed)
         searcher = Searcher(
             space,
             beside,
             _that_take(space, meshes),
-            usable if memory is None else min(memory, usable),
+            settled.limit,
             started + _FOR_SEARCH * budget_s,
-            aim,
+            settled.aim,
             on_progress=on_progress or (lambda text: None),
         )
         searcher = search(searcher, experts)
-    return _plan(searcher.found(started), searcher, place)
-
-
-def _machine(machine: Machine | str, chips: int | None, mesh: Mesh | None) -> Machine:
-    if not isinstance(machine, Machine):
-        if chips is None and mesh is None:
-            raise PlanError(f"how many chips of {machine}? say chips=32, or so")
-        if chips is not None:
-            machine = load_machine(machine, None, chips)
-        else:
-            machine = load_machine(machine, mesh and mesh.num_devices)
-    if mesh is not None and mesh.num_devices != machine.num_devices:
-        raise PlanError(
-            f"mesh {mesh} has {mesh.num_devices} devices, {machine.name} has "
-            f"{machine.num_devices}"
-        )
-    return machine
+    return _plan(searcher.found(started), searcher, settled.place)
 
 
 def _check_tactics(tactics: Sequence[Tactic]) -> None:
@@ -126,8 +106,6 @@ def _check_tactics(tactics: Sequence[Tactic]) -> None:
 
 
 def _meshes(machine: Machine, named: Sequence[str], most_axes: int) -> tuple[Mesh, ...]:
-    if not isinstance(most_axes, int) or most_axes not in range(1, MOST_AXES + 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"most_axes is {most_axes!r}; wanted 1, 2 or 3")
     if len(named) > most_axes:
         raise PlanError(
             f"the tactics name {len(named)} axes, {', '.join(named)}, and most_axes is "
@@ -162,7 +140,7 @@ def _that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
     return found
 
 
-def _plan(search: Search, searcher: Searcher, place: Place | str | None) -> Plan:
+def _plan(search: Search, searcher: Searcher, place: Place | None) -> Plan:
     best, space, last = search.candidates[0], searcher.space, searcher.trials.lowered
     is_same = _rewrites(best.tactics) == _rewrites(space.given)
     plan = make_plan(
@@ -172,11 +150,7 @@ def _plan(search: Search, searcher: Searcher, place: Place | str | None) -> Plan
         Gather.SHARED,
         space.graph if is_same else None,
         last[1] if is_same and last is not None and last[0] is best else None,
-    ).on(
-        space.machine,
-        find_place(place) if isinstance(place, str) else place,
-        donate_state=True,
-    )
+    ).on(space.machine, place, donate_state=True)
     return replace(plan, search=search)
 
 

@@ -14,13 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from meshwright.autoplan import autoplan
+from meshwright.autoplan.asked import Asked
 from meshwright.cli.options import make_console, save_text
 from meshwright.cli.schedule import choose_tactics
-from meshwright.cli.target import Target
+from meshwright.cli.target import load_target
 from meshwright.errors import PlanError, TargetError
 from meshwright.machine import Mesh
 from meshwright.plan import Plan
 from meshwright.plan.candidates import Candidate, Search, Spelling, differences
+from meshwright.plan.progress import show_progress
 from meshwright.report.numbers import show_seconds
 from meshwright.simulate.timeline import COMPUTE
 from meshwright.tactics import Tactic
@@ -49,15 +51,27 @@ class Wanted:
     schedule: str | None
     tactics: str | None
     place: str | None
+    seed: int
+
+    def check(self) -> None:
+        """What is wrong with it is said before a target is built, which may take long."""
+        if self.chips is None and self.mesh is None:
+            raise TargetError("how many chips? say --chips 32, or so, or name a --mesh")
+        memory = self.memory_gib
+        if memory is not None and not memory > 0:
+            raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
+        Asked(
+            self.machine, self.chips, self.mesh, self.most_axes, self.objective,
+            memory, self.budget_s, self.place,
+        ).settled()  # fmt: skip
 
 
-def find_plan(target: Target, wanted: Wanted) -> Plan:
+def find_plan(text: str, wanted: Wanted) -> Plan:
     """The best plan for a target, with progress on stderr while somebody watches."""
-    if wanted.chips is None and wanted.mesh is None:
-        raise TargetError("how many chips? say --chips 32, or so, or name a --mesh")
+    wanted.check()
+    with show_progress(f"loading {text}"):
+        target = load_target(text)
     memory = wanted.memory_gib
-    if memory is not None and not memory > 0:
-        raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
     given: tuple[Tactic, ...] = ()
     if wanted.schedule is not None or wanted.tactics is not None:
         given = choose_tactics(target, wanted.schedule, wanted.tactics)
@@ -74,6 +88,7 @@ def find_plan(target: Target, wanted: Wanted) -> Plan:
             memory=None if memory is None else memory * 2**30,
             budget_s=wanted.budget_s,
             place=wanted.place,
+            seed=wanted.seed,
             on_progress=say,
         )
 

@@ -40,8 +40,8 @@ from meshwright.cli.options import (
     save_text,
 )
 from meshwright.cli.table import check_table
-from meshwright.cli.target import load_target
 from meshwright.cli.zoo import print_json, print_rows, zoo_rows
+from meshwright.cost.energy import find_place
 from meshwright.errors import MeshwrightError, TargetError
 from meshwright.lower import Gather
 from meshwright.machine import load_machine, parse_mesh
@@ -118,6 +118,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     most_axes: Annotated[
         int, typer.Option("--most-axes", help="of the meshes looked at, 1 to 3")
     ] = 2,
+    seed: Annotated[int, typer.Option("--seed", help="of the search")] = 0,
     machines: Machines = None,
     place: PlaceName = None,
     tokens: Annotated[
@@ -142,22 +143,24 @@ def plan_command(  # noqa: PLR0913  the options of a command
         parsed = None if mesh is None else parse_mesh(mesh)
         wanted = Wanted(
             machine, chips, objective, memory, budget, parsed, most_axes, schedule,
-            tactics, place,
+            tactics, place, seed,
         )  # fmt: skip
-        show_found(find_plan(load_target(target), wanted), as_json, out)
+        show_found(find_plan(target, wanted), as_json, out)
         return
     if mesh is None:
         raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
+    devices = parse_mesh(mesh).num_devices
+    chosen = [] if machines is None else find_machines(machines, devices)
+    where = None if place is None else find_place(place)
     loaded, step = load_step(target, mesh, schedule, tactics, gather)
     plan = plan_target(loaded, step)
-    if machines is None:
+    if not chosen:
         if out is not None:
             save_text(out, plan.to_json())
         print(plan.to_json() if as_json else plan)
         return
-    chosen = find_machines(machines, step.mesh.num_devices)
     whole_run = find_budget(plan, tokens, samples)
-    plans = [plan.on(machine, place, donate_state=True) for machine in chosen]
+    plans = [plan.on(machine, where, donate_state=True) for machine in chosen]
     if out is not None:
         save_text(out, plans[0].to_json())
     rows = comparison_rows(plans, whole_run)
@@ -199,10 +202,11 @@ def explain_command(  # noqa: PLR0913  the options of a command
     With --machine: also the seconds of each collective, and the ten largest values that
     are alive where memory peaks.
     """
+    devices = parse_mesh(mesh).num_devices
+    found = None if machine is None else load_machine(machine, devices)
     loaded, step = load_step(target, mesh, schedule, tactics, gather)
     plan = plan_target(loaded, step)
-    if machine is not None:
-        (found,) = find_machines(machine, step.mesh.num_devices)
+    if found is not None:
         plan = plan.on(found, donate_state=True)
     if as_json:
         fields = json.loads(plan.to_json())
