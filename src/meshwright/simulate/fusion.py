@@ -16,7 +16,6 @@ the elementwise ops that feed it, and only roots write. The rules are XLA's in t
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from meshwright.cost.padding import fills_matrix_unit
@@ -27,14 +26,10 @@ from meshwright.simulate.fed import PART, Fed
 from meshwright.simulate.fills import FILLED, filled_late
 from meshwright.simulate.flow import Flow
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.library import in_step, is_unary, takers
+from meshwright.simulate.library import is_unary, takers
 from meshwright.simulate.order import breadth_first
-from meshwright.simulate.regions import (
-    carried_anew,
-    carries,
-    is_cut_in,
-    open_region,
-)
+from meshwright.simulate.place import in_place, overwritten, replaced
+from meshwright.simulate.regions import carried_anew, is_cut_in, open_region
 from meshwright.simulate.rules import TPU, Rules
 from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
 
@@ -280,15 +275,15 @@ class _Fusion:
             open_region(op, self.layout, self.rules, computed)
             bodies = tuple(fuse(body, self.layout, self.rules) for body in op.bodies)
         library = self.rules.calls_library
-        overwrites = self._overwrites(op, kind, fed)
-        replaces = self._replaces(op) if op.bodies and not library else {}
+        taken = overwritten(op, kind, fed, self.flow, self.rules)
+        replaces = replaced(op, self.flow) if op.bodies and not library else {}
         shares = fed.shares(op, self.flow.operands) if self.has_parts else {}
         reads, work = tuple(fed.reads), fed.work_with(work_of(op), shares)
         parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
-        in_place = self._in_place(op, kind, reads)
+        place = in_place(op, kind, reads, self.flow)
         return Unit(
-            op, kind, reads, writes, work, in_place, bodies,
-            overwrites=overwrites, replaces=replaces, shares=parts,
+            op, kind, reads, writes, work, place, bodies,
+            overwrites=taken, replaces=replaces, shares=parts,
             sides=self._sides(op),
         )  # fmt: skip
 
@@ -298,49 +293,3 @@ class _Fusion:
             return ()
         sides = [(v, self._fed_to(op, v)) for v in self.flow.operands[op][:2]]
         return tuple([(v,) if fed is None else tuple(fed.reads) for v, fed in sides])
-
-    def _overwrites(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
-        """Operands whose memory the result takes over, if they are read no more."""
-        operands = self.flow.operands
-        if not self.rules.calls_library:
-            if not self.rules.overwrites:
-                return ()
-            if op.kind == "all_reduce":
-                return tuple(operands[op])
-            if kind is not Kind.LOOP:
-                return ()
-        if op.kind.startswith("scatter"):
-            return tuple(operands[op][:1])
-        chain = [(each, operands[each]) for each in (*fed.ops, op)]
-        return in_step(fed.reads, chain)
-
-    def _replaces(self, op: Op) -> dict[Value, Value]:
-        """By result that comes in the place of an operand, that operand.
-
-        None is replaced that a loop reads in every turn as well.
-        """
-        pairs = [
-            (op.results[result], operand)
-            for position, result, _ in carries(op)
-            if (operand := self.flow.operand(op, position)) is not None
-        ]
-        carried = Counter(operand for _, operand in pairs)
-        others = Counter(self.flow.operands[op]) - carried
-        return {result: operand for result, operand in pairs if operand not in others}
-
-    def _in_place(self, op: Op, kind: Kind, reads: Sequence[Value]) -> Value | None:
-        """The operand of the result's size, for what may overwrite it.
-
-        An update of a slice does; a scatter does not, and elementwise results only
-        where the caller gave the memory up.
-        """
-        if op.kind == "dynamic_update_slice":
-            first = self.flow.operands[op][0]
-            return first if first in reads else None
-        if kind is not Kind.LOOP:
-            return None
-        (result, *_) = op.results
-        for value in reads:
-            if value.shape == result.shape and value.dtype == result.dtype:
-                return value
-        return None
