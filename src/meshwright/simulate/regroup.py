@@ -196,7 +196,8 @@ class _Scope:
         shape, padded = [*cut.shape(value.shape)], self.layout.padded
         shape[cut.batch] = -(-shape[cut.batch] // self.num_devices)
         minor = shape[cut.batch], shape[cut.feature]
-        return padded(shape, minor) > padded(shape, shape)
+        size = self.layout.itemsize(value)
+        return padded(shape, minor, size) > padded(shape, shape, size)
 
 
 def _copies(read: Operands) -> tuple[int, int]:
