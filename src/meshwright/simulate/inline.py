@@ -1,31 +1,44 @@
-"""A device program as a compiler sees it: loops of one turn are no loops."""
+"""A device program as a compiler sees it.
+
+Loops of one turn are no loops, of a choice by platform its own branch is all there is, and
+to add dims of one element is a new shape.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from meshwright.ir import Atom, Op, Program, Value
 from meshwright.simulate.unit import BARRIER
 
+_REPEATS = "broadcast_in_dim"
 
-def inline(program: Program) -> tuple[Program, Mapping[Op, Op]]:
+
+def inline(program: Program, platform: str = "") -> tuple[Program, Mapping[Op, Op]]:
     """The program with the bodies of scans of one turn, and of remats, in their place.
 
+    platform: JAX's name of the compiler's, whose branch is taken; "" for the default.
     The second result says, for each op that had to be made anew, which one it was.
     """
-    pass_ = _Inline()
+    pass_ = _Inline(platform)
     return pass_.program(program), pass_.origins
 
 
 class _Inline:
-    def __init__(self) -> None:
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
         self.origins: dict[Op, Op] = {}
         self.renamed: dict[Value, Atom] = {}
 
     def program(self, program: Program) -> Program:
         """The program itself where there is nothing to inline."""
-        if not self.renamed and not any(op.bodies for op in program.ops):
+        if not self.renamed and not any(
+            op.bodies or (op.kind == _REPEATS and _only_reshapes(op))
+            for op in program.ops
+        ):
             return program
         ops = [new for op in program.ops for new in self.ops(op)]
         outputs = tuple(map(self.atom, program.outputs))
@@ -35,8 +48,9 @@ class _Inline:
             return program
         constants = dict(program.constants)
         for op in program.ops:
-            if _is_single(op):
-                constants.update(op.bodies[0].constants)
+            number = self.in_place(op)
+            if number is not None:
+                constants.update(op.bodies[number].constants)
         return Program(program.inputs, tuple(ops), outputs, constants)
 
     def atom(self, atom: Atom) -> Atom:
@@ -46,8 +60,13 @@ class _Inline:
     def ops(self, op: Op) -> list[Op]:
         """What stands in an op's place."""
         operands = tuple(map(self.atom, op.operands))
-        if _is_single(op):
-            return self._single(op, operands)
+        number = self.in_place(op)
+        if number is not None:
+            return self._opened(op, number, operands)
+        if op.kind == _REPEATS and _only_reshapes(op):
+            made = replace(op, kind="reshape", operands=operands)
+            self.origins[made] = self.origins.get(op, op)
+            return [made]
         bodies = tuple(map(self.program, op.bodies))
         same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
         if same and all(a is b for a, b in zip(operands, op.operands, strict=True)):
@@ -56,12 +75,22 @@ class _Inline:
         self.origins[made] = self.origins.get(op, op)
         return [made]
 
-    def _single(self, op: Op, operands: tuple[Atom, ...]) -> list[Op]:
-        """The body's ops, between reshapes that drop and add the dim of the turns."""
-        (body,) = op.bodies
+    def in_place(self, op: Op) -> int | None:
+        """Which body stands in an op's place, since it runs once and no other does."""
+        if op.kind == "remat" or (op.kind == "scan" and op.params.get("length") == 1):
+            return 0
+        platforms: Any = op.params.get("platforms") if op.kind == "cond" else None
+        if platforms is None:
+            return None
+        own = (n for n, p in enumerate(platforms) if p is None or self.platform in p)
+        return next(own, None)
+
+    def _opened(self, op: Op, number: int, operands: tuple[Atom, ...]) -> list[Op]:
+        """A body's ops, between reshapes that drop and add the dim of a loop's turns."""
+        body = op.bodies[number]
         made: list[Op] = []
         for wire in op.wires:
-            for _, position in wire.inputs:
+            for position in _of(number, wire.inputs):
                 assert wire.operand is not None, "a body's input has an operand"
                 inside, outside = body.inputs[position], operands[wire.operand]
                 if wire.is_stacked:
@@ -73,7 +102,7 @@ class _Inline:
         for inner in body.ops:
             made += self.ops(inner)
         for wire in op.wires:
-            for _, position in wire.outputs:
+            for position in _of(number, wire.outputs):
                 if wire.result is None:
                     continue
                 inside, result = (
@@ -87,9 +116,17 @@ class _Inline:
         return made
 
 
-def _is_single(op: Op) -> bool:
-    """Whether an op runs its only body once: what is made again is made in its place."""
-    return op.kind == "remat" or (op.kind == "scan" and op.params.get("length") == 1)
+def _of(number: int, ends: Sequence[tuple[int, int]]) -> list[int]:
+    """Those positions of a wire's ends that lie in one body."""
+    return [position for body, position in ends if body == number]
+
+
+def _only_reshapes(op: Op) -> bool:
+    """Whether an array is repeated once, along dims of one element."""
+    (operand,), (result,) = op.operands, op.results
+    return isinstance(operand, Value) and math.prod(operand.shape) == math.prod(
+        result.shape
+    )
 
 
 def _reshape(op: Op, operand: Atom, result: Value) -> Op:

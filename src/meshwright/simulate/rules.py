@@ -13,6 +13,7 @@ from meshwright.simulate.again import Balance, balance_of
 class Rules:
     """How one compiler runs a device program.
 
+    platform: JAX's name of what it compiles for, "" where that is nobody's.
     overlaps: kinds of collectives that run beside computation.
     narrows: values that only 16-bit products read are stored in 16 bits.
     regroups: few images are cut in space into parts that count as images.
@@ -39,6 +40,7 @@ class Rules:
         compute again.
     """
 
+    platform: str = ""
     overlaps: frozenset[str] = frozenset()
     narrows: bool = False
     regroups: bool = False
@@ -59,6 +61,7 @@ _STEP_BYTES = 16384
 
 PLAIN = Rules()
 TPU = Rules(
+    "tpu",
     frozenset({"all_gather", "permute", "reduce_scatter"}),
     narrows=True,
     regroups=True,
@@ -70,9 +73,10 @@ TPU = Rules(
     hands_out_last=True,
 )
 GPU = Rules(
-    frozenset({"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"})
+    "cuda",
+    frozenset({"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}),
 )
-CPU = Rules(calls_library=True)
+CPU = Rules("cpu", calls_library=True)
 
 RULES: Mapping[str, Rules] = {"plain": PLAIN, "tpu": TPU, "gpu": GPU, "cpu": CPU}
 """By `Machine.compiler`."""
