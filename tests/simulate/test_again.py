@@ -47,6 +47,24 @@ def test_what_memory_bounds_is_computed_again():
     assert not fast.is_computed_again([product()] * 2, Work(size), 8 * size, 2 * size)
 
 
+def heads(width):
+    """Scores that two products read by heads so wide, made on the way from one array."""
+    shapes = (2, N, N), (2, N, width), (2, N, width)
+    args = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+
+    def fn(scores, left, right):
+        made = jnp.exp(scores)
+        return made @ left, jnp.swapaxes(made, 1, 2) @ right
+
+    # Again twice 6 bytes' time, of 16 bits kept 6 and twice 2, of 32 bits 8 and twice 4.
+    return stored(fn, Balance(vector=3.0, matrix=1e9), *args)
+
+
+def test_narrow_heads_compute_again_what_others_have_kept():
+    assert heads(128) == [(2, N, N)]
+    assert heads(64) == []
+
+
 def test_what_the_vector_unit_bounds_is_kept():
     # One operation for each byte: 6 and 6 bytes' time, or 6 once and twice 2.
     slow, size = Balance(vector=1.0, matrix=1e9), N * N

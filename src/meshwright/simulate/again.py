@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.cost.operation import TRANSCENDENTAL_FLOPS
+from meshwright.cost.padding import product_extents
 from meshwright.ir import Op
 from meshwright.machine import Chip
 from meshwright.rules import Work, work_of
+
+_LANES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,21 @@ class Balance:
         made, times = flops / self.vector, len(readers)
         again = times * max(read_bytes, made)
         return again < max(read_bytes + num_bytes, made) + times * num_bytes
+
+
+def are_narrow_heads(products: Sequence[Op]) -> bool:
+    """Whether all are batches of products with a side narrower than a row of lanes.
+
+    Such are those of attention with heads of 64 or 96. What they read is computed again
+    as if all its 32 bits were kept, though it is kept in 16: that is so of T24 and of a
+    conformer on v4, and not of T32, whose heads have 128.
+    """
+    return all(
+        op.kind == "dot_general"
+        and (extents := product_extents(op))[0] > 1
+        and min(extents[1], extents[2]) < _LANES
+        for op in products
+    )
 
 
 def balance_of(chip: Chip) -> Balance:
