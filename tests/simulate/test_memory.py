@@ -4,12 +4,13 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
 from meshwright.capture import capture
-from meshwright.ir import Value, num_bytes
+from meshwright.ir import Value, itemsize_bytes, num_bytes
 from meshwright.simulate.fusion import fuse
 from meshwright.simulate.inline import inline
 from meshwright.simulate.layout import Layout
@@ -275,24 +276,83 @@ def test_a_program_without_loops_of_one_turn_stays_itself():
     assert inline(program) == (program, {})
 
 
+def test_of_a_choice_by_platform_the_own_branch_is_there():
+    def fn(x):
+        return lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos, default=jnp.tan)
+
+    program = program_of(fn, X)
+    for platform, kind in (
+        ("tpu", "sin"),
+        ("cuda", "cos"),
+        ("cpu", "tan"),
+        ("", "tan"),
+    ):
+        found = inline(program, platform)[0]
+        assert kind in [op.kind for op in found.ops]
+        assert not any(op.bodies for op in found.ops)
+        (out,) = found.outputs
+        assert any(out in op.results for op in found.ops)
+
+
+def test_a_choice_without_a_branch_for_a_platform_stays():
+    program = program_of(
+        lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.cos), X
+    )
+    assert any(op.kind == "cond" for op in inline(program, "cuda")[0].ops)
+
+
+def test_to_add_dims_of_one_element_is_a_new_shape():
+    def fn(x):
+        return jnp.cumsum(jnp.cumsum(x)[:, None], 0)
+
+    program = program_of(fn, jax.ShapeDtypeStruct((2**16,), "float32"))
+    found, origins = inline(program)
+    (shaped,) = (op for op in found.ops if op.kind == "reshape")
+    assert origins[shaped].kind == "broadcast_in_dim"
+    assert [u.root.kind for u in fuse(found)] == ["cumsum", "cumsum"]
+
+
 # -- layout ----------------------------------------------------------------------------
 
 
 @settings(max_examples=50)
-@given(st.lists(st.integers(1, 300), min_size=2, max_size=4))
-def test_padding_is_that_of_the_best_two_minor_dims(shape):
+@given(
+    st.lists(st.integers(1, 300), min_size=2, max_size=4),
+    st.sampled_from(["float32", "bfloat16", "int8"]),
+)
+def test_padding_is_that_of_the_best_two_minor_dims(shape, dtype):
     layout = Layout((8, 128))
+    itemsize = itemsize_bytes(dtype)
 
     def padded(columns, rows):
-        size = 4
+        size = itemsize
+        high = next(n for n in (1, 2, 4, 8) if n >= min(shape[rows], 8))
+        tiles = {columns: 128, rows: max(high, 4 // itemsize)}
         for dim, extent in enumerate(shape):
-            tile = {columns: 128, rows: 8}.get(dim, 1)
+            tile = tiles.get(dim, 1)
             size *= -(-extent // tile) * tile
         return size
 
     pairs = itertools.permutations(range(len(shape)), 2)
     want = min(padded(*pair) for pair in pairs)
-    assert layout.size(Value(tuple(shape), "float32")) == want
+    assert layout.size(Value(tuple(shape), dtype)) == want
+
+
+@pytest.mark.parametrize(
+    ("extent", "dtype", "rows"),
+    [  # as libtpu 0.0.50 has them, along the dim before the last
+        (5, "float32", 8),
+        (4, "float32", 4),
+        (1, "float32", 1),
+        (1, "bfloat16", 2),
+        (3, "bfloat16", 4),
+        (1, "bool", 4),
+        (9, "float32", 16),
+    ],
+)
+def test_a_tile_has_as_many_rows_as_its_dim_needs(extent, dtype, rows):
+    value = Value((extent, 1024), dtype)
+    assert Layout((8, 128)).size(value) == rows * 1024 * itemsize_bytes(dtype)
 
 
 def narrow_results(fn, *args):
