@@ -1,7 +1,7 @@
 """What is predicted of a step, beside what the TPU compiler says of it.
 
-    python -m benchmarks.tpu_accuracy [--unseen] [--compiled FILE] [--out FILE]
-        [--picture FILE]
+    python -m benchmarks.tpu_accuracy [--unseen | --strangers] [--compiled FILE]
+        [--out FILE] [--picture FILE]
 
 Reads what `benchmarks.tpu_compiler` stored, predicts the same cases, prints the errors
 and the worst ten, and draws them. Of collectives, reductions count together: the
@@ -20,7 +20,7 @@ from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from benchmarks.tpu_cases import Case, cases, unseen_cases
+from benchmarks.tpu_cases import Case, cases, strange_cases, unseen_cases
 from meshwright.machine import load_machine
 from meshwright.plan.account import Traffic, unit_flops, unit_traffic
 from meshwright.plan.estimate import Estimate, estimate
@@ -174,7 +174,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     """Predict, compare, print, save and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--unseen", action="store_true", help="steps on other chips")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--unseen", action="store_true", help="steps on other chips")
+    which.add_argument("--strangers", action="store_true", help="none of the zoo's")
     parser.add_argument("--compiled", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--picture", type=Path)
@@ -183,6 +185,9 @@ def main() -> None:
     if options.unseen:
         read, written = "tpu_unseen.json", "tpu_unseen_accuracy.json"
         offered = unseen_cases()
+    elif options.strangers:
+        read, written = "tpu_strangers.json", "tpu_strangers_accuracy.json"
+        offered = list(strange_cases())
     stored = json.loads((options.compiled or RESULTS / read).read_text())
     rows = []
     missing = sorted({case.name for case in offered} - stored["cases"].keys())
@@ -194,9 +199,13 @@ def main() -> None:
             rows.append(compare(case, compiled))
             print(f"{100 * rows[-1]['memory_error']:+7.1f} %  {case.name}", flush=True)
     told = {
-        "held out": summarise([row for row in rows if row["held_out"]]),
-        "read off": summarise([row for row in rows if not row["held_out"]]),
-        "all": summarise(rows),
+        name: summarise(part)
+        for name, part in (
+            ("held out", [row for row in rows if row["held_out"]]),
+            ("read off", [row for row in rows if not row["held_out"]]),
+            ("all", rows),
+        )
+        if part
     }
     for part, figures in told.items():
         print(part)
@@ -209,7 +218,7 @@ def main() -> None:
     result = {"versions": stored["versions"], "summary": told, "cases": rows}
     out = options.out or RESULTS / written
     out.write_text(json.dumps(result, indent=1) + "\n")
-    if options.picture or not options.unseen:
+    if options.picture or written == "tpu_accuracy.json":
         draw(rows, options.picture or PICTURE)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 import meshwright as mw
+from benchmarks import strangers
 from zoo import classifier, decoder, gns, gpt, gpt3, mixer, resnet, unet, vit
 
 CHIPS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
@@ -29,7 +30,8 @@ class Program:
     """A step to be cut in several ways.
 
     build: makes the function and its arguments; of a train step argument 0 is given up.
-    data: name of the mesh axis of the batch; the other is "model".
+    module: has the schedules. data: name of the mesh axis of the batch; the other is
+        "model".
     held_out: no rule of the simulator was read off it.
     """
 
@@ -67,7 +69,7 @@ class Case:
     def plan(self) -> mw.Plan:
         """The plan of the case."""
         fn, args = self.program.build()
-        schedules = importlib.import_module(f"zoo.{self.program.module}").schedules
+        schedules = importlib.import_module(self.program.module).schedules
         given_up = 0 if self.program.is_training else None
         step = mw.partition(
             fn, self.mesh, schedules[self.schedule], donate_argnums=given_up
@@ -99,7 +101,7 @@ def _train(
         f"{module}.{size}{depth}",
         partial(targets[size], **changes),
         tuple(schedules.split()),
-        module,
+        f"zoo.{module}",
         devices,
     )
 
@@ -111,7 +113,7 @@ def _gpt(layers: int, schedules: str, **changes: Any) -> Program:
         return gpt.train_step, gpt.shapes(config)
 
     name = f"gpt.t32-{layers}l"
-    return Program(name, build, tuple(schedules.split()), "gpt", data="batch")
+    return Program(name, build, tuple(schedules.split()), "zoo.gpt", data="batch")
 
 
 def _gpt3(layers: int, schedules: str) -> Program:
@@ -123,7 +125,7 @@ def _gpt3(layers: int, schedules: str) -> Program:
         return gpt3.train_step, (state, {"inputs": tokens, "targets": tokens})
 
     name = f"gpt3.t24-{layers}l"
-    return Program(name, build, tuple(schedules.split()), "gpt3", data="batch")
+    return Program(name, build, tuple(schedules.split()), "zoo.gpt3", data="batch")
 
 
 def _forward(module: str, size: str, schedules: str, **changes: Any) -> Program:
@@ -147,7 +149,7 @@ def _forward(module: str, size: str, schedules: str, **changes: Any) -> Program:
         return step, (state.params, batch)
 
     return Program(
-        f"{module}.{size}-forward", build, tuple(schedules.split()), module,
+        f"{module}.{size}-forward", build, tuple(schedules.split()), f"zoo.{module}",
         is_training=False,
     )  # fmt: skip
 
@@ -164,7 +166,9 @@ def _resnet_scores(size: str, schedules: str, **changes: Any) -> Program:
         return step, (state.params, state.stats, batch)
 
     name = f"resnet.{size}-forward"
-    return Program(name, build, tuple(schedules.split()), "resnet", is_training=False)
+    return Program(
+        name, build, tuple(schedules.split()), "zoo.resnet", is_training=False
+    )
 
 
 def _serve(size: str, schedules: str, layers: int, **changes: Any) -> Program:
@@ -258,6 +262,18 @@ def unseen_cases() -> list[Case]:
     )
     rest = [case for case in every if case.name not in seen]
     return random.Random(0).sample(rest, _UNSEEN)
+
+
+def strange_cases() -> Iterator[Case]:
+    """Steps that are none of the zoo's, each schedule on two chips, which go round."""
+    for turn, (name, build) in enumerate(strangers.targets.items()):
+        program = Program(
+            name, build, tuple(strangers.schedules), strangers.__name__, held_out=True
+        )
+        for number, schedule in enumerate(program.schedules):
+            for step in (0, 1):
+                chip = CHIPS[(turn + 2 * number + step) % len(CHIPS)]
+                yield Case(program, schedule, chip)
 
 
 FULL = {

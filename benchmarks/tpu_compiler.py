@@ -1,7 +1,7 @@
 """Compiles the cases of `benchmarks.tpu_cases` with the real TPU compiler, no TPU needed.
 
-    python -m benchmarks.tpu_compiler [--only TEXT] [--full | --unseen] [--keep DIR]
-        [--out FILE]
+    python -m benchmarks.tpu_compiler [--only TEXT] [--full | --unseen | --strangers]
+        [--keep DIR] [--out FILE]
 
 Resumable: what the file of results has already is passed over. Needs `meshwright[tpu]`.
 Compared with our predictions by `benchmarks.tpu_accuracy`.
@@ -22,7 +22,13 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from benchmarks.tpu_cases import Case, cases, full_cases, unseen_cases
+from benchmarks.tpu_cases import (
+    Case,
+    cases,
+    full_cases,
+    strange_cases,
+    unseen_cases,
+)
 from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
 from meshwright.runtime.confirm import Compiled, Step, confirm
@@ -84,6 +90,7 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--full", action="store_true", help="generate code, for cycles")
     which.add_argument("--unseen", action="store_true", help="steps on other chips")
+    which.add_argument("--strangers", action="store_true", help="none of the zoo's")
     parser.add_argument("--keep", type=Path, help="folder for the compiler's files")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -92,6 +99,8 @@ def main() -> None:
         name, offered = "tpu_full.json", full_cases
     elif options.unseen:
         name, offered = "tpu_unseen.json", unseen_cases
+    elif options.strangers:
+        name, offered = "tpu_strangers.json", strange_cases
     out = options.out or RESULTS / name
     known = json.loads(out.read_text()) if out.exists() else {"cases": {}}
     known["versions"] = {name: version(name) for name in ("jax", "libtpu")}
