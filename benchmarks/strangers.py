@@ -1,7 +1,8 @@
 """Steps that are none of the zoo's: models that a stranger might bring.
 
-Written once, to judge predictions of memory on what no rule was read off. Those that
-attend are in `benchmarks.strangers_transformers`. Letters: B batch, S sequence, D features.
+Written once, before anybody saw what a compiler makes of them, to judge predictions of
+memory blind; what was mended since stands in docs/tpu.md. Those that attend are in
+`benchmarks.strangers_transformers`. Letters: B batch, S sequence, D features.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """From a step and a number of chips to a plan that runs, and what is said of bad input."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,11 +11,15 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.autoplan import trials
+from meshwright.autoplan.beside import Beside
 from meshwright.autoplan.chosen import choose
 from meshwright.autoplan.meshes import experts_of, meshes_of
+from meshwright.autoplan.objective import Objective
 from meshwright.autoplan.programs import Programs
+from meshwright.autoplan.search import Searcher
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh, load_machine
+from meshwright.plan.candidates import Candidate
 from tests.autoplan.programs import DEEP, MESH, MLP, shape, space_of
 
 
@@ -247,3 +253,18 @@ def test_what_was_simulated_is_not_lowered_again(monkeypatch):
     assert again.counts == found.counts
     assert again.collectives == found.collectives
     assert again.steps == found.steps
+
+
+def test_a_search_that_follows_another_reads_experts_on_its_own_meshes(monkeypatch):
+    """What was simulated before may lie on a mesh that the second one has no prices of."""
+    space = space_of(MLP, "tpu-v5e", 8)
+    before = Candidate("auto", Mesh({"data": 8}), (), 1e-9, 1000)
+    with Beside() as beside:
+        searcher = Searcher(
+            space, beside, (Mesh({"data": 4, "model": 2}),), 1e9, time.monotonic() + 5,
+            Objective.of("step_time"), candidates=[before],
+        )  # fmt: skip
+        monkeypatch.setattr(searcher, "_has_time_to_refine", lambda *args: False)
+        searcher.run(with_experts=True)
+    named = {c.name for c in searcher.candidates if c.mesh == searcher.meshes[0]}
+    assert {"auto", "Megatron"} <= {name.split(" ")[0] for name in named}

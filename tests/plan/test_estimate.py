@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
+import jax
 import pytest
 
 import meshwright as mw
@@ -69,3 +70,9 @@ def test_what_a_machine_does_not_say_is_an_error():
         estimated("bp", "tpu-v5e").energy_j()
     with pytest.raises(MachineError, match=r"a100-80g has no price; set chip\.usd"):
         estimated("bp", "a100-80g").cost_usd()
+
+
+def test_where_nothing_runs_nothing_is_reached():
+    step = mw.partition(lambda x: x.reshape(-1), {"data": 8})
+    plan = step.plan(jax.ShapeDtypeStruct((8, 8), "float32"))
+    assert plan.on("tpu-v5e").mfu == 0

@@ -284,6 +284,15 @@ def test_platform_dependent_code_takes_the_branch_of_this_platform():
     close(step(X), np.sin(X))
 
 
+def test_on_a_gpu_it_is_that_of_its_maker(monkeypatch):
+    def fn(x):
+        return jax.lax.platform_dependent(x, cuda=jnp.sin, default=jnp.cos)
+
+    step = mw.partition(fn, MESH, [mw.shard({"x": 0}, "x")])
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    close(step(X), np.sin(X))
+
+
 def test_addends_that_are_whole_do_not_part_partial_ones():
     def fn(x, a, u, b, v):
         return jnp.tanh(((x + a @ u) + b @ v) * 2.0)

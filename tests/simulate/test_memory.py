@@ -17,6 +17,7 @@ from meshwright.simulate.layout import Layout
 from meshwright.simulate.memory import memory_of
 from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.pack import Block, packed_bytes, packed_in_time
+from meshwright.simulate.rules import CPU, GPU, PLAIN, TPU
 from tests.simulate.test_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -281,13 +282,8 @@ def test_of_a_choice_by_platform_the_own_branch_is_there():
         return lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos, default=jnp.tan)
 
     program = program_of(fn, X)
-    for platform, kind in (
-        ("tpu", "sin"),
-        ("cuda", "cos"),
-        ("cpu", "tan"),
-        ("", "tan"),
-    ):
-        found = inline(program, platform)[0]
+    for rules, kind in ((TPU, "sin"), (GPU, "cos"), (CPU, "tan"), (PLAIN, "tan")):
+        found = inline(program, rules)[0]
         assert kind in [op.kind for op in found.ops]
         assert not any(op.bodies for op in found.ops)
         (out,) = found.outputs
@@ -298,7 +294,7 @@ def test_a_choice_without_a_branch_for_a_platform_stays():
     program = program_of(
         lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.cos), X
     )
-    assert any(op.kind == "cond" for op in inline(program, "cuda")[0].ops)
+    assert any(op.kind == "cond" for op in inline(program, GPU)[0].ops)
 
 
 def test_to_add_dims_of_one_element_is_a_new_shape():
@@ -306,10 +302,28 @@ def test_to_add_dims_of_one_element_is_a_new_shape():
         return jnp.cumsum(jnp.cumsum(x)[:, None], 0)
 
     program = program_of(fn, jax.ShapeDtypeStruct((2**16,), "float32"))
-    found, origins = inline(program)
+    assert inline(program)[0] is program
+    found, origins = inline(program, TPU)
     (shaped,) = (op for op in found.ops if op.kind == "reshape")
     assert origins[shaped].kind == "broadcast_in_dim"
     assert [u.root.kind for u in fuse(found)] == ["cumsum", "cumsum"]
+
+
+def test_what_leaves_a_program_with_dims_of_one_element_is_an_array():
+    def fn(x):
+        return x[None], jnp.sin(x)
+
+    program = program_of(fn, X)
+    assert inline(program, TPU)[0] is program
+    assert memory_of(program, rules=TPU).peak_bytes >= 3 * num_bytes(program.inputs[0])
+
+
+def test_what_is_made_again_is_a_region_on_cpus():
+    program = program_of(
+        jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())), X
+    )
+    assert any(op.kind == "remat" for op in inline(program, CPU)[0].ops)
+    assert not any(op.bodies for op in inline(program, TPU)[0].ops)
 
 
 # -- layout ----------------------------------------------------------------------------

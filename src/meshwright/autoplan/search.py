@@ -247,7 +247,9 @@ class Searcher:
             experts += known
         if with_experts and not experts:
             found = self.trials.best()
-            mesh = first if found is None else found.mesh
+            # What a search before this one has simulated may lie on another mesh.
+            is_own = found is not None and found.mesh in programs.priced
+            mesh = found.mesh if found is not None and is_own else first
             experts = self.experts.on(mesh, programs.priced[mesh])
         self._note_better(better)
         return experts

@@ -83,7 +83,12 @@ class Estimate:
 
     @property
     def mfu(self) -> float:
-        """Share of the machine's 16-bit peak that the model's operations reach."""
+        """Share of the machine's 16-bit peak that the model's operations reach.
+
+        0 where nothing runs.
+        """
+        if not self.step_time_s:
+            return 0.0
         peak = self.machine.chip.half_flops_per_s
         return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
 

@@ -138,9 +138,18 @@ def _cond(op: Op, operands: list[Any]) -> Sequence[Any]:
 def _branch_here(platforms: Any) -> int | None:
     """Of `lax.platform_dependent`, the branch for this platform; None for other conds."""
     for index, names in enumerate(platforms or ()):
-        if names is None or jax.default_backend() in names:
+        if names is None or _platform_here() in names:
             return index
     return None
+
+
+def _platform_here() -> str:
+    """What branches by platform call the one that runs, where GPUs have makers' names."""
+    name = jax.default_backend()
+    if name != "gpu":
+        return name
+    version = jax.devices()[0].client.platform_version
+    return "rocm" if "rocm" in version.lower() else "cuda"
 
 
 def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:

@@ -49,12 +49,12 @@ class Balance:
         return again < max(read_bytes + num_bytes, made) + times * num_bytes
 
 
-def are_narrow_heads(products: Sequence[Op]) -> bool:
+def are_narrow_batches(products: Sequence[Op]) -> bool:
     """Whether all are batches of products with a side narrower than a row of lanes.
 
-    Such are those of attention with heads of 64 or 96. What they read is computed again
-    as if all its 32 bits were kept, though it is kept in 16: that is so of T24 and of a
-    conformer on v4, and not of T32, whose heads have 128.
+    Such are those that read the scores of heads of 64 or 96. What they read is computed
+    again as if all its 32 bits were kept, though it is kept in 16: so it is in T24 and
+    in a conformer on v4, and not in T32, whose heads have 128. Nobody says why.
     """
     return all(
         op.kind == "dot_general"

@@ -50,7 +50,7 @@ class Fused:
 
 def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
     """A device program under a compiler's rules; `tile` is what layouts are padded to."""
-    program, origins = inline(program, rules.platform)
+    program, origins = inline(program, rules)
     if rules.calls_library:
         program, changed = prepare(program)
         origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}

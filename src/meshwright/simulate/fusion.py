@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from meshwright.cost.padding import fills_matrix_unit
 from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
-from meshwright.simulate.again import are_narrow_heads
+from meshwright.simulate.again import are_narrow_batches
 from meshwright.simulate.epilogue import with_epilogues
 from meshwright.simulate.fed import PART, Fed
 from meshwright.simulate.fills import FILLED, filled_late
@@ -188,7 +188,7 @@ class _Fusion:
             if all(balance.waits(reader, read) for reader in used_by):
                 last = work_of(op) + Work(math.prod(value.shape))  # it is rounded too
                 work = fed.work_with(last, shares)
-                kept = num_bytes if are_narrow_heads(used_by) else size
+                kept = num_bytes if are_narrow_batches(used_by) else size
                 return balance.is_computed_again(used_by, work, read, kept(value))
         is_small = sum(map(num_bytes, fed.reads)) <= _SLACK * num_bytes(value)
         return is_small or self.flow.meets(value)

@@ -1,7 +1,7 @@
 """A device program as a compiler sees it.
 
 Loops of one turn are no loops, of a choice by platform its own branch is all there is, and
-to add dims of one element is a new shape.
+to add dims of one element may be a new shape.
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.ir import Atom, Op, Program, Value
+from meshwright.simulate.rules import PLAIN, Rules
 from meshwright.simulate.unit import BARRIER
 
-_REPEATS = "broadcast_in_dim"
 
+def inline(program: Program, rules: Rules = PLAIN) -> tuple[Program, Mapping[Op, Op]]:
+    """The program with what runs once in the place of the region that it stands in.
 
-def inline(program: Program, platform: str = "") -> tuple[Program, Mapping[Op, Op]]:
-    """The program with the bodies of scans of one turn, and of remats, in their place.
-
-    platform: JAX's name of the compiler's, whose branch is taken; "" for the default.
+    That are scans of one turn, remats, and the branch of the compiler's own platform.
     The second result says, for each op that had to be made anew, which one it was.
     """
-    pass_ = _Inline(platform)
+    pass_ = _Inline(rules, frozenset(program.outputs))
     return pass_.program(program), pass_.origins
 
 
 class _Inline:
-    def __init__(self, platform: str) -> None:
-        self.platform = platform
+    def __init__(self, rules: Rules, outputs: frozenset[Atom]) -> None:
+        self.rules = rules
+        self.outputs = outputs
         self.origins: dict[Op, Op] = {}
         self.renamed: dict[Value, Atom] = {}
 
     def program(self, program: Program) -> Program:
         """The program itself where there is nothing to inline."""
         if not self.renamed and not any(
-            op.bodies or (op.kind == _REPEATS and _only_reshapes(op))
-            for op in program.ops
+            op.bodies or self._is_reshape(op, op.operands) for op in program.ops
         ):
             return program
         ops = [new for op in program.ops for new in self.ops(op)]
@@ -63,7 +62,7 @@ class _Inline:
         number = self.in_place(op)
         if number is not None:
             return self._opened(op, number, operands)
-        if op.kind == _REPEATS and _only_reshapes(op):
+        if self._is_reshape(op, operands):
             made = replace(op, kind="reshape", operands=operands)
             self.origins[made] = self.origins.get(op, op)
             return [made]
@@ -77,13 +76,29 @@ class _Inline:
 
     def in_place(self, op: Op) -> int | None:
         """Which body stands in an op's place, since it runs once and no other does."""
-        if op.kind == "remat" or (op.kind == "scan" and op.params.get("length") == 1):
+        if op.kind == "remat":
+            return None if self.rules.keeps_remats else 0
+        if op.kind == "scan" and op.params.get("length") == 1:
             return 0
         platforms: Any = op.params.get("platforms") if op.kind == "cond" else None
         if platforms is None:
             return None
-        own = (n for n, p in enumerate(platforms) if p is None or self.platform in p)
+        own = (
+            n for n, p in enumerate(platforms) if p is None or self.rules.platform in p
+        )
         return next(own, None)
+
+    def _is_reshape(self, op: Op, operands: Sequence[Atom]) -> bool:
+        """Whether an array is repeated once, along dims of one element.
+
+        What leaves the program is an array of its own all the same.
+        """
+        if not self.rules.reshapes or op.kind != "broadcast_in_dim":
+            return False
+        (operand,), (result,) = operands, op.results
+        if not isinstance(operand, Value) or result in self.outputs:
+            return False
+        return math.prod(operand.shape) == math.prod(result.shape)
 
     def _opened(self, op: Op, number: int, operands: tuple[Atom, ...]) -> list[Op]:
         """A body's ops, between reshapes that drop and add the dim of a loop's turns."""
@@ -119,14 +134,6 @@ class _Inline:
 def _of(number: int, ends: Sequence[tuple[int, int]]) -> list[int]:
     """Those positions of a wire's ends that lie in one body."""
     return [position for body, position in ends if body == number]
-
-
-def _only_reshapes(op: Op) -> bool:
-    """Whether an array is repeated once, along dims of one element."""
-    (operand,), (result,) = op.operands, op.results
-    return isinstance(operand, Value) and math.prod(operand.shape) == math.prod(
-        result.shape
-    )
 
 
 def _reshape(op: Op, operand: Atom, result: Value) -> Op:

@@ -15,6 +15,8 @@ class Rules:
 
     platform: JAX's name of what it compiles for, "" where that is nobody's.
     overlaps: kinds of collectives that run beside computation.
+    reshapes: what adds dims of one element is another shape, and no array.
+    keeps_remats: what is made again is a region of its own, not part of the program.
     narrows: values that only 16-bit products read are stored in 16 bits.
     regroups: few images are cut in space into parts that count as images.
     places: memory on the chip is the compiler's to place values in, which then take none
@@ -42,6 +44,8 @@ class Rules:
 
     platform: str = ""
     overlaps: frozenset[str] = frozenset()
+    reshapes: bool = False
+    keeps_remats: bool = False
     narrows: bool = False
     regroups: bool = False
     places: bool = False
@@ -63,6 +67,7 @@ PLAIN = Rules()
 TPU = Rules(
     "tpu",
     frozenset({"all_gather", "permute", "reduce_scatter"}),
+    reshapes=True,
     narrows=True,
     regroups=True,
     places=True,
@@ -76,7 +81,7 @@ GPU = Rules(
     "cuda",
     frozenset({"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}),
 )
-CPU = Rules("cpu", calls_library=True)
+CPU = Rules("cpu", keeps_remats=True, calls_library=True)
 
 RULES: Mapping[str, Rules] = {"plain": PLAIN, "tpu": TPU, "gpu": GPU, "cpu": CPU}
 """By `Machine.compiler`."""
