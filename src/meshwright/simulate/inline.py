@@ -15,6 +15,8 @@ from meshwright.ir import Atom, Op, Program, Value
 from meshwright.simulate.rules import PLAIN, Rules
 from meshwright.simulate.unit import BARRIER
 
+_REPEATS = "broadcast_in_dim"
+
 
 def inline(program: Program, rules: Rules = PLAIN) -> tuple[Program, Mapping[Op, Op]]:
     """The program with what runs once in the place of the region that it stands in.
@@ -35,10 +37,8 @@ class _Inline:
 
     def program(self, program: Program) -> Program:
         """The program itself where there is nothing to inline."""
-        if not self.renamed and not any(
-            op.bodies or self._is_reshape(op, op.operands) for op in program.ops
-        ):
-            return program
+        if not self.renamed and not any(op.bodies for op in program.ops):
+            return self._reshaped(program)
         ops = [new for op in program.ops for new in self.ops(op)]
         outputs = tuple(map(self.atom, program.outputs))
         if all(a is b for a, b in zip(ops, program.ops, strict=False)) and (
@@ -52,6 +52,19 @@ class _Inline:
                 constants.update(op.bodies[number].constants)
         return Program(program.inputs, tuple(ops), outputs, constants)
 
+    def _reshaped(self, program: Program) -> Program:
+        """A program without regions, of which there is little to change."""
+        repeats = [op for op in program.ops if op.kind == _REPEATS]
+        changed = {
+            op: self._reshape_of(op, op.operands)
+            for op in repeats
+            if self._is_reshape(op, op.operands)
+        }
+        if not changed:
+            return program
+        ops = tuple([changed.get(op, op) for op in program.ops])
+        return replace(program, ops=ops)
+
     def atom(self, atom: Atom) -> Atom:
         """What an atom is now called."""
         return self.renamed.get(atom, atom) if isinstance(atom, Value) else atom
@@ -62,10 +75,8 @@ class _Inline:
         number = self.in_place(op)
         if number is not None:
             return self._opened(op, number, operands)
-        if self._is_reshape(op, operands):
-            made = replace(op, kind="reshape", operands=operands)
-            self.origins[made] = self.origins.get(op, op)
-            return [made]
+        if op.kind == _REPEATS and self._is_reshape(op, operands):
+            return [self._reshape_of(op, operands)]
         bodies = tuple(map(self.program, op.bodies))
         same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
         if same and all(a is b for a, b in zip(operands, op.operands, strict=True)):
@@ -89,16 +100,21 @@ class _Inline:
         return next(own, None)
 
     def _is_reshape(self, op: Op, operands: Sequence[Atom]) -> bool:
-        """Whether an array is repeated once, along dims of one element.
+        """Whether an op that repeats an array does so once, along dims of one element.
 
         What leaves the program is an array of its own all the same.
         """
-        if not self.rules.reshapes or op.kind != "broadcast_in_dim":
+        if not self.rules.reshapes:
             return False
         (operand,), (result,) = operands, op.results
         if not isinstance(operand, Value) or result in self.outputs:
             return False
         return math.prod(operand.shape) == math.prod(result.shape)
+
+    def _reshape_of(self, op: Op, operands: tuple[Atom, ...]) -> Op:
+        made = replace(op, kind="reshape", operands=operands)
+        self.origins[made] = self.origins.get(op, op)
+        return made
 
     def _opened(self, op: Op, number: int, operands: tuple[Atom, ...]) -> list[Op]:
         """A body's ops, between reshapes that drop and add the dim of a loop's turns."""
