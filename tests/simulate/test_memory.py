@@ -318,6 +318,16 @@ def test_what_leaves_a_program_with_dims_of_one_element_is_an_array():
     assert memory_of(program, rules=TPU).peak_bytes >= 3 * num_bytes(program.inputs[0])
 
 
+@pytest.mark.parametrize("rules", [TPU, GPU, CPU], ids=["tpu", "gpu", "cpu"])
+def test_what_is_handed_out_as_it_came_is_copied_unless_it_was_given_up(rules):
+    program = program_of(lambda x, y: (x.reshape(-1), y + 1.0), X, X)
+    (x, y), aliases = program.inputs, {0: 0}
+    all_three = num_bytes(x) + 2 * num_bytes(y)
+    given = memory_of(program, aliases, rules=rules).peak_bytes
+    assert memory_of(program, rules=rules).peak_bytes == given + num_bytes(x)
+    assert all_three <= given < all_three + num_bytes(x)
+
+
 def test_what_is_made_again_is_a_region_on_cpus():
     program = program_of(
         jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())), X

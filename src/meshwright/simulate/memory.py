@@ -38,8 +38,9 @@ class Memory:
     overwritten: values in whose place others come while they are read for the last time.
     beside_bytes: what addresses take, of arguments fetched ahead and of results that
         come several from one pass (compilers have as many to four times that, nine
-        times where what they fetch is cut); and the most padding that one unit needs
-        of what lies without.
+        times where what they fetch is cut); copies of what is handed out as it came,
+        without having been given up; and the most padding that one unit needs of what
+        lies without.
     """
 
     curve: tuple[int, ...]
@@ -84,7 +85,10 @@ def memory_of(
     heap = _Heap(layout, units, outputs, rules, frozenset(chain(*together)))
     memory = heap.with_gaps(heap.run(fixed, (), taken))
     tables = (len(program.inputs) + len(together)) * rules.step_bytes
-    return replace(memory, beside_bytes=tables)
+    kept = {*fixed}
+    copies = [v for o, v in enumerate(stored_outputs(program)) if o not in aliases]
+    copied = sum(layout.size(v) for v in copies if isinstance(v, Value) and v in kept)
+    return replace(memory, beside_bytes=tables + copied)
 
 
 class _Heap:
