@@ -47,7 +47,8 @@ def stores_of(program: Program, machine: Machine, num_devices: int) -> Stores:
     """What a machine's compiler stores of a program, priced at an even share of it.
 
     Calls that are made again (`jax.checkpoint`) stay regions here, as their ops decide
-    together; simulated, their bodies stand in the program.
+    together, and so do choices by platform, with all branches; simulated, a body of
+    theirs stands in the program.
     """
     rules = rules_for(machine)
     layout = Layout(machine.chip.tile, narrow_values(program) if rules.narrows else ())

@@ -96,7 +96,8 @@ class Layout:
         """Elements with padding, where two of some extents are the minor ones.
 
         A tile has no more rows than the power of two that its dim needs, and than fill
-        words of 32 bits: so lie all of 680,000 arrays in 76 TPU programs.
+        words of 32 bits: so lie all 696,646 arrays of float32, int32 and bfloat16 in 69
+        programs (libtpu 0.0.50); some of bool lie in tiles of 32 rows.
         """
         most, columns = self.tile
         elements = math.prod(shape)
