@@ -12,8 +12,8 @@ from jax import lax
 from meshwright.capture import capture
 from meshwright.simulate.compact import compacted
 from meshwright.simulate.fusion import fuse
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.memory import memory_of
 
 NARROW = jax.ShapeDtypeStruct((144, 144, 144), jnp.float32)
 PLAIN, PADDED = 144 * 144 * 144 * 4, 144 * 144 * 256 * 4

@@ -14,8 +14,8 @@ from meshwright.capture import capture
 from meshwright.machine import load_machine
 from meshwright.simulate.fused import fused
 from meshwright.simulate.fusion import fuse
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.memory import memory_of
 from meshwright.simulate.passes import passes_of, written_together
 from meshwright.simulate.rules import PLAIN, TPU, rules_for
 from meshwright.simulate.unit import Kind

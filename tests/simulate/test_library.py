@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from meshwright.capture import capture
 from meshwright.simulate.fusion import fuse
-from meshwright.simulate.memory import memory_of
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.pack import Block, packed_beside, packed_bytes
 from meshwright.simulate.prepare import prepare
 from meshwright.simulate.rules import CPU

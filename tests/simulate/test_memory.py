@@ -1,23 +1,18 @@
-"""What is alive while a device program runs, and how it fits into a heap."""
-
-import itertools
+"""What is alive while a device program runs."""
 
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from jax import lax
 
 from meshwright.capture import capture
-from meshwright.ir import Value, itemsize_bytes, num_bytes
+from meshwright.ir import num_bytes
 from meshwright.simulate.fusion import fuse
-from meshwright.simulate.inline import inline
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.memory import memory_of
 from meshwright.simulate.narrow import narrow_values
-from meshwright.simulate.pack import Block, packed_bytes, packed_in_time
-from meshwright.simulate.rules import CPU, GPU, PLAIN, TPU
+from meshwright.simulate.rules import CPU, GPU, TPU
 from tests.simulate.test_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -28,9 +23,6 @@ X_BYTES, W_BYTES = 64 * 128 * 4, 128 * 128 * 4
 
 def program_of(fn, *args):
     return capture(fn, args).program
-
-
-# -- lives -----------------------------------------------------------------------------
 
 
 @given(OPS)
@@ -250,74 +242,6 @@ def test_a_slice_of_what_a_loop_scans_is_part_of_it():
     assert memory.peak_bytes <= 8 * W_BYTES + 4 * X_BYTES
 
 
-def test_a_loop_of_one_turn_is_no_loop():
-    def body(c, w):
-        y = jnp.tanh(c @ w)
-        return y @ w, y * 2
-
-    def looped(x, w):
-        return lax.scan(body, x, w[None], length=1)
-
-    def plain(x, w):
-        end, y = body(x, w)
-        return end, y.reshape(1, *y.shape)
-
-    found = inline(program_of(looped, X, W))[0]
-    assert not any(op.bodies for op in found.ops)
-    wanted = program_of(plain, X, W)
-    assert [u.root.kind for u in fuse(found)] == [u.root.kind for u in fuse(wanted)]
-    assert memory_of(found).peak_bytes == memory_of(wanted).peak_bytes
-
-
-def test_a_program_without_loops_of_one_turn_stays_itself():
-    def fn(x):
-        return lax.scan(lambda c, _: (c + 1, None), x, length=2)[0]
-
-    program = program_of(fn, X)
-    assert inline(program) == (program, {})
-
-
-def test_of_a_choice_by_platform_the_own_branch_is_there():
-    def fn(x):
-        return lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos, default=jnp.tan)
-
-    program = program_of(fn, X)
-    for rules, kind in ((TPU, "sin"), (GPU, "cos"), (CPU, "tan"), (PLAIN, "tan")):
-        found = inline(program, rules)[0]
-        assert kind in [op.kind for op in found.ops]
-        assert not any(op.bodies for op in found.ops)
-        (out,) = found.outputs
-        assert any(out in op.results for op in found.ops)
-
-
-def test_a_choice_without_a_branch_for_a_platform_stays():
-    program = program_of(
-        lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.cos), X
-    )
-    assert any(op.kind == "cond" for op in inline(program, GPU)[0].ops)
-
-
-def test_to_add_dims_of_one_element_is_a_new_shape():
-    def fn(x):
-        return jnp.cumsum(jnp.cumsum(x)[:, None], 0)
-
-    program = program_of(fn, jax.ShapeDtypeStruct((2**16,), "float32"))
-    assert inline(program)[0] is program
-    found, origins = inline(program, TPU)
-    (shaped,) = (op for op in found.ops if op.kind == "reshape")
-    assert origins[shaped].kind == "broadcast_in_dim"
-    assert [u.root.kind for u in fuse(found)] == ["cumsum", "cumsum"]
-
-
-def test_what_leaves_a_program_with_dims_of_one_element_is_an_array():
-    def fn(x):
-        return x[None], jnp.sin(x)
-
-    program = program_of(fn, X)
-    assert inline(program, TPU)[0] is program
-    assert memory_of(program, rules=TPU).peak_bytes >= 3 * num_bytes(program.inputs[0])
-
-
 @pytest.mark.parametrize("rules", [TPU, GPU, CPU], ids=["tpu", "gpu", "cpu"])
 def test_what_is_handed_out_as_it_came_is_copied_unless_it_was_given_up(rules):
     program = program_of(lambda x, y: (x.reshape(-1), y + 1.0), X, X)
@@ -326,151 +250,3 @@ def test_what_is_handed_out_as_it_came_is_copied_unless_it_was_given_up(rules):
     given = memory_of(program, aliases, rules=rules).peak_bytes
     assert memory_of(program, rules=rules).peak_bytes == given + num_bytes(x)
     assert all_three <= given < all_three + num_bytes(x)
-
-
-def test_what_is_made_again_is_a_region_on_cpus():
-    program = program_of(
-        jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())), X
-    )
-    assert any(op.kind == "remat" for op in inline(program, CPU)[0].ops)
-    assert not any(op.bodies for op in inline(program, TPU)[0].ops)
-
-
-# -- layout ----------------------------------------------------------------------------
-
-
-@settings(max_examples=50)
-@given(
-    st.lists(st.integers(1, 300), min_size=2, max_size=4),
-    st.sampled_from(["float32", "bfloat16", "int8"]),
-)
-def test_padding_is_that_of_the_best_two_minor_dims(shape, dtype):
-    layout = Layout((8, 128))
-    itemsize = itemsize_bytes(dtype)
-
-    def padded(columns, rows):
-        size = itemsize
-        high = next(n for n in (1, 2, 4, 8) if n >= min(shape[rows], 8))
-        tiles = {columns: 128, rows: max(high, 4 // itemsize)}
-        for dim, extent in enumerate(shape):
-            tile = tiles.get(dim, 1)
-            size *= -(-extent // tile) * tile
-        return size
-
-    pairs = itertools.permutations(range(len(shape)), 2)
-    want = min(padded(*pair) for pair in pairs)
-    assert layout.size(Value(tuple(shape), dtype)) == want
-
-
-@pytest.mark.parametrize(
-    ("extent", "dtype", "rows"),
-    [  # as libtpu 0.0.50 has them, along the dim before the last
-        (5, "float32", 8),
-        (4, "float32", 4),
-        (1, "float32", 1),
-        (1, "bfloat16", 2),
-        (3, "bfloat16", 4),
-        (1, "bool", 4),
-        (9, "float32", 16),
-    ],
-)
-def test_a_tile_has_as_many_rows_as_its_dim_needs(extent, dtype, rows):
-    value = Value((extent, 1024), dtype)
-    assert Layout((8, 128)).size(value) == rows * 1024 * itemsize_bytes(dtype)
-
-
-def narrow_results(fn, *args):
-    program = program_of(fn, *args)
-    narrow = narrow_values(program)
-    return [r in narrow for op in program.ops for r in op.results]
-
-
-def test_what_only_products_read_is_kept_as_bfloat16():
-    assert narrow_results(lambda x, w: jnp.tanh(x) @ w, X, W) == [True, False]
-
-
-def test_what_somebody_reads_in_full_is_kept_in_full():
-    def fn(x, w):
-        y = jnp.tanh(x)
-        return y @ w, y - 1
-
-    assert narrow_results(fn, X, W)[0] is False
-
-
-def test_a_sum_is_taken_before_its_array_is_rounded():
-    def made_here(x, w):
-        y = jnp.tanh(x)
-        return y @ w, y.sum()
-
-    def made_in_a_loop(x, w):
-        y = jax.lax.fori_loop(0, 3, lambda _, c: jnp.tanh(c), x)
-        return y @ w, y.sum()
-
-    assert narrow_results(made_here, X, W)[0] is True
-    assert not any(narrow_results(made_in_a_loop, X, W))
-
-
-def test_a_product_of_higher_precision_reads_in_full():
-    def fn(x, w):
-        return jnp.matmul(jnp.tanh(x), w, precision="highest")
-
-    assert narrow_results(fn, X, W)[0] is False
-
-
-def test_moves_pass_a_narrow_value_on():
-    found = narrow_results(lambda x, w: jnp.tanh(x).reshape(32, 2, 128)[:, 0] @ w, X, W)
-    assert found[:-1] == [True] * (len(found) - 1)
-
-
-def test_a_carry_is_narrow_only_all_around_its_loop():
-    def fn(x, w):
-        def body(c, _):
-            return jnp.tanh(c @ w), c
-
-        end, rows = lax.scan(body, jnp.tanh(x), length=4)
-        return end, rows[0] @ w
-
-    program = program_of(fn, X, W)
-    narrow = narrow_values(program)
-    (scan,) = (op for op in program.ops if op.kind == "scan")
-    carried, stacked = scan.results
-    assert carried not in narrow
-    assert stacked in narrow
-
-
-# -- the heap --------------------------------------------------------------------------
-
-BLOCKS = st.lists(
-    st.tuples(st.integers(1, 50), st.integers(0, 12), st.integers(0, 5)).map(
-        lambda t: Block(t[0], t[1], t[1] + t[2])
-    ),
-    max_size=20,
-)
-
-
-@given(BLOCKS)
-def test_a_heap_holds_what_is_alive_and_no_more_than_all(blocks):
-    most = max(
-        (sum(b.size for b in blocks if b.start <= t <= b.end) for t in range(20)),
-        default=0,
-    )
-    for pack in (packed_bytes, packed_in_time):
-        assert most <= pack(blocks) <= sum(b.size for b in blocks)
-
-
-@given(BLOCKS)
-def test_in_time_blocks_of_one_size_leave_no_gaps(blocks):
-    same = [b._replace(size=3) for b in blocks]
-    most = max(sum(3 for b in same if b.start <= t <= b.end) for t in range(20))
-    assert packed_in_time(same) == most
-
-
-def test_in_time_a_block_that_stays_behind_splits_the_space_for_larger_ones():
-    blocks = [Block(4, 0, 1), Block(1, 1, 3), Block(5, 2, 3)]
-    assert packed_bytes(blocks) == 6
-    assert packed_in_time(blocks) == 10
-
-
-def test_in_time_a_block_lies_in_the_smallest_gap_that_holds_it():
-    first = [Block(5, 0, 0), Block(1, 0, 2), Block(3, 0, 0), Block(1, 0, 2)]
-    assert packed_in_time([*first, Block(3, 1, 2), Block(5, 2, 2)]) == 10

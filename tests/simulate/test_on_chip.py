@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from meshwright.capture import capture
 from meshwright.simulate.fused import fused
 from meshwright.simulate.fusion import fuse
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.memory import memory_of
 from meshwright.simulate.on_chip import lives_of
 from meshwright.simulate.rules import TPU
 

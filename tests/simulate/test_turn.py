@@ -7,8 +7,8 @@ from jax import lax
 from meshwright.capture import capture
 from meshwright.ir import num_bytes
 from meshwright.simulate.fusion import fuse
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.inline import inline
-from meshwright.simulate.memory import memory_of
 from meshwright.simulate.turn import in_turn
 from meshwright.simulate.unit import Kind
 

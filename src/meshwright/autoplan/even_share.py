@@ -28,8 +28,8 @@ from meshwright.ir import Atom, Op, Program, Value
 from meshwright.machine import Machine
 from meshwright.rules import Work, work_of
 from meshwright.simulate.fusion import fuse
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.memory import memory_of
 from meshwright.simulate.multi_output import merge_outputs
 from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.on_chip import lives_of

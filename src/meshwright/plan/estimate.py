@@ -18,8 +18,9 @@ from meshwright.machine.placement import Placement, place_mesh
 from meshwright.simulate.collector import one_collection
 from meshwright.simulate.compact import compacted
 from meshwright.simulate.fused import Fused, fused
+from meshwright.simulate.heap import memory_of
 from meshwright.simulate.layout import Layout
-from meshwright.simulate.memory import Memory, memory_of
+from meshwright.simulate.memory import Memory
 from meshwright.simulate.rules import Rules, rules_for
 from meshwright.simulate.timeline import (
     COMPUTE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -164,3 +164,12 @@ def shares_of(units: Iterable[Unit]) -> dict[Value, float]:
             share = unit.shares.get(value, 1.0)
             shares[value] = max(shares.get(value, 0.0), share)
     return {value: share for value, share in shares.items() if share < 1}
+
+
+def runs_of(units: Sequence[Unit]) -> list[tuple[int, int]]:
+    """By unit, the first and the last of those that run as one with it."""
+    if not any(unit.is_joined for unit in units):
+        return [(i, i) for i in range(len(units))]
+    starts = [i for i, unit in enumerate(units) if not unit.is_joined]
+    ends = [*starts[1:], len(units)]
+    return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
