@@ -266,8 +266,12 @@ def unseen_cases() -> list[Case]:
 
 def strange_cases() -> Iterator[Case]:
     """Steps that are none of the zoo's, each schedule on two chips, which go round."""
-    for turn, (name, build) in enumerate(strangers.targets.items()):
-        program = Program(name, build, tuple(strangers.schedules), strangers.__name__)
+    every = [*strangers.first.items(), *strangers.second.items()]
+    for turn, (name, build) in enumerate(every):
+        program = Program(
+            name, build, tuple(strangers.schedules), strangers.__name__,
+            held_out=name in strangers.second,
+        )  # fmt: skip
         for number, schedule in enumerate(program.schedules):
             for step in (0, 1):
                 chip = CHIPS[(turn + 2 * number + step) % len(CHIPS)]

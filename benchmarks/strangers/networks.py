@@ -1,13 +1,10 @@
-"""Steps that are none of the zoo's: models that a stranger might bring.
+"""Strangers that do not attend: recurrent, convolutional, sparse, of graphs.
 
-Written once, before anybody saw what a compiler makes of them, to judge predictions of
-memory blind; what was mended since stands in docs/tpu.md. Those that attend are in
-`benchmarks.strangers_transformers`. Letters: B batch, S sequence, D features.
+Letters: B batch, S sequence, D features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,15 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-import meshwright as mw
-from benchmarks.strangers_transformers import (
+from benchmarks.strangers.step import (
     Target,
     Tree,
     bfloat16,
-    chunked,
-    conformer,
-    dit,
-    gqa,
     shape,
     standardized,
     surprise,
@@ -275,16 +267,3 @@ def clip(batch: int = 16_384) -> Target:
     params = {"a": tower_shapes(768), "b": tower_shapes(2048), "t": shape()}
     pairs = {"a": shape(batch, 768), "b": shape(batch, 2048)}
     return training(clip_loss, params, pairs)
-
-
-# -- targets and schedules ---------------------------------------------------------
-
-targets: dict[str, Callable[[], Target]] = {
-    "dit": dit, "gqa": gqa, "gru": gru, "convnext": convnext, "dlrm": dlrm,
-    "conformer": conformer, "vae": vae, "sage": sage, "chunked": chunked, "clip": clip,
-}  # fmt: skip
-
-schedules = {
-    "dp": [mw.data_parallel("data")],
-    "fsdp": [mw.data_parallel("data"), mw.fsdp("data")],
-}

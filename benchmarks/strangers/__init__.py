@@ -1,0 +1,39 @@
+"""Steps that are none of the zoo's: models that a stranger might bring.
+
+Written before anybody saw what a compiler makes of them, to judge predictions of memory
+blind; what was mended since stands in docs/tpu.md. `first` were written once rules had
+been read off the zoo, `second` once others had been read off those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import meshwright as mw
+from benchmarks.strangers.attending import chunked, conformer, dit, gqa
+from benchmarks.strangers.diffusion import unet_diff
+from benchmarks.strangers.gpt import lora, muon
+from benchmarks.strangers.language import deepseek, llama_scan
+from benchmarks.strangers.networks import clip, convnext, dlrm, gru, sage, vae
+from benchmarks.strangers.recurrent import mamba, ppo
+from benchmarks.strangers.serving import decode
+from benchmarks.strangers.step import Target
+from benchmarks.strangers.vision import mae, perceiver
+
+Targets = dict[str, Callable[[], Target]]
+
+first: Targets = {
+    "dit": dit, "gqa": gqa, "gru": gru, "convnext": convnext, "dlrm": dlrm,
+    "conformer": conformer, "vae": vae, "sage": sage, "chunked": chunked, "clip": clip,
+}  # fmt: skip
+
+second: Targets = {
+    "mamba": mamba, "deepseek": deepseek, "llama_scan": llama_scan, "mae": mae,
+    "muon": muon, "lora": lora, "perceiver": perceiver, "ppo": ppo, "decode": decode,
+    "unet_diff": unet_diff,
+}  # fmt: skip
+
+schedules = {
+    "dp": [mw.data_parallel("data")],
+    "fsdp": [mw.data_parallel("data"), mw.fsdp("data")],
+}
