@@ -88,7 +88,7 @@ class Flow:
         """Whether all that readers make of a value meets in an op that writes.
 
         That is so of `x` in `x * logistic(x)` if that is written: elementwise ops that
-        only each other and one more read.
+        only each other and one more read. What several read is mostly written.
         """
         self._places = self._places or {op: i for i, op in enumerate(self.kinds)}
         ops = set(self.readers.get(value, ()))
@@ -100,12 +100,21 @@ class Flow:
             used_by = self.readers.get(made, ())
             if len(ops) == 1:
                 is_taken_in = all(self.kinds[op] in TAKES_IN for op in used_by)
-                return made in self.stored or not is_taken_in
+                return made in self.stored or not is_taken_in or len(used_by) > 1
             if made in self.stored or not used_by:
                 return False
             ops.remove(first)
             ops.update(used_by)
         return False
+
+    def is_reshaped_for(self, reader: Op, value: Value) -> bool:
+        """Whether a convolution sees an operand in a shape that it was not made in."""
+        if reader.kind != "conv_general_dilated":
+            return False
+        return any(
+            made is value and read.shape != made.shape
+            for read, made in zip(reader.operands, self.operands[reader], strict=True)
+        )
 
     def insides(self, op: Op, value: Value) -> list[Value]:
         """What a region's bodies call a value that it reads."""

@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from meshwright.cost.padding import fills_matrix_unit
 from meshwright.ir import Op, Program, Value, num_bytes
 from meshwright.rules import Work, work_of
-from meshwright.simulate.again import are_narrow_batches
+from meshwright.simulate.again import Made
 from meshwright.simulate.epilogue import with_epilogues
 from meshwright.simulate.fed import PART, Fed
 from meshwright.simulate.fills import FILLED, filled_late
@@ -32,7 +32,8 @@ from meshwright.simulate.order import breadth_first
 from meshwright.simulate.place import in_place, overwritten, replaced
 from meshwright.simulate.regions import carried_anew, is_cut_in, open_region
 from meshwright.simulate.rules import TPU, Rules
-from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit
+from meshwright.simulate.softmax import join_softmaxes
+from meshwright.simulate.unit import SAME_MEMORY, TAKES_IN, Kind, Unit, widens
 
 
 def fuse(
@@ -67,6 +68,8 @@ class _Fusion:
 
     def __init__(self, program: Program, layout: Layout, rules: Rules) -> None:
         self.flow = Flow(program, layout)
+        if rules.joins_softmax:
+            join_softmaxes(self.flow)
         self.layout = layout
         self.rules = rules
         self.links = {} if rules.calls_library else self.flow.links()
@@ -145,6 +148,11 @@ class _Fusion:
                 stored.append(value)
             elif kind is Kind.LOOP and self._is_computed_again(value, op, fed, used_by):
                 self.fed[value] = fed.with_op(op, work_of(op))
+            elif used_by and widens(op):  # who can, takes it from fewer bits
+                found = frozenset(r for r in used_by if self._takes_in(r, value))
+                self.takers[value] = found
+                self.fed[value] = fed.with_op(op, work_of(op))
+                stored += [value] * (not found.issuperset(used_by))
             elif used_by or op.has_effect:
                 stored.append(value)
         return tuple(stored)
@@ -180,16 +188,14 @@ class _Fusion:
     def _pays_again(
         self, value: Value, op: Op, fed: Fed, used_by: Sequence[Op]
     ) -> bool:
-        """Whether several readers compute a value rather than to have it stored."""
+        """Whether several readers compute a value rather than have it stored."""
         kinds, balance = self.flow.kinds, self.rules.balance
         if balance and all(kinds[reader] is Kind.PRODUCT for reader in used_by):
-            size, shares = self.layout.num_bytes, fed.shares(op, self.flow.operands)
-            read = sum(int(size(v) * shares.get(v, 1.0)) for v in fed.reads)
+            made = Made(value, op, fed, self.flow.operands, self.layout.num_bytes)
+            read = made.read_bytes
             if all(balance.waits(reader, read) for reader in used_by):
-                last = work_of(op) + Work(math.prod(value.shape))  # it is rounded too
-                work = fed.work_with(last, shares)
-                kept = num_bytes if are_narrow_batches(used_by) else size
-                return balance.is_computed_again(used_by, work, read, kept(value))
+                kept = made.kept_bytes(used_by)
+                return balance.is_computed_again(used_by, made.work, read, kept)
         is_small = sum(map(num_bytes, fed.reads)) <= _SLACK * num_bytes(value)
         return is_small or self.flow.meets(value)
 
@@ -200,17 +206,7 @@ class _Fusion:
             return value is self.flow.operand(reader, 0) and self._is_sunk(value)
         if kind is Kind.REGION:
             return self._is_sunk(value) and not self._is_cut_inside(reader, value)
-        return kind in TAKES_IN and not self._is_read_in_another_shape(reader, value)
-
-    def _is_read_in_another_shape(self, reader: Op, value: Value) -> bool:
-        """Whether a convolution sees an operand in a shape that it was not made in."""
-        if reader.kind != "conv_general_dilated":
-            return False
-        operands = self.flow.operands[reader]
-        return any(
-            made is value and read.shape != made.shape
-            for read, made in zip(reader.operands, operands, strict=True)
-        )
+        return kind in TAKES_IN and not self.flow.is_reshaped_for(reader, value)
 
     def _is_sunk(self, value: Value) -> bool:
         """Whether a region makes an operand itself: what only repeats a smaller value."""

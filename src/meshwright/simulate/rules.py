@@ -18,6 +18,7 @@ class Rules:
     reshapes: what adds dims of one element is another shape, and no array.
     keeps_remats: what is made again is a region of its own, not part of the program.
     narrows: values that only 16-bit products read are stored in 16 bits.
+    joins_softmax: what a softmax takes of the scores of a product, that product writes.
     regroups: few images are cut in space into parts that count as images.
     places: memory on the chip is the compiler's to place values in, which then take none
         of the main memory; else it is a cache of that.
@@ -47,6 +48,7 @@ class Rules:
     reshapes: bool = False
     keeps_remats: bool = False
     narrows: bool = False
+    joins_softmax: bool = False
     regroups: bool = False
     places: bool = False
     receives: bool = False
@@ -69,6 +71,7 @@ TPU = Rules(
     frozenset({"all_gather", "permute", "reduce_scatter"}),
     reshapes=True,
     narrows=True,
+    joins_softmax=True,
     regroups=True,
     places=True,
     overwrites=True,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
-from meshwright.ir import Op, Value
+from meshwright.ir import Op, Value, itemsize_bytes
 from meshwright.ir.born_open import born_open
 from meshwright.rules import COLLECTIVES, Work
 
@@ -173,3 +173,28 @@ def runs_of(units: Sequence[Unit]) -> list[tuple[int, int]]:
     starts = [i for i, unit in enumerate(units) if not unit.is_joined]
     ends = [*starts[1:], len(units)]
     return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
+
+
+def widens(op: Op) -> bool:
+    """Whether an op gives a value in more bits."""
+    return _added_bytes(op) > 0
+
+
+def rounds(op: Op) -> bool:
+    """Whether an op gives a value in fewer bits."""
+    return _added_bytes(op) < 0
+
+
+def _added_bytes(op: Op) -> int:
+    if op.kind != "convert_element_type":
+        return 0
+    (operand,), (result,) = op.operands, op.results
+    return itemsize_bytes(result.dtype) - itemsize_bytes(operand.dtype)
+
+
+def moves_last(op: Op) -> bool:
+    """Whether it is a transposition of the last dim."""
+    if op.kind != "transpose":
+        return False
+    permutation = cast("tuple[int, ...]", op.params["permutation"])
+    return permutation[-1] != len(permutation) - 1
