@@ -14,7 +14,7 @@ from meshwright.capture.convert import convert
 from meshwright.capture.kernel import note_kernels
 from meshwright.capture.ties import find_ties
 from meshwright.errors import CaptureError
-from meshwright.ir import Program, prune
+from meshwright.ir import Program, merge, prune
 from meshwright.jax_private import is_ordered
 
 
@@ -78,7 +78,7 @@ def capture(
 
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
-    program = note_kernels(prune(convert(jaxpr)))
+    program = note_kernels(prune(merge(convert(jaxpr))))
     _refuse_unpartitionable(program)
     tree, out_paths = out_tree
     ties = find_ties(in_tree, tree, program, given)

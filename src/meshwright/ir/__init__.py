@@ -1,5 +1,6 @@
 """Programs and shardings: plain data, no JAX, no op semantics, no hardware."""
 
+from meshwright.ir.merge import merge
 from meshwright.ir.parse import parse_program
 from meshwright.ir.program import (
     Atom,
@@ -26,6 +27,7 @@ __all__ = [
     "Value",
     "Wire",
     "itemsize_bytes",
+    "merge",
     "num_bytes",
     "parse_program",
     "prune",

@@ -1,0 +1,93 @@
+"""Ops that compute the same of the same values are one, as compilers have it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from meshwright.capture import capture
+from meshwright.ir import Literal, Op, Program, Value, merge, verify
+from tests.ir.programs import CASES
+
+X = np.ones((8, 6), np.float32)
+W = np.ones((6, 6), np.float32)
+
+
+def kinds(fn, *args):
+    return [op.kind for op in capture(fn, args).program.walk()]
+
+
+def norm(x, w):
+    return (x - x.mean(0)) @ w
+
+
+def test_layers_that_share_inputs_and_weights_compute_them_once():
+    found = kinds(lambda x, w: jnp.tanh(norm(x, w)) + jnp.sin(norm(x, w)), X, W)
+    assert found.count("dot_general") == 1
+    assert found.count("reduce_sum") == 1
+
+
+def test_what_differs_in_an_operand_or_a_parameter_stays():
+    def fn(x, w):
+        return x @ w, x @ w.T, x.sum(0), x.sum(1), x.astype(int), x.astype(bool)
+
+    found = kinds(fn, X, W)
+    assert found.count("dot_general") == found.count("reduce_sum") == 2
+    assert found.count("convert_element_type") >= 1
+
+
+def with_literals(*literals):
+    x = Value((2,), "float32")
+    results = [Value((2,), "float32") for _ in literals]
+    ops = [
+        Op("mul", (x, Literal(n, "float32")), (r,))
+        for n, r in zip(literals, results, strict=True)
+    ]
+    return Program((x,), tuple(ops), tuple(results))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "left"),
+    [
+        (2.0, 2.0, 1),
+        (np.float32(np.nan), np.float32(np.nan), 1),
+        (0.0, -0.0, 2),
+        (1, True, 2),
+        (1.0, np.float32(1.0), 2),
+    ],
+)
+def test_literals_are_the_same_by_type_and_bits(one, other, left):
+    assert len(merge(with_literals(one, other)).ops) == left
+
+
+def test_what_only_repeats_stays_with_its_reader_and_keeps_nothing_apart():
+    def fn(x, w):
+        first, second = (jnp.broadcast_to(w[0], x.shape) for _ in range(2))
+        return jnp.tanh(x * first), jnp.tanh(x * second)
+
+    found = kinds(fn, X, W)
+    assert found.count("broadcast_in_dim") == 1  # nobody reads the other any more
+    assert found.count("tanh") == found.count("mul") == 1
+
+
+def test_bodies_are_merged_and_effects_and_regions_stay():
+    def body(c, _):
+        return jnp.sin(c) + jnp.sin(c), None
+
+    def fn(x):
+        jax.debug.print("{}", x[0, 0])
+        jax.debug.print("{}", x[0, 0])
+        ends = [lax.scan(body, x, None, length=2)[0] for _ in range(2)]
+        return ends[0] + ends[1]
+
+    found = kinds(fn, X)
+    assert found.count("scan") == found.count("sin") == 2
+    assert sum("debug" in kind for kind in found) == 2
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_merged_program_is_whole_and_has_nothing_left_to_merge(case):
+    program = capture(case.fn, case.args).program
+    verify(program)
+    assert merge(program) is program
