@@ -7,12 +7,22 @@ from itertools import count
 
 from meshwright.ir.program import Atom, Literal, Op, Program, Value
 
-_REPEATED = frozenset({"broadcast_in_dim", "iota"})
-"""Ops that stay, one for each reader: they cost nothing, and each may lie otherwise."""
+_MERGED = frozenset(
+    {
+        "approx_top_k", "argmax", "argmin", "cholesky", "conv_general_dilated",
+        "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "dot_general", "eigh",
+        "fft", "gather", "lu", "ragged_dot_general", "random_bits", "reduce_and",
+        "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum",
+        "reduce_xor", "scatter", "scatter-add", "scatter-max", "scatter-min",
+        "scatter-mul", "sort", "svd", "threefry2x32", "top_k", "triangular_solve",
+    }
+)  # fmt: skip
+"""Ops that take time of their own. Others stay, one for each reader: compilers compute
+them where they are read. Those that only lead to a merged one are dead then."""
 
 
 def merge(program: Program) -> Program:
-    """The program without ops whose results an earlier op has, in its bodies too.
+    """The program without heavy ops whose results an earlier op has, in its bodies too.
 
     Law: inputs and outputs stay as they are; the merged program computes the same. Ops
     with effects or bodies stay, and so do those whose parameters cannot be compared.
@@ -55,7 +65,7 @@ class _Merger:
         known = self.known.setdefault(key, op.results)
         if known is op.results:
             return op
-        if op.kind in _REPEATED:
+        if op.kind not in _MERGED:
             for mine, theirs in zip(op.results, known, strict=True):
                 self.numbers[mine] = self._number(theirs)
             return op
