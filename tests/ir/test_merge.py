@@ -67,6 +67,18 @@ def test_literals_are_the_same_by_type_and_bits(one, other, left):
     assert [op.kind for op in ops].count("reduce_sum") == left
 
 
+def test_parameters_that_cannot_be_compared_keep_ops_apart():
+    x = Value((2, 3), "float32")
+    tables = np.zeros(10_000), np.arange(10_000) % 9_999
+    results = [Value((2,), "float32") for _ in tables]
+    ops = [
+        Op("reduce_sum", (x,), (r,), {"axes": (1,), "table": table})
+        for r, table in zip(results, tables, strict=True)
+    ]
+    program = Program((x,), tuple(ops), tuple(results))
+    assert merge(program) is program
+
+
 def test_elementwise_ops_stay_with_their_readers_and_keep_nothing_apart():
     def fn(x, w):
         first, second = (jnp.broadcast_to(w[0], x.shape) for _ in range(2))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 
 from meshwright.capture import capture
 from meshwright.machine import load_machine
@@ -10,6 +11,7 @@ from meshwright.simulate.fusion import fuse
 from meshwright.simulate.layout import Layout
 from meshwright.simulate.narrow import narrow_values
 from meshwright.simulate.rules import PLAIN, rules_for
+from meshwright.simulate.unit import Kind
 
 SIZE = 512
 SHAPE = (4, SIZE, 64)
@@ -104,3 +106,20 @@ def test_a_widened_value_is_stored_for_who_needs_it_so_and_read_in_fewer_bits():
             assert dtypes == ["bfloat16"]
         if unit.root.kind == "gather":
             assert dtypes == ["float32"]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jnp.max(x[0, 0]),
+        lambda x: jax.nn.softmax(x.astype(jnp.float32) * 2.0, 0),
+        lambda x: jax.nn.softmax(x.astype(jnp.float32) * 2.0, (0, 1)),
+        lambda x: lax.reduce_max_p.bind(2.0, axes=(), out_sharding=None) + x,
+        lambda x: jax.nn.softmax(x[:0].astype(jnp.float32) * 2.0),
+    ],
+)
+def test_the_largest_of_anything_but_rows_of_scores_is_taken_as_it_stands(fn):
+    square = jax.ShapeDtypeStruct((64, 64), jnp.bfloat16)
+    program = capture(lambda x: fn(x @ x), (square,)).program
+    for unit in fuse(program, Layout(), CHIPS[0]):
+        assert unit.kind is not Kind.LOOP or unit.root.kind != "reduce_max"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
+
 from meshwright.ir.program import Atom, Literal, Op, Program, Value
 
 _MERGED = frozenset(
@@ -108,7 +110,7 @@ def _exact(value: object) -> object:
     """
     if isinstance(value, tuple):
         return tuple(map(_exact, value))
-    is_number = isinstance(value, float | complex) or hasattr(value, "dtype")
+    is_number = isinstance(value, float | complex | np.generic)
     return type(value), repr(value) if is_number else value
 
 

@@ -148,7 +148,8 @@ class _Fusion:
                 stored.append(value)
             elif kind is Kind.LOOP and self._is_computed_again(value, op, fed, used_by):
                 self.fed[value] = fed.with_op(op, work_of(op))
-            elif used_by and widens(op):  # who can, takes it from fewer bits
+            elif used_by and widens(op) and self._is_outside_regions(used_by):
+                # Who can, takes it from fewer bits.
                 found = frozenset(r for r in used_by if self._takes_in(r, value))
                 self.takers[value] = found
                 self.fed[value] = fed.with_op(op, work_of(op))
@@ -156,6 +157,9 @@ class _Fusion:
             elif used_by or op.has_effect:
                 stored.append(value)
         return tuple(stored)
+
+    def _is_outside_regions(self, readers: Sequence[Op]) -> bool:
+        return all(self.flow.kinds[reader] is not Kind.REGION for reader in readers)
 
     def _for_library(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
         """Those results that some reader needs stored; the others compute them."""

@@ -35,8 +35,8 @@ def _exponentials(flow: Flow) -> Iterator[tuple[Value, Op]]:
     for op, kind in flow.kinds.items():
         if kind is not Kind.REDUCTION or op.kind != "reduce_max":
             continue
-        scores = flow.operands[op][0]
-        if scores.shape[-1] > _MOST or not _is_of_16_bits(scores, flow):
+        scores = flow.operand(op, 0)
+        if scores is None or not _is_of_rows(op, scores, flow):
             continue
         left = _only_reader(op.results[0], flow)
         while left is not None and left.kind in _BETWEEN:
@@ -51,6 +51,14 @@ def _exponentials(flow: Flow) -> Iterator[tuple[Value, Op]]:
 def _only_reader(value: Value, flow: Flow) -> Op | None:
     found = flow.readers.get(value, ())
     return found[0] if len(found) == 1 else None
+
+
+def _is_of_rows(op: Op, scores: Value, flow: Flow) -> bool:
+    """Whether an op takes the largest of each row of scores that are not too many."""
+    axes, last = op.params.get("axes"), len(scores.shape) - 1
+    return (
+        axes == (last,) and scores.shape[-1] <= _MOST and _is_of_16_bits(scores, flow)
+    )
 
 
 def _is_of_16_bits(scores: Value, flow: Flow) -> bool:
