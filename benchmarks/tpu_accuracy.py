@@ -20,6 +20,7 @@ from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from benchmarks import strangers
 from benchmarks.tpu_cases import Case, cases, strange_cases, unseen_cases
 from meshwright.machine import load_machine
 from meshwright.plan.account import Traffic, unit_flops, unit_traffic
@@ -171,6 +172,18 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
+def parts_of(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Rows by what was read off them; strangers by set, blind at first sight alone."""
+    parts: dict[str, list[dict[str, Any]]] = {"held out": [], "read off": []}
+    for row in rows:
+        name = row["case"].split("/")[0]
+        part = "held out" if row["held_out"] else "read off"
+        if name in strangers.first or name in strangers.second:
+            part = "first" if name in strangers.first else "second"
+        parts.setdefault(part, []).append(row)
+    return {**parts, "all": rows}
+
+
 def main() -> None:
     """Predict, compare, print, save and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -198,15 +211,7 @@ def main() -> None:
         if compiled is not None and "error" not in compiled:
             rows.append(compare(case, compiled))
             print(f"{100 * rows[-1]['memory_error']:+7.1f} %  {case.name}", flush=True)
-    told = {
-        name: summarise(part)
-        for name, part in (
-            ("held out", [row for row in rows if row["held_out"]]),
-            ("read off", [row for row in rows if not row["held_out"]]),
-            ("all", rows),
-        )
-        if part
-    }
+    told = {name: summarise(part) for name, part in parts_of(rows).items() if part}
     for part, figures in told.items():
         print(part)
         for name, value in figures.items():

@@ -268,10 +268,7 @@ def strange_cases() -> Iterator[Case]:
     """Steps that are none of the zoo's, each schedule on two chips, which go round."""
     every = [*strangers.first.items(), *strangers.second.items()]
     for turn, (name, build) in enumerate(every):
-        program = Program(
-            name, build, tuple(strangers.schedules), strangers.__name__,
-            held_out=name in strangers.second,
-        )  # fmt: skip
+        program = Program(name, build, tuple(strangers.schedules), strangers.__name__)
         for number, schedule in enumerate(program.schedules):
             for step in (0, 1):
                 chip = CHIPS[(turn + 2 * number + step) % len(CHIPS)]

@@ -31,11 +31,10 @@ def test_layers_that_share_inputs_and_weights_compute_them_once():
 
 def test_what_differs_in_an_operand_or_a_parameter_stays():
     def fn(x, w):
-        return x @ w, x @ w.T, x.sum(0), x.sum(1), x.astype(int), x.astype(bool)
+        return x @ w, x @ w.T, x.sum(0), x.sum(1)
 
     found = kinds(fn, X, W)
     assert found.count("dot_general") == found.count("reduce_sum") == 2
-    assert found.count("convert_element_type") >= 1
 
 
 def with_literals(*literals):
@@ -111,8 +110,22 @@ def test_a_merged_program_is_whole_and_has_nothing_left_to_merge(case):
     assert merge(program) is program
 
 
-def test_a_value_may_be_handed_out_twice():
-    step = mw.partition(lambda x, w: (x @ w, x @ w), {"a": 1}, [])
-    first, second = step(X, W)
-    np.testing.assert_array_equal(first, X @ W)
-    np.testing.assert_array_equal(second, X @ W)
+@pytest.mark.parametrize("tactics", [[], [mw.data_parallel("a")]], ids=["whole", "cut"])
+def test_a_merged_step_computes_the_same(tactics):
+    def step(state, x):
+        sums = [(jnp.tanh(x @ state["w"]) ** 2).sum() for _ in range(2)]
+        noise = [jax.random.normal(jax.random.key(0), (6, 6)) for _ in range(2)]
+        sorts = jnp.sort(x, 1)[0], jnp.sort(x, 1, descending=True)[0]
+        picked = x.argmax(1), x.argmin(1), lax.top_k(x, 2)[0], lax.top_k(x, 3)[0]
+        state = {"w": state["w"] - noise[0], "v": state["w"] + noise[1]}
+        return state, x @ state["w"], x @ state["w"], sums, sorts, picked
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(8, 6)).astype(np.float32)
+    state = {name: rng.normal(size=(6, 6)).astype(np.float32) for name in "vw"}
+    wanted = step(state, x)
+    found = mw.partition(step, {"a": 4}, tactics, donate_argnums=0)(
+        jax.tree.map(jnp.asarray, state), x
+    )
+    for one, other in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)

@@ -66,6 +66,11 @@ def test_exponentials_are_stored_instead_of_scores(scores, rules):
     assert written(scores, rules) == ["float32", "bfloat16", "bfloat16", "bfloat16"]
 
 
+def test_weights_are_computed_again_where_the_vector_unit_is_fast():
+    rules = rules_for(load_machine("tpu-v6e", 1))
+    assert written(of_scaled, rules) == ["float32", "bfloat16", "bfloat16"]
+
+
 @pytest.mark.parametrize("rules", CHIPS)
 def test_scores_that_are_only_widened_stay_as_they_are(rules):
     assert written(of_widened, rules) == ["bfloat16"] * 4

@@ -23,7 +23,7 @@ _LANES = 128
 _ROUNDING_FLOPS = 36
 """Of an element that a program rounds to 16 bits itself, before products read it.
 
-Fitted to a hundred small steps: with 35 to 40, weights of attention are stored on v4, v5e
+Fitted to a hundred small steps: with 35 to 39, weights of attention are stored on v4, v5e
 and v5p and most are computed again on v6e, as its compiler does. It does not count where
 the scores come transposed from their product; nobody says why.
 """

@@ -153,7 +153,8 @@ class _Fusion:
                 found = frozenset(r for r in used_by if self._takes_in(r, value))
                 self.takers[value] = found
                 self.fed[value] = fed.with_op(op, work_of(op))
-                stored += [value] * (not found.issuperset(used_by))
+                if not found.issuperset(used_by):
+                    stored.append(value)
             elif used_by or op.has_effect:
                 stored.append(value)
         return tuple(stored)
