@@ -178,8 +178,9 @@ def parts_of(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     for row in rows:
         name = row["case"].split("/")[0]
         part = "held out" if row["held_out"] else "read off"
-        if name in strangers.first or name in strangers.second:
-            part = "first" if name in strangers.first else "second"
+        for known in ("first", "second", "third"):
+            if name in getattr(strangers, known):
+                part = known
         parts.setdefault(part, []).append(row)
     return {**parts, "all": rows}
 

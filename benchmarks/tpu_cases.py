@@ -266,7 +266,11 @@ def unseen_cases() -> list[Case]:
 
 def strange_cases() -> Iterator[Case]:
     """Steps that are none of the zoo's, each schedule on two chips, which go round."""
-    every = [*strangers.first.items(), *strangers.second.items()]
+    every = [
+        *strangers.first.items(),
+        *strangers.second.items(),
+        *strangers.third.items(),
+    ]
     for turn, (name, build) in enumerate(every):
         program = Program(name, build, tuple(strangers.schedules), strangers.__name__)
         for number, schedule in enumerate(program.schedules):

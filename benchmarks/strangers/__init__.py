@@ -2,7 +2,8 @@
 
 Written before anybody saw what a compiler makes of them, to judge predictions of memory
 blind; what was mended since stands in docs/tpu.md. `first` were written once rules had
-been read off the zoo, `second` once others had been read off those.
+been read off the zoo, `second` once others had been read off those, `third` once
+others had been read off both.
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import meshwright as mw
+from benchmarks.strangers.adversarial import vqgan
 from benchmarks.strangers.attending import chunked, conformer, dit, gqa
+from benchmarks.strangers.control import drq
 from benchmarks.strangers.diffusion import unet_diff
+from benchmarks.strangers.distillation import distil
+from benchmarks.strangers.experts import scattered
+from benchmarks.strangers.fields import nerf
 from benchmarks.strangers.gpt import lora, muon
 from benchmarks.strangers.language import deepseek, llama_scan
+from benchmarks.strangers.masked import bert
+from benchmarks.strangers.molecules import forces
 from benchmarks.strangers.networks import clip, convnext, dlrm, gru, sage, vae
+from benchmarks.strangers.prompts import prefill
 from benchmarks.strangers.recurrent import mamba, ppo
 from benchmarks.strangers.serving import decode
+from benchmarks.strangers.speech import whisper
 from benchmarks.strangers.step import Target
+from benchmarks.strangers.translation import seq2seq
 from benchmarks.strangers.vision import mae, perceiver
 
 Targets = dict[str, Callable[[], Target]]
@@ -31,6 +42,12 @@ second: Targets = {
     "mamba": mamba, "deepseek": deepseek, "llama_scan": llama_scan, "mae": mae,
     "muon": muon, "lora": lora, "perceiver": perceiver, "ppo": ppo, "decode": decode,
     "unet_diff": unet_diff,
+}  # fmt: skip
+
+third: Targets = {
+    "seq2seq": seq2seq, "whisper": whisper, "drq": drq, "scattered": scattered,
+    "prefill": prefill, "forces": forces, "nerf": nerf, "distil": distil,
+    "vqgan": vqgan, "bert": bert,
 }  # fmt: skip
 
 schedules = {
