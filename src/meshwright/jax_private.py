@@ -6,6 +6,7 @@ Tested with jax 0.12.0 and 0.12.0.1.
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +20,17 @@ def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
     one class for both, where `.jaxpr` is the object itself.
     """
     return jaxpr.jaxpr, list(getattr(jaxpr, "consts", ()))
+
+
+def expanded(eqn: Any) -> Any:
+    """The jaxpr of what a primitive of JAX's hijax stands for; None for all others.
+
+    `jnp.searchsorted` and `jnp.nonzero` are some.
+    """
+    if eqn.primitive.name != "call_hi_primitive":
+        return None
+    stands_for = partial(eqn.primitive.to_lojax, **eqn.params)
+    return jax.make_jaxpr(stands_for)(*(v.aval for v in eqn.invars))
 
 
 def scan_counts(params: Any) -> tuple[int, int]:

@@ -1,7 +1,10 @@
 """Calls inside a program are opened, so that what they compute can be cut."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import meshwright as mw
@@ -18,8 +21,10 @@ def kinds(program):
         jax.jit(jnp.tanh),
         jax.checkpoint(lambda x: jax.lax.map(jnp.tanh, x)),
         jax.custom_jvp(jnp.tanh),
+        jax.vmap(lambda x: x * jnp.searchsorted(jnp.arange(8.0), x)),
+        lambda x: x * jnp.nonzero(x[:, 0], size=4)[0][:, None],
     ],
-    ids=["jit", "map in checkpoint", "custom_jvp"],
+    ids=["jit", "map in checkpoint", "custom_jvp", "searchsorted", "nonzero"],
 )
 def test_no_call_is_left(call):
     if isinstance(call, jax.custom_jvp):
@@ -46,3 +51,20 @@ def test_a_loop_in_a_checkpoint_is_cut_like_any_other():
     tactics = [mw.data_parallel("data", "x")]
     counts = mw.partition(step, {"data": 8}, tactics).plan(w, x).counts
     assert counts["all_gather"] == 0
+
+
+@pytest.mark.parametrize("method", ["scan", "scan_unrolled", "compare_all"])
+def test_a_search_among_bins_is_cut(method):
+    """JAX keeps `searchsorted` closed until it is compiled."""
+
+    def places(bins, x):
+        search = partial(jnp.searchsorted, method=method)
+        return jax.vmap(search)(bins, x), search(jnp.arange(8.0), x)
+
+    bins = jnp.sort(jax.random.normal(jax.random.key(0), (8, 16)), axis=1)
+    x = 8 * jax.random.uniform(jax.random.key(1), (8, 6))
+    step = mw.partition(places, {"data": 8}, [mw.data_parallel("data")])
+    for found, wanted in zip(step(bins, x), places(bins, x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    moved = step.plan(bins, x).counts
+    assert not any(moved.values()), moved

@@ -12,7 +12,7 @@ import numpy as np
 from meshwright.capture.batched_while import is_batched, unbatch
 from meshwright.capture.source import Source
 from meshwright.ir import Atom, Literal, Op, Program, Value, Wire
-from meshwright.jax_private import open_jaxpr, scan_counts
+from meshwright.jax_private import expanded, open_jaxpr, scan_counts
 
 _INLINED = {
     "jit": "jaxpr",
@@ -82,12 +82,13 @@ class _Converter:
 
     def equation(self, eqn: Any, operands: tuple[Atom, ...]) -> Sequence[Atom]:
         name = eqn.primitive.name
-        if name in _INLINED and _INLINED[name] in eqn.params:
-            outer, self.outer = (
-                self.outer,
-                Source(eqn.source_info.traceback, self.outer),
-            )
-            atoms = self.inline(eqn.params[_INLINED[name]], operands)
+        called = expanded(eqn)
+        if called is None and name in _INLINED:
+            called = eqn.params.get(_INLINED[name])
+        if called is not None:
+            outer = self.outer
+            self.outer = Source(eqn.source_info.traceback, outer)
+            atoms = self.inline(called, operands)
             self.outer = outer
             return atoms
         if name == "custom_linear_solve":
