@@ -132,7 +132,7 @@ def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
     program = mw.partition(fn, {"data": DEVICES}).capture(*args).program
     machine = load_machine("tpu-v5e", None, DEVICES)
     layout = Layout(machine.chip.tile)
-    layout.note_images(program)
+    layout.note_shapes(program)
     changed, origins = regrouped(program, layout, DEVICES)
     assert any(op.kind == REGROUP for op in changed.walk())
     taken = stores_of(changed, machine, DEVICES)

@@ -5,10 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.experimental import io_callback
 
 import meshwright as mw
 from meshwright.capture import capture
 from meshwright.ir import Literal, Op, Program, Value, merge, verify
+from meshwright.rules import HEAVY
 from tests.ir.programs import CASES
 
 X = np.ones((8, 6), np.float32)
@@ -56,13 +58,15 @@ def with_literals(*literals):
     [
         (2.0, 2.0, 1),
         (np.float32(np.nan), np.float32(np.nan), 1),
+        (np.float32(np.nan), np.float32(-np.nan), 2),
+        (np.float32(0.1), np.nextafter(np.float32(0.1), np.float32(1)), 2),
         (0.0, -0.0, 2),
         (1, True, 2),
         (1.0, np.float32(1.0), 2),
     ],
 )
 def test_literals_are_the_same_by_type_and_bits(one, other, left):
-    ops = merge(with_literals(one, other)).ops
+    ops = merge(with_literals(one, other), HEAVY).ops
     assert [op.kind for op in ops].count("reduce_sum") == left
 
 
@@ -75,7 +79,7 @@ def test_parameters_that_cannot_be_compared_keep_ops_apart():
         for r, table in zip(results, tables, strict=True)
     ]
     program = Program((x,), tuple(ops), tuple(results))
-    assert merge(program) is program
+    assert merge(program, HEAVY) is program
 
 
 def test_elementwise_ops_stay_with_their_readers_and_keep_nothing_apart():
@@ -103,11 +107,40 @@ def test_bodies_are_merged_and_effects_and_regions_stay():
     assert sum("debug" in kind for kind in found) == 2
 
 
+def test_what_is_called_outside_is_called_as_often():
+    def drawn(x):
+        return io_callback(lambda x: x + np.random.rand(), X, x)
+
+    found = kinds(lambda x, w: drawn(x) @ w + drawn(x) @ w, X, W)
+    assert found.count("io_callback") == found.count("dot_general") == 2
+
+
+def test_what_differs_each_time_is_drawn_as_often():
+    def drawn():
+        return lax.rng_uniform(0.0, 1.0, (8, 6))
+
+    found = kinds(lambda w: jnp.sort(drawn()) + drawn() @ w + drawn() @ w, W)
+    assert found.count("rng_uniform") == 3
+    assert found.count("dot_general") == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_results_of_two_types_are_two(dtype):
+    def fn(x, w):
+        one, other = (
+            jnp.dot(x, w, preferred_element_type=d) for d in ("float32", dtype)
+        )
+        return one.sum(), other.sum()
+
+    half = X.astype(jnp.bfloat16), W.astype(jnp.bfloat16)
+    assert kinds(fn, *half).count("dot_general") == 1 + (dtype != "float32")
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_merged_program_is_whole_and_has_nothing_left_to_merge(case):
     program = capture(case.fn, case.args).program
     verify(program)
-    assert merge(program) is program
+    assert merge(program, HEAVY) is program
 
 
 @pytest.mark.parametrize("tactics", [[], [mw.data_parallel("a")]], ids=["whole", "cut"])

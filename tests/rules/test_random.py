@@ -3,10 +3,13 @@ from __future__ import annotations
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax, random
 
+import meshwright as mw
+from meshwright.cost.work import program_work
 from meshwright.ir import Value
 from meshwright.machine import Mesh
 from meshwright.rules import Builder, Cut, rule_of
@@ -96,3 +99,18 @@ def test_a_device_asks_for_its_window_of_the_bits():
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_gives_the_numbers_of_one_device(name):
     check_numbers(Example(name, SAMPLERS[name], (RAW,)))
+
+
+def test_bits_of_a_part_take_a_part_of_the_work():
+    step = mw.partition(
+        lambda key, x: x * jax.random.bits(key, x.shape),
+        {"a": 4},
+        [mw.data_parallel("a", "x")],
+    )
+    x = jax.ShapeDtypeStruct((8, 6), jnp.uint32)
+    decided = step.decide(jax.random.key(0), x)
+    whole = program_work(decided.captured.program).flops
+    assert whole > 48 * 100
+    assert program_work(decided.lowered.program).flops * 4 == pytest.approx(
+        whole, rel=0.02
+    )

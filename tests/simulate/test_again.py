@@ -104,6 +104,38 @@ def test_balances_are_of_peaks():
 def test_only_compilers_that_weigh_ask_for_a_balance(name):
     machine = load_machine(name, 8)
     rules = rules_for(machine)
+    own = RULES[machine.compiler]
     plain = replace(rules, balance=None, receives=False, step_bytes=0)
-    assert plain == RULES[machine.compiler]
+    assert replace(plain, joins_softmax=own.joins_softmax) == own
     assert (rules.balance is None) == (machine.compiler != "tpu")
+
+
+def test_only_an_array_that_is_rounded_itself_counts_as_rounded():
+    """A scale that is rounded on the way to a large product of it does not."""
+
+    def fn(x, scale, left, right):
+        made = x * scale.astype(jnp.bfloat16)
+        return made @ left, right @ made
+
+    large = jax.ShapeDtypeStruct((4 * N, N), jnp.bfloat16)
+    scale = jax.ShapeDtypeStruct((N,), jnp.float32)
+    left = jax.ShapeDtypeStruct((N, 8), jnp.bfloat16)
+    right = jax.ShapeDtypeStruct((8, 4 * N), jnp.bfloat16)
+    balance = balance_of(load_machine("tpu-v5e", 1).chip)
+    assert (4 * N, N) not in stored(fn, balance, large, scale, left, right)
+
+
+def test_what_a_program_rounds_of_32_bits_is_kept():
+    def fn(x, left, right):
+        made = (x * 2.0).astype(jnp.bfloat16)
+        return made @ left, right @ made
+
+    large = jax.ShapeDtypeStruct((4 * N, N), jnp.float32)
+    left = jax.ShapeDtypeStruct((N, 8), jnp.bfloat16)
+    right = jax.ShapeDtypeStruct((8, 4 * N), jnp.bfloat16)
+    found = {
+        chip: stored(fn, balance_of(load_machine(chip, 1).chip), large, left, right)
+        for chip in ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
+    }
+    kept = [chip for chip, shapes in found.items() if (4 * N, N) in shapes]
+    assert kept == ["tpu-v4", "tpu-v5p"]

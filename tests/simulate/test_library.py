@@ -87,3 +87,11 @@ def test_results_have_places_of_their_own_that_others_use_before():
     assert packed_beside([early, late], [result]) == 12
     assert packed_beside([Block(16, 0, 2)], [result]) == 24
     assert packed_bytes([Block(16, 0, 2), result]) == 16
+
+
+def test_what_only_has_an_effect_lies_nowhere():
+    def fn(x, w):
+        jax.debug.print("{}", (x @ w).sum() * 2)
+        return x * 2
+
+    assert [u.writes for u in units(fn, X, W) if u.root.has_effect] == [()]

@@ -200,7 +200,7 @@ def test_images_lie_with_their_batch_and_features_innermost():
     kernel = jax.ShapeDtypeStruct((24, 24, 3, 3), jnp.float32)
     program = program_of(fn, image, kernel)
     layout = Layout((8, 128))
-    layout.note_images(program)
+    layout.note_shapes(program)
     (made,) = program.outputs
     assert layout.size(made) == 16 * 128 * 40 * 40 * 4
     assert layout.size(program.inputs[0]) < layout.size(made)

@@ -40,7 +40,7 @@ def test_nothing_is_copied_where_images_are_many():
 
     program = capture(fn, (shape(8, 64, 64, 128), shape(3, 3, 128, 128))).program
     layout = Layout(TILE)
-    layout.note_images(program)
+    layout.note_shapes(program)
     assert regrouped(program, layout) == (program, {})
 
 
@@ -98,7 +98,7 @@ def test_loops_have_their_own_copies():
 
     program = capture(fn, (shape(2, 64, 64, 128), shape(3, 3, 128, 128))).program
     layout = Layout(TILE)
-    layout.note_images(program)
+    layout.note_shapes(program)
     changed, origins = regrouped(program, layout)
     (scan,) = changed.ops
     assert sum(op.kind == REGROUP for op in scan.bodies[0].ops) == 2
@@ -136,7 +136,7 @@ def test_a_program_with_a_loop_and_nothing_to_cut_stays_itself():
 
     program = capture(fn, (shape(64, 64), shape(64, 64))).program
     layout = Layout(TILE)
-    layout.note_images(program)
+    layout.note_shapes(program)
     layout.images[1, 1] = (0, 0)  # as if a few images were somewhere
     assert regrouped(program, layout)[0] is program
 

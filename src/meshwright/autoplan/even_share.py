@@ -63,7 +63,7 @@ def _few_images(
 ) -> FewImages | None:
     """What ops take where images are few; None where an even share of them is not."""
     layout, rules = Layout(machine.chip.tile), rules_for(machine)
-    layout.note_images(program)
+    layout.note_shapes(program)
     changed, origins = regrouped(program, layout, num_devices)
     if changed is program:
         return None

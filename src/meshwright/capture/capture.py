@@ -16,6 +16,7 @@ from meshwright.capture.ties import find_ties
 from meshwright.errors import CaptureError
 from meshwright.ir import Program, merge, prune
 from meshwright.jax_private import is_ordered
+from meshwright.rules import DRAWN, HEAVY
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ def capture(
 
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
-    program = note_kernels(prune(merge(convert(jaxpr))))
+    program = note_kernels(prune(merge(convert(jaxpr), HEAVY, DRAWN)))
     _refuse_unpartitionable(program)
     tree, out_paths = out_tree
     ties = find_ties(in_tree, tree, program, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import count
 
@@ -9,27 +10,20 @@ import numpy as np
 
 from meshwright.ir.program import Atom, Literal, Op, Program, Value
 
-_MERGED = frozenset(
-    {
-        "approx_top_k", "argmax", "argmin", "cholesky", "conv_general_dilated",
-        "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "dot_general", "eigh",
-        "fft", "gather", "lu", "ragged_dot_general", "random_bits", "reduce_and",
-        "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum",
-        "reduce_xor", "scatter", "scatter-add", "scatter-max", "scatter-min",
-        "scatter-mul", "sort", "svd", "threefry2x32", "top_k", "triangular_solve",
-    }
-)  # fmt: skip
-"""Ops that take time of their own. Others stay, one for each reader: compilers compute
-them where they are read. Those that only lead to a merged one are dead then."""
 
-
-def merge(program: Program) -> Program:
+def merge(
+    program: Program, heavy: Collection[str], drawn: Collection[str] = ()
+) -> Program:
     """The program without heavy ops whose results an earlier op has, in its bodies too.
 
+    heavy: kinds of op that take time of their own. Others stay, one for each reader:
+        compilers compute them where they are read. Those that only lead to a merged one
+        are dead then.
+    drawn: kinds whose results differ each time.
     Law: inputs and outputs stay as they are; the merged program computes the same. Ops
     with effects or bodies stay, and so do those whose parameters cannot be compared.
     """
-    return _Merger().body(program)
+    return _Merger(heavy, drawn).body(program)
 
 
 class _Merger:
@@ -39,7 +33,9 @@ class _Merger:
     an earlier op has made, that op's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heavy: Collection[str], drawn: Collection[str]) -> None:
+        self.heavy = heavy
+        self.drawn = drawn
         self.fresh = count()
         self.numbers: dict[Value, int] = {}
         self.known: dict[object, tuple[Value, ...]] = {}
@@ -56,7 +52,7 @@ class _Merger:
     def _op(self, op: Op) -> Op | None:
         """An op on what its operands are now; None where its results are known."""
         operands = tuple(map(self._atom, op.operands))
-        bodies = tuple(merge(body) for body in op.bodies)
+        bodies = tuple(merge(body, self.heavy, self.drawn) for body in op.bodies)
         if not (
             all(map(_is, operands, op.operands)) and all(map(_is, bodies, op.bodies))
         ):
@@ -67,7 +63,7 @@ class _Merger:
         known = self.known.setdefault(key, op.results)
         if known is op.results:
             return op
-        if op.kind not in _MERGED:
+        if op.kind not in self.heavy:
             for mine, theirs in zip(op.results, known, strict=True):
                 self.numbers[mine] = self._number(theirs)
             return op
@@ -76,7 +72,7 @@ class _Merger:
 
     def _key(self, op: Op) -> object:
         """Equal for ops with equal results; None where nobody can tell."""
-        if op.bodies or op.has_effect or not op.results:
+        if op.bodies or op.has_effect or op.kind in self.drawn or not op.results:
             return None
         types = tuple((r.shape, r.dtype) for r in op.results)
         operands = tuple(map(self._operand, op.operands))
@@ -106,12 +102,13 @@ class _Merger:
 def _exact(value: object) -> object:
     """What equals only that of the same type and, for numbers, of the same bits.
 
-    0.0 equals -0.0 and True equals 1 as they are, and no NaN itself.
+    0.0 equals -0.0 and True equals 1 as they are, no NaN equals itself, and a NaN has a
+    sign that its name does not tell.
     """
     if isinstance(value, tuple):
         return tuple(map(_exact, value))
     is_number = isinstance(value, float | complex | np.generic)
-    return type(value), repr(value) if is_number else value
+    return type(value), np.asarray(value).tobytes() if is_number else value
 
 
 def _is(one: object, other: object) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from meshwright.ir import Op
 from meshwright.ir.born_open import born_open
 
-_TRANSCENDENTAL = (
+TRANSCENDENTAL = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
     "bessel_i1e", "cbrt", "cos", "cosh", "digamma", "erf", "erf_inv", "erfc", "exp",
     "exp2", "expm1", "igamma", "igamma_grad_a", "igammac", "lgamma", "log", "log1p",
@@ -25,7 +25,7 @@ _TRANSCENDENTAL = (
     "sin", "sinh", "sqrt", "tan", "tanh", "zeta",
 )  # fmt: skip
 
-_ARITHMETIC = (
+ARITHMETIC = (
     "abs", "add", "add_any", "and", "ceil", "clamp", "clz", "complex", "div", "eq",
     "eq_to", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "le_to", "lt",
     "lt_to", "max", "min", "mul", "mulhi", "ne", "neg", "nextafter", "not",
@@ -77,7 +77,7 @@ NO_WORK = Work()
 
 def work_of(op: Op) -> Work:
     """The work of one op; of a region op nothing, for its bodies are ops themselves."""
-    count = _WORK.get(op.kind)
+    count = WORK.get(op.kind)
     return NO_WORK if count is None else count(op)
 
 
@@ -262,9 +262,9 @@ def _log2(extent: int) -> int:
     return max(1, math.ceil(math.log2(max(extent, 2))))
 
 
-_WORK: Mapping[str, Callable[[Op], Work]] = {
-    **dict.fromkeys(_ARITHMETIC, _elements),
-    **dict.fromkeys(_TRANSCENDENTAL, _evaluations),
+WORK: Mapping[str, Callable[[Op], Work]] = {
+    **dict.fromkeys(ARITHMETIC, _elements),
+    **dict.fromkeys(TRANSCENDENTAL, _evaluations),
     **dict.fromkeys(_REDUCTIONS, _reduced),
     **dict.fromkeys(_CUMULATIVE, _scanning),
     "cholesky": _factorisation(1, 3),
@@ -280,6 +280,7 @@ _WORK: Mapping[str, Callable[[Op], Work]] = {
     "qr": _factorisation(4, 3),
     "ragged_dot_general": _ragged_product,
     "random_bits": _random,
+    "random_bits_window": _random,
     "reduce_window_max": _window_reduction,
     "reduce_window_min": _window_reduction,
     "reduce_window_sum": _window_reduction,

@@ -16,17 +16,19 @@ from meshwright.ir import Op, Value, num_bytes
 from meshwright.machine import Chip
 from meshwright.rules import Work, work_of
 from meshwright.simulate.fed import Fed
-from meshwright.simulate.unit import moves_last, rounds
+from meshwright.simulate.unit import HALF, rounds
 
 _LANES = 128
 
-_ROUNDING_FLOPS = 36
-"""Of an element that a program rounds to 16 bits itself, before products read it.
+_ROUNDING_FLOPS = 30
+"""Of an element that a program rounds to 16 bits itself, from 32 that products would read.
 
-Fitted to a hundred small steps: with 35 to 39, weights of attention are stored on v4, v5e
-and v5p and most are computed again on v6e, as its compiler does. It does not count where
-the scores come transposed from their product; nobody says why.
+So fitted that weights of attention are stored on v4 and v5p, and computed again from
+their exponentials on v5e and v6e, as in seven programs: 23 to 34 give that.
 """
+
+_FLOPS = 2
+"""Of an element that is rounded to what the matrix unit takes, whoever asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,23 @@ class Made:
     @property
     def work(self) -> Work:
         """What makes it, rounding it included."""
-        ops, flops = (self.op, *self.fed.ops), 1
-        if any(map(rounds, ops)) and not any(map(moves_last, ops)):
-            flops += _ROUNDING_FLOPS
+        flops = _FLOPS + _ROUNDING_FLOPS * self._is_rounded()
         rounding = Work(flops * math.prod(self.value.shape))
         return self.fed.work_with(work_of(self.op) + rounding, self._shares())
+
+    def _is_rounded(self) -> bool:
+        """Whether a program rounds it itself, made of as many elements of 32 bits.
+
+        Vectors that are rounded on the way, such as scales, do not count.
+        """
+        size = math.prod(self.value.shape)
+        ops = (self.op, *self.fed.ops)
+        large = [op for op in ops if math.prod(op.results[0].shape) >= size]
+        is_wide = any(
+            math.prod(v.shape) >= size and self.size(v) > HALF * math.prod(v.shape)
+            for v in self.fed.reads
+        )
+        return is_wide and any(map(rounds, large))
 
     def kept_bytes(self, readers: Sequence[Op]) -> int:
         """Its own, as a compiler counts them."""

@@ -85,10 +85,11 @@ class Flow:
         }
 
     def meets(self, value: Value) -> bool:
-        """Whether all that readers make of a value meets in an op that writes.
+        """Whether all that readers make of a value meets in one op, whose result is stored.
 
-        That is so of `x` in `x * logistic(x)` if that is written: elementwise ops that
-        only each other and one more read. What several read is mostly written.
+        That is so of `x` in `x * logistic(x)` if that is written: each path from `x` is of
+        elementwise ops, and leads there. The result is taken to be stored where several
+        read it, as most such are, or where somebody needs it in memory.
         """
         self._places = self._places or {op: i for i, op in enumerate(self.kinds)}
         ops = set(self.readers.get(value, ()))

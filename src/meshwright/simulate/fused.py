@@ -55,7 +55,7 @@ def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
         program, changed = prepare(program)
         origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
     layout = Layout(tile)
-    layout.note_images(program)
+    layout.note_shapes(program)
     if rules.regroups:
         program, changed = regrouped(program, layout)
         origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}

@@ -7,6 +7,7 @@ the elementwise ops that feed it, and only roots write. The rules are XLA's in t
 - elementwise ops, broadcasts, slices and other moves of single elements are computed by
   their readers, again by each, unless there are several and reading what they are
   computed from takes more than reading them;
+- what is only given in more bits is stored so for those alone who cannot compute it;
 - reductions and products take such producers in, and write;
 - what every reader takes in is written only where it leaves the program or a reader,
   such as a collective, a loop or a sort, needs it in memory;
@@ -61,15 +62,15 @@ class _Fusion:
 
     links: by value with one reader, which computes it whatever that takes, the op that
         makes it. They are many: what hangs on them is only looked at from the end.
-    fed: by other value that readers compute, what they compute and read for it.
-    takers: of such a value the readers that do, where not all of them.
+    fed: by other value that readers may compute, what they compute and read for it.
+    takers: the readers of such a value that do; all of them where it is not here.
     has_parts: whether some op takes a device's own part of a value.
     """
 
     def __init__(self, program: Program, layout: Layout, rules: Rules) -> None:
         self.flow = Flow(program, layout)
         if rules.joins_softmax:
-            join_softmaxes(self.flow)
+            join_softmaxes(self.flow, rules.joins_softmax)
         self.layout = layout
         self.rules = rules
         self.links = {} if rules.calls_library else self.flow.links()

@@ -30,6 +30,8 @@ class Layout:
     tight: values that lie without padding.
     images: by shape, the batch and feature dims of what convolutions read or make;
         those are its minor dims then.
+    stacks: by shape, the dims of what a batch of products makes that are not of the batch;
+        two of them are its minor dims.
     lies: of values that lie in another shape, that one, and its minor dims if known.
     """
 
@@ -43,6 +45,7 @@ class Layout:
         self.on_chip: frozenset[Value] = frozenset()
         self.tight: frozenset[Value] = frozenset()
         self.images: dict[tuple[int, ...], tuple[int, int]] = {}
+        self.stacks: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.lies: dict[Value, tuple[tuple[int, ...], tuple[int, int] | None]] = {}
         self._given: frozenset[Value] = frozenset()
         self._sizes: dict[Value, int] = {}
@@ -112,7 +115,7 @@ class Layout:
     def _padded(
         self,
         shape: tuple[int, ...],
-        minor: tuple[int, int] | None,
+        minor: tuple[int, ...] | None,
         is_given: bool,
         itemsize: int,
     ) -> int:
@@ -126,23 +129,29 @@ class Layout:
         # Few images lie as they waste least: convolutions read parts of them instead.
         if minor is None and image is not None and shape[image[0]] >= self.tile[0]:
             minor = image
+        if minor is None and not is_given:
+            minor = self.stacks.get(shape)
         extents = shape if minor is None else [shape[d] for d in minor]
         return self.padded(shape, extents, itemsize)
 
-    def note_images(self, program: Program) -> None:
-        """Learn the shapes of what a program's convolutions read and make.
+    def note_shapes(self, program: Program) -> None:
+        """Learn the shapes of what a program's convolutions and batched products make.
 
-        Its inputs come as they are.
+        Of convolutions also of what they read. A program's inputs come as they are.
         """
         self._given = frozenset(program.inputs)
         for op in program.walk():
+            numbers: Any = op.params.get("dimension_numbers")
             if op.kind == "conv_general_dilated":
-                numbers: Any = op.params["dimension_numbers"]
                 specs = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
                 for atom, spec in zip(
                     (*op.operands[:2], *op.results), specs, strict=True
                 ):
                     self.images.setdefault(atom.shape, (spec[0], spec[1]))
+            elif op.kind == "dot_general":
+                num_batch, shape = len(numbers[1][0]), op.results[0].shape
+                if num_batch and len(shape) >= num_batch + 2:
+                    self.stacks.setdefault(shape, tuple(range(num_batch, len(shape))))
 
 
 def _rows(extent: int, least: int, most: int) -> int:

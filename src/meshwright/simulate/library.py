@@ -75,6 +75,8 @@ def in_step(
     chain: ops with the values that they read, in order; the last one writes.
     """
     last = chain[-1][0]
+    if not last.results:  # an effect
+        return ()
     shape, size = last.results[0].shape, itemsize_bytes(last.results[0].dtype)
     alike = [v for v in values if v.shape == shape and itemsize_bytes(v.dtype) == size]
     if not alike or not is_elementwise(last):

@@ -67,6 +67,8 @@ def _groups(units: Sequence[Unit]) -> list[int]:
         above = max((depth.get(v, 0) for v in unit.reads), default=0)
         is_reduction = unit.root.kind == "all_reduce"
         depth.update(dict.fromkeys(unit.writes, above + is_reduction))
-        key = above, f"{unit.root.results[0].dtype} {unit.root.params}"
-        found.append(first.setdefault(key, index) if is_reduction else index)
+        if is_reduction:
+            key = above, f"{unit.root.results[0].dtype} {unit.root.params}"
+            index = first.setdefault(key, index)
+        found.append(index)
     return found

@@ -18,7 +18,8 @@ class Rules:
     reshapes: what adds dims of one element is another shape, and no array.
     keeps_remats: what is made again is a region of its own, not part of the program.
     narrows: values that only 16-bit products read are stored in 16 bits.
-    joins_softmax: what a softmax takes of the scores of a product, that product writes.
+    joins_softmax: elements of the longest row of a product's scores whose softmax is taken
+        in the product's own pass; 0 if none is.
     regroups: few images are cut in space into parts that count as images.
     places: memory on the chip is the compiler's to place values in, which then take none
         of the main memory; else it is a cache of that.
@@ -48,7 +49,7 @@ class Rules:
     reshapes: bool = False
     keeps_remats: bool = False
     narrows: bool = False
-    joins_softmax: bool = False
+    joins_softmax: int = 0
     regroups: bool = False
     places: bool = False
     receives: bool = False
@@ -65,13 +66,19 @@ class Rules:
 _STEP_BYTES = 16384
 """Of the TPU compiler: so are all 144,994 places in 59 of its heaps (libtpu 0.0.50)."""
 
+_WINDOWS_OF_ROWS = 6400
+"""Bytes of windows that a product has for each element of the longest such row.
+
+Of 16 MiB rows of 2,304 are taken, and not of 3,072; of 32 MiB those of 4,096 are.
+"""
+
 PLAIN = Rules()
 TPU = Rules(
     "tpu",
     frozenset({"all_gather", "permute", "reduce_scatter"}),
     reshapes=True,
     narrows=True,
-    joins_softmax=True,
+    joins_softmax=2560,
     regroups=True,
     places=True,
     overwrites=True,
@@ -98,6 +105,7 @@ def rules_for(machine: Machine) -> Rules:
     return replace(
         rules,
         balance=balance_of(chip),
+        joins_softmax=int(chip.window_bytes / _WINDOWS_OF_ROWS) or rules.joins_softmax,
         receives=bool(chip.receives_on_chip),
         step_bytes=_STEP_BYTES,
     )

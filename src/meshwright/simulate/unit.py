@@ -175,14 +175,18 @@ def runs_of(units: Sequence[Unit]) -> list[tuple[int, int]]:
     return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
 
 
+HALF = 2
+"""Bytes of 16 bits."""
+
+
 def widens(op: Op) -> bool:
     """Whether an op gives a value in more bits."""
     return _added_bytes(op) > 0
 
 
 def rounds(op: Op) -> bool:
-    """Whether an op gives a value in fewer bits."""
-    return _added_bytes(op) < 0
+    """Whether an op gives a value in 16 bits that came in more."""
+    return _added_bytes(op) < 0 and itemsize_bytes(op.results[0].dtype) == HALF
 
 
 def _added_bytes(op: Op) -> int:
