@@ -228,6 +228,12 @@ def test_what_cannot_be_is_said(words):
     assert words in str(error.value)
 
 
+def test_what_computes_nothing_has_no_plan():
+    x = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    with pytest.raises(MeshwrightError, match="computes nothing that it gives back"):
+        mw.autoplan(lambda x: None, (x,), machine="tpu-v5e", chips=8)
+
+
 def test_a_chosen_tactic_refuses_another_program():
     priced = space_of(MLP).price(Mesh(MESH))
     choices = random_choices(priced.model, np.random.default_rng(0))

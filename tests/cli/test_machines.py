@@ -82,3 +82,25 @@ def test_what_cannot_be_compared_is_said(run, options, message):
     done = run(*PLAN, *options)
     assert done.status == 2
     assert message in done.err
+
+
+@pytest.mark.parametrize(
+    "option", [("--tokens", "1e9"), ("--samples", "1e9"), ("--place", "iowa")]
+)
+def test_what_only_counts_on_machines_wants_some(run, option):
+    done = run(*PLAN, *option)
+    assert done.status == 2
+    assert f"{option[0]} counts on each of --machines" in done.err
+
+
+@pytest.mark.parametrize("tokens", ["-5", "0", "nan", "inf"])
+def test_a_run_has_some_tokens(run, tokens):
+    done = run(*PLAN, "--machines", "tpu-v4", "--tokens", tokens)
+    assert done.status == 2
+    assert "wanted a finite number above 0" in done.err
+
+
+def test_a_dash_is_explained(run):
+    done = run(*PLAN, "--machines", "tpu-v5p,b200,tpu-v4", "--place", "iowa")
+    assert "no power is known of tpu-v5p; a TOML" in done.out
+    assert "no price is known of b200; a TOML" in done.out

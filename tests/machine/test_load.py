@@ -5,6 +5,7 @@ from importlib import resources
 
 import pytest
 
+import meshwright as mw
 from meshwright.errors import MachineError
 from meshwright.machine import Gpu, load_machine, parse_machine, preset_names
 
@@ -76,6 +77,14 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ("= 1e8", "= 1e8\nplaced_bytes = 2e8", "placed_bytes 2e.08 exceeds on_chip"),
         ("= 1e8", "= 1e8\nwindow_bytes = -1", "window_bytes is -1; wanted 0 or more"),
         ("float32", "float16", r"lacks float32"),
+        ("float32", "float23", r"float23 is of no dtype; .* did you mean 'float32'"),
+        (
+            "hbm_bytes_per_s = ",
+            "hbm_bytes_per_s = 0 # ",
+            r"per_s is 0; wanted more than 0",
+        ),
+        ("link_bytes_per_s = ", "link_bytes_per_s = 0 # ", r"wanted more than 0"),
+        ("title = ", "pue = 0.2\ntitle = ", r"pue is 0.2; no data centre"),
         ("[4, 4]", "[]", r"levels\[0\].extents is \[\]; wanted a list of sizes"),
         ('"torus"', '"ring"', r"kind is 'ring'; wanted torus, switch"),
         ("[chip]", "[levels2]", r"\[chip\] lacks vector_flops_per_s"),
@@ -127,6 +136,26 @@ def test_an_unknown_machine_says_which_there_are():
         load_machine("tpu-v5")
     with pytest.raises(MachineError, match="there is no file"):
         load_machine("nowhere.toml")
+
+
+def test_a_file_that_is_no_text_says_so(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(MachineError, match=r"mine\.toml is no text in UTF-8"):
+        load_machine(path)
+    path.write_text(MINE, encoding="utf-8-sig")
+    assert load_machine(path, 4).name == "mine"
+
+
+@pytest.mark.parametrize("chips", ["8", 2.5, True, None])
+def test_chips_are_counted_in_whole_numbers(chips):
+    with pytest.raises(MachineError, match=r"chips is .*; wanted a whole number"):
+        mw.machine("tpu-v5e", chips=chips)
+
+
+def test_more_chips_than_anybody_has_are_refused_at_once():
+    with pytest.raises(MachineError, match=r"h100 has at most 32768 devices"):
+        mw.machine("h100", chips=10**9)
 
 
 def test_more_devices_than_a_machine_has_is_an_error():

@@ -21,6 +21,7 @@ from meshwright.machine.machine import make_grid
 from meshwright.machine.write import machine_toml
 
 TEXT = st.text(min_size=1, max_size=12)
+DTYPES = st.sampled_from(("bfloat16", "float16", "int8", "float8_e4m3fn"))
 RATE = st.one_of(st.integers(1, 10**18), st.floats(1e-12, 1e18, allow_subnormal=False))
 SHARE = st.floats(0, 1, exclude_min=True)
 PAIR = st.tuples(st.integers(1, 512), st.integers(1, 512))
@@ -37,7 +38,7 @@ def curves(draw):
 def chips(draw):
     usable, hbm = sorted((draw(RATE), draw(RATE)))
     return Chip(
-        flops_per_s={"float32": draw(RATE)} | draw(st.dictionaries(TEXT, RATE)),
+        flops_per_s={"float32": draw(RATE)} | draw(st.dictionaries(DTYPES, RATE)),
         vector_flops_per_s=draw(RATE),
         hbm_bytes=hbm,
         usable_bytes=usable,
@@ -87,7 +88,7 @@ def machines(draw):
         chip_config=draw(st.text(max_size=6)),
         devices_per_chip=per_chip,
         gpu=draw(st.none() | gpus()),
-        pue=draw(RATE),
+        pue=draw(st.floats(1, 3)),
         sources=draw(st.dictionaries(st.sampled_from(PATHS), TEXT)),
     )
 

@@ -62,11 +62,11 @@ def written(scores, rules, way_back=True):
 
 
 TPUS = {
-    chip: rules_for(load_machine(f"tpu-{chip}", 1))
-    for chip in ("v4", "v5e", "v5p", "v6e")
+    chip: rules_for(load_machine(f"tpu-{chip}", None))
+    for chip in ("v2", "v3", "v4", "v5e", "v5p", "v6e", "7x")
 }
 
-HALVES = {"v4": 3, "v5e": 2, "v5p": 3, "v6e": 2}
+HALVES = {"v4": 3, "v5e": 2, "v5p": 3, "v6e": 2, "7x": 3}
 """Of 16 bits: weights where the vector unit is slow, and the gradients of both."""
 
 WIDENED = {"v4": 4, "v5e": 2, "v5p": 3}
@@ -86,6 +86,11 @@ def test_so_it_is_with_products_of_16_bits_summed_in_32(chip):
     """The gradient of weights then comes in 32 bits, which is taken from its product."""
     found = written(of_summed_in_32_bits, TPUS[chip])
     assert found == ["float32", *["bfloat16"] * (HALVES[chip] - 1)]
+
+
+@pytest.mark.parametrize("chip", ["v2", "v3"])
+def test_of_small_scratch_memory_scores_stay_as_they_are(chip):
+    assert set(written(of_scaled, TPUS[chip])) == {"bfloat16"}
 
 
 @pytest.mark.parametrize("chip", WIDENED)

@@ -79,6 +79,10 @@ def autoplan(  # noqa: PLR0913  the options of a search
     )
     with Beside() as beside:
         captured = partition(fn, meshes[0]).capture(*args)
+        if not captured.program.ops:
+            raise PlanError(
+                "the step computes nothing that it gives back; nothing to plan"
+            )
         space = Space(Stated(captured, tuple(tactics)), settled.machine, seed)
         searcher = Searcher(
             space,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,16 @@ def find_machines(names: str, num_devices: int) -> list[Machine]:
     return [load_machine(name, num_devices) for name in chosen]
 
 
+def check_compares(options: Mapping[str, object], machines: str | None) -> None:
+    """Refuse options that only tell of --machines, where there are none."""
+    given = [name for name, value in options.items() if value is not None]
+    if given and machines is None:
+        raise TargetError(
+            f"{given[0]} counts on each of --machines, such as --machines "
+            "tpu-v5e,h100; none is named"
+        )
+
+
 def find_budget(
     plan: Plan, tokens: float | None, samples: float | None
 ) -> Budget | None:
@@ -89,6 +99,11 @@ def find_budget(
         return None
     if tokens is not None and samples is not None:
         raise TargetError("give --tokens or --samples, not both")
+    total = samples if tokens is None else tokens
+    assert total is not None, "one of the two was given"
+    if not 0 < total < math.inf:
+        name = "samples" if tokens is None else "tokens"
+        raise TargetError(f"--{name} is {total:g}; wanted a finite number above 0")
     assert plan.decided is not None, "a plan that was made here has its program"
     state = set(plan.decided.captured.ties.values())
     given = [leaf for i, leaf in enumerate(plan.inputs) if i not in state]
@@ -103,8 +118,6 @@ def find_budget(
         raise TargetError(f"no input is {what}, so that a step has no known size")
     leaf = fitting[0]
     size = math.prod(leaf.shape[:rank])
-    total = samples if tokens is None else tokens
-    assert total is not None, "one of the two was given"
     unit = "tokens" if samples is None else "samples"
     return Budget(total / size, f"{total:.3g} {unit}, {size:,} a step ({leaf.path})")
 
@@ -139,8 +152,14 @@ def comparison_rows(
 
 def comparison_table(rows: Sequence[dict[str, Any]], budget: Budget | None) -> Table:
     """A line for each machine: a step, and the whole run if there is a budget."""
-    title = None if budget is None else f"run: {budget.reason}"
-    table = Table(box=None, pad_edge=False, caption=title, caption_justify="left")
+    notes = [] if budget is None else [f"run: {budget.reason}"]
+    notes += _unknown(rows)
+    table = Table(
+        box=None,
+        pad_edge=False,
+        caption="\n".join(notes) or None,
+        caption_justify="left",
+    )
     table.add_column("machine")
     names = ["devices", "step", "MFU", "memory GiB", "of", "J", "$", "gCO2e"]
     for name in names + ([] if budget is None else ["days", "run $", "tCO2e"]):
@@ -164,6 +183,19 @@ def comparison_table(rows: Sequence[dict[str, Any]], budget: Budget | None) -> T
             ]
         table.add_row(*cells, "" if row["fits"] else "DOES NOT FIT")
     return table
+
+
+def _unknown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Why some machines have no joules, or no dollars, and how they get some."""
+    for figure, what, key in (
+        ("energy_j", "power", "mean_w"), ("cost_usd", "price", "usd_per_hour")
+    ):  # fmt: skip
+        names = [row["machine"] for row in rows if row[figure] is None]
+        if names:
+            yield (
+                f"-: no {what} is known of {', '.join(names)}; a TOML of your own "
+                f"may set chip.{key}"
+            )
 
 
 def seconds(value: float) -> str:

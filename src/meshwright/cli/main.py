@@ -16,6 +16,7 @@ from meshwright.autoplan import OBJECTIVES
 from meshwright.cli.auto import Wanted, find_plan, show_found
 from meshwright.cli.iopddl import iopddl_command
 from meshwright.cli.machines import (
+    check_compares,
     comparison_rows,
     comparison_table,
     find_budget,
@@ -135,6 +136,10 @@ def plan_command(  # noqa: PLR0913  the options of a command
     --machines: what a step takes on each of them, and with --tokens or --samples the
     whole run. State that a step hands back is taken to be donated.
     """
+    run: dict[str, object] = {"--tokens": tokens, "--samples": samples}
+    if machine is None:
+        run["--place"] = place
+    check_compares(run, machines)
     if machine is not None:
         if machines is not None:
             raise TargetError(

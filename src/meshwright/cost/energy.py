@@ -53,7 +53,7 @@ PLACES: dict[str, Place] = {
 def find_place(name: str) -> Place:
     """The place called so; `MachineError` with what there is, if none."""
     if name not in PLACES:
-        near = get_close_matches(name, PLACES, n=1)
+        near = get_close_matches(str(name), PLACES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise MachineError(
             f"there is no place {name!r}{hint}; there are {', '.join(PLACES)}"

@@ -88,6 +88,17 @@ class Chip:
     def __post_init__(self) -> None:
         if "float32" not in self.flops_per_s:
             raise MachineError("flops_per_s lacks float32, which stands for the rest")
+        rates = {f"flops_per_s.{dtype}": n for dtype, n in self.flops_per_s.items()}
+        for name in (
+            "vector_flops_per_s",
+            "hbm_bytes",
+            "usable_bytes",
+            "hbm_bytes_per_s",
+        ):
+            rates[name] = getattr(self, name)
+        for name, rate in rates.items():
+            if rate <= 0:
+                raise MachineError(f"{name} is {rate:g}; wanted more than 0")
         if self.usable_bytes > self.hbm_bytes:
             raise MachineError(
                 f"usable_bytes {self.usable_bytes:g} exceeds hbm_bytes "

@@ -39,6 +39,11 @@ class Level:
     def __post_init__(self) -> None:
         if not self.extents or min(self.extents) < 1:
             raise MachineError(f"level {self.name!r} has extents {self.extents}")
+        if self.link_bytes_per_s <= 0:
+            raise MachineError(
+                f"level {self.name!r} has link_bytes_per_s {self.link_bytes_per_s:g}; "
+                "wanted more than 0"
+            )
         if self.kind is Kind.SWITCH and len(self.extents) != 1:
             raise MachineError(
                 f"level {self.name!r} is a switch; it has one extent, not "

@@ -25,6 +25,12 @@ from meshwright.machine.machine import Machine, make_grid
 
 _TEXTS = ("title", "compiler", "topology", "chip_config")
 _COMPILERS = ("plain", "tpu", "gpu", "cpu")
+_DTYPES = (
+    "bfloat16", "float16", "float32", "float64", "complex64", "complex128", "int4",
+    "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32", "uint64",
+    "float4_e2m1fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
 
 
 def preset_names() -> tuple[str, ...]:
@@ -53,10 +59,7 @@ def load_machine(
     """
     if str(name).endswith(".toml"):
         path = Path(name)
-        if not path.is_file():
-            raise MachineError(f"there is no file {path}")
-        text = path.read_text(encoding="utf-8")
-        return parse_machine(text, path.stem, num_devices, chips)
+        return parse_machine(_text_of(path), path.stem, num_devices, chips)
     if name not in preset_names():
         near = get_close_matches(str(name), preset_names(), n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -67,6 +70,16 @@ def load_machine(
     preset = resources.files("meshwright.machine") / "presets" / f"{name}.toml"
     text = preset.read_text(encoding="utf-8")
     return parse_machine(text, str(name), num_devices, chips)
+
+
+def _text_of(path: Path) -> str:
+    """What a file of text says, with or without a byte order mark."""
+    if not path.is_file():
+        raise MachineError(f"there is no file {path}")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MachineError(f"{path} is no text in UTF-8: {error}") from None
 
 
 def parse_machine(
@@ -97,7 +110,13 @@ def parse_machine(
     }
     if table:
         reader.fail(f"unknown entries {', '.join(table)}")
+    if numbers.get("pue", 1.0) < 1:
+        reader.fail(
+            f"pue is {numbers['pue']}; no data centre draws less than its chips"
+        )
     per_chip = int(numbers.get("devices_per_chip", 1))
+    if isinstance(chips, bool) or not isinstance(chips, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        reader.fail(f"chips is {chips!r}; wanted a whole number")
     num_devices = chips * per_chip if num_devices is None else num_devices
     if num_devices < 1:
         reader.fail(f"wanted at least one chip, got {chips}")
@@ -158,6 +177,7 @@ class _Reader:
             path = f"chip.{key}"
             if key == "flops_per_s":
                 rates = self.table(entry, path)
+                self._check_dtypes(rates, path)
                 values[key] = {
                     d: self.number(n, f"{path}.{d}") for d, n in rates.items()
                 }
@@ -225,6 +245,16 @@ class _Reader:
             return Curve(points)
         except MachineError as error:
             raise MachineError(f"machine {self.name!r}: {path}: {error}") from None
+
+    def _check_dtypes(self, rates: Mapping[str, object], path: str) -> None:
+        """Refuse a rate of what is no dtype."""
+        for name in rates:
+            if name not in _DTYPES:
+                near = get_close_matches(name, _DTYPES, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                self.fail(
+                    f"{path}.{name} is of no dtype; there are {', '.join(_DTYPES)}{hint}"
+                )
 
     def _check_names(self, table: Mapping[str, object], kind: type, path: str) -> None:
         known = [each.name for each in fields(kind)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from meshwright.errors import MachineError
 from meshwright.machine.chip import Chip
@@ -57,6 +58,9 @@ def make_grid(
 
     The inner levels are filled first; an outer level joins full groups of the inner.
     """
+    most = math.prod(level.largest for level in levels)
+    if num_devices > most:
+        raise MachineError(f"{name} has at most {most} devices; got {num_devices}")
     dims: list[Dim] = []
     left = num_devices
     for level in levels:
@@ -66,11 +70,6 @@ def make_grid(
             raise MachineError(_no_grid(name, levels, num_devices))
         dims[:0] = [Dim(level, n, _is_ring(level, n)) for n in shape]
         left //= size
-    if left != 1:
-        raise MachineError(
-            f"{name} has at most {math.prod(level.largest for level in levels)} "
-            f"devices; got {num_devices}"
-        )
     return tuple(dims)
 
 
@@ -80,15 +79,17 @@ def _is_ring(level: Level, extent: int) -> bool:
     return level.kind is Kind.TORUS and wraps and extent > 2
 
 
+_FAR = 5000
+"""Devices more or less, up to which sizes are looked for that there are."""
+
+
 def _no_grid(name: str, levels: tuple[Level, ...], num_devices: int) -> str:
     """Why there is no such machine, and which sizes near it there are."""
-    near = [
-        count
-        for count in range(max(1, num_devices // 2), 2 * num_devices + 1)
-        if count != num_devices and _has_grid(levels, count)
-    ]
-    near.sort(key=lambda count: (abs(count - num_devices), count))
-    shown = ", ".join(map(str, sorted(near[:4])))
+    around = (
+        n for gap in range(1, _FAR) for n in (num_devices - gap, num_devices + gap)
+    )
+    near = islice((n for n in around if n > 0 and _has_grid(levels, n)), 4)
+    shown = ", ".join(map(str, sorted(near)))
     return f"no {name} has {num_devices} devices; near sizes: {shown or 'none'}"
 
 

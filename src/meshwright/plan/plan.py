@@ -99,7 +99,7 @@ class Plan:
         """
         if self.decided is None:
             raise PlanError("a plan read from JSON has no program to simulate")
-        where = find_place(place) if isinstance(place, str) else place
+        where = place if isinstance(place, Place | None) else find_place(place)
         if not isinstance(machine, Machine):
             machine = load_machine(machine, self.mesh.num_devices)
         found = estimate(self.decided, machine, donate_state)

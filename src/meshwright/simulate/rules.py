@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from meshwright.machine import Machine
+from meshwright.machine import Chip, Machine
 from meshwright.simulate.again import Balance, balance_of
 
 
@@ -72,6 +72,9 @@ _WINDOWS_OF_ROWS = 6400
 Of 16 MiB rows of 2,304 are taken, and not of 3,072; of 32 MiB those of 4,096 are.
 """
 
+_LEAST_ON_CHIP = 2**25
+"""Bytes of scratch memory below which none is taken, as on v2 and v3, which have half."""
+
 PLAIN = Rules()
 TPU = Rules(
     "tpu",
@@ -105,7 +108,14 @@ def rules_for(machine: Machine) -> Rules:
     return replace(
         rules,
         balance=balance_of(chip),
-        joins_softmax=int(chip.window_bytes / _WINDOWS_OF_ROWS) or rules.joins_softmax,
+        joins_softmax=_longest_row(chip, rules),
         receives=bool(chip.receives_on_chip),
         step_bytes=_STEP_BYTES,
     )
+
+
+def _longest_row(chip: Chip, rules: Rules) -> int:
+    """Elements of a row whose softmax a product takes; 7x, like v5p, says no windows."""
+    if chip.on_chip_bytes < _LEAST_ON_CHIP:
+        return 0
+    return int(chip.window_bytes / _WINDOWS_OF_ROWS) or rules.joins_softmax
