@@ -131,6 +131,34 @@ def test_loops_keep_less_of_each_turn():
     assert found[1] == pytest.approx(waits.again_s(waits.within(least)))
 
 
+def attending_loss(params, x):
+    for w in params:  # scores are 16 times the rows that go in, and their softmax 8
+        weights = jax.nn.softmax((x @ w) @ x.mT)
+        x = x + weights @ x
+    return (x**2).mean()
+
+
+def test_narrow_places_are_those_of_the_fewest_bytes():
+    """What is a little before the narrowest place of a layer may be made again, too.
+
+    Weights of attention are nearly all that is read of what was made before them.
+    """
+    rows, width = 1024, 64
+    params = [jnp.ones((width, width))] * 6
+    x = jax.ShapeDtypeStruct((8, rows, width), jnp.float32)
+    machine = load_machine("tpu-v3", None, 4)
+    captured = mw.partition(jax.grad(attending_loss), {"data": 8}).capture(params, x)
+    space = Space(captured, machine)
+    priced = space.price(Mesh({"data": 8}))
+    work = space.start(Mesh({"data": 8}))
+    mw.data_parallel("data").apply(work)
+    choices = read_choices(priced.model, work.state)
+    x_bytes, weights_bytes = 4 * rows * width, 4 * rows**2
+    waits = Waiting.under(priced, choices, space.stores, 1.5 * weights_bytes)
+    least = waits.kept_bytes(waits.best(1e-6))
+    assert least <= 6 * x_bytes < weights_bytes / 2
+
+
 def test_where_that_does_not_help_it_is_said():
     with pytest.raises(MeshwrightError, match="nothing fits"):
         mw.autoplan(step, args(), machine="tpu-v5e", chips=8, memory=1e6, budget_s=10)

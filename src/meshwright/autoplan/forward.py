@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from meshwright.autoplan.space import Priced
 from meshwright.autoplan.stores import Stores
@@ -154,31 +155,48 @@ class Forward:
         return stacked.difference(program.outputs)
 
 
-def _waists(ops: Sequence[Op], sizes: _Sizes, stretch: float) -> Iterator[Op]:
-    """Ops whose result is nearly all that later ones read of what was made so far.
+class _Waist(NamedTuple):
+    """An op whose result is nearly all that later ones read of what was made so far.
 
-    Of those the first after each `stretch` of stored bytes.
+    made: bytes that were stored up to there. size: of the result.
     """
+
+    made: float
+    size: float
+    op: Op
+
+
+def _waists(ops: Sequence[Op], sizes: _Sizes, stretch: float) -> Iterator[Op]:
+    """One waist after each `stretch` of stored bytes, the smallest that comes soon."""
+    since, soon = 0.0, list[_Waist]()
+    for waist in _all_waists(ops, sizes):
+        if soon and waist.made - soon[0].made > stretch:
+            least = min(soon, key=lambda each: each.size)
+            yield least.op
+            since, soon = least.made, []
+        # One that is half of all that was made since the last spares little.
+        if waist.made - since >= max(stretch, 2 * waist.size):
+            soon.append(waist)
+
+
+def _all_waists(ops: Sequence[Op], sizes: _Sizes) -> Iterator[_Waist]:
     last: dict[Atom, int] = {}
     for index, op in enumerate(ops):
         last |= dict.fromkeys(op.operands, index)
     alive: dict[Value, float] = {}
     ends: dict[int, list[Value]] = {}
-    since = 0.0
+    made = 0.0
     for index, op in enumerate(ops):
         for result in op.results:
             size = sizes.num_bytes(result)
-            since += size if sizes.is_stored(result) else 0.0
+            made += size if sizes.is_stored(result) else 0.0
             if last.get(result, index) > index:
                 alive[result] = size
                 ends.setdefault(last[result], []).append(result)
         for value in ends.pop(index, ()):
             alive.pop(value, None)
-        if since < stretch or not op.results or op.results[0] not in alive:
+        if not op.results or op.results[0] not in alive:
             continue
         size = alive[op.results[0]]
-        if size > since / 2:
-            continue  # to keep it spares little
         if sizes.is_stored(op.results[0]) and sum(alive.values()) <= _NEARLY_ALL * size:
-            since = 0.0
-            yield op
+            yield _Waist(made, size, op)
