@@ -95,7 +95,8 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[Live]:
     """The largest values at the peak, with what the author of the code calls them."""
     program = decided.lowered.program
     paths = dict(zip(program.inputs, decided.captured.paths, strict=True))
-    makers = {result: op for op in program.walk() for result in op.results}
+    walked = (*found.program.walk(), *program.walk())
+    makers = {result: op for op in walked for result in op.results}
     for value in found.memory.alive[:_LARGEST]:
         op = makers.get(value)
         name = paths.get(value, "a constant") if op is None else op.kind

@@ -17,6 +17,7 @@ from meshwright.simulate.passes import Passes, passes_of
 from meshwright.simulate.prepare import prepare
 from meshwright.simulate.regroup import regrouped
 from meshwright.simulate.rules import Rules
+from meshwright.simulate.sink import sunk
 from meshwright.simulate.unit import Unit
 
 
@@ -51,14 +52,17 @@ class Fused:
 def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
     """A device program under a compiler's rules; `tile` is what layouts are padded to."""
     program, origins = inline(program, rules)
+    if rules.sinks:
+        program, changed = sunk(program)
+        origins = _through(origins, changed)
     if rules.calls_library:
         program, changed = prepare(program)
-        origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
+        origins = _through(origins, changed)
     layout = Layout(tile)
     layout.note_shapes(program)
     if rules.regroups:
         program, changed = regrouped(program, layout)
-        origins = {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}
+        origins = _through(origins, changed)
     if rules.narrows:
         layout.narrow = narrow_values(program)
     units = fuse(program, layout, rules)
@@ -72,3 +76,8 @@ def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
         if rules.places
         else (),
     )
+
+
+def _through(origins: Mapping[Op, Op], changed: Mapping[Op, Op]) -> Mapping[Op, Op]:
+    """Which ops stand for which, after ops were made anew once more."""
+    return {**origins, **{new: origins.get(o, o) for new, o in changed.items()}}

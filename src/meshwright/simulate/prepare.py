@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from meshwright.ir import Atom, Literal, Op, Program, Value
+from meshwright.ir import Atom, Op, Program, Value
+from meshwright.simulate.unit import is_zeros
 
 
 def prepare(program: Program) -> tuple[Program, Mapping[Op, Op]]:
@@ -93,19 +94,11 @@ class _Scope:
             made_by = self.only(addend)
             if made_by is None or made_by.kind != "scatter-add":
                 continue
-            if _is_zeros(self.maker, made_by.operands[0]):
+            if is_zeros(self.maker, made_by.operands[0]):
                 operands = (other, *made_by.operands[1:])
                 self.moved[op] = replace(made_by, operands=operands, results=op.results)
                 self.dropped.add(made_by)
                 return
-
-
-def _is_zeros(maker: Mapping[Value, Op], atom: Atom) -> bool:
-    made_by = maker.get(atom) if isinstance(atom, Value) else None
-    if made_by is None or made_by.kind != "broadcast_in_dim":
-        return False
-    (repeated,) = made_by.operands
-    return isinstance(repeated, Literal) and repeated.value == 0
 
 
 def _can_write(product: Op, transpose: Op) -> bool:

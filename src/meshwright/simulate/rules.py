@@ -16,6 +16,7 @@ class Rules:
     platform: JAX's name of what it compiles for, "" where that is nobody's.
     overlaps: kinds of collectives that run beside computation.
     reshapes: what adds dims of one element is another shape, and no array.
+    sinks: what a loop only adds up over devices is reduced once, behind it.
     keeps_remats: what is made again is a region of its own, not part of the program.
     narrows: values that only 16-bit products read are stored in 16 bits.
     joins_softmax: elements of the longest row of a product's scores whose softmax is taken
@@ -47,6 +48,7 @@ class Rules:
     platform: str = ""
     overlaps: frozenset[str] = frozenset()
     reshapes: bool = False
+    sinks: bool = False
     keeps_remats: bool = False
     narrows: bool = False
     joins_softmax: int = 0
@@ -80,6 +82,7 @@ TPU = Rules(
     "tpu",
     frozenset({"all_gather", "permute", "reduce_scatter"}),
     reshapes=True,
+    sinks=True,
     narrows=True,
     joins_softmax=2560,
     regroups=True,

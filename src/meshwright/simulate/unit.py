@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, cast
 
-from meshwright.ir import Op, Value, itemsize_bytes
+from meshwright.ir import Atom, Literal, Op, Value, itemsize_bytes
 from meshwright.ir.born_open import born_open
 from meshwright.rules import COLLECTIVES, Work
 
@@ -96,6 +96,15 @@ def kind_of(op: Op) -> Kind:
     if op.kind in SCATTERS:
         return Kind.LOOP if _is_one_hot(op) else Kind.OTHER
     return Kind.LOOP
+
+
+def is_zeros(maker: Mapping[Value, Op], atom: Atom) -> bool:
+    """Whether a value repeats 0; `maker` says which ops make values."""
+    made_by = maker.get(atom) if isinstance(atom, Value) else None
+    if made_by is None or made_by.kind != "broadcast_in_dim":
+        return False
+    (repeated,) = made_by.operands
+    return isinstance(repeated, Literal) and repeated.value == 0
 
 
 def _is_one_hot(op: Op) -> bool:

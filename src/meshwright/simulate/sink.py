@@ -1,0 +1,182 @@
+"""Sums over devices that a loop only adds up, taken once behind it.
+
+The TPU compiler does that to each reduction whose result is added, in all turns, to what
+nobody reads before the loop ends, also where it is converted in between: what the loop
+carries is then what each device adds up itself, as large as what goes into the reduction
+(XLA's `WhileLoopAllReduceCodeMotion`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from meshwright.ir import Atom, Literal, Op, Program, Value, Wire
+from meshwright.simulate.regions import carries
+from meshwright.simulate.unit import is_zeros
+
+_SUMS = frozenset({"all_reduce", "reduce_scatter"})
+_ADDS = frozenset({"add", "add_any"})
+
+
+def sunk(program: Program) -> tuple[Program, Mapping[Op, Op]]:
+    """The program so changed; itself where no loop does that.
+
+    The second result says, for each op made anew, which one it was.
+    """
+    pass_ = _Sink()
+    return pass_.program(program), pass_.origins
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """What a loop adds up.
+
+    wire: that carries it. reduction: whose results are added. between: conversions, from
+    the one that reads those. adds: into what is carried.
+    """
+
+    wire: Wire
+    reduction: Op
+    between: tuple[Op, ...]
+    adds: Op
+
+
+class _Sink:
+    def __init__(self) -> None:
+        self.origins: dict[Op, Op] = {}
+
+    def program(self, program: Program) -> Program:
+        """The program with its loops changed, those of bodies included."""
+        if not any(op.bodies for op in program.ops):
+            return program
+        maker = {result: op for op in program.ops for result in op.results}
+        ops = tuple(new for op in program.ops for new in self._ops(op, maker))
+        return program if ops == program.ops else replace(program, ops=ops)
+
+    def _ops(self, op: Op, maker: Mapping[Value, Op]) -> Iterator[Op]:
+        """What stands in an op's place."""
+        bodies = tuple(map(self.program, op.bodies))
+        loop = op if bodies == op.bodies else replace(op, bodies=bodies)
+        behind: list[Op] = []
+        for total in _totals(loop):
+            before, loop, after = self._moved(loop, total, maker)
+            yield before
+            behind += after
+        if loop is not op:
+            self.origins[loop] = op
+        yield loop
+        yield from behind
+
+    def _moved(
+        self, loop: Op, total: _Total, maker: Mapping[Value, Op]
+    ) -> tuple[Op, Op, list[Op]]:
+        """Zeros to begin with, the loop without the reduction, and that behind it."""
+        wire, reduction = total.wire, total.reduction
+        assert wire.operand is not None
+        assert wire.result is not None
+        shape, dtype = reduction.operands[0].shape, total.adds.results[0].dtype
+        zeros, own = Value(shape, dtype), Value(shape, dtype)
+        filled = Op(
+            "broadcast_in_dim", (Literal(0, dtype),), (zeros,),
+            {"shape": shape, "dims": ()}, source=reduction.source,
+        )  # fmt: skip
+        start, result = loop.operands[wire.operand], loop.results[wire.result]
+        changed = replace(
+            loop,
+            operands=_with(loop.operands, wire.operand, zeros),
+            results=_with(loop.results, wire.result, own),
+            bodies=(self._adding_own(loop.bodies[0], total, shape),),
+        )
+        if is_zeros(maker, start):
+            return filled, changed, [self._again(reduction, (own,), (result,))]
+        summed = Value(result.shape, dtype)
+        return (
+            filled,
+            changed,
+            [
+                self._again(reduction, (own,), (summed,)),
+                self._again(total.adds, (start, summed), (result,)),
+            ],
+        )
+
+    def _adding_own(
+        self, body: Program, total: _Total, shape: tuple[int, ...]
+    ) -> Program:
+        """A turn that adds what the device has itself."""
+        (_, i), (_, o) = total.wire.inputs[0], total.wire.outputs[0]
+        carried = Value(shape, body.inputs[i].dtype)
+        named: dict[Atom, Atom] = {
+            body.inputs[i]: carried,
+            total.reduction.results[0]: total.reduction.operands[0],
+        }
+        changed: dict[Op, Op] = {}
+        for op in (*total.between, total.adds):
+            made = Value(shape, op.results[0].dtype)
+            named[op.results[0]] = made
+            operands = tuple(named.get(v, v) for v in op.operands)
+            changed[op] = self._again(op, operands, (made,))
+        ops = (changed.get(op, op) for op in body.ops if op is not total.reduction)
+        return replace(
+            body,
+            inputs=_with(body.inputs, i, carried),
+            ops=tuple(ops),
+            outputs=_with(body.outputs, o, changed[total.adds].results[0]),
+        )
+
+    def _again(
+        self, op: Op, operands: tuple[Atom, ...], results: tuple[Value, ...]
+    ) -> Op:
+        """An op on other values."""
+        made = replace(op, operands=operands, results=results)
+        self.origins[made] = self.origins.get(op, op)
+        return made
+
+
+def _with[T](values: tuple[T, ...], position: int, value: T) -> tuple[T, ...]:
+    return (*values[:position], value, *values[position + 1 :])
+
+
+def _totals(loop: Op) -> list[_Total]:
+    """What a loop adds up, each without the others in the way."""
+    if loop.kind != "scan":
+        return []
+    (body,) = loop.bodies
+    maker = {result: op for op in body.ops for result in op.results}
+    reads = Counter(body.outputs)
+    reads.update(v for op in body.ops for v in op.operands)
+    found = (_total(wire, body, maker, reads) for _, _, wire in carries(loop))
+    return [total for total in found if total is not None]
+
+
+def _total(
+    wire: Wire, body: Program, maker: Mapping[Value, Op], reads: Mapping[Atom, int]
+) -> _Total | None:
+    """What a wire carries, if nobody else reads that or what is added to it."""
+    (_, i), (_, o) = wire.inputs[0], wire.outputs[0]
+    carried, handed_on = body.inputs[i], body.outputs[o]
+
+    def only(atom: Atom) -> Op | None:
+        if not isinstance(atom, Value) or reads[atom] != 1:
+            return None
+        return maker.get(atom)
+
+    adds = only(handed_on)
+    if adds is None or adds.kind not in _ADDS or reads[carried] != 1:
+        return None
+    if carried not in adds.operands:
+        return None
+    (added,) = (v for v in adds.operands if v is not carried)
+    between: list[Op] = []
+    made_by = only(added)
+    while made_by is not None and made_by.kind == "convert_element_type":
+        between.append(made_by)
+        made_by = only(made_by.operands[0])
+    if (
+        made_by is None
+        or made_by.kind not in _SUMS
+        or made_by.params["monoid"] != "sum"
+    ):
+        return None
+    return _Total(wire, made_by, tuple(reversed(between)), adds)

@@ -1,0 +1,113 @@
+"""Sums over devices that loops add up: once behind them, and the same numbers."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import meshwright as mw
+from meshwright.lower.count import executions
+from meshwright.rules import COLLECTIVES
+from meshwright.runtime import make_executable
+from meshwright.simulate.fused import fused
+from meshwright.simulate.rules import GPU, TPU
+from meshwright.simulate.sink import sunk
+
+TURNS = 6
+W = jnp.linspace(-1, 1, 64).reshape(8, 8)
+X = jnp.sin(jnp.arange(16.0 * TURNS * 8)).reshape(16, TURNS, 8)
+
+
+def recurrent(w, x):
+    """The gradient of a weight that every turn of a scan reads."""
+
+    def loss(w):
+        def cell(state, x):
+            return jnp.tanh(state @ w + x), None
+
+        return lax.scan(cell, jnp.zeros_like(x[:, 0]), jnp.moveaxis(x, 1, 0))[0].sum()
+
+    return w - 0.1 * jax.grad(loss)(w)
+
+
+def accumulated(w, x):
+    """Gradients in 16 bits, added up in 32 to what is there."""
+
+    def turn(total, x):
+        def loss(w):
+            return jnp.tanh(x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)).sum()
+
+        return total + jax.grad(loss)(w).astype(jnp.float32), None
+
+    return lax.scan(turn, jnp.cos(w), jnp.moveaxis(x, 1, 0))[0]
+
+
+def nested(w, x):
+    """The same within a loop that does something else."""
+
+    def outer(c, i):
+        return jnp.tanh(c) + accumulated(w, x * i), None
+
+    return lax.scan(outer, w, jnp.arange(1.0, 3.0))[0]
+
+
+def read_in_between(w, x):
+    """What is added up is also looked at."""
+
+    def turn(total, x):
+        total = total + jax.grad(lambda w: jnp.tanh(x @ w).sum())(w)
+        return total, total.max()
+
+    return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))
+
+
+def cut(fn):
+    """The function with images and weights cut along one axis."""
+    tactics = [mw.shard({"x": 0}, axis="data"), mw.shard({"w": 0}, axis="data")]
+    return mw.partition(fn, {"data": 8}, tactics).plan(W, X).decided.lowered
+
+
+def reductions(program):
+    """How often each is run."""
+    sums = ("all_reduce", "reduce_scatter")
+    return [times for op, times in executions(program) if op.kind in sums]
+
+
+@pytest.mark.parametrize("fn", [recurrent, accumulated, nested])
+def test_the_numbers_are_the_same(fn):
+    lowered = cut(fn)
+    changed, origins = sunk(lowered.program)
+    assert max(reductions(lowered.program)) >= TURNS
+    assert max(reductions(changed)) <= 2
+    known = {*lowered.program.walk()}
+    assert {op for op in changed.walk() if op.kind in COLLECTIVES} - known <= {*origins}
+    assert {*origins.values()} <= known
+    (got,) = make_executable(replace(lowered, program=changed))([W, X])
+    # 16-bit sums are rounded at other places; a sum too many or too few is far more.
+    np.testing.assert_allclose(got, fn(W, X), rtol=2e-2, atol=6e-2)
+
+
+def test_what_is_looked_at_in_between_stays():
+    lowered = cut(read_in_between)
+    assert max(reductions(lowered.program)) >= TURNS
+    assert sunk(lowered.program) == (lowered.program, {})
+
+
+def test_what_a_loop_carries_is_then_as_large_as_what_is_reduced():
+    program = cut(recurrent).program
+    tpu, gpu = (fused(program, rules, (8, 128)) for rules in (TPU, GPU))
+    assert max(reductions(tpu.program)) == 1
+    assert max(reductions(gpu.program)) == TURNS
+    (*_, loop) = (op for op in tpu.program.ops if op.kind == "scan")
+    assert W.shape in {v.shape for v in loop.results}
+
+
+def test_zeros_are_not_added_to():
+    changed, _ = sunk(cut(recurrent).program)
+    kinds = [op.kind for op in changed.ops]
+    behind = kinds[kinds.index("reduce_scatter") + 1 :]
+    assert "add" not in behind
+    assert "add_any" not in behind
