@@ -38,7 +38,7 @@ def test_plan_saves_itself(run, mlp, tmp_path):
 def test_plan_cannot_save_where_there_is_no_folder(run, mlp):
     done = run("plan", mlp, *MESH, "--schedule", "dp", "--out", "none/plan.json")
     assert done.status == 2
-    assert done.err == "error: cannot write none/plan.json: No such file or directory\n"
+    assert done.err == "error: cannot write none/plan.json: there is no folder none\n"
 
 
 def test_layers_that_are_alike_are_one_line(run, write):

@@ -15,13 +15,14 @@ from rich.table import Table
 
 from meshwright.autoplan import autoplan
 from meshwright.autoplan.asked import Asked
-from meshwright.cli.options import make_console, save_text
+from meshwright.cli.options import make_console
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import load_target
 from meshwright.errors import PlanError, TargetError
 from meshwright.machine import Mesh
 from meshwright.plan import Plan
 from meshwright.plan.candidates import Candidate, Search, Spelling, differences
+from meshwright.plan.output import write_file
 from meshwright.plan.progress import show_progress
 from meshwright.report.numbers import show_seconds
 from meshwright.simulate.timeline import COMPUTE
@@ -100,7 +101,7 @@ def show_found(plan: Plan, as_json: bool, out: Path | None) -> None:
         fields = json.loads(plan.to_json()) | {"search": plan.search.to_json()}
         text = json.dumps(fields, indent=1)
         if out is not None:
-            save_text(out, text)
+            write_file(out, text.encode())
         if as_json:
             print(text)
             return

@@ -38,7 +38,6 @@ from meshwright.cli.options import (
     load_step,
     make_console,
     plan_target,
-    save_text,
 )
 from meshwright.cli.table import check_table
 from meshwright.cli.zoo import print_json, print_rows, zoo_rows
@@ -46,6 +45,7 @@ from meshwright.cost.energy import find_place
 from meshwright.errors import MeshwrightError, TargetError
 from meshwright.lower import Gather
 from meshwright.machine import load_machine, parse_mesh
+from meshwright.plan.output import output_file, write_file
 from meshwright.plan.progress import show_progress
 from meshwright.plan.sample import sample_arguments
 from meshwright.plan.show import show_explanation, show_not_done
@@ -140,6 +140,8 @@ def plan_command(  # noqa: PLR0913  the options of a command
     if machine is None:
         run["--place"] = place
     check_compares(run, machines)
+    if out is not None:
+        output_file(out)  # before the work, which would be lost
     if machine is not None:
         if machines is not None:
             raise TargetError(
@@ -161,13 +163,13 @@ def plan_command(  # noqa: PLR0913  the options of a command
     plan = plan_target(loaded, step)
     if not chosen:
         if out is not None:
-            save_text(out, plan.to_json())
+            write_file(out, plan.to_json().encode())
         print(plan.to_json() if as_json else plan)
         return
     whole_run = find_budget(plan, tokens, samples)
     plans = [plan.on(machine, where, donate_state=True) for machine in chosen]
     if out is not None:
-        save_text(out, plans[0].to_json())
+        write_file(out, plans[0].to_json().encode())
     rows = comparison_rows(plans, whole_run)
     if as_json:
         print(json.dumps(rows, indent=1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,6 @@ from rich.console import Console
 
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import Target, load_target
-from meshwright.errors import TargetError
 from meshwright.lower import Gather
 from meshwright.machine import parse_mesh
 from meshwright.plan import Partitioned, Plan, partition
@@ -75,11 +73,3 @@ def plan_target(target: Target, step: Partitioned) -> Plan:
     """The plan of a target's own arguments."""
     with show_progress(f"planning {target.name} for {step.mesh}"):
         return step.plan(*target.args)
-
-
-def save_text(path: Path, text: str) -> None:
-    """Write a file; `TargetError` where that cannot be."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TargetError(f"cannot write {path}: {error.strerror}") from None

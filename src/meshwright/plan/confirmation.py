@@ -153,6 +153,8 @@ def place_plan(plan: Plan, machine: Machine | str, donate_state: bool) -> Plan:
     """
     if plan.decided is None:
         raise PlanError("a plan read from JSON has no program to compile")
+    if not isinstance(machine, Machine | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"machine is {machine!r}; wanted a machine or the name of one")
     if isinstance(machine, str) and machine in BACKENDS:
         found = plan.estimate
         if found is None or found.machine.compiler != machine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -57,14 +57,14 @@ class Estimate:
     machine: Machine
     mesh: Mesh
     step_time_s: float
-    original: Program
-    program: Program
-    memory: Memory
-    timeline: Timeline
+    original: Program = field(repr=False)
+    program: Program = field(repr=False)
+    memory: Memory = field(repr=False)
+    timeline: Timeline = field(repr=False)
     breakdown: Mapping[str, float]
-    units: tuple[Unit, ...]
-    layout: Layout
-    origins: Mapping[Op, Op]
+    units: tuple[Unit, ...] = field(repr=False)
+    layout: Layout = field(repr=False)
+    origins: Mapping[Op, Op] = field(repr=False)
     donated: tuple[int, ...]
 
     @property

@@ -179,13 +179,19 @@ class Plan:
         return confirmation.confirm_placed(placed, full, timeout_s, kept)
 
     def trace(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write a step as trace events, for Perfetto; other plans stand below it."""
+        """Write a step as trace events, for Perfetto; other plans stand below it.
+
+        Raises `PlanError` for a plan on no machine, and where nothing can be written.
+        """
         from meshwright.plan.trace_events import write_trace  # which is seldom needed
 
         write_trace((self, *others), path)
 
     def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write a page about a step as one HTML file; it compares `others` with it."""
+        """Write a page about a step as one HTML file; it compares `others` with it.
+
+        Raises `PlanError` for a plan on no machine, and where nothing can be written.
+        """
         from meshwright.report import write_report  # which is seldom needed
 
         write_report(self, path, others)

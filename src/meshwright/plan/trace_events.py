@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import PlanError
+from meshwright.plan.output import output_file, write_file
 from meshwright.simulate.timeline import COMPUTE, LINKS, Span, Timeline
 from meshwright.simulate.unit import Kind
 
@@ -110,9 +110,10 @@ def trace_events(plans: Sequence[Plan]) -> list[Event]:
 
 
 def write_trace(plans: Sequence[Plan], path: str | PathLike[str]) -> None:
-    """Write the events of plans into a JSON file."""
+    """Write the events of plans into a JSON file; `PlanError` where that cannot be."""
+    target = output_file(path)
     content = {"displayTimeUnit": "ms", "traceEvents": trace_events(plans)}
-    Path(path).write_text(json.dumps(content, separators=(",", ":")), "utf-8")
+    write_file(target, json.dumps(content, separators=(",", ":")).encode())
 
 
 def _metadata(name: str, pid: int, tid: int, said: str) -> Event:

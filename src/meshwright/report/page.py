@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import resources
 from os import PathLike
-from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from meshwright.plan.output import output_file, write_file
 from meshwright.plan.trace_events import estimate_of
 from meshwright.report.collectives import draw_collectives
 from meshwright.report.markup import TIMES, Tips, text
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def write_report(
     plan: Plan, path: str | PathLike[str], others: Sequence[Plan] = ()
 ) -> None:
-    """Write the page about a plan into a file."""
+    """Write the page about a plan into a file; `PlanError` where that cannot be."""
+    target = output_file(path)
     # A path of the user's code may hold bytes that are no UTF-8.
-    page = make_page(plan, others).encode("utf-8", "xmlcharrefreplace")
-    Path(path).write_bytes(page)
+    write_file(target, make_page(plan, others).encode("utf-8", "xmlcharrefreplace"))
 
 
 def make_page(plan: Plan, others: Sequence[Plan] = ()) -> str:

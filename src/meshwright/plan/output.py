@@ -1,0 +1,32 @@
+"""Files that a plan is written into."""
+
+from __future__ import annotations
+
+from os import PathLike
+from os.path import isdir  # which does not raise, whatever the name
+from pathlib import Path
+
+from meshwright.errors import PlanError
+
+
+def output_file(path: str | PathLike[str]) -> Path:
+    """The path of a file to write; `PlanError` where there can be none.
+
+    Asked before the work that the file is to hold.
+    """
+    if not isinstance(path, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"path is {path!r}; wanted that of a file to write")
+    target = Path(path)
+    if not isdir(target.parent):
+        raise PlanError(f"cannot write {target}: there is no folder {target.parent}")
+    if isdir(target):
+        raise PlanError(f"cannot write {target}: that is a folder")
+    return target
+
+
+def write_file(target: Path, content: bytes) -> None:
+    """Write all of a file; `PlanError` where the system refuses."""
+    try:
+        target.write_bytes(content)
+    except OSError as error:
+        raise PlanError(f"cannot write {target}: {error.strerror}") from None
