@@ -98,8 +98,27 @@ def test_columns_that_a_split_would_tear_apart_stay_whole():
         return (q * k + v) @ weights["o"]
 
     weights = {"f": normal(16, 48), "o": normal(16, 16)}
-    with pytest.raises(TacticError, match=r"no pair of matmuls.*2 matmuls"):
+    with pytest.raises(
+        TacticError, match=r"2 matmuls.*'model': split takes 16 of its 48"
+    ):
         mw.partition(predict, MESH, [mw.megatron("model")]).plan(weights, normal(8, 16))
+
+
+def test_beside_pairs_that_are_cut_such_columns_are_told_of():
+    def predict(weights, x):
+        h = x @ weights["f"]
+        x = (h[:, :16] * h[:, 16:32] + h[:, 32:]) @ weights["o"]
+        return jnp.tanh(x @ weights["up"]) @ weights["down"]
+
+    weights = {
+        "f": normal(16, 48), "o": normal(16, 16),
+        "up": normal(16, 64), "down": normal(64, 16),
+    }  # fmt: skip
+    step = mw.partition(predict, MESH, [mw.megatron("model")])
+    plan = step.plan(weights, normal(8, 16))
+    assert tuple(plan.spec("weights.up")) == (None, "model")
+    (told,) = plan.steps[-1].refused
+    assert told.startswith("weights.f along 'model': slice takes 16 of its 48 columns")
 
 
 def test_the_residual_stream_is_not_cut_though_a_first_layer_makes_it():

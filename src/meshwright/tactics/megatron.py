@@ -7,7 +7,7 @@ the second leaves a partial sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,7 +16,7 @@ from meshwright.ir import num_bytes
 from meshwright.propagate import Node
 from meshwright.tactics.products import Product, find_products
 from meshwright.tactics.structure import find_structure
-from meshwright.tactics.workspace import Workspace
+from meshwright.tactics.workspace import Refusal, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,17 @@ class Megatron:
         products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
         search = _Search(work, self.axis, units, products, str(self))
         pairs = [product for product in products if search.attempt(product)]
+        torn = [r for p in products for r in _taken_apart(work, p, self.axis)]
         if not pairs:
             ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
             raise TacticError(
                 f"{self} finds no pair of matmuls with weights, the second of which "
                 "sums what the first makes, with nothing gathered between; there are "
-                f"{len(products)} matmuls with weights" + (f" ({ops})" if ops else "")
+                f"{len(products)} matmuls with weights"
+                + (f" ({ops})" if ops else "")
+                + (f"; {torn[0]}" if torn else "")
             )
+        work.refusals += torn
 
     def __str__(self) -> str:
         return f"megatron({self.axis!r})"
@@ -62,6 +66,33 @@ def megatron(axis: str) -> Megatron:
 
 
 _MATMULS = ("dot_general", "ragged_dot_general")
+
+
+def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refusal]:
+    """Of a weight that stays whole, that what it makes is taken apart across any cut."""
+    if work.is_cut(product.node, axis):
+        return
+    value, dims = product.result
+    columns = [d for d, factors in enumerate(dims) if {*factors} & {*product.free}]
+    for reader in (work.graph.nodes[c] for c in work.graph.consumers[value]):
+        if reader.op is None or reader.op.kind not in _TAKES_APART:
+            continue
+        whole, part = (
+            v.shape for v in (work.value(product.node), reader.op.results[0])
+        )
+        for d in columns:
+            leaf = product.leaf(work, dims[d][0])
+            if leaf is not None and part[d] < whole[d]:
+                yield Refusal(
+                    leaf[0],
+                    axis,
+                    f"{reader.label} takes {part[d]} of its {whole[d]} columns, across "
+                    "what each device would have; a weight for each part can be cut",
+                )
+                return
+
+
+_TAKES_APART = ("slice", "split")
 
 
 @dataclass(frozen=True, slots=True)
