@@ -90,6 +90,30 @@ def test_the_numbers_are_the_same(fn):
     np.testing.assert_allclose(got, fn(W, X), rtol=2e-2, atol=6e-2)
 
 
+def test_of_two_sums_that_are_added_one_is_taken():
+    """A matrix that is both looked up, in 32 bits, and multiplied with, in 16."""
+
+    def tied(w, x):
+        def loss(w):
+            rows = w[x[:, :, 0].astype(jnp.int32) % 8]
+            rows, halved = rows.astype(jnp.bfloat16), w.astype(jnp.bfloat16)
+            made = jnp.einsum(
+                "btd,vd->btv", rows, halved, preferred_element_type=jnp.float32
+            )
+            return (made**2).sum()
+
+        return w - 0.01 * jax.grad(loss)(w)
+
+    tactics = [mw.shard({"x": 0}, axis="data")]
+    lowered = mw.partition(tied, {"data": 8}, tactics).plan(W, X).decided.lowered
+    changed, origins = sunk(lowered.program)
+    assert len(reductions(lowered.program)) == 2
+    assert len(reductions(changed)) == 1
+    assert {*origins.values()} <= {*lowered.program.walk()}
+    (got,) = make_executable(replace(lowered, program=changed))([W, X])
+    np.testing.assert_allclose(got, tied(W, X), rtol=2e-2, atol=2e-2)
+
+
 def test_what_is_looked_at_in_between_stays():
     lowered = cut(read_in_between)
     assert max(reductions(lowered.program)) >= TURNS

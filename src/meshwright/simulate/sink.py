@@ -1,9 +1,11 @@
-"""Sums over devices that a loop only adds up, taken once behind it.
+"""Sums over devices that are only added up, taken once of what each device has added.
 
-The TPU compiler does that to each reduction whose result is added, in all turns, to what
-nobody reads before the loop ends, also where it is converted in between: what the loop
+The TPU compiler does that to each reduction whose result a loop adds, in all turns, to
+what nobody reads before it ends, also where it is converted in between: what the loop
 carries is then what each device adds up itself, as large as what goes into the reduction
-(XLA's `WhileLoopAllReduceCodeMotion`).
+(XLA's `WhileLoopAllReduceCodeMotion`). And of two sums that are added it takes one, also
+where the program rounds them on the way (`AllReduceReassociate`; roundings that are
+undone are left out before).
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ def sunk(program: Program) -> tuple[Program, Mapping[Op, Op]]:
     return pass_.program(program), pass_.origins
 
 
+Chain = tuple[Op, ...]
+"""A sum over devices, and the conversions that its result goes through."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Total:
     """What a loop adds up.
@@ -49,11 +55,34 @@ class _Sink:
 
     def program(self, program: Program) -> Program:
         """The program with its loops changed, those of bodies included."""
+        program = self._joined(program)
         if not any(op.bodies for op in program.ops):
             return program
         maker = {result: op for op in program.ops for result in op.results}
         ops = tuple(new for op in program.ops for new in self._ops(op, maker))
         return program if ops == program.ops else replace(program, ops=ops)
+
+    def _joined(self, program: Program) -> Program:
+        """The program with one sum for each two that are added and not read otherwise."""
+        pairs = dict(_pairs(program))
+        if not pairs:
+            return program
+        dropped = {op for pair in pairs.values() for chain in pair for op in chain}
+        ops: list[Op] = []
+        for op in program.ops:
+            if op in pairs:
+                ops += self._one_sum(op, *pairs[op])
+            elif op not in dropped:
+                ops.append(op)
+        return replace(program, ops=tuple(ops))
+
+    def _one_sum(self, adds: Op, left: Chain, right: Chain) -> list[Op]:
+        own = Value(adds.results[0].shape, adds.results[0].dtype)
+        addends = (left[0].operands[0], right[0].operands[0])
+        return [
+            self._again(adds, addends, (own,)),
+            self._again(left[0], (own,), adds.results),
+        ]
 
     def _ops(self, op: Op, maker: Mapping[Value, Op]) -> Iterator[Op]:
         """What stands in an op's place."""
@@ -136,6 +165,39 @@ class _Sink:
 
 def _with[T](values: tuple[T, ...], position: int, value: T) -> tuple[T, ...]:
     return (*values[:position], value, *values[position + 1 :])
+
+
+def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
+    """Additions of two sums over the same devices, each with the chains of both.
+
+    Nobody else reads anything of those, and the conversions undo each other.
+    """
+    chains: dict[Atom, Chain] = {}
+    added: list[tuple[Op, tuple[Chain, Chain]]] = []
+    for op in program.ops:
+        if op.kind == "all_reduce" and op.params["monoid"] == "sum":
+            chains[op.results[0]] = (op,)
+        elif op.kind == "convert_element_type" and op.operands[0] in chains:
+            chains[op.results[0]] = (*chains[op.operands[0]], op)
+        elif op.kind in _ADDS and chains:
+            left, right = map(chains.get, op.operands)
+            if left is not None and right is not None and _match(left, right):
+                added.append((op, (left, right)))
+    if not added:
+        return
+    reads = Counter(program.outputs)
+    reads.update(v for op in program.ops for v in op.operands)
+    for op, pair in added:
+        if all(reads[each.results[0]] == 1 for chain in pair for each in chain):
+            yield op, pair
+
+
+def _match(left: Chain, right: Chain) -> bool:
+    """Whether two sums are over the same devices, and come as they were taken."""
+    types = {(op.results[0].shape, op.results[0].dtype) for op in (left[0], right[0])}
+    ends = {(op.results[0].shape, op.results[0].dtype) for op in (left[-1], right[-1])}
+    alike = left[0].params["axes"] == right[0].params["axes"]
+    return alike and left[0] is not right[0] and len(types) == 1 and types == ends
 
 
 def _totals(loop: Op) -> list[_Total]:
