@@ -48,6 +48,22 @@ def test_a_leaf_of_another_length_is_left_alone_and_noted():
     assert "4 elements, the batch has 8" in why
 
 
+def test_what_is_joined_along_its_batch_is_cut_all_the_same():
+    """As words are by a sampler that asks with and without them at once."""
+
+    def predict(weights, inputs):
+        none = jnp.zeros_like(inputs["words"])
+        words = jnp.concatenate([inputs["words"], none]).mean(1) @ weights
+        return inputs["x"] @ weights + words[:8] - words[8:]
+
+    inputs = {"x": normal(8, D), "words": normal(8, 12, D)}
+    step = mw.partition(predict, MESH, [mw.data_parallel("data")])
+    plan = step.plan(normal(D, D), inputs)
+    assert spec(plan, "inputs.words") == ("data", None, None)
+    assert not plan.steps[1].refused
+    assert step.check(normal(D, D), inputs).ok
+
+
 def test_where_a_scan_runs_over_dim_0_the_batch_is_dim_1():
     def loss(p, chunk):
         return jnp.mean(jnp.tanh(chunk @ p) ** 2)

@@ -35,7 +35,8 @@ def is_open(graph: Graph, node: Node, dim: int) -> bool:
     """True when no reader of what a node makes needs all of one of its dims.
 
     Layers stacked in one array and run by a scan, or picked one by one, need all of the
-    dim of layers: it is not open. Readers are looked for through views only.
+    dim of layers: it is not open. What is joined to something along the dim is as open as
+    both together. Readers are looked for through these and through views only.
     """
     todo = [(node.outs[0][0], dim)]
     seen: set[tuple[int, int]] = set()
@@ -52,9 +53,11 @@ def is_open(graph: Graph, node: Node, dim: int) -> bool:
                 if number != value:
                     continue
                 factor = major(dims[dim])
-                if factor is None:
+                if factor is None and _joins(reader):
+                    todo.append((reader.outs[0][0], dim))
+                elif factor is None:
                     return False
-                if _is_view(graph, reader):
+                elif _is_view(graph, reader):
                     todo += _places(reader.outs, factor)
     return True
 
@@ -97,6 +100,10 @@ def _dims(ports: tuple[tuple[int, Dims], ...], value: int) -> Dims:
 def _places(ports: tuple[tuple[int, Dims], ...], factor: int) -> list[tuple[int, int]]:
     found = [(value, dim_of(dims, factor)) for value, dims in ports]
     return [(value, dim) for value, dim in found if dim is not None]
+
+
+def _joins(node: Node) -> bool:
+    return node.op is not None and node.op.kind == "concatenate"
 
 
 def _is_view(graph: Graph, node: Node) -> bool:
