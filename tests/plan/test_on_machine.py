@@ -6,6 +6,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import MachineError, PlanError
+from tests.tactics import models
 from zoo import gpt
 
 MESH = {"batch": 4, "model": 2}
@@ -43,7 +44,8 @@ def test_the_largest_values_at_the_peak_have_source_lines(placed):
     assert "zoo/" in placed.figures.peak_source
 
 
-def test_every_collective_has_its_seconds(placed):
+def spent_s(placed):
+    """On collectives, by each of them and by the breakdown."""
     seconds = placed.figures.collective_s
     assert len(seconds) == len(placed.collectives)
     assert all(s > 0 for s in seconds)
@@ -53,6 +55,21 @@ def test_every_collective_has_its_seconds(placed):
     told = sum(
         s for k, s in placed.breakdown.items() if k.endswith(("exposed", "hidden"))
     )
+    return spent, told
+
+
+def test_every_collective_has_its_seconds(placed):
+    spent, told = spent_s(placed)
+    assert spent == pytest.approx(told)
+
+
+@pytest.mark.parametrize("machine", ["tpu-v5e", "h100"])
+def test_so_has_one_that_the_compiler_takes_once_for_all_turns(machine):
+    fn, args = models.lstm()
+    tactics = [mw.data_parallel("data"), mw.fsdp("data")]
+    placed = mw.partition(fn, {"data": 4}, tactics).plan(*args).on(machine)
+    assert max(c.executions for c in placed.collectives) > 1
+    spent, told = spent_s(placed)
     assert spent == pytest.approx(told)
 
 

@@ -63,6 +63,14 @@ def test_collectives_have_the_bytes_of_their_larger_side():
     assert len(found) == 4
 
 
+def test_so_have_those_that_read_what_a_loop_hands_out():
+    loop = "%pair = (f32[8], /*index=1*/f32[128,8]{1,0:T(8,128)S(1)}) while(%g), body=%body"
+    text = PROGRAM.replace("reduce-scatter(%a)", "reduce-scatter(%pair#1)")
+    text = text.replace("  %small", f"  {loop}\n  %small")
+    found = {t.name: t.num_bytes for t in transfers(text, text, {}, 1.5e9)}
+    assert found["small"] == 4 * 128 * 8
+
+
 def test_operands_that_follow_a_comment_count_as_well():
     text = PROGRAM.replace("reduce-scatter(%a)", "reduce-scatter(%a, /*index=5*/%a)")
     found = {t.name: t for t in transfers(text, text, {}, 1.0)}

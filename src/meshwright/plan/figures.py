@@ -106,9 +106,14 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[Live]:
 
 
 def _collective_s(program: Program, found: Estimate) -> tuple[float, ...]:
-    """Seconds of each collective of a program, in the order of `executions`."""
-    known = {found.origins.get(op, op): s for op, s in _spans(found.timeline)}
-    return tuple(known.get(op, 0.0) for op, _ in executions(program))
+    """Seconds of each collective of a program, in the order of `executions`.
+
+    Of one execution; where a compiler takes it less often, its share of what that takes.
+    """
+    runs, known = dict(executions(found.program)), dict[Op, float]()
+    for op, seconds in _spans(found.timeline):
+        known[found.origins.get(op, op)] = seconds * runs.get(op, 0)
+    return tuple(known.get(op, 0.0) / (times or 1) for op, times in executions(program))
 
 
 def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:

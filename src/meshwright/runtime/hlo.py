@@ -201,11 +201,21 @@ def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
     operands, _, _ = instruction.rest.partition(")")
     # Every fifth operand follows a comment: `/*index=5*/%name`.
     names = [name.rpartition("%")[2].strip() for name in operands.split(",")]
-    given = sum(_type_bytes(types.get(name, "")) for name in names)
+    given = sum(_operand_bytes(name, types) for name in names)
     made = _type_bytes(instruction.type)
     if instruction.opcode.endswith("-start"):
         made -= given  # it holds its operands as well
     return max(given, made)
+
+
+def _operand_bytes(name: str, types: Mapping[str, str]) -> int:
+    """Bytes of an operand: `while.14#1` is the second array that a loop hands out."""
+    maker, _, position = name.partition("#")
+    if not position:
+        return _type_bytes(types.get(maker, ""))
+    arrays = [*_ARRAY.finditer(types.get(maker, ""))]
+    place = int(position)
+    return _array_bytes(arrays[place]) if place < len(arrays) else 0
 
 
 def _type_bytes(text: str) -> int:
