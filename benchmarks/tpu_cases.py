@@ -270,6 +270,7 @@ def strange_cases() -> Iterator[Case]:
         *strangers.first.items(),
         *strangers.second.items(),
         *strangers.third.items(),
+        *strangers.fourth.items(),
     ]
     for turn, (name, build) in enumerate(every):
         program = Program(name, build, tuple(strangers.schedules), strangers.__name__)

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from meshwright.ir import Atom, Literal, Op, Program, Sharding, Value
+from meshwright.lower.fences import fence_totals
 from meshwright.lower.lowered import Gather, Lowered, Origin
 from meshwright.lower.reshard import local_shape
 from meshwright.lower.scope import Scope, Shared
@@ -184,9 +185,8 @@ def _lower_region(scope: Scope, op: Op) -> None:
         Value(local_shape(r.shape, results[i], scope.mesh), r.dtype)
         for i, r in enumerate(op.results)
     )
-    scope.builder.ops.append(
-        replace(op, operands=tuple(operands), results=locals_, bodies=bodies)
-    )
+    made = replace(op, operands=tuple(operands), results=locals_, bodies=bodies)
+    scope.builder.ops.append(fence_totals(made))
     for i, (value, local) in enumerate(zip(op.results, locals_, strict=True)):
         scope.have[value] = (local, results[i])
         if results[i].partial:

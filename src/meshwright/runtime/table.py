@@ -54,6 +54,9 @@ def reduce_scatter(
     assert monoid == "sum", f"no reduce-scatter for {monoid}"
     if not _is_summable(x):
         return all_slice(_sum(x, axes), dim, axes)
+    if jnp.iscomplexobj(x):  # which the TPU compiler refuses, and sums of two parts not
+        parts = jnp.stack([jnp.real(x), jnp.imag(x)])
+        return lax.complex(*reduce_scatter(parts, dim + 1, axes, monoid))
     return lax.psum_scatter(x, axes, scatter_dimension=dim, tiled=True)
 
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from meshwright.ir import Op, Value
+from meshwright.rules.totals import carries
 from meshwright.simulate.fed import Fed
 from meshwright.simulate.flow import Flow
 from meshwright.simulate.library import in_step
-from meshwright.simulate.regions import carries
 from meshwright.simulate.rules import Rules
 from meshwright.simulate.unit import Kind
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
-from meshwright.ir import Atom, Op, Program, Value, Wire
+from meshwright.ir import Atom, Op, Program, Value
+from meshwright.rules.totals import carries
 from meshwright.simulate.fed import PART
 from meshwright.simulate.flow import stored_outputs
 from meshwright.simulate.layout import Layout
@@ -45,13 +46,6 @@ def open_region(
     for slices, body in zip(stacked, op.bodies, strict=True):
         kinds = {Kind.LOOP} if rules.calls_library else TAKES_IN
         layout.inside |= slices - _needed_whole(body, kinds)
-
-
-def carries(op: Op) -> Iterator[tuple[int, int, Wire]]:
-    """What a loop carries: the positions of its operand and its result, and the wire."""
-    for wire in op.wires:
-        if wire.operand is not None and wire.result is not None and not wire.is_stacked:
-            yield wire.operand, wire.result, wire
 
 
 def carried_anew(op: Op) -> set[Value]:

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from meshwright.ir import Atom, Literal, Op, Program, Value, Wire
-from meshwright.simulate.regions import carries
+from meshwright.ir import Atom, Literal, Op, Program, Value
+from meshwright.rules.totals import ADDS, Total, totals
 from meshwright.simulate.unit import is_zeros
-
-_SUMS = frozenset({"all_reduce", "reduce_scatter"})
-_ADDS = frozenset({"add", "add_any"})
 
 
 def sunk(program: Program) -> tuple[Program, Mapping[Op, Op]]:
@@ -33,20 +30,6 @@ def sunk(program: Program) -> tuple[Program, Mapping[Op, Op]]:
 
 Chain = tuple[Op, ...]
 """A sum over devices, and the conversions that its result goes through."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Total:
-    """What a loop adds up.
-
-    wire: that carries it. reduction: whose results are added. between: conversions, from
-    the one that reads those. adds: into what is carried.
-    """
-
-    wire: Wire
-    reduction: Op
-    between: tuple[Op, ...]
-    adds: Op
 
 
 class _Sink:
@@ -89,7 +72,7 @@ class _Sink:
         bodies = tuple(map(self.program, op.bodies))
         loop = op if bodies == op.bodies else replace(op, bodies=bodies)
         behind: list[Op] = []
-        for total in _totals(loop):
+        for total in [t for t in totals(loop) if _is_taken_out(t, loop)]:
             before, loop, after = self._moved(loop, total, maker)
             yield before
             behind += after
@@ -99,7 +82,7 @@ class _Sink:
         yield from behind
 
     def _moved(
-        self, loop: Op, total: _Total, maker: Mapping[Value, Op]
+        self, loop: Op, total: Total, maker: Mapping[Value, Op]
     ) -> tuple[Op, Op, list[Op]]:
         """Zeros to begin with, the loop without the reduction, and that behind it."""
         wire, reduction = total.wire, total.reduction
@@ -131,7 +114,7 @@ class _Sink:
         )
 
     def _adding_own(
-        self, body: Program, total: _Total, shape: tuple[int, ...]
+        self, body: Program, total: Total, shape: tuple[int, ...]
     ) -> Program:
         """A turn that adds what the device has itself."""
         (_, i), (_, o) = total.wire.inputs[0], total.wire.outputs[0]
@@ -163,6 +146,19 @@ class _Sink:
         return made
 
 
+def _is_taken_out(total: Total, loop: Op) -> bool:
+    """Whether the compiler takes a sum out of a loop.
+
+    A reduce-scatter that is converted only where it can itself be of that dtype: not of
+    what an inner loop makes.
+    """
+    if not total.between or total.reduction.kind == "all_reduce":
+        return True
+    regions = (op for op in loop.bodies[0].ops if op.bodies)
+    made = {result for op in regions for result in op.results}
+    return not total.is_rounded and total.reduction.operands[0] not in made
+
+
 def _with[T](values: tuple[T, ...], position: int, value: T) -> tuple[T, ...]:
     return (*values[:position], value, *values[position + 1 :])
 
@@ -179,7 +175,7 @@ def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
             chains[op.results[0]] = (op,)
         elif op.kind == "convert_element_type" and op.operands[0] in chains:
             chains[op.results[0]] = (*chains[op.operands[0]], op)
-        elif op.kind in _ADDS and chains:
+        elif op.kind in ADDS and chains:
             left, right = map(chains.get, op.operands)
             if left is not None and right is not None and _match(left, right):
                 added.append((op, (left, right)))
@@ -198,47 +194,3 @@ def _match(left: Chain, right: Chain) -> bool:
     ends = {(op.results[0].shape, op.results[0].dtype) for op in (left[-1], right[-1])}
     alike = left[0].params["axes"] == right[0].params["axes"]
     return alike and left[0] is not right[0] and len(types) == 1 and types == ends
-
-
-def _totals(loop: Op) -> list[_Total]:
-    """What a loop adds up, each without the others in the way."""
-    if loop.kind != "scan":
-        return []
-    (body,) = loop.bodies
-    maker = {result: op for op in body.ops for result in op.results}
-    reads = Counter(body.outputs)
-    reads.update(v for op in body.ops for v in op.operands)
-    found = (_total(wire, body, maker, reads) for _, _, wire in carries(loop))
-    return [total for total in found if total is not None]
-
-
-def _total(
-    wire: Wire, body: Program, maker: Mapping[Value, Op], reads: Mapping[Atom, int]
-) -> _Total | None:
-    """What a wire carries, if nobody else reads that or what is added to it."""
-    (_, i), (_, o) = wire.inputs[0], wire.outputs[0]
-    carried, handed_on = body.inputs[i], body.outputs[o]
-
-    def only(atom: Atom) -> Op | None:
-        if not isinstance(atom, Value) or reads[atom] != 1:
-            return None
-        return maker.get(atom)
-
-    adds = only(handed_on)
-    if adds is None or adds.kind not in _ADDS or reads[carried] != 1:
-        return None
-    if carried not in adds.operands:
-        return None
-    (added,) = (v for v in adds.operands if v is not carried)
-    between: list[Op] = []
-    made_by = only(added)
-    while made_by is not None and made_by.kind == "convert_element_type":
-        between.append(made_by)
-        made_by = only(made_by.operands[0])
-    if (
-        made_by is None
-        or made_by.kind not in _SUMS
-        or made_by.params["monoid"] != "sum"
-    ):
-        return None
-    return _Total(wire, made_by, tuple(reversed(between)), adds)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.ir import Atom, Op, Value
+from meshwright.rules.totals import carries
 from meshwright.simulate.flow import stored_outputs
-from meshwright.simulate.regions import carries
 from meshwright.simulate.unit import Kind, Unit
 
 _JOINS = frozenset({"concatenate", "stack"})
