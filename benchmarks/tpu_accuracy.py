@@ -178,7 +178,7 @@ def parts_of(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     for row in rows:
         name = row["case"].split("/")[0]
         part = "held out" if row["held_out"] else "read off"
-        for known in ("first", "second", "third"):
+        for known in ("first", "second", "third", "fourth"):
             if name in getattr(strangers, known):
                 part = known
         parts.setdefault(part, []).append(row)

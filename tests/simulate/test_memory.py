@@ -224,6 +224,26 @@ def test_an_argument_that_is_not_overwritten_in_step_is_copied_first():
     assert given_up == kept
 
 
+def test_an_argument_that_a_loop_carries_on_is_its_place_if_it_was_given_up():
+    """As caches are, into which a decoder writes for as long as a condition holds."""
+
+    def fn(cache, x):
+        def write(state):
+            cache, step = state
+            return lax.dynamic_update_slice(cache, x[:8], (step, 0)), step + 8
+
+        return lax.while_loop(lambda state: state[1] < 64, write, (cache, 0))[0]
+
+    cache = jax.ShapeDtypeStruct((4096, X.shape[1]), X.dtype)
+    kept, given_up = (
+        memory_of(program_of(fn, cache, X), aliases).peak_bytes
+        for aliases in ({}, {0: 0})
+    )
+    size = 4 * 4096 * 128
+    assert size <= given_up < 1.1 * size
+    assert kept >= given_up + size
+
+
 def test_a_loop_needs_its_body_beside_what_is_alive():
     def fn(x, w):
         return lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, length=8)[0]

@@ -202,8 +202,13 @@ class Heap:
         return last
 
     def _is_in_place(self, value: Value, output: Atom) -> bool:
-        """Whether the unit that writes `output` is the last to read `value`, in step."""
+        """Whether the unit that writes `output` is the last to read `value`, in step.
+
+        Or is a loop that carries it in and the output out.
+        """
         unit = self.units[self.last[value]]
+        if isinstance(output, Value) and unit.replaces.get(output) is value:
+            return self.layout.size(output) == self.layout.size(value)
         in_step = unit.kind is Kind.LOOP or unit.in_place is value
         return in_step and output in unit.writes
 
