@@ -68,3 +68,24 @@ def test_a_search_among_bins_is_cut(method):
         np.testing.assert_array_equal(found, wanted)
     moved = step.plan(bins, x).counts
     assert not any(moved.values()), moved
+
+
+@pytest.mark.parametrize(("size", "gathers"), [(1, 1), (3, 2)])
+def test_a_kernel_of_one_place_is_read_alike_both_ways(size, gathers):
+    """JAX reverses kernels where it goes backward, which of 1x1 turns nothing."""
+
+    def loss(kernel, x):
+        dims = ("NHWC", "HWIO", "NHWC")
+        y = jax.lax.conv_general_dilated(
+            jnp.tanh(x), kernel, (1, 1), "SAME", dimension_numbers=dims
+        )
+        return jnp.sum(y**2)
+
+    kernel = jax.ShapeDtypeStruct((size, size, 8, 16), jnp.float32)
+    x = jax.ShapeDtypeStruct((8, 4, 4, 8), jnp.float32)
+    both = jax.grad(loss, (0, 1))
+    program = capture(both, (kernel, x)).program
+    assert ("rev" in kinds(program)) == (size > 1)
+    tactics = [mw.data_parallel("data", "x"), mw.zero(3, "data", "kernel")]
+    plan = mw.partition(both, {"data": 8}, tactics).plan(kernel, x)
+    assert plan.counts["all_gather"] == gathers
