@@ -145,7 +145,16 @@ def test_an_interrupt_ends_the_search_with_the_best_so_far(moment):
 
     plan = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, on_progress=watch)
     assert "interrupted" in said
+    assert plan.search.is_interrupted
     assert plan.step_time_s == plan.search.candidates[0].step_time_s
+
+
+def test_a_search_says_of_how_many_meshes_there_was_no_time_for(plan):
+    fn, args = DEEP
+    hasty = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=0.01).search
+    assert hasty.num_meshes == 1
+    assert hasty.all_meshes == plan.search.all_meshes == plan.search.num_meshes
+    assert not plan.search.is_interrupted
 
 
 def test_an_interrupt_before_anything_is_found_is_one():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import meshwright as mw
-from meshwright.cli.auto import search_table, spelled_text
+from meshwright.cli.auto import search_table, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.plan.candidates import Candidate, Search, Spelling, differences, visible
@@ -69,7 +69,7 @@ BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
 
 def beside(other):
     """The last cell of a plan's row."""
-    table = search_table(Search((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1))
+    table = search_table(Search((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1, 1))
     return list(table.columns[-1].cells)[1]
 
 
@@ -108,6 +108,16 @@ def test_the_found_plan_is_printed_as_tactics():
         "as tactics (1.10 times the step of the first, 3.0 MiB):\n"
         "  mw.megatron('model'),"
     )
+
+
+def test_a_search_that_was_cut_short_says_so():
+    whole = Search((BEST,), 2.0 * 2**30, 0.0, 0.0, 3.0, 8, 8)
+    assert search_text(whole) == "3.0 s for 8 meshes"
+    short, why = search_text(replace(whole, num_meshes=1)).splitlines()
+    assert short == "3.0 s for 1 of 8 meshes"
+    assert "larger --budget" in why
+    _, why = search_text(replace(whole, is_interrupted=True)).splitlines()
+    assert why == "interrupted: this is the best so far"
 
 
 @pytest.mark.parametrize(

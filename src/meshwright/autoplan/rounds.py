@@ -65,6 +65,7 @@ def search(searcher: Searcher, with_experts: bool) -> Searcher:
         best = searcher.trials.best()
         if best is not None and tactic in best.tactics:
             return changed
+        searcher.is_interrupted = changed.is_interrupted
     return searcher
 
 
@@ -141,4 +142,5 @@ def _changed(first: Searcher, mesh: Mesh, tactic: Recompute) -> Searcher:
         changed, first.beside, (mesh,), first.limit, first.until, first.value_of,
         first.clock, first.on_progress, first.gather, candidates=first.candidates,
         before=before, aim=_AIM, num_before=len(first.programs.own),
+        all_before=len(first.meshes),
     )  # fmt: skip

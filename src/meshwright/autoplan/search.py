@@ -83,8 +83,8 @@ class Searcher:
     the answer. before: what was found for a like program, before less was kept; what is
     too large is not looked at again then. aim: share of the limit that integer programs
     get. smaller: what takes less memory, where that counts. reserved: asked once the
-    first plan has been simulated, seconds that are for something else. num_before: meshes
-    that searches before this one have looked at.
+    first plan has been simulated, seconds that are for something else. num_before,
+    all_before: meshes that searches before this one have looked at, and that they had.
     """
 
     space: Space
@@ -103,6 +103,7 @@ class Searcher:
     aim: float = 1.0
     smaller: list[Proposal] = field(default_factory=list[Proposal])
     num_before: int = 0
+    all_before: int = 0
     experts: Experts = field(init=False)
     trials: Trials = field(init=False)
     programs: Programs = field(init=False)
@@ -159,6 +160,8 @@ class Searcher:
             bound_s,
             self.clock() - started,
             max(len(self.programs.own), self.num_before),
+            max(len(self.meshes), self.all_before),
+            self.is_interrupted,
             self.spelled,
         )
 

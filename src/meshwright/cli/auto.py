@@ -200,11 +200,18 @@ def spelled_text(spelled: Spelling, best: Candidate) -> str:
 
 
 def search_text(search: Search) -> str:
-    """How long it took, and how far from the best it can be."""
-    lines = [f"{search.seconds:.1f} s for {search.num_meshes} meshes"]
+    """How long it took, what it did not come to, and how far from the best it can be."""
+    seen, known = search.num_meshes, search.all_meshes
+    looked = f"{seen}" if seen == known else f"{seen} of {known}"
+    lines = [f"{search.seconds:.1f} s for {looked} mesh{'es' * (known > 1)}"]
     if search.model_s and search.candidates[0].name == "auto":
         lines.append(
             f"by the prices of the integer program, no plan on this mesh is more than "
             f"{100 * search.gap:.1f} % faster"
         )
-    return "; ".join(lines)
+    text = "; ".join(lines)
+    if search.is_interrupted:
+        return f"{text}\ninterrupted: this is the best so far"
+    if seen < known:
+        return f"{text}\nno time was left for the other meshes: try a larger --budget"
+    return text

@@ -72,7 +72,8 @@ class Search:
 
     candidates: all that were simulated, the found one first. model_s: what the integer
     program says of the found plan, and bound_s, below which no plan on its mesh can be
-    by the same prices. seconds: of the search. num_meshes: that it looked at. spelled:
+    by the same prices. seconds: of the search. num_meshes, all_meshes: that it looked at,
+    and that there were; for the others the budget left no time, or an interrupt. spelled:
     the best plan of the integer program as ordinary tactics, if there was time to find
     them.
     """
@@ -83,6 +84,8 @@ class Search:
     bound_s: float
     seconds: float
     num_meshes: int
+    all_meshes: int
+    is_interrupted: bool = False
     spelled: Spelling | None = None
 
     @property
@@ -108,6 +111,8 @@ class Search:
             "gap": self.gap,
             "seconds": self.seconds,
             "num_meshes": self.num_meshes,
+            "all_meshes": self.all_meshes,
+            "is_interrupted": self.is_interrupted,
             "candidates": [self._fields(each, best) for each in self.candidates],
             "spelled": self.spelled
             and {
