@@ -62,6 +62,7 @@ CASES = {
         "shrad({'x': 0}, 'data')",
     ): "no tactic 'shrad'; there",
     ("mlp.py", *MESH, "--tactics", "shard()"): "cannot make shard(): ",
+    ("mlp.py", *MESH, "--tactics", "[[]]"): "[] in '[[]]' is no tactic",
     ("mlp.py", *MESH, "--tactics", "3"): "3 in '3' is no tactic",
     ("mlp.py", *MESH, "--tactics", "().__class__"): (
         "'().__class__' may not stand in tactics"

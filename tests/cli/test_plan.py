@@ -114,3 +114,12 @@ def test_a_plan_that_cuts_something_does_not_say_so(run, write):
     place = write("layers.py", LAYERS)
     done = run("plan", place, "--mesh", "model=4", "--schedule", "mp")
     assert "nothing was cut" not in done.out
+
+
+def test_tactics_may_stand_in_brackets_as_in_python(run, mlp):
+    tactic = "data_parallel('data')"
+    plain, listed = (
+        run("plan", mlp, *MESH, "--tactics", text) for text in (tactic, f"[{tactic}]")
+    )
+    assert listed.status == 0, listed.err
+    assert listed.out == plain.out

@@ -130,6 +130,7 @@ def test_a_search_that_was_cut_short_says_so():
         (["--tactics", "shard({'w': 0}, 'data')"], "pattern 'w' matches nothing"),
         (["--tactics", "sharde('w')"], "no tactic 'sharde'; there are"),
         (["--machines", "tpu-v4"], "--machine searches, --machines compares"),
+        (["--gather", "at_use"], "--gather is for --mesh without --machine"),
         (
             ["--mesh", "data=8", "--tactics", "shard({'params.0.down': 1}, 'data')"],
             "params.0.down along 'data': 8 parts do not divide extent 4",
@@ -140,6 +141,18 @@ def test_what_cannot_be_asked_is_said(run, mlp, options, message):
     done = run("plan", mlp, *SEARCH, *options)
     assert done.status == 2
     assert message in done.err
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--chips 8", "--objective step_time", "--memory 4", "--budget 3", "--most-axes 3",
+     "--seed 1"],
+)  # fmt: skip
+@pytest.mark.parametrize("beside", [(), ("--machines", "tpu-v4,tpu-v5e")])
+def test_options_of_a_search_without_one_are_refused(run, mlp, option, beside):
+    done = run("plan", mlp, "--mesh", "data=8", *beside, *option.split())
+    assert done.status == 2
+    assert f"{option.split()[0]} is for a search, with --machine" in done.err
 
 
 UNBUILT = """

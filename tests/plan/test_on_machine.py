@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import meshwright as mw
@@ -84,6 +85,17 @@ def test_a_plan_without_a_machine_says_how_to_name_one(plan):
 
 def test_a_machine_of_another_size_is_refused(plan):
     with pytest.raises(MachineError, match=r"has 8 devices, machine tpu-v4 16"):
+        plan.on(mw.machine("tpu-v4", chips=16))
+
+
+def test_the_error_names_the_axes_that_were_given_not_the_parts_they_are_cut_into():
+    """Its second axis only goes into half of the dim, so that the first has parts."""
+    step = mw.partition(
+        lambda x: x.reshape(4, 4, 8).sum(0), {"data": 8}, [mw.shard({"x": 0}, "data")]
+    )
+    plan = step.plan(np.ones((16, 8), np.float32))
+    assert plan.counts["all_reduce"] == 1
+    with pytest.raises(MachineError, match=r"mesh data=8 has 8 devices"):
         plan.on(mw.machine("tpu-v4", chips=16))
 
 

@@ -61,5 +61,14 @@ def test_groups_of_a_ragged_product_are_experts():
 
 def test_without_experts_the_error_says_what_there_is():
     fn, args = models.mlp()
-    with pytest.raises(TacticError, match="no experts: none of 2 products"):
+    with pytest.raises(TacticError, match="no experts to cut: none of 2 products"):
         mw.partition(fn, {"model": 4}, [mw.expert_parallel("model")]).plan(*args)
+
+
+def test_experts_that_do_not_divide_are_told():
+    def step(w, x):
+        return jnp.einsum("ebd,edf->ebf", x, w)
+
+    args = normal(6, D, F), normal(6, 4, D)
+    with pytest.raises(TacticError, match="4 divides none of their numbers: w has 6"):
+        mw.partition(step, {"model": 4}, [mw.expert_parallel("model")]).plan(*args)

@@ -97,6 +97,12 @@ def test_what_nothing_divides_is_an_error():
         mw.partition(step, MESH, [mw.zero(3, "data")]).plan(normal(3, 5), normal(8, 3))
 
 
+@pytest.mark.parametrize("name", ["params", "state"])
+def test_what_is_no_pattern_is_refused(name):
+    with pytest.raises(TacticError, match=f"{name} is .*; wanted a pattern of paths"):
+        mw.zero(3, "data", **{name: {"w": 0}})
+
+
 def test_there_is_no_stage_4():
     with pytest.raises(TacticError, match="stages 2 and 3, not 4"):
         mw.zero(4, "data")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent, shorten
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -30,6 +31,9 @@ from meshwright.tactics import Tactic
 
 _WIDE = 76
 """Letters of the reason why a plan cannot be."""
+
+_SEARCHES = ("chips", "objective", "memory", "budget", "most_axes", "seed")
+"""Options that only a search has."""
 
 _MOST, _WORTH = 3, 0.1
 """Differences that are told, and of the largest the share that one has to have."""
@@ -65,6 +69,29 @@ class Wanted:
             self.machine, self.chips, self.mesh, self.most_axes, self.objective,
             memory, self.budget_s, self.place,
         ).settled()  # fmt: skip
+
+
+def check_searches(context: typer.Context, *, is_search: bool) -> None:
+    """Refuse options of a search where there is none, and what a search decides."""
+    given = [
+        name
+        for name in (("gather",) if is_search else _SEARCHES)
+        if _is_given(context, name)
+    ]
+    if not given:
+        return
+    option = f"--{given[0].replace('_', '-')}"
+    if is_search:
+        raise TargetError(f"{option} is for --mesh without --machine; a search decides")
+    raise TargetError(
+        f"{option} is for a search, with --machine, such as --machine tpu-v5e --chips 8"
+    )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed, be it with the value that it has by default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def find_plan(text: str, wanted: Wanted) -> Plan:

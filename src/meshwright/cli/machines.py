@@ -73,7 +73,9 @@ def find_machines(names: str, num_devices: int) -> list[Machine]:
     """The machines that a list with commas names, each with as many devices."""
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:
-        raise MachineError(f"no machine in {names!r}; there are {preset_names()}")
+        raise MachineError(
+            f"no machine in {names!r}; there are {', '.join(preset_names())}"
+        )
     return [load_machine(name, num_devices) for name in chosen]
 
 
@@ -139,6 +141,7 @@ def comparison_rows(
             "usable_bytes": found.usable_bytes,
             "fits": found.fits,
             "energy_j": found.energy_j,
+            "is_peak_power": found.is_peak_power,
             "cost_usd": found.cost_usd,
             "co2e_g": found.co2e_g,
         }
@@ -186,7 +189,13 @@ def comparison_table(rows: Sequence[dict[str, Any]], budget: Budget | None) -> T
 
 
 def _unknown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Why some machines have no joules, or no dollars, and how they get some."""
+    """Why some machines have no joules or dollars, or too many; how they get theirs."""
+    peak = [row["machine"] for row in rows if row["is_peak_power"]]
+    if peak:
+        yield (
+            f"J of {', '.join(peak)}: at peak power, so at most that, for no mean is "
+            "known; a TOML of your own may set chip.mean_w"
+        )
     for figure, what, key in (
         ("energy_j", "power", "mean_w"), ("cost_usd", "price", "usd_per_hour")
     ):  # fmt: skip

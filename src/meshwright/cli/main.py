@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from meshwright.autoplan import OBJECTIVES
-from meshwright.cli.auto import Wanted, find_plan, show_found
+from meshwright.cli.auto import Wanted, check_searches, find_plan, show_found
 from meshwright.cli.iopddl import iopddl_command
 from meshwright.cli.machines import (
     check_compares,
@@ -86,6 +86,7 @@ def _user_line(error: BaseException) -> str:
 
 @app.command("plan")
 def plan_command(  # noqa: PLR0913  the options of a command
+    context: typer.Context,
     target: TargetText,
     mesh: Annotated[
         str | None, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
@@ -140,6 +141,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     if machine is None:
         run["--place"] = place
     check_compares(run, machines)
+    check_searches(context, is_search=machine is not None)
     if out is not None:
         output_file(out)  # before the work, which would be lost
     if machine is not None:

@@ -48,7 +48,7 @@ def _offer(target: Target) -> str:
 
 
 def parse_tactics(text: str) -> tuple[Tactic, ...]:
-    """Tactics from `data_parallel('batch'), shard({'w': 0}, axis='model')`.
+    """Tactics from `data_parallel('batch'), shard({'w': 0}, axis='model')`, or a list.
 
     Only calls of tactics and plain constants are read; no other code can run.
     """
@@ -58,6 +58,8 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
         raise TacticError(f"cannot read tactics {text!r}: {error.msg}") from None
     made = _evaluate(tree, _namespace())
     assert isinstance(made, list)
+    if len(made) == 1 and isinstance(made[0], list):
+        made = made[0]
     for tactic in made:
         if not callable(getattr(tactic, "apply", None)):
             raise TacticError(f"{tactic!r} in {text!r} is no tactic")
@@ -97,7 +99,8 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 def _lookup(name: str, names: Mapping[str, Any]) -> Any:
     if name not in names:
-        raise TacticError(f"no tactic {name!r}; there are {', '.join(sorted(names))}")
+        tactics = sorted(known for known in names if known.islower())
+        raise TacticError(f"no tactic {name!r}; there are {', '.join(tactics)}")
     return names[name]
 
 

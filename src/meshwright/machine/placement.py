@@ -51,6 +51,15 @@ class Placement:
         return tuple(segment for axis in axes for segment in chosen[axis])
 
 
+def require_size(mesh: Mesh, machine: Machine) -> None:
+    """`MachineError` where mesh and machine differ in size."""
+    if mesh.num_devices != machine.num_devices:
+        raise MachineError(
+            f"mesh {mesh} has {mesh.num_devices} devices, machine {machine.name} "
+            f"{machine.num_devices}"
+        )
+
+
 def place_mesh(mesh: Mesh, machine: Machine) -> Placement:
     """The placement under which few groups share a link, and the last axes are fastest.
 
@@ -58,11 +67,7 @@ def place_mesh(mesh: Mesh, machine: Machine) -> Placement:
     whole dims as far as they can, it gets the most bandwidth, then the one before it.
     `MachineError` where mesh and machine differ in size.
     """
-    if mesh.num_devices != machine.num_devices:
-        raise MachineError(
-            f"mesh {mesh} has {mesh.num_devices} devices, machine {machine.name} "
-            f"{machine.num_devices}"
-        )
+    require_size(mesh, machine)
     sizes = tuple(size for _, size in mesh.sizes)
     extents = tuple(dim.extent for dim in machine.grid)
     best = max(matrices(sizes, extents), key=lambda m: _preference(m, machine.grid))

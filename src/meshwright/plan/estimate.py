@@ -14,7 +14,7 @@ from meshwright.errors import MachineError
 from meshwright.ir import Op, Program
 from meshwright.lower import Lowered
 from meshwright.machine import Machine, Mesh
-from meshwright.machine.placement import Placement, place_mesh
+from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.simulate.collector import one_collection
 from meshwright.simulate.compact import compacted
 from meshwright.simulate.fused import Fused, fused
@@ -126,6 +126,7 @@ def estimate(
     Memory is given up where the partitioned function donates it, and with
     `donate_state` where a step hands its argument back in its next form.
     """
+    require_size(decided.work.mesh, machine)  # by its own axes; lowered, they are parts
     with one_collection():
         return _simulated(decided, machine, donate_state)
 

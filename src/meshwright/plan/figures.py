@@ -44,6 +44,8 @@ class Figures:
     collective_s: of one execution, for each of the plan's collectives.
     energy_j, co2e_g, cost_usd: of all devices; None where the machine has no power or
         price. place: whose grid and overhead were taken, "" for none.
+    is_peak_power: whether the energy is that of the chip at its peak, an upper bound, for
+        no mean of it is known.
     """
 
     machine: str
@@ -60,6 +62,7 @@ class Figures:
     co2e_g: float | None
     cost_usd: float | None
     place: str
+    is_peak_power: bool = False
 
     @property
     def fits(self) -> bool:
@@ -88,6 +91,7 @@ def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figu
         co2e_g=found.co2e_g(place) if has_power and place is not None else None,
         cost_usd=None if chip.usd_per_hour is None else found.cost_usd(),
         place="" if place is None else place.name,
+        is_peak_power=has_power and chip.mean_w is None,
     )
 
 

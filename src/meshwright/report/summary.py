@@ -39,6 +39,7 @@ def _cards(figures: Figures) -> list[tuple[str, str, str]]:
     fits = "fits" if figures.fits else "does not fit"
     power = "no power is known of this machine"
     price = "no price is known of this machine"
+    drawn = "all devices, at peak power" if figures.is_peak_power else "all devices"
     return [
         ("step time", show_seconds(figures.step_time_s), "simulated"),
         ("model FLOP utilisation", show_share(figures.mfu), "of the 16-bit peak"),
@@ -47,7 +48,7 @@ def _cards(figures: Figures) -> list[tuple[str, str, str]]:
             show_bytes(figures.peak_memory_bytes),
             f"{fits}: {show_share(share)} of {show_bytes(figures.usable_bytes)}",
         ),
-        ("energy a step", *_or_none(figures.energy_j, "J", "all devices", power)),
+        ("energy a step", *_or_none(figures.energy_j, "J", drawn, power)),
         (
             "price a step",
             _price(figures),

@@ -36,22 +36,29 @@ class ExpertParallel:
         size = work.mesh.size(self.axis)
         seeds: dict[int, tuple[str, Node, int]] = {}
         region: dict[int, int] = {}
+        uneven: dict[str, int] = {}
         for product in products:
             for factor in (*product.batch, *product.groups):
                 leaf = product.leaf(work, factor)
-                if leaf is None or work.local_extent(*leaf[1:]) % work.mesh.size(
-                    self.axis
-                ):
+                if leaf is None:
+                    continue
+                extent = work.local_extent(*leaf[1:])
+                if extent % size:
+                    uneven[leaf[0]] = extent
                     continue
                 seeds[leaf[1].index] = leaf
                 if factor in product.batch:
                     region |= _expert_region(work, product, factor)
                 break
         if not seeds:
-            raise TacticError(
-                f"{self} finds no experts: none of {len(products)} products with "
-                f"weights has a batch dim, or a group dim, that {size} divides"
+            shown = ", ".join(f"{path} has {n}" for path, n in [*uneven.items()][:4])
+            why = (
+                f"{size} divides none of their numbers: {shown}"
+                if uneven
+                else f"none of {len(products)} products with weights has a batch dim, "
+                "or a group dim"
             )
+            raise TacticError(f"{self} finds no experts to cut: {why}")
         for unit in units:
             self._claim(work, region, unit)
         work.cut(seeds.values(), self.axis, str(self))

@@ -100,11 +100,18 @@ def zero(
     """Cut optimizer state (stage 2) and parameters (stage 3): `zero(3, "data")`.
 
     params, state: patterns of parameters and of optimizer state; found by default.
-    Raises `TacticError` for another stage, and where there is nothing to cut when the
-    tactic is applied.
+    Raises `TacticError` for another stage or what is no pattern, and where there is
+    nothing to cut when the tactic is applied.
     """
     if stage not in (2, 3):
         raise TacticError(f"zero has stages 2 and 3, not {stage!r}")
+    patterns: dict[str, object] = {"params": params, "state": state}
+    for name, pattern in patterns.items():
+        if not isinstance(pattern, str | None):
+            raise TacticError(
+                f"zero: {name} is {pattern!r}; wanted a pattern of paths, as in "
+                f"{name}='{name}.**'"
+            )
     return Zero(stage, axis, params, state)
 
 
