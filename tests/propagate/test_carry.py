@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -221,6 +222,50 @@ def test_a_total_that_starts_at_a_whole_value_is_carried_all_the_same():
     run = cut(fn, (A, W, XS), _2=1)
     assert Carrier(run.state).loop_partial(carry_wire(run), "a")
     assert sums(run) == 1
+
+
+@pytest.mark.parametrize("start", [0.0, 1.5])
+def test_a_total_that_starts_at_a_number_is_carried_too(start):
+    def fn(xs):
+        return lax.scan(lambda c, x: (c + x.sum(), None), start, xs)[0]
+
+    run = cut(fn, (XS,), _0=1)
+    assert Carrier(run.state).loop_partial(carry_wire(run), "a")
+    assert sums(run) == 1
+
+
+def accumulate_twice(w, ys):
+    """What an inner loop adds up is added up by an outer one: gradients in turns."""
+
+    def outer(total, xs):
+        inner = lax.scan(lambda c, x: (c + x.T @ w, None), jnp.zeros((8, 8)), xs)[0]
+        return total + inner, None
+
+    return lax.scan(outer, jnp.zeros((8, 8)), ys)[0]
+
+
+def test_what_loops_in_loops_add_up_is_summed_once():
+    run = cut(accumulate_twice, (W, f32(3, 5, 16, 8)), _1=2)
+    assert sums(run) == 1
+
+
+def test_loops_in_loops_that_add_up_partial_sums_equal_the_original():
+    draw = np.random.default_rng(0).normal
+    args = draw(size=(16, 8)), draw(size=(3, 5, 16, 8))
+    step = mw.partition(accumulate_twice, {"a": 4}, [mw.shard({"ys": 2, "w": 0}, "a")])
+    assert step.plan(*args).counts["all_reduce"] == 1
+    assert step.check(*args).ok
+
+
+def test_of_an_inner_total_that_the_outer_loop_reads_there_is_a_sum_each_time():
+    def fn(w, ys):
+        def outer(total, xs):
+            inner = lax.scan(lambda c, x: (c + x.T @ w, None), jnp.zeros((8, 8)), xs)[0]
+            return total + jnp.sin(inner), None
+
+        return lax.scan(outer, jnp.zeros((8, 8)), ys)[0]
+
+    assert sums(cut(fn, (W, f32(3, 5, 16, 8)), _1=2)) == 3
 
 
 def test_the_carry_of_a_while_loop_is_never_partial():

@@ -27,6 +27,16 @@ class Carrier:
         self._version = state.version
         outputs = self.graph.program.outputs
         self._outputs = {self.graph.number[v] for v in outputs if isinstance(v, Value)}
+        # Of loops in loops: their sums may go on into the outer one's. At the top there is
+        # but one sum to save, and whoever reads the result decides how it is cut.
+        self._inner = {
+            self.graph.number[result]
+            for outer in self.graph.wire_nodes
+            for body in outer.bodies
+            for op in body.ops
+            if op.bodies
+            for result in op.results
+        }
 
     def is_partial(self, value: int, axis: str, is_strict: bool = False) -> bool:
         """True where a value, as made, holds addends of a sum along an axis.
@@ -67,6 +77,8 @@ class Carrier:
         if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
         node = self.graph.nodes[self.graph.producer[value]]
+        if value in self._inner:
+            return self.loop_partial(node, axis)
         if axis in state.factor_of[node.index]:
             is_sum = node.rule is not None and node.rule.monoid == "sum"
             return is_sum and state.dim_on(value, axis) == -1
@@ -255,13 +267,11 @@ class Carrier:
         start = self.graph.number[op.bodies[0].inputs[wire.inputs[0][1]]]
         last = op.bodies[0].outputs[wire.outputs[0][1]]
         init = self._number(op.operands[wire.operand])
-        if (
-            not isinstance(last, Value)
-            or init is None
-            or last is self.graph.values[start]
-        ):
+        if not isinstance(last, Value) or last is self.graph.values[start]:
             return False
-        if self.is_partial(init, axis) or len(self.graph.consumers[start]) != 1:
+        if init is not None and self.is_partial(init, axis):
+            return False
+        if len(self.graph.consumers[start]) != 1:
             return False
         result = (
             () if wire.result is None else (self.graph.number[op.results[wire.result]],)
