@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
 import meshwright as mw
 from meshwright.errors import MachineError, PlanError
+from meshwright.plan.show import show_explanation
 from tests.tactics import models
 from zoo import gpt
 
@@ -116,3 +118,24 @@ def test_chips_with_two_cores_count_twice():
     assert mw.machine("tpu-v5e", chips=16).num_devices == 16
     with pytest.raises(MachineError, match="at least one chip, got 0"):
         mw.machine("h100", chips=0)
+
+
+def test_what_a_compiler_takes_out_of_a_loop_is_told_with_what_it_then_takes():
+    """The TPU compiler sums once what a loop adds up; on a GPU each turn does it."""
+
+    def step(w, xs):
+        return jax.lax.scan(lambda total, x: (total + x.T @ w, None), 0 * w, xs)[0]
+
+    f32 = jax.ShapeDtypeStruct((1024, 1024), np.float32)
+    args = f32, jax.ShapeDtypeStruct((5, 1024, 1024), np.float32)
+    tactics = [mw.shard({"xs": 1}, "data"), mw.shard({"w": 0}, "data")]
+    plan = mw.partition(step, {"data": 8}, tactics).plan(*args)
+    (turn,) = (c for c in plan.collectives if c.kind == "reduce_scatter")
+    assert turn.executions == 5
+    found = {name: plan.on(name) for name in ("tpu-v4", "h100")}
+    at = plan.collectives.index(turn)
+    runs = {name: each.figures.collective_runs[at] for name, each in found.items()}
+    assert runs == {"tpu-v4": 1, "h100": 5}
+    told = {name: show_explanation(each) for name, each in found.items()}
+    assert "us each, x5 at" in told["h100"]
+    assert "x5, compiled into x1, " in told["tpu-v4"]

@@ -41,7 +41,9 @@ class Figures:
     breakdown: seconds by what fills the step: "compute", "idle", and for each kind of
         collective those exposed and those hidden behind computation.
     largest: of the values at the peak. peak_source: the line that runs there.
-    collective_s: of one execution, for each of the plan's collectives.
+    collective_s, collective_runs: of one execution, for each of the plan's collectives,
+        and how often the compiler takes it, which may be less often than the plan says:
+        what a loop only adds up once behind the loop, one of two that are added.
     energy_j, co2e_g, cost_usd: of all devices; None where the machine has no power or
         price. place: whose grid and overhead were taken, "" for none.
     is_peak_power: whether the energy is that of the chip at its peak, an upper bound, for
@@ -63,6 +65,7 @@ class Figures:
     cost_usd: float | None
     place: str
     is_peak_power: bool = False
+    collective_runs: tuple[int, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -75,6 +78,7 @@ def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figu
     chip = found.machine.chip
     has_power = (chip.mean_w or chip.peak_w) is not None
     peak = found.memory.peak
+    taken = tuple(_collectives(decided.lowered.program, found))
     runs_there = found.units[peak].root.source if peak >= 0 else ""
     return Figures(
         machine=found.machine.name,
@@ -86,7 +90,8 @@ def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figu
         breakdown=dict(found.breakdown),
         largest=tuple(_largest(decided, found)),
         peak_source=str(runs_there),
-        collective_s=_collective_s(decided.lowered.program, found),
+        collective_s=tuple(seconds for seconds, _ in taken),
+        collective_runs=tuple(runs for _, runs in taken),
         energy_j=found.energy_j(place) if has_power else None,
         co2e_g=found.co2e_g(place) if has_power and place is not None else None,
         cost_usd=None if chip.usd_per_hour is None else found.cost_usd(),
@@ -109,15 +114,17 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[Live]:
         yield Live(name, shown, found.layout.size(value), source)
 
 
-def _collective_s(program: Program, found: Estimate) -> tuple[float, ...]:
-    """Seconds of each collective of a program, in the order of `executions`.
+def _collectives(program: Program, found: Estimate) -> Iterator[tuple[float, int]]:
+    """Seconds and runs of each collective of a program, in the order of `executions`.
 
     Of one execution; where a compiler takes it less often, its share of what that takes.
     """
-    runs, known = dict(executions(found.program)), dict[Op, float]()
+    runs, known = dict(executions(found.program)), dict[Op, tuple[float, int]]()
     for op, seconds in _spans(found.timeline):
-        known[found.origins.get(op, op)] = seconds * runs.get(op, 0)
-    return tuple(known.get(op, 0.0) / (times or 1) for op, times in executions(program))
+        known[found.origins.get(op, op)] = seconds, runs.get(op, 0)
+    for op, times in executions(program):
+        seconds, taken = known.get(op, (0.0, 0))
+        yield seconds * taken / (times or 1), taken
 
 
 def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:
@@ -135,5 +142,6 @@ def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
         return None
     made = dict(fields)
     made["largest"] = tuple(Live(**live) for live in fields["largest"])
-    made["collective_s"] = tuple(fields["collective_s"])
+    for name in ("collective_s", "collective_runs"):
+        made[name] = tuple(fields.get(name, ()))
     return Figures(**made)

@@ -52,7 +52,7 @@ def show_explanation(plan: Plan, expand: bool = False) -> str:
     first; `expand` tells every one.
     """
     lines = [f"mesh {plan.mesh}, gather {plan.gather.value}"]
-    known = _seconds_of(plan)
+    known = _taken(plan)
     groups = [[c] for c in plan.collectives] if expand else _groups(plan.collectives)
     for group in groups:
         first = group[0]
@@ -80,12 +80,14 @@ def _at_the_peak(plan: Plan) -> list[str]:
     return lines + [f"{line}{_times(n)}" for line, n in collapse(shown)]
 
 
-def _seconds_of(plan: Plan) -> dict[int, float]:
-    """Seconds of one execution of each collective, by its identity."""
-    if plan.figures is None:
+def _taken(plan: Plan) -> dict[int, tuple[float, int]]:
+    """Seconds of each collective in a step, by its identity, and runs as compiled."""
+    found = plan.figures
+    if found is None:
         return {}
-    pairs = zip(plan.collectives, plan.figures.collective_s, strict=True)
-    return {id(c): s for c, s in pairs}
+    runs = found.collective_runs or [c.executions for c in plan.collectives]
+    rows = zip(plan.collectives, found.collective_s, runs, strict=True)
+    return {id(c): (c.executions * seconds, taken) for c, seconds, taken in rows}
 
 
 def _counts(plan: Plan) -> list[str]:
@@ -125,14 +127,29 @@ def _row(group: Sequence[Collective]) -> str:
     return f"  {c.kind:14} {axes:12} {c.bytes:>14,} x{times:<5} {c.source}"
 
 
-def _head(group: Sequence[Collective], known: Mapping[int, float]) -> str:
+def _head(group: Sequence[Collective], known: Mapping[int, tuple[float, int]]) -> str:
     c, times = group[0], sum(c.executions for c in group)
-    took = f", {1e6 * known[id(c)]:.1f} us each" if id(c) in known else ""
     where = f" at {c.source}" if c.source else ""
     axes = ", ".join(c.axes)
     return (
-        f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes{took}, x{times}{where}"
+        f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes, "
+        f"{_runs(group, known, times)}{where}"
     )
+
+
+def _runs(
+    group: Sequence[Collective], known: Mapping[int, tuple[float, int]], times: int
+) -> str:
+    """How often collectives run, and for how long if that is known."""
+    if not known:
+        return f"x{times}"
+    spent, taken = (
+        sum(each) for each in zip(*(known[id(c)] for c in group), strict=True)
+    )
+    each = f"{1e6 * spent / (taken or 1):.1f} us each"
+    if taken >= times:
+        return f"{each}, x{times}"
+    return f"x{times}, compiled into x{taken}" + (f", {each}" if taken else "")
 
 
 def _troubles(plan: Plan, expand: bool) -> list[str]:
