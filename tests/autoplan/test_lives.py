@@ -4,12 +4,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import meshwright as mw
 from meshwright.autoplan.optimum import Optimum
+from meshwright.autoplan.reading import read_choices
 from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.decide import decide
 from meshwright.plan.estimate import estimate
-from tests.autoplan.programs import shape, space_of
+from tests.autoplan.programs import recurrent, shape, space_of
 
 ROWS, SIZE, DEVICES = 2**16, 2**13, 4
 
@@ -87,6 +89,19 @@ def test_every_form_that_is_kept_for_readers_counts():
     views = {(view.maker, view.result) for view in priced.model.views}
     assert len(views) > 1
     assert views <= priced.pricer.lives.copies.keys()
+
+
+def test_what_a_loop_reads_gathered_is_there_until_it_ends():
+    args = shape(SIZE, SIZE), shape(SIZE, SIZE), shape(5, 32, SIZE)
+    space, mesh = space_of((recurrent, args), "h100", DEVICES), Mesh({"data": DEVICES})
+    tactics = mw.data_parallel("data", "xs"), mw.shard({"w": 0, "v": 0}, "data")
+    decided = decide(space.captured, mesh, tactics, Gather.SHARED)
+    priced = space.price(mesh)
+    choices = read_choices(priced.model, decided.work.state)
+    said = float(priced.pricer.curve(choices).max())
+    assert said > 2 * 4 * SIZE**2  # both of them, whole
+    simulated = estimate(decided, space.machine).peak_memory_bytes
+    assert said == pytest.approx(simulated, rel=0.1)
 
 
 def written_over(x, rows, weight):

@@ -19,7 +19,7 @@ from meshwright.lower import Gather
 from meshwright.machine import Mesh
 from meshwright.plan.decide import decide
 from meshwright.plan.estimate import estimate
-from tests.autoplan.programs import DEEP, MESH, MLP, PAIR, space_of
+from tests.autoplan.programs import DEEP, MESH, MLP, PAIR, RECURRENT, space_of
 
 TACTICS = {
     "data": (mw.data_parallel("data"),),
@@ -38,8 +38,16 @@ def collective_s(found):
     )
 
 
-@pytest.mark.parametrize("program", [MLP, DEEP], ids=["mlp", "deep"])
-@pytest.mark.parametrize("tactics", TACTICS.values(), ids=TACTICS)
+TURNS = mw.data_parallel("data", "xs"), mw.shard({"w": 0, "v": 0}, "data")
+
+KNOWN = {
+    f"{name}-{tactics}": (program, TACTICS[tactics])
+    for name, program in {"mlp": MLP, "deep": DEEP}.items()
+    for tactics in TACTICS
+} | {"turns": (RECURRENT, TURNS)}
+
+
+@pytest.mark.parametrize(("program", "tactics"), KNOWN.values(), ids=KNOWN)
 def test_collectives_of_known_strategies_cost_what_they_are_simulated_to(
     program, tactics
 ):

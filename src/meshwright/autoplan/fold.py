@@ -92,7 +92,10 @@ def makers(graph: Graph) -> dict[int, tuple[int, int]]:
 
 
 class _Runs:
-    """How often things run in a step: a loop's body once for each turn."""
+    """How often things run in a step: a loop's body once for each turn.
+
+    What a loop is handed for all its turns is brought to its readers once, before it.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -103,16 +106,27 @@ class _Runs:
                 number = graph.number.get(value)
                 if number is not None:
                     self._of_value[number] = turns
+        self._brought: dict[int, float] = {}
+        for node in graph.nodes:  # outer loops before those in them
+            operand = node.ins[0][0] if node.ins else -1
+            is_again = node.is_remat_constant and operand in self._brought
+            if node.is_loop_constant or is_again:
+                outside = self.of_reading(node, operand)
+                self._brought |= dict.fromkeys((v for v, _ in node.outs), outside)
 
     def of_value(self, value: int) -> float:
         return self._of_value.get(value, 1.0)
 
     def of_node(self, node: Node) -> float:
         """How often a node runs: as often as its results are made."""
+        if node.outs and node.outs[0][0] in self._brought:
+            return self._brought[node.outs[0][0]]
         return max((self.of_value(v) for v, _ in (*node.outs, *node.ins)), default=1.0)
 
     def of_reading(self, node: Node, value: int) -> float:
         """A loop's end is met where the value lives, all else where the reader is."""
+        if value in self._brought:
+            return self._brought[value]
         if node.wire is not None or node.op is None:
             return self.of_value(value)
         return self.of_node(node)

@@ -21,8 +21,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from meshwright.autoplan.forward import Forward
 from meshwright.autoplan.space import Priced
 from meshwright.autoplan.stores import Stores
-from meshwright.ir import Op, Value
-from meshwright.ir.again import LOOPS
+from meshwright.ir import LOOPS, Op, Value
 from meshwright.propagate import Graph
 from meshwright.tactics import Recompute
 from meshwright.tactics.sites import sites_of

@@ -63,17 +63,19 @@ def lives_of(
             row[first:last] += 1
 
     runs, group_of, maker_of = _runs(graph, spans), fold.group_of, makers(graph)
+    brought = _brought(graph, runs)
     for node in graph.nodes:
         for result, (number, _) in enumerate(node.outs):
             key = group_of[node.index], result
             count(counts, key, spans.of.get(graph.values[number]))
-            count(copies, key, _around(runs, graph.consumers[number]))
+            around = _around(runs, graph.consumers[number])
+            count(copies, key, brought.get(number, around))
         if node.rule is not None and node.rule.reductions:
             count(counts, (group_of[node.index], len(node.outs)), runs.get(node.index))
         for operand, (number, _) in enumerate(node.ins):
             maker, result = maker_of[number]
             key = group_of[maker], result, group_of[node.index], operand
-            count(copies, key, runs.get(node.index))
+            count(copies, key, brought.get(number, runs.get(node.index)))
     return Lives(counts, copies, len(watched))
 
 
@@ -91,6 +93,18 @@ def _runs(graph: Graph, spans: _Spans) -> dict[int, Span]:
         if span is not None:
             runs[node.index] = span
     return runs
+
+
+def _brought(graph: Graph, runs: Mapping[int, Span]) -> dict[int, Span]:
+    """By value that a loop is handed for all its turns, from when to when that runs."""
+    found: dict[int, Span] = {}
+    for node in graph.nodes:  # outer loops before those in them
+        span = found.get(node.ins[0][0]) if node.ins else None
+        if span is None and node.is_loop_constant:
+            span = runs.get(node.index)
+        if span is not None and (node.is_loop_constant or node.is_remat_constant):
+            found |= dict.fromkeys((number for number, _ in node.outs), span)
+    return found
 
 
 def _around(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:

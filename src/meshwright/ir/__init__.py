@@ -3,6 +3,7 @@
 from meshwright.ir.merge import merge
 from meshwright.ir.parse import parse_program
 from meshwright.ir.program import (
+    LOOPS,
     Atom,
     Literal,
     Op,
@@ -19,6 +20,7 @@ from meshwright.ir.text import show_op, show_program
 from meshwright.ir.verify import verify
 
 __all__ = [
+    "LOOPS",
     "Atom",
     "Literal",
     "Op",

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from meshwright.ir.program import Atom, Op, Program, Value
-
-LOOPS = frozenset({"scan", "while"})
-"""Kinds that run once: what is made again of them is made turn by turn, in other loops."""
+from meshwright.ir.program import LOOPS, Atom, Op, Program, Value
 
 
 class Again:
     """What has been made again so far, of the ops of one program or body.
 
     made: by value the new one. What is kept, what no op makes, and what ops with effects
-    and loops make is fetched instead.
+    and loops make is fetched instead; what is made again of loops is made turn by turn, in
+    other loops.
     """
 
     def __init__(self, ops: Sequence[Op], keep: Collection[Value]) -> None:

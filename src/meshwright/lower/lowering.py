@@ -194,11 +194,25 @@ def _lower_region(scope: Scope, op: Op) -> None:
 
 
 def _wire_sharding(scope: Scope, node: Node) -> Sharding:
-    """How a wire's quantity is stored inside; a loop's carry may be partial."""
+    """How a wire's quantity is stored inside; a loop's carry may be partial.
+
+    What a loop is handed for all its turns may be gathered for it, and so for a remat in
+    it.
+    """
+    if scope.shared.gather is Gather.SHARED and (
+        node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
+    ):
+        return Sharding(scope.shared.form_inside(node))
     cut = scope.cuts(node, tuple((d,) for d in range(len(node.sizes))))
     carrier = scope.shared.carrier
     partial = tuple(a for a in scope.mesh.axes if carrier.loop_partial(node, a))
     return Sharding(cut.dims, partial)
+
+
+def _is_gathered(scope: Scope, node: Node) -> bool:
+    """Whether an operand is there in the form that a body wants."""
+    operand = scope.graph.values[node.ins[0][0]]
+    return scope.have[operand][1].dims == scope.shared.form_inside(node)
 
 
 def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:

@@ -33,6 +33,7 @@ class Shared:
 
     def __init__(self, state: State, gather: Gather) -> None:
         self.state = state
+        self.graph = state.graph
         self.gather = gather
         self.carrier = Carrier(state)
         self.origins: dict[Op, Origin] = {}
@@ -47,6 +48,28 @@ class Shared:
         if known is None:
             known = self._ends[key] = self._find_ends(node)
         return known
+
+    def form_inside(self, node: Node) -> Cuts:
+        """How the body of a loop, or of a remat in it, is handed one of its constants.
+
+        As it is stored; but where all who read it want it gathered, and alike, as they do,
+        so that it is gathered once before the loop and not in each turn.
+        """
+        state, graph = self.state, self.graph
+        stored = state.sharding_at(node, node.outs[0]).dims
+        wanted: set[Cuts] = set()
+        for number, _ in node.outs:
+            if number in state.kept:
+                wanted.add(state.kept[number])
+                continue
+            for reader in (graph.nodes[index] for index in graph.consumers[number]):
+                if reader.is_loop_constant or reader.is_remat_constant:
+                    wanted.add(self.form_inside(reader))
+                    continue
+                ports = (port for port in reader.ins if port[0] == number)
+                wanted |= {state.sharding_at(reader, port).dims for port in ports}
+        form = wanted.pop() if len(wanted) == 1 else stored
+        return stored if _is_within(form, stored) else form
 
     def _find_ends(self, node: Node) -> Ends:
         assert node.op is not None

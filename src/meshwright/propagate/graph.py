@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meshwright.ir import Op, Program, Value, Wire
+from meshwright.ir import LOOPS, Op, Program, Value, Wire
 from meshwright.rules import FactorRule, rule_of
 from meshwright.rules.rule import Dims
 
@@ -42,6 +42,23 @@ class Node:
         if self.wire is not None and self.op is not None:
             return f"{self.op.kind} (wire)"
         return self.op.kind if self.op is not None else "input"
+
+    @property
+    def is_loop_constant(self) -> bool:
+        """Whether it hands a loop what is the same in all turns."""
+        return self._is_handed_in and self.op is not None and self.op.kind in LOOPS
+
+    @property
+    def is_remat_constant(self) -> bool:
+        """Whether it hands what is there to a body that is run again."""
+        return self._is_handed_in and self.op is not None and self.op.kind == "remat"
+
+    @property
+    def _is_handed_in(self) -> bool:
+        wire = self.wire
+        if wire is None or wire.operand is None or wire.is_stacked:
+            return False
+        return bool(self.ins) and bool(wire.inputs) and not wire.outputs
 
     @property
     def source(self) -> object:
