@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from itertools import accumulate, pairwise
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
+from meshwright.autoplan.forward import _waists
 from meshwright.autoplan.keep import Waiting, recompute_within
 from meshwright.autoplan.reading import read_choices
 from meshwright.autoplan.space import Space
@@ -157,6 +159,31 @@ def test_narrow_places_are_those_of_the_fewest_bytes():
     waits = Waiting.under(priced, choices, space.stores, 1.5 * weights_bytes)
     least = waits.kept_bytes(waits.best(1e-6))
     assert least <= 6 * x_bytes < weights_bytes / 2
+
+
+class Sizes:
+    """Of values that are all stored, an element a byte."""
+
+    def num_bytes(self, value):
+        return float(value.shape[0])
+
+    def is_stored(self, value):
+        return True
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=40))
+def test_no_stretch_of_a_chain_is_without_a_narrow_place(sizes):
+    """None is nearer than a stretch to the last one, nor much farther than two."""
+    stretch = 40
+    values = [Value((size,), "float32") for size in (1, *sizes, 1)]
+    ops = [Op("f", (a,), (b,)) for a, b in pairwise(values)]
+    made = list(accumulate(sizes))
+    found = [made[ops.index(op)] for op in _waists(ops, Sizes(), stretch)]
+    apart = [b - a for a, b in pairwise([0, *found])]
+    assert all(each >= stretch for each in apart)
+    assert all(
+        each <= 2 * stretch + 2 * max(sizes) for each in (*apart, made[-1] - sum(apart))
+    )
 
 
 def test_where_that_does_not_help_it_is_said():

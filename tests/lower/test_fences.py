@@ -42,6 +42,132 @@ def test_rounded_sums_that_a_loop_adds_up_are_fenced(rounded):
     assert partitioned.check(params, X).ok
 
 
+A = jnp.cos(jnp.arange(256.0)).reshape(16, 16)
+ZEROS = jnp.zeros((16, 16))
+
+
+def rounded(value):
+    return value.astype(jnp.bfloat16).astype(jnp.float32)
+
+
+def product(w, x):
+    """Summed over devices, and scattered."""
+    return jnp.einsum("bd,be->de", x, jnp.tanh(x @ w))
+
+
+def scanned(turn):
+    return lambda w, start, xs: lax.scan(lambda c, x: (turn(w, c, x), None), start, xs)[
+        0
+    ]
+
+
+def again(w, c, x):
+    return c + rounded(jax.checkpoint(product)(w, x))
+
+
+def rounded_again(w, c, x):
+    return c + jax.checkpoint(lambda w, x: rounded(product(w, x)))(w, x)
+
+
+def added_again(w, c, x):
+    return jax.checkpoint(lambda w, c, x: c + rounded(product(w, x)))(w, c, x)
+
+
+def by_while(w, start, xs):
+    def body(carry):
+        turn, total = carry
+        return turn + 1, total + rounded(product(w, xs[turn]))
+
+    return lax.while_loop(lambda carry: carry[0] < len(xs), body, (0, start))[1]
+
+
+def into_two(w, start, xs):
+    def turn(carry, x):
+        added = rounded(product(w, x))
+        return (carry[0] + added, carry[1] + added), None
+
+    return lax.scan(turn, (jnp.zeros_like(start), start), xs)[0]
+
+
+def of_an_inner_loop(w, c, x):
+    def inner(total, row):
+        return total + product(w, row), None
+
+    return c + rounded(lax.scan(inner, jnp.zeros_like(c), x)[0])
+
+
+def subtracted(w, c, x):
+    return c - rounded(product(w, x))
+
+
+def read_before(w, c, x):
+    return c + rounded(product(w + 1e-3 * jnp.tanh(c), x))
+
+
+def read_after(w, c, x):
+    total = c + rounded(product(w, x))
+    return total + 1e-3 * jnp.tanh(total)
+
+
+def only_widened(w, c, x):
+    return c + product(w, x)
+
+
+NESTS = {
+    scanned(again): 1,
+    scanned(rounded_again): 1,
+    scanned(added_again): 1,
+    by_while: 1,
+    into_two: 1,
+    scanned(subtracted): 0,
+    scanned(read_before): 0,
+    scanned(read_after): 0,
+    scanned(only_widened): 0,
+}
+
+
+def barriers(fn, args, tactics):
+    """How many fences a step has, once it has been compared."""
+    partitioned = mw.partition(fn, {"data": 4}, tactics)
+    assert partitioned.check(*args).ok
+    ops = partitioned.plan(*args).decided.lowered.program.walk()
+    return [op.kind for op in ops].count("optimization_barrier")
+
+
+CUT = [
+    mw.shard({"xs": 1}, "data"),
+    mw.shard({"w": 0}, "data"),
+    mw.shard({"start": 0}, "data"),
+]
+
+
+@pytest.mark.parametrize(("fn", "count"), NESTS.items())
+def test_rounded_sums_are_fenced_wherever_they_are_added(fn, count):
+    """Those without one the TPU compiler takes, libtpu 0.0.50."""
+    assert barriers(fn, (A, ZEROS, X[:, :, 0]), CUT) == count
+
+
+def test_what_the_compiler_takes_out_of_an_inner_loop_is_fenced_in_the_outer():
+    fn = scanned(of_an_inner_loop)
+    cut = [mw.shard({"xs": 2}, "data"), *CUT[1:]]
+    assert barriers(fn, (A, ZEROS, X.swapaxes(1, 2)), cut) == 1
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16])
+def test_sums_that_are_made_whole_numbers_stay_in_their_turns(dtype):
+    """Moved, what each device adds is cut off: eight addends of 0.5 were 0, not 4."""
+
+    def step(xs):
+        def turn(total, x):
+            return total + x.sum(0).astype(dtype), None
+
+        return lax.scan(turn, jnp.zeros(xs.shape[2:], dtype), xs)[0]
+
+    args = (jnp.full((3, 8, 16), 0.5),)
+    cut = [mw.shard({"xs": 1}, "data")]
+    assert barriers(step, args, cut) == (dtype == jnp.int32)
+
+
 def test_sums_of_complex_numbers_are_those_of_their_parts():
     """Of which the TPU compiler has no reduce-scatter."""
 

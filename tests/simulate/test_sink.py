@@ -114,6 +114,105 @@ def test_of_two_sums_that_are_added_one_is_taken():
     np.testing.assert_allclose(got, tied(W, X), rtol=2e-2, atol=2e-2)
 
 
+def rounded(value):
+    return value.astype(jnp.bfloat16).astype(jnp.float32)
+
+
+def summed(w, x):
+    """A gradient of one image's, with one sum of its own over devices."""
+    return rounded(jax.grad(lambda w: jnp.tanh(x @ w).sum())(w))
+
+
+def along(fn):
+    """The function with images cut alone: its sums are all-reduces."""
+    tactics = [mw.shard({"x": 0}, axis="data")]
+    return mw.partition(fn, {"data": 8}, tactics).plan(W, X).decided.lowered
+
+
+def test_of_three_sums_that_are_added_one_is_taken():
+    def thrice(w, x):
+        return summed(w, x[:, 0]) + summed(w, x[:, 1]) + summed(w, x[:, 2])
+
+    lowered = along(thrice)
+    assert reductions(lowered.program) == [1, 1, 1]
+    changed, _ = sunk(lowered.program)
+    assert reductions(changed) == [1]
+    (got,) = make_executable(replace(lowered, program=changed))([W, X])
+    np.testing.assert_allclose(got, thrice(W, X), rtol=2e-2, atol=6e-2)
+
+
+def test_two_sums_that_a_loop_adds_up_are_one_in_each_turn():
+    """As compiled: a sum of sums is none that is taken out of a loop."""
+
+    def turns(w, x):
+        def turn(total, x):
+            return total + (summed(w, x) + summed(w, 2 * x)), None
+
+        return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
+
+    lowered = along(turns)
+    assert reductions(lowered.program) == [TURNS, TURNS]
+    changed, origins = sunk(lowered.program)
+    assert reductions(changed) == [TURNS]
+    assert {*origins.values()} <= {*lowered.program.walk()}
+
+
+def test_a_sum_that_somebody_else_reads_is_taken_for_itself():
+    def fn(w, x):
+        first, second = summed(w, x[:, 0]), summed(w, x[:, 1])
+        return first + second, first * 2
+
+    assert reductions(sunk(along(fn).program)[0]) == [1, 1]
+
+
+def test_sums_along_other_axes_are_two():
+    def fn(w, x, y):
+        return summed(w, x) + summed(w, y)
+
+    tactics = [mw.shard({"x": 0}, "data"), mw.shard({"y": 0}, "more")]
+    step = mw.partition(fn, {"data": 4, "more": 2}, tactics)
+    program = step.plan(W, X[:, 0], X[:, 1]).decided.lowered.program
+    assert reductions(program) == [1, 1]
+    assert reductions(sunk(program)[0]) == [1, 1]
+
+
+def test_sums_that_end_otherwise_than_they_were_taken_are_two():
+    """One in 16 bits, widened, and one in 32."""
+
+    def fn(w, x):
+        narrow = jax.grad(lambda w: jnp.tanh(x[:, 1].astype(w.dtype) @ w).sum())
+        half = narrow(w.astype(jnp.bfloat16)).astype(jnp.float32)
+        return summed(w, x[:, 0]) + half
+
+    program = along(fn).program
+    assert reductions(program) == [1, 1]
+    assert reductions(sunk(program)[0]) == [1, 1]
+
+
+def test_a_total_that_the_sum_is_made_of_stays():
+    def fn(w, x):
+        def turn(total, x):
+            return total + summed(w + 0.01 * jnp.tanh(total), x), None
+
+        return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
+
+    assert reductions(sunk(along(fn).program)[0]) == [TURNS]
+
+
+def test_a_largest_value_over_devices_stays():
+    def fn(w, x):
+        def turn(total, x):
+            return total + x.max(0), None
+
+        return lax.scan(turn, jnp.zeros(8), jnp.moveaxis(x, 1, 0))[0]
+
+    program = along(fn).program
+    assert {
+        op.params["monoid"] for op in program.walk() if op.kind == "all_reduce"
+    } == {"max"}
+    assert sunk(program) == (program, {})
+
+
 def test_what_is_looked_at_in_between_stays():
     lowered = cut(read_in_between)
     assert max(reductions(lowered.program)) >= TURNS

@@ -165,17 +165,27 @@ class _Waist(NamedTuple):
     size: float
     op: Op
 
+    def is_far(self, since: float, stretch: float) -> bool:
+        """Whether keeping it is worth it, so much after the last one that is kept.
+
+        One that is half of all that was made since spares little.
+        """
+        return self.made - since >= max(stretch, 2 * self.size)
+
 
 def _waists(ops: Sequence[Op], sizes: _Sizes, stretch: float) -> Iterator[Op]:
-    """One waist after each `stretch` of stored bytes, the smallest that comes soon."""
+    """One waist after each `stretch` of stored bytes, the smallest of a `stretch` more.
+
+    Of what is left at the end none: the narrow place of a layer may lie behind it.
+    """
     since, soon = 0.0, list[_Waist]()
     for waist in _all_waists(ops, sizes):
         if soon and waist.made - soon[0].made > stretch:
             least = min(soon, key=lambda each: each.size)
             yield least.op
-            since, soon = least.made, []
-        # One that is half of all that was made since the last spares little.
-        if waist.made - since >= max(stretch, 2 * waist.size):
+            since = least.made
+            soon = [each for each in soon if each.is_far(since, stretch)]
+        if waist.is_far(since, stretch):
             soon.append(waist)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from meshwright.ir import Atom, Op, Program, Value, Wire
 
 ADDS = frozenset({"add", "add_any"})
-_SUMS = frozenset({"all_reduce", "reduce_scatter"})
+SUMS = frozenset({"all_reduce", "reduce_scatter"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _total(
     while made_by is not None and made_by.kind == "convert_element_type":
         between.append(made_by)
         made_by = only(made_by.operands[0])
-    is_sum = made_by is not None and made_by.kind in _SUMS
+    is_sum = made_by is not None and made_by.kind in SUMS
     if made_by is None or not is_sum or made_by.params["monoid"] != "sum":
         return None
     return Total(wire, made_by, tuple(reversed(between)), adds)

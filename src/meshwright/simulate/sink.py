@@ -20,12 +20,13 @@ from meshwright.simulate.unit import is_zeros
 
 
 def sunk(program: Program) -> tuple[Program, Mapping[Op, Op]]:
-    """The program so changed; itself where no loop does that.
+    """The program so changed; itself where nothing is added so.
 
     The second result says, for each op made anew, which one it was.
     """
     pass_ = _Sink()
-    return pass_.program(program), pass_.origins
+    # First loops: a sum of two sums is none that the compiler takes out of one.
+    return pass_.joined(pass_.program(program)), pass_.origins
 
 
 Chain = tuple[Op, ...]
@@ -38,26 +39,36 @@ class _Sink:
 
     def program(self, program: Program) -> Program:
         """The program with its loops changed, those of bodies included."""
-        program = self._joined(program)
         if not any(op.bodies for op in program.ops):
             return program
         maker = {result: op for op in program.ops for result in op.results}
         ops = tuple(new for op in program.ops for new in self._ops(op, maker))
         return program if ops == program.ops else replace(program, ops=ops)
 
-    def _joined(self, program: Program) -> Program:
-        """The program with one sum for each two that are added and not read otherwise."""
-        pairs = dict(_pairs(program))
-        if not pairs:
-            return program
-        dropped = {op for pair in pairs.values() for chain in pair for op in chain}
+    def joined(self, program: Program) -> Program:
+        """The program with one sum for each few that are added and not read otherwise."""
+        while pairs := dict(_pairs(program)):
+            dropped = {op for pair in pairs.values() for chain in pair for op in chain}
+            ops: list[Op] = []
+            for op in program.ops:
+                if op in pairs:
+                    ops += self._one_sum(op, *pairs[op])
+                elif op not in dropped:
+                    ops.append(op)
+            program = replace(program, ops=tuple(ops))
+        return self._with_bodies(program)
+
+    def _with_bodies(self, program: Program) -> Program:
         ops: list[Op] = []
         for op in program.ops:
-            if op in pairs:
-                ops += self._one_sum(op, *pairs[op])
-            elif op not in dropped:
+            bodies = tuple(map(self.joined, op.bodies))
+            if bodies == op.bodies:
                 ops.append(op)
-        return replace(program, ops=tuple(ops))
+                continue
+            ops.append(replace(op, bodies=bodies))
+            self.origins[ops[-1]] = self.origins.get(op, op)
+        is_same = tuple(ops) == program.ops
+        return program if is_same else replace(program, ops=tuple(ops))
 
     def _one_sum(self, adds: Op, left: Chain, right: Chain) -> list[Op]:
         own = Value(adds.results[0].shape, adds.results[0].dtype)

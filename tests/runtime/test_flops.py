@@ -1,0 +1,18 @@
+"""XLA's own count of what a module computes."""
+
+import jax
+import jax.numpy as jnp
+
+from meshwright.jax_private import hlo_flops
+
+
+def compiled(fn):
+    return jax.jit(fn).lower(jnp.ones((4, 8))).compile().as_text()
+
+
+def test_a_product_counts_two_for_each_multiplication():
+    assert hlo_flops(compiled(lambda x: x @ x.T)) == 2 * 4 * 8 * 4
+
+
+def test_what_only_moves_data_has_none():
+    assert hlo_flops(compiled(lambda x: x[::-1])) == 0
