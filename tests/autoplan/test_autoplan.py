@@ -119,6 +119,12 @@ def test_what_only_fits_since_scratch_memory_holds_some_is_found():
     )
 
 
+def test_where_nothing_fits_it_is_said_for_how_many_meshes_there_was_time():
+    fn, args = DEEP
+    with pytest.raises(PlanError, match=r"nothing fits.*time for 1 of \d+ meshes"):
+        mw.autoplan(fn, args, machine="tpu-v5e", chips=8, memory=1e4, budget_s=0.01)
+
+
 @pytest.mark.parametrize("memory", [0, -1, float("nan")])
 def test_memory_that_no_device_has_is_refused(memory):
     fn, args = DEEP

@@ -150,7 +150,7 @@ class Searcher:
         """What came out, the best first; `PlanError` where nothing fits."""
         best = self.trials.best()
         if best is None:
-            raise PlanError(self.trials.nothing_fits())
+            raise PlanError(self.trials.nothing_fits() + self._cut_short())
         rest = [c for c in self.candidates if c is not best]
         model_s, bound_s = self._proven(best)
         return Search(
@@ -159,11 +159,22 @@ class Searcher:
             model_s,
             bound_s,
             self.clock() - started,
-            max(len(self.programs.own), self.num_before),
-            max(len(self.meshes), self.all_before),
+            *self._looked_at(),
             self.is_interrupted,
             self.spelled,
         )
+
+    def _looked_at(self) -> tuple[int, int]:
+        """Of how many meshes something is known, and how many there are."""
+        seen = max(len(self.programs.own), self.num_before)
+        return seen, max(len(self.meshes), self.all_before)
+
+    def _cut_short(self) -> str:
+        """What an error adds where a longer search might have found something."""
+        seen, known = self._looked_at()
+        if seen == known:
+            return ""
+        return f"; there was time for {seen} of {known} meshes, budget_s may be larger"
 
     def _proven(self, plan: Candidate) -> tuple[float, float]:
         """What `Programs.proofs` has on a plan, the tightest.
