@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from itertools import accumulate, pairwise
 
 import jax
 import jax.numpy as jnp
@@ -171,15 +170,24 @@ class Sizes:
         return True
 
 
+def narrow_places(sizes, stretch):
+    """Bytes made up to each, in a chain of values of these sizes."""
+    values = [Value((size,), "float32") for size in (1, *sizes, 1)]
+    ops = [Op("f", (a,), (b,)) for a, b in itertools.pairwise(values)]
+    made = list(itertools.accumulate(sizes))
+    return [made[ops.index(op)] for op in _waists(ops, Sizes(), stretch)]
+
+
+def test_equal_values_are_kept_once_per_stretch_but_for_the_last():
+    assert narrow_places([10] * 24, 40) == [40, 80, 120, 160]
+
+
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=40))
 def test_no_stretch_of_a_chain_is_without_a_narrow_place(sizes):
     """None is nearer than a stretch to the last one, nor much farther than two."""
     stretch = 40
-    values = [Value((size,), "float32") for size in (1, *sizes, 1)]
-    ops = [Op("f", (a,), (b,)) for a, b in pairwise(values)]
-    made = list(accumulate(sizes))
-    found = [made[ops.index(op)] for op in _waists(ops, Sizes(), stretch)]
-    apart = [b - a for a, b in pairwise([0, *found])]
+    found, made = narrow_places(sizes, stretch), [sum(sizes)]
+    apart = [b - a for a, b in itertools.pairwise([0, *found])]
     assert all(each >= stretch for each in apart)
     assert all(
         each <= 2 * stretch + 2 * max(sizes) for each in (*apart, made[-1] - sum(apart))

@@ -153,6 +153,16 @@ def test_what_the_compiler_takes_out_of_an_inner_loop_is_fenced_in_the_outer():
     assert barriers(fn, (A, ZEROS, X.swapaxes(1, 2)), cut) == 1
 
 
+def test_a_rounded_sum_that_nobody_scatters_needs_none():
+    """The compiler takes those out of a loop, libtpu 0.0.50."""
+
+    def turn(w, c, x):
+        return c + rounded(product(w, x))
+
+    fn = scanned(turn)
+    assert barriers(fn, (A, ZEROS, X[:, :, 0]), CUT[:1]) == 0
+
+
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16])
 def test_sums_that_are_made_whole_numbers_stay_in_their_turns(dtype):
     """Moved, what each device adds is cut off: eight addends of 0.5 were 0, not 4."""

@@ -1,5 +1,6 @@
 """A plan on a machine: what it then says, and what it keeps in JSON."""
 
+import json
 from dataclasses import replace
 
 import jax
@@ -118,6 +119,14 @@ def test_chips_with_two_cores_count_twice():
     assert mw.machine("tpu-v5e", chips=16).num_devices == 16
     with pytest.raises(MachineError, match="at least one chip, got 0"):
         mw.machine("h100", chips=0)
+
+
+def test_a_plan_from_before_runs_were_told_is_read(plan):
+    fields = json.loads(plan.on("tpu-v4").to_json())
+    del fields["figures"]["collective_runs"], fields["figures"]["is_peak_power"]
+    old = mw.Plan.from_json(json.dumps(fields))
+    assert " us each, x" in show_explanation(old)
+    assert not old.figures.is_peak_power
 
 
 def test_what_a_compiler_takes_out_of_a_loop_is_told_with_what_it_then_takes():
