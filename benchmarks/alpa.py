@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import jax
 
 import meshwright as mw
-from meshwright.ir import Sharding
-from meshwright.lower import local_shape, reshard_steps
+from meshwright.partitioner.lower import local_shape, reshard_steps
+from meshwright.program.ir import Sharding
 
 MESH = {"0": 2, "1": 4}
 SHAPE = (64, 128)

@@ -21,14 +21,14 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import meshwright as mw
-from meshwright.autoplan.beside import Beside
-from meshwright.autoplan.meshes import experts_of, meshes_of, shape_text
-from meshwright.autoplan.proposal import FOUND
-from meshwright.autoplan.rounds import search
-from meshwright.autoplan.search import SPELLED, Searcher
-from meshwright.autoplan.space import Space
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
+from meshwright.planner.driver.rounds import search
+from meshwright.planner.driver.search import SPELLED, Searcher
+from meshwright.planner.solve.meshes import experts_of, meshes_of, shape_text
+from meshwright.planner.solve.proposal import FOUND
+from meshwright.planner.solve.solver_process import Beside
+from meshwright.planner.solve.space import Space
 
 RESULTS = Path(__file__).parent / "results" / "autoplan.json"
 

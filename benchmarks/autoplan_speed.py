@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import meshwright as mw
-from meshwright.autoplan.meshes import shape_text
 from meshwright.errors import MeshwrightError
+from meshwright.planner.solve.meshes import shape_text
 
 RESULTS = Path(__file__).parent / "results" / "autoplan_speed.json"
 CASES = {

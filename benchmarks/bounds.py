@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
-from meshwright.autoplan.meshes import meshes_of
-from meshwright.autoplan.space import Space
 from meshwright.machine import load_machine
+from meshwright.planner.solve.meshes import meshes_of
+from meshwright.planner.solve.space import Space
 from meshwright.search.assignment import Aim, Assignment, Clock, solve
 from meshwright.search.assignment.graph import finite_graph
 from meshwright.search.assignment.incumbent import Incumbent

@@ -23,10 +23,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import meshwright as mw
 from benchmarks.success_curve import ENGINES, run_seed
-from meshwright.autoplan.space import Space
-from meshwright.autoplan.tree import Partitioning
-from meshwright.autoplan.tree_search import problem_of
 from meshwright.machine import Mesh, load_machine
+from meshwright.planner.solve.space import Space
+from meshwright.planner.tree.search import problem_of
+from meshwright.planner.tree.tree import Partitioning
 
 RESULTS = Path(__file__).parent / "results" / "learned_prior.json"
 CASES = (

@@ -20,8 +20,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from benchmarks import alpa, published
 from benchmarks.partir import MACHINES, it32, t32
-from meshwright.cost.alpha_beta import AlphaBeta
-from meshwright.cost.inference import (
+from meshwright.machine import load_machine
+from meshwright.predict.inference import (
     Pair,
     cache_bytes,
     floor_of,
@@ -32,7 +32,7 @@ from meshwright.cost.inference import (
     pass_s,
     torus_of,
 )
-from meshwright.machine import load_machine
+from meshwright.predict.links.alpha_beta import AlphaBeta
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"

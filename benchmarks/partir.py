@@ -16,7 +16,7 @@ import jax
 
 import meshwright as mw
 from meshwright.machine import Machine, load_machine
-from meshwright.plan.estimate import estimate
+from meshwright.predict.estimate import estimate
 from zoo import gpt, serving
 
 CORES = 32

@@ -26,10 +26,10 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
-from meshwright.capture import capture
-from meshwright.lower import Gather
-from meshwright.plan.decide import decide
-from meshwright.runtime import jax_mesh, make_executable, named_shardings
+from meshwright.partitioner.decide import decide
+from meshwright.partitioner.lower import Gather
+from meshwright.program.capture import capture
+from meshwright.run.local import jax_mesh, make_executable, named_shardings
 from zoo import gpt
 
 RESULTS = Path(__file__).parent / "results" / "partition_cost.json"

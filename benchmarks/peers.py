@@ -29,9 +29,9 @@ import meshwright as mw
 from benchmarks.peer_cases import CASES, Case, built, flat
 from benchmarks.peer_steps import BASE, DEVICES, Peer, by_hand, ours, parallax
 from benchmarks.step_speed import seconds
+from meshwright.app.check.check import check_outputs
 from meshwright.machine import load_machine
-from meshwright.plan.check import check_outputs
-from meshwright.runtime.hlo import parse_hlo
+from meshwright.run.compilers.hlo import parse_hlo
 
 RESULTS = Path(__file__).parent / "results" / "peers.json"
 PAGE = Path(__file__).parents[1] / "docs" / "peers.md"

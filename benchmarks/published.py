@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from meshwright.cost.inference import CacheCut, Decoder, Passes
+from meshwright.predict.inference import CacheCut, Decoder, Passes
 
 
 def half_digit(printed: str) -> float:

@@ -28,10 +28,10 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
-from meshwright.lower import lower
 from meshwright.machine import Machine, load_machine
-from meshwright.plan.decide import Decided
-from meshwright.plan.estimate import Estimate, estimate
+from meshwright.partitioner.decide import Decided
+from meshwright.partitioner.lower import lower
+from meshwright.predict.estimate import Estimate, estimate
 from zoo import gpt
 
 RESULTS = Path(__file__).parent / "results" / "simulate_speed.json"

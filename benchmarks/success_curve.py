@@ -25,21 +25,21 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import meshwright as mw
-from meshwright.autoplan.meshes import experts_of
-from meshwright.autoplan.space import Space
-from meshwright.autoplan.tree import Cut, Partitioning, Point
-from meshwright.autoplan.tree_search import (
+from meshwright.machine import Mesh, load_machine
+from meshwright.partitioner.decide import decide
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.solve.meshes import experts_of
+from meshwright.planner.solve.space import Space
+from meshwright.planner.tree.search import (
     engine_of,
     goals_of,
     problem_of,
     search_cuts,
 )
-from meshwright.lower import Gather
-from meshwright.machine import Mesh, load_machine
-from meshwright.plan.decide import decide
-from meshwright.plan.estimate import estimate
+from meshwright.planner.tree.tree import Cut, Partitioning, Point
+from meshwright.predict.estimate import estimate
 from meshwright.search import Budget, Engine, Mcts, Sampling, search_goals
-from meshwright.tactics import Tactic
 from zoo import gpt3
 
 RESULTS = Path(__file__).parent / "results" / "success_curve.json"

@@ -22,9 +22,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from benchmarks import strangers
 from benchmarks.tpu_cases import Case, cases, strange_cases, unseen_cases
+from meshwright.app.confirm.account import Traffic, unit_flops, unit_traffic
 from meshwright.machine import load_machine
-from meshwright.plan.account import Traffic, unit_flops, unit_traffic
-from meshwright.plan.estimate import Estimate, estimate
+from meshwright.predict.estimate import Estimate, estimate
 
 RESULTS = Path(__file__).parent / "results"
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "tpu_accuracy.png"

@@ -31,8 +31,8 @@ from benchmarks.tpu_cases import (
 )
 from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
-from meshwright.runtime.confirm import Compiled, Step, confirm
-from meshwright.runtime.hlo import Transfer
+from meshwright.run.compilers.confirm import Compiled, Step, confirm
+from meshwright.run.compilers.hlo import Transfer
 
 RESULTS = Path(__file__).parent / "results"
 

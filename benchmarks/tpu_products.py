@@ -28,14 +28,14 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks.tpu_cases import CHIPS
-from meshwright.capture import capture
-from meshwright.cost.operation import unit_time
 from meshwright.machine import load_machine
-from meshwright.runtime.confirm import find_backend
-from meshwright.runtime.hlo import estimated_cycles
-from meshwright.simulate.fused import fused
-from meshwright.simulate.rules import TPU
-from meshwright.simulate.unit import Kind
+from meshwright.predict.compilers.compile import fused
+from meshwright.predict.compilers.rules import TPU
+from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.roofline.operation import unit_time
+from meshwright.program.capture import capture
+from meshwright.run.compilers.confirm import find_backend
+from meshwright.run.compilers.hlo import estimated_cycles
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -24,7 +24,7 @@ from scipy.stats import kendalltau
 from benchmarks.tpu_accuracy import PICTURE, RESULTS, predict
 from benchmarks.tpu_cases import full_cases
 from meshwright.machine import load_machine
-from meshwright.simulate.timeline import COMPUTE
+from meshwright.predict.simulate.timeline import COMPUTE
 
 
 def rows_of(stored: dict[str, Any]) -> list[dict[str, Any]]:

@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import meshwright as mw
-from meshwright.autoplan.space import Space
-from meshwright.autoplan.tree import Cut, Partitioning, Point
-from meshwright.autoplan.tree_features import FEATURES, Outlook, Phase
-from meshwright.autoplan.tree_kinds import kinds_prior
-from meshwright.autoplan.tree_prior import SHIPPED, prior_of
-from meshwright.autoplan.tree_search import goals_of, needed, problem_of
 from meshwright.machine import Mesh, load_machine
+from meshwright.planner.solve.space import Space
+from meshwright.planner.tree.features import FEATURES, Outlook, Phase
+from meshwright.planner.tree.kinds import kinds_prior
+from meshwright.planner.tree.prior import SHIPPED, prior_of
+from meshwright.planner.tree.search import goals_of, needed, problem_of
+from meshwright.planner.tree.tree import Cut, Partitioning, Point
 from meshwright.search import Budget, Mcts, Prior, Result, search_goals
 
 PROGRAMS = {

@@ -72,7 +72,7 @@ np.testing.assert_allclose(step(*args), mlp(*args), rtol=1e-4, atol=1e-4)
 # `capture` traces the function as `jax.jit` would, inlines calls, and drops what nobody
 # reads. What is left knows shapes and dtypes, but no JAX.
 
-from meshwright.capture import capture
+from meshwright.program.capture import capture
 
 captured = capture(mlp, args)
 print(captured.program)
@@ -90,7 +90,7 @@ assert captured.paths == ("x", "w1", "w2")
 # parallel; one that only stands in operands is reduced over: cut it, and the devices
 # hold addends of the result. A dim that may not be cut has no letter.
 
-from meshwright.rules import rule_of
+from meshwright.program.ops import rule_of
 
 rule = rule_of(captured.program.ops[0])
 print(
@@ -106,7 +106,7 @@ assert len(rule.reductions) == 1
 # nothing follows any more.
 
 from meshwright.machine import Mesh
-from meshwright.propagate import Engine, Graph, State
+from meshwright.partitioner.propagate import Engine, Graph, State
 
 graph = Graph(captured.program)
 state = State(graph, Mesh(mesh))
@@ -160,7 +160,7 @@ assert settled.check(array(16, 4)).ok
 # What an op needs, minus how its operand is stored, is a collective. Nothing is left for
 # a compiler's heuristic to decide, so what is priced is what runs.
 
-from meshwright.lower import lower
+from meshwright.partitioner.lower import lower
 
 engine.cut(x_node, "data", factor=0)
 lowered = lower(state)

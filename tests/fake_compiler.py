@@ -35,18 +35,24 @@ MEMORY = {
 
 def install(monkeypatch, does="compiles"):
     """Let every compiler be installed, and be this one."""
-    from meshwright.runtime.confirm import BACKENDS  # too slow to import for the child
+    from meshwright.run.compilers.confirm import (
+        BACKENDS,  # too slow to import for the child
+    )
 
     real = importlib.util.find_spec
     extras = {each for backend in BACKENDS.values() for each in backend.modules}
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: name in extras or real(name)
     )
-    monkeypatch.setattr("meshwright.runtime.confirm.export_step", lambda *_: b"step")
-    monkeypatch.setattr("meshwright.runtime.confirm._CHILD", "tests.fake_compiler")
+    monkeypatch.setattr(
+        "meshwright.run.compilers.confirm.export_step", lambda *_: b"step"
+    )
+    monkeypatch.setattr(
+        "meshwright.run.compilers.confirm._CHILD", "tests.fake_compiler"
+    )
     monkeypatch.setenv("FAKE_COMPILER", does)
     for backend in ("tpu", "gpu"):  # which would not parse a program so short
-        monkeypatch.setattr(f"meshwright.runtime.{backend}.hlo_flops", len)
+        monkeypatch.setattr(f"meshwright.run.compilers.{backend}.hlo_flops", len)
 
 
 def compile_step(request, does):

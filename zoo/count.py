@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from meshwright.capture import capture
-from meshwright.ir import Op, Program
+from meshwright.program.capture import capture
+from meshwright.program.ir import Op, Program
 
 
 def macs(fn: Callable[..., Any], *args: Any) -> int:

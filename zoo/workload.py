@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from meshwright.tactics import Tactic
+from meshwright.partitioner.tactics import Tactic
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

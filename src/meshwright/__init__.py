@@ -1,13 +1,9 @@
 """Meshwright: partitions JAX programs over device meshes, and says what it costs."""
 
-from meshwright.autoplan import auto, autoplan
-from meshwright.capture import tag
+from meshwright.app import CheckReport, Partitioned, Plan, autoplan, partition
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, Mesh, machine
-from meshwright.plan import CheckReport, Partitioned, Plan, partition
-from meshwright.rules import rule
-from meshwright.runtime.calibrate import calibrate
-from meshwright.tactics import (
+from meshwright.partitioner.tactics import (
     FIRST_DIVISIBLE,
     REPLICATED,
     cut,
@@ -21,6 +17,10 @@ from meshwright.tactics import (
     shard,
     zero,
 )
+from meshwright.planner.driver.auto import auto
+from meshwright.program.capture import tag
+from meshwright.program.ops import rule
+from meshwright.run.local.calibrate import calibrate
 
 __all__ = [
     "FIRST_DIVISIBLE",

@@ -7,7 +7,7 @@ from collections import Counter
 
 import jax
 
-from meshwright.rules import COLLECTIVES
+from meshwright.program.ops import COLLECTIVES
 from tests.alpa.cases import Counts
 
 _HLO = {

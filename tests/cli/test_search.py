@@ -10,7 +10,13 @@ import meshwright as mw
 from meshwright.cli.auto import search_table, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
-from meshwright.plan.candidates import Candidate, Search, Spelling, differences, visible
+from meshwright.planner.solve.candidates import (
+    Candidate,
+    Search,
+    Spelling,
+    differences,
+    visible,
+)
 
 SEARCH = ("--machine", "tpu-v5e", "--chips", "8", "--budget", "5")
 PIN = "shard({'params.*.up': 1}, axis='model')"

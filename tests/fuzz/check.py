@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
-from meshwright.ir import verify
-from meshwright.lower.verify import verify_lowered
-from meshwright.plan.check import compare
+from meshwright.app.check.check import compare
+from meshwright.partitioner.lower.verify import verify_lowered
+from meshwright.program.ir import verify
 from tests.fuzz.case import Case
 
 NUDGES = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from meshwright.tactics import Workspace
+from meshwright.partitioner.tactics import Workspace
 
 
 @dataclass(frozen=True)

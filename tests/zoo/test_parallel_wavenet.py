@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshwright.capture import capture
+from meshwright.program.capture import capture
 from zoo import parallel_wavenet, wavenet
 from zoo.audio import STEP
 from zoo.dilated import Net

@@ -14,20 +14,24 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from meshwright.autoplan import autoplan
-from meshwright.autoplan.asked import Asked
+from meshwright.app import Plan, autoplan
+from meshwright.app.output.files import write_file
+from meshwright.app.output.numbers import show_seconds
+from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import make_console
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import load_target
 from meshwright.errors import PlanError, TargetError
 from meshwright.machine import Mesh
-from meshwright.plan import Plan
-from meshwright.plan.candidates import Candidate, Search, Spelling, differences
-from meshwright.plan.output import write_file
-from meshwright.plan.progress import show_progress
-from meshwright.report.numbers import show_seconds
-from meshwright.simulate.timeline import COMPUTE
-from meshwright.tactics import Tactic
+from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.driver.request import Asked
+from meshwright.planner.solve.candidates import (
+    Candidate,
+    Search,
+    Spelling,
+    differences,
+)
+from meshwright.predict.simulate.timeline import COMPUTE
 
 _WIDE = 76
 """Letters of the reason why a plan cannot be."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.app import Plan
 from meshwright.errors import MachineError, TargetError
 from meshwright.machine import Machine, load_machine, preset_names
-from meshwright.plan import Plan
 
 _DAY_S = 86_400.0
 

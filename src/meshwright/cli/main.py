@@ -12,7 +12,11 @@ from typing import Annotated
 
 import typer
 
-from meshwright.autoplan import OBJECTIVES
+from meshwright.app.check.sample import sample_arguments
+from meshwright.app.check.virtual import use_virtual_devices
+from meshwright.app.explain.show import show_explanation, show_not_done
+from meshwright.app.output.files import output_file, write_file
+from meshwright.app.output.progress import show_progress
 from meshwright.cli.auto import Wanted, check_searches, find_plan, show_found
 from meshwright.cli.iopddl import iopddl_command
 from meshwright.cli.machines import (
@@ -41,15 +45,11 @@ from meshwright.cli.options import (
 )
 from meshwright.cli.table import check_table
 from meshwright.cli.zoo import print_json, print_rows, zoo_rows
-from meshwright.cost.energy import find_place
 from meshwright.errors import MeshwrightError, TargetError
-from meshwright.lower import Gather
 from meshwright.machine import load_machine, parse_mesh
-from meshwright.plan.output import output_file, write_file
-from meshwright.plan.progress import show_progress
-from meshwright.plan.sample import sample_arguments
-from meshwright.plan.show import show_explanation, show_not_done
-from meshwright.plan.virtual import use_virtual_devices
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.solve.objective import OBJECTIVES
+from meshwright.predict.energy import find_place
 
 app = typer.Typer(
     name="meshwright",

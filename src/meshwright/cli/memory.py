@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from meshwright.app.check.sample import argument_bytes, result_bytes
 from meshwright.cli.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh
-from meshwright.plan.sample import argument_bytes, result_bytes
 
 _COPIES = 4
 """Inputs and outputs, of the original and of the partitioned run: at the least."""

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from meshwright.app import Partitioned, Plan, partition
+from meshwright.app.output.progress import show_progress
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import Target, load_target
-from meshwright.lower import Gather
 from meshwright.machine import parse_mesh
-from meshwright.plan import Partitioned, Plan, partition
-from meshwright.plan.progress import show_progress
+from meshwright.partitioner.lower import Gather
 
 _WIDE = 160
 """Columns of a table that goes into a file or a pipe."""

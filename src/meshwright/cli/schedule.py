@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import meshwright
-from meshwright import tactics as verbs
 from meshwright.cli.target import Target
 from meshwright.errors import TacticError, TargetError
-from meshwright.tactics import Tactic
+from meshwright.partitioner import tactics as verbs
+from meshwright.partitioner.tactics import Tactic
 
 
 def choose_tactics(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from meshwright.ir import show_type
-from meshwright.plan import CheckReport, OutputError
-from meshwright.plan.collapse import index_free, merge
+from meshwright.app import CheckReport, OutputError
+from meshwright.app.output.collapse import index_free, merge
+from meshwright.program.ir import show_type
 
 
 def check_table(report: CheckReport, expand: bool) -> Table:

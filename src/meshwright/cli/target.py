@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from meshwright.errors import MeshwrightError, TargetError
-from meshwright.tactics import Tactic
+from meshwright.partitioner.tactics import Tactic
 
 
 @dataclass(frozen=True, eq=False)

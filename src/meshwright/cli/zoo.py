@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from textwrap import indent
 from typing import Any
 
+from meshwright.app.output.progress import show_progress
+from meshwright.app.summary import Summary, summarise
 from meshwright.cli.target import load_module
 from meshwright.errors import TargetError
-from meshwright.plan.progress import show_progress
-from meshwright.plan.summary import Summary, summarise
 
 _CATALOGUE = "zoo.catalogue"
 _PREFIXES = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))

@@ -1,15 +1,15 @@
 """Searches that do not know what they search: problems, engines, integer programs."""
 
-from meshwright.search.annealing import Annealing
-from meshwright.search.beam import Beam
-from meshwright.search.budget import Budget, Improvement, Result
-from meshwright.search.engine import Engine, search
-from meshwright.search.evolution import Evolution
-from meshwright.search.exhaustive import Exhaustive
-from meshwright.search.goals import Goal, search_goals
-from meshwright.search.mcts import Mcts
-from meshwright.search.problem import Prior, Problem
-from meshwright.search.sampling import Sampling
+from meshwright.search.engines.annealing import Annealing
+from meshwright.search.engines.beam import Beam
+from meshwright.search.engines.evolution import Evolution
+from meshwright.search.engines.exhaustive import Exhaustive
+from meshwright.search.engines.mcts import Mcts
+from meshwright.search.engines.sampling import Sampling
+from meshwright.search.loop.budget import Budget, Improvement, Result
+from meshwright.search.loop.engine import Engine, search
+from meshwright.search.loop.goals import Goal, search_goals
+from meshwright.search.loop.problem import Prior, Problem
 
 __all__ = [
     "Annealing",

@@ -1,0 +1,1 @@
+"""The original and the partitioned program side by side, on virtual devices."""

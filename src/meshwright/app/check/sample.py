@@ -1,0 +1,99 @@
+"""Arguments to try a program with, where only their shapes are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from meshwright.program.analysis.input_ranges import find_ranges
+from meshwright.program.capture import abstract, capture
+from meshwright.program.ir import itemsize_bytes
+
+_SCALE = 0.1
+"""Deviation of random floats: small enough for deep programs without normalisation."""
+
+_SMALL = 8
+"""Integers that index nothing (counts, steps) are drawn below this."""
+
+_KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+
+
+def sample_arguments(
+    fn: Callable[..., Any], args: Sequence[Any], seed: int
+) -> tuple[Any, ...]:
+    """`args` with every `ShapeDtypeStruct` replaced by random numbers of its type.
+
+    Floats are normal with deviation 0.1, and positive where a root or logarithm wants
+    them so; integers stay inside of what they index; keys are real keys. Arrays are
+    taken as they are.
+    """
+    leaves, tree = jax.tree_util.tree_flatten(tuple(args))
+    if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        return tuple(args)
+    ranges = find_ranges(capture(fn, args).program)
+    rng = np.random.default_rng(seed)
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            is_positive = i in ranges.positive
+            leaves[i] = sample(leaf, rng, ranges.bounds.get(i), is_positive)
+    return jax.tree_util.tree_unflatten(tree, leaves)
+
+
+def sample(
+    aval: jax.ShapeDtypeStruct,
+    rng: np.random.Generator,
+    bound: int | None = None,
+    is_positive: bool = False,
+) -> Any:
+    """One random array; integers lie in [0, bound)."""
+    shape, dtype = aval.shape, aval.dtype
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return _sample_keys(aval, int(rng.integers(2**31)))
+    if dtype == jnp.bool_:
+        return rng.integers(2, size=shape).astype(bool)
+    if jnp.issubdtype(dtype, jnp.integer):
+        return rng.integers(_bound(dtype, bound), size=shape).astype(dtype)
+    numbers = rng.normal(scale=_SCALE, size=shape)
+    if is_positive:
+        numbers = np.abs(numbers)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return (numbers + 1j * rng.normal(scale=_SCALE, size=shape)).astype(dtype)
+    return numbers.astype(dtype)
+
+
+def _bound(dtype: Any, bound: int | None) -> int:
+    """One more than the largest integer to draw."""
+    most = int(jnp.iinfo(dtype).max)
+    if bound is not None:
+        return min(bound, most)
+    if dtype in (jnp.uint8, jnp.uint32):  # bytes of pictures; words of raw keys
+        return most + 1
+    return min(_SMALL, most)
+
+
+def _sample_keys(aval: jax.ShapeDtypeStruct, seed: int) -> jax.Array:
+    key = jax.random.key(seed, impl=_KEYS.get(str(aval.dtype)))
+    return jax.random.split(key, math.prod(aval.shape)).reshape(aval.shape)
+
+
+def argument_bytes(args: Sequence[Any]) -> int:
+    """Bytes of all leaves of the arguments together."""
+    avals = [abstract(leaf) for leaf in jax.tree_util.tree_leaves(tuple(args))]
+    return sum(math.prod(a.shape) * itemsize_bytes(str(a.dtype)) for a in avals)
+
+
+def result_bytes(make: Callable[[], Any]) -> int | None:
+    """Bytes of the arguments that a target makes, without making them.
+
+    None where it does not trace.
+    """
+    try:
+        args = jax.eval_shape(lambda: make()[1])
+    except Exception:  # noqa: BLE001  the user's code: anything
+        return None
+    return argument_bytes(args)

@@ -1,0 +1,1 @@
+"""A plan's figures beside those of the real compiler."""

@@ -1,0 +1,263 @@
+"""Why a collective is there: one sentence, and the decisions that led to it."""
+
+from __future__ import annotations
+
+from meshwright.app.explain.trace import Names, origin_of, trace
+from meshwright.partitioner.lower import Origin
+from meshwright.partitioner.propagate import Conflict, Node
+from meshwright.program.ir import Op, Value
+
+Why = tuple[str, tuple[str, ...]]
+"""A sentence, and the chain of decisions, the nearest first."""
+
+
+def explain_collective(names: Names, op: Op, origin: Origin) -> Why:
+    """Why one collective of a device program is there."""
+    node = names.work.graph.nodes[origin.node]
+    if not origin.is_read:
+        return _explain_reduction(names, op, origin, node)
+    if _is_inside(names, node, origin):
+        return _explain_inside(names, op, origin, node)
+    if names.maker(origin.value) is node:
+        return _explain_output(names, origin, node)
+    return _explain_read(names, op, origin, node)
+
+
+# -- operands --------------------------------------------------------------------------
+
+
+def _explain_read(names: Names, op: Op, origin: Origin, node: Node) -> Why:
+    """An operand that is stored cut, and needed otherwise."""
+    axis = origin.axes[0]
+    position, dim = _operand(names, origin, node)
+    label = node.op.kind if node.op is not None else "the input"
+    maker = names.maker(origin.value)
+    stored = f"{names.value(origin.value)} is stored cut on dim {dim} along"
+    need = f"needed {_need(names, node, (position, dim), axis)}"
+    if op.kind == "permute":
+        need = "the axes that are gathered must come last"
+    reason = (
+        f"operand {position} of {label}, {stored} {names.axes(origin.axes)}"
+        f"{_since(names, maker, axis)}, "
+        f"but {need}"
+    )
+    chain = [f"stored: {line}" for line in trace(names, maker, axis)]
+    chain += [f"used: {line}" for line in trace(names, node, axis)]
+    return reason, tuple(chain)
+
+
+def _operand(names: Names, origin: Origin, node: Node) -> tuple[int, int]:
+    """(position, dim) of the operand that is read, the dim being the one stored cut."""
+    axis = origin.axes[0]
+    dim = names.state.dim_on(origin.value, axis)
+    dim = 0 if dim is None or dim < 0 else dim
+    if node.op is None:
+        return 0, dim
+    numbers = names.work.graph.number
+    found = [
+        position
+        for position, atom in enumerate(node.op.operands)
+        if isinstance(atom, Value) and numbers[atom] == origin.value
+    ]
+    factor = names.state.factor_of[node.index].get(axis)
+    for position in found:
+        if node.rule is None or factor not in node.rule.operands[position][dim]:
+            return position, dim
+    return (found[0] if found else 0), dim
+
+
+def _since(names: Names, node: Node, axis: str) -> str:
+    """` (since zero(...) cut state.params.w)`, or nothing."""
+    origin = origin_of(names, node, axis)
+    return f" (since {origin})" if origin else ""
+
+
+def _need(names: Names, node: Node, operand: tuple[int, int], axis: str) -> str:
+    """What a node wants of an operand along an axis that cuts it, and why.
+
+    operand: (position, dim) of the dim that the axis cuts.
+    """
+    state, quoted = names.state, names.axes((axis,))
+    factor = state.factor_of[node.index].get(axis)
+    if factor is not None:
+        why = _need_other(names, node, operand, factor)
+        return f"{why}{_since(names, node, axis)}"
+    if axis in state.blocked[node.index]:
+        return f"whole: a tactic keeps {names.node(node)} whole along {quoted}"
+    conflict = state.conflicts.get((node.index, axis))
+    if conflict is not None:
+        return f"whole: {describe_conflict(names, conflict)}"
+    factors = _factors(node, *operand)
+    if not factors:
+        why = node.rule.opaque if node.rule is not None else ""
+        label = node.op.kind if node.op is not None else "an input"
+        return f"whole: {why or f'{label} cannot be cut on that dim'}"
+    refusals = [state.why_not(node, axis, factor) for factor in factors]
+    return f"whole along {quoted}" + (f": {refusals[0]}" if refusals[0] else "")
+
+
+def _need_other(names: Names, node: Node, operand: tuple[int, int], factor: int) -> str:
+    """The axis is in use at this node: for another dim, or in another order."""
+    position, dim = operand
+    if factor in _factors(node, position, dim):
+        return "with its axes in another order"
+    place = names.place(node, factor)
+    if node.rule is not None:
+        for other, factors in enumerate(node.rule.operands[position]):
+            if factor in factors:
+                return f"cut on dim {other}, as this op cuts {place} along it"
+    return f"whole, as this op cuts {place} along it"
+
+
+def _factors(node: Node, position: int, dim: int) -> tuple[int, ...]:
+    if node.rule is None:
+        return (dim,) if dim < len(node.sizes) else ()
+    return node.rule.operands[position][dim]
+
+
+# -- outputs ---------------------------------------------------------------------------
+
+
+def _explain_output(names: Names, origin: Origin, node: Node) -> Why:
+    """A value handed on to a place where it is stored otherwise."""
+    axis = origin.axes[0]
+    quoted = names.axes(origin.axes)
+    chain = [f"made: {line}" for line in trace(names, node, axis)]
+    target, what, need = _destination(names, origin)
+    reason = f"{what} is made cut along {quoted}{_since(names, node, axis)}, but {need}"
+    if target is not None:
+        chain += [f"stored: {line}" for line in trace(names, target, axis)]
+    return reason, tuple(chain)
+
+
+def _destination(names: Names, origin: Origin) -> tuple[Node | None, str, str]:
+    """(where a value goes, what it is, how it must be stored there)."""
+    graph = names.work.graph
+    position = names.output(origin.value)
+    if position is not None and position in graph.ties:
+        target = graph.input_nodes[graph.ties[position]]
+        what = f"output {names.output_path(position)}"
+        return (
+            target,
+            what,
+            f"stored as the input {names.node(target)} that it replaces",
+        )
+    what = names.value(origin.value)
+    readers = (graph.nodes[i] for i in graph.consumers[origin.value])
+    target = next((reader for reader in readers if reader.wire is not None), None)
+    if target is None:
+        return None, what, "needed otherwise where it goes"
+    axis = origin.axes[0]
+    dim = names.state.dim_on(origin.value, axis)
+    need = _need(names, target, (0, dim if dim is not None and dim >= 0 else 0), axis)
+    return target, what, f"{names.node(target)} hands it on {need}"
+
+
+# -- inside an op ----------------------------------------------------------------------
+
+
+def _is_inside(names: Names, node: Node, origin: Origin) -> bool:
+    """True for a collective that a cut of a special factor takes."""
+    if node.rule is None or not node.rule.special:
+        return False
+    cuts = names.state.axes_of[node.index]
+    made = {value for value, _ in node.outs}
+    return origin.value in made and any(cuts.get(f) for f in node.rule.special)
+
+
+def _explain_inside(names: Names, op: Op, origin: Origin, node: Node) -> Why:
+    assert node.rule is not None
+    cuts = names.state.axes_of[node.index]
+    special = [f for f in sorted(node.rule.special) if cuts.get(f)]
+    axes = [axis for f in special for axis in cuts[f]]
+    places = ", ".join(names.place(node, f) for f in special)
+    moved = (
+        "exchanges edges" if op.kind == "permute" else "exchanges what its parts lack"
+    )
+    reason = f"{names.node(node)} {moved}, as {names.axes(axes)} cuts {places}"
+    chain = (f"used: {line}" for axis in axes for line in trace(names, node, axis))
+    return reason, tuple(chain)
+
+
+# -- reductions ------------------------------------------------------------------------
+
+
+def _explain_reduction(names: Names, op: Op, origin: Origin, node: Node) -> Why:
+    """A partial result, and why it is reduced at this point."""
+    axis = origin.axes[0]
+    maker, through = _partial_source(names, node, axis)
+    factor = names.state.factor_of[maker.index].get(axis)
+    monoid = op.params.get("monoid", "sum")
+    cut = "" if factor is None else f", whose {names.place(maker, factor)} is cut"
+    reason = f"the {monoid} over {names.axes(origin.axes)} of {names.node(maker)}{cut}"
+    if through:
+        reason += f", carried through {_list_kinds(through)}"
+    reason += f"; taken here for {_readers(names, op, origin)}"
+    return reason, trace(names, maker, axis)
+
+
+def _partial_source(names: Names, node: Node, axis: str) -> tuple[Node, list[Node]]:
+    """The node whose cut made the addends, and the nodes that they came through."""
+    todo: list[tuple[Node, list[Node]]] = [(node, [])]
+    seen: set[int] = set()
+    while todo:
+        current, path = todo.pop()
+        if current.index in seen:
+            continue
+        seen.add(current.index)
+        if axis in names.state.factor_of[current.index]:
+            return current, path
+        for value, _ in reversed(current.ins):
+            if names.carrier.is_partial(value, axis):
+                todo.append((names.maker(value), [*path, current]))
+    return node, []
+
+
+def _list_kinds(nodes: list[Node]) -> str:
+    kinds = dict.fromkeys(n.op.kind for n in reversed(nodes) if n.op is not None)
+    return ", ".join(kinds)
+
+
+def _readers(names: Names, op: Op, origin: Origin) -> str:
+    """Who needs the reduced value."""
+    graph = names.work.graph
+    nodes = [graph.nodes[i] for i in graph.consumers[origin.value]]
+    readers = list(dict.fromkeys(names.node(n) for n in nodes))
+    position = names.output(origin.value)
+    if position is not None:
+        readers.insert(0, f"output {names.output_path(position)}")
+    if not readers:
+        return "nobody"
+    more = f" and {len(readers) - 1} more" if len(readers) > 1 else ""
+    dim = op.params.get("dim")
+    cut = f", cut on dim {dim}" if op.kind == "reduce_scatter" else ""
+    return f"{readers[0]}{more}{cut}"
+
+
+# -- conflicts -------------------------------------------------------------------------
+
+
+def describe_conflict(names: Names, conflict: Conflict) -> str:
+    """A conflict with both its sides, and the tactic behind each."""
+    node = names.work.graph.nodes[conflict.node]
+    sides = " and ".join(
+        _describe_side(names, node, conflict.axis, side) for side in conflict.sides
+    )
+    quoted = names.axes((conflict.axis,))
+    return f"{names.node(node)} stays whole along {quoted}, which {sides} both want"
+
+
+def _describe_side(
+    names: Names, node: Node, axis: str, side: tuple[int, int, str]
+) -> str:
+    factor, value, which = side
+    place = names.place(node, factor)
+    if which == "operand":
+        maker = names.maker(value)
+        origin = origin_of(names, maker, axis)
+        since = f", since {origin}" if origin else ""
+        return f"{place} ({names.node(maker)}{since})"
+    wanted = names.state.requests.get((value, axis), {})
+    readers = (names.work.graph.nodes[index] for index in wanted.values())
+    reader = next(map(names.node, readers), "a reader")
+    return f"{place} (so read by {reader})"

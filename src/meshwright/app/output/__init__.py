@@ -1,0 +1,1 @@
+"""What all output shares: numbers with units, files, progress, collapsed lines."""

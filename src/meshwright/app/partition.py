@@ -1,0 +1,246 @@
+"""`partition`: a transformation like `jax.jit`, for many devices."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from meshwright.app.check.check import CheckReport, check_outputs
+from meshwright.app.plan import Plan, make_plan
+from meshwright.errors import PlanError, TacticError
+from meshwright.jax_private import jit_options, tracing_config
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import Decided, decide
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.tactics import Tactic
+from meshwright.program.capture import Captured, abstract, capture, positional_names
+from meshwright.program.capture.mesh import as_mesh
+from meshwright.program.records.collector import one_collection
+from meshwright.run.local import Executable, make_executable
+
+Names = str | Sequence[str] | None
+Numbers = int | Sequence[int] | None
+
+
+def partition(  # noqa: PLR0913 (those of `jax.jit`)
+    fn: Callable[..., Any],
+    mesh: Mesh | jax.sharding.Mesh | Mapping[str, int],
+    tactics: Sequence[Tactic] = (),
+    *,
+    gather: str | Gather = "shared",
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+) -> Partitioned:
+    """The same function, running on a mesh as the tactics say.
+
+    fn: any function of pytrees that `jax.jit` takes, or one already jitted, whose own
+        static and donated arguments stay so.
+    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name.
+    tactics: applied in order, each propagated before the next.
+    gather: "shared" gathers a value once for all ops that need it whole, "at_use" anew
+        for each, so that it need not be kept.
+    static_*, donate_*: as in `jax.jit`.
+    """
+    if not callable(fn):
+        raise PlanError(f"partition wants a function, got {fn!r}")
+    if isinstance(tactics, str):
+        raise TacticError(
+            f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
+        )
+    if hasattr(tactics, "apply"):
+        raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
+    return Partitioned(
+        fn,
+        as_mesh(mesh),
+        tuple(tactics),
+        _as_gather(gather),
+        _numbers(fn, static_argnums, static_argnames)
+        | _numbers(fn, *jit_options(fn, "static")),
+        _numbers(fn, donate_argnums, donate_argnames)
+        | _numbers(fn, *jit_options(fn, "donate")),
+    )
+
+
+def _as_gather(gather: str | Gather) -> Gather:
+    try:
+        return Gather(gather)
+    except ValueError:
+        allowed = ", ".join(repr(g.value) for g in Gather)
+        raise PlanError(f"gather is {gather!r}; wanted one of {allowed}") from None
+
+
+class Partitioned:
+    """A partitioned function; compiled once per signature of its arguments."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        mesh: Mesh,
+        tactics: tuple[Tactic, ...],
+        gather: Gather,
+        static: frozenset[str],
+        donated: frozenset[str],
+    ) -> None:
+        self.fn = fn
+        self.mesh = mesh
+        self.tactics = tactics
+        self.gather = gather
+        self._static = static
+        self._donated = donated
+        self._compiled: dict[Any, tuple[Decided, Executable]] = {}
+        self.__name__ = getattr(fn, "__name__", "partitioned")
+        self.__doc__ = fn.__doc__
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """What will run for these arguments (arrays or `ShapeDtypeStruct`s).
+
+        Needs no devices and no memory.
+        """
+        return make_plan(
+            self.capture(*args, **kwargs), self.mesh, self.tactics, self.gather
+        )
+
+    def decide(self, *args: Any, **kwargs: Any) -> Decided:
+        """The device program itself, without the plan around it."""
+        captured = self.capture(*args, **kwargs)
+        return decide(captured, self.mesh, self.tactics, self.gather)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on this process's devices; results are in the plan's out-shardings."""
+        decided, run = self._compile(args, kwargs)
+        results = run(self._leaves(args, kwargs))
+        return jax.tree_util.tree_unflatten(decided.captured.out_tree, results)
+
+    def jitted(self, *args: Any, **kwargs: Any) -> Any:
+        """The `jax.jit` function of flat leaves that `__call__` runs, for inspection."""
+        return self._compile(args, kwargs)[1].jitted
+
+    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """Compare every output with the original's on this process's devices."""
+        decided, run = self._compile(args, kwargs, keep=True)
+        original = self._original(args, kwargs)
+        return check_outputs(
+            decided.captured.out_paths, original, run, self._leaves(args, kwargs)
+        )
+
+    # -- signatures -----------------------------------------------------------------
+
+    def _leaves(self, args: Any, kwargs: Any) -> list[Any]:
+        return jax.tree_util.tree_leaves(self._split(args, kwargs)[0])
+
+    def _original(self, args: Any, kwargs: Any) -> Callable[..., Any]:
+        """The original as a function of flat leaves."""
+        traced, _ = self._split(args, kwargs)
+        tree = jax.tree_util.tree_structure(traced)
+
+        def run(*leaves: Any) -> list[Any]:
+            inner_args, inner_kwargs = jax.tree_util.tree_unflatten(tree, leaves)
+            full_args, full_kwargs = self._join(args, kwargs, inner_args, inner_kwargs)
+            return jax.tree_util.tree_leaves(self.fn(*full_args, **full_kwargs))
+
+        return run
+
+    def _names(self, args: Any) -> list[str]:
+        """The parameter name of each positional argument given."""
+        return list(positional_names(self.fn, len(args)))
+
+    def _split(
+        self, args: Any, kwargs: Any
+    ) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+        """((traced args, traced kwargs), (static name, value) pairs)."""
+        names = self._names(args)
+        traced = tuple(
+            a for n, a in zip(names, args, strict=True) if n not in self._static
+        )
+        keywords = {k: v for k, v in kwargs.items() if k not in self._static}
+        pairs = [(n, a) for n, a in zip(names, args, strict=True) if n in self._static]
+        pairs += [(k, v) for k, v in kwargs.items() if k in self._static]
+        return (traced, keywords), tuple(pairs)
+
+    def _join(
+        self, args: Any, kwargs: Any, traced: Any, keywords: Any
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """All arguments, with the traced ones replaced."""
+        rest = iter(traced)
+        full = [
+            a if n in self._static else next(rest)
+            for n, a in zip(self._names(args), args, strict=True)
+        ]
+        return full, {k: keywords.get(k, v) for k, v in kwargs.items()}
+
+    def capture(self, *args: Any, **kwargs: Any) -> Captured:
+        """The program for these arguments, before anything is decided."""
+        traced, _ = self._split(args, kwargs)
+
+        def fn(*inner: Any, **inner_keywords: Any) -> Any:
+            full, keywords = self._join(args, kwargs, inner, inner_keywords)
+            return self.fn(*full, **keywords)
+
+        names = [n for n in self._names(args) if n not in self._static]
+        with one_collection():
+            return capture(fn, traced[0], traced[1], names, self._donated)
+
+    def _compile(
+        self, args: Any, kwargs: Any, keep: bool = False
+    ) -> tuple[Decided, Executable]:
+        """What was decided for a signature, and what runs it, from the cache.
+
+        keep: without donation, for callers that need the arguments afterwards.
+        """
+        traced, static = self._split(args, kwargs)
+        leaves, tree = jax.tree_util.tree_flatten(traced)
+        key = (tree, tuple(map(_signature, leaves)), static, keep, tracing_config())
+        try:
+            known = self._compiled.get(key)
+        except TypeError:
+            raise PlanError(
+                f"static arguments must be hashable, got {static}"
+            ) from None
+        if known is None:
+            decided = self.decide(*args, **kwargs)
+            donated = () if keep else decided.captured.donated
+            run = make_executable(decided.lowered, donated, self.mesh)
+            known = self._compiled[key] = (decided, run)
+        return known
+
+
+def _signature(leaf: Any) -> Any:
+    """What decides whether a compiled step fits a leaf; cheap, for it runs every call."""
+    if isinstance(leaf, jax.Array | np.ndarray):
+        return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
+    aval = abstract(leaf)
+    return aval.shape, aval.dtype, aval.weak_type
+
+
+def _numbers(fn: Callable[..., Any], numbers: Numbers, names: Names) -> frozenset[str]:
+    """Parameter names from `*_argnums` and `*_argnames`."""
+    chosen = {names} if isinstance(names, str) else set(names or ())
+    wanted = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
+    if not wanted and not chosen:
+        return frozenset()
+    parameters = inspect.signature(fn).parameters
+    positional = [
+        p.name for p in parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]  # fmt: skip
+    takes_more = any(p.kind == p.VAR_POSITIONAL for p in parameters.values())
+    for number in wanted:
+        if number >= len(positional) and takes_more:
+            chosen.add(positional_names(fn, number + 1)[number])
+        elif not -len(positional) <= number < len(positional):
+            raise PlanError(
+                f"argument number {number} is out of range; there are {positional}"
+            )
+        else:
+            chosen.add(positional[number])
+    takes_any = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+    unknown = sorted(c for c in chosen if c.partition(".")[0] not in parameters)
+    if unknown and not takes_any:
+        raise PlanError(f"no parameter named {unknown}; there are {list(parameters)}")
+    return frozenset(chosen)

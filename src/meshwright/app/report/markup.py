@@ -1,0 +1,81 @@
+"""Pieces of HTML and SVG: escaped text, and texts that show when one points at a mark."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.simulate.timeline import Span
+
+TIMES, NONE = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
+
+KINDS = {
+    "product": "matrix products",
+    "loop": "elementwise",
+    "reduction": "reductions",
+    "other": "other computation",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_reduce": "all-reduce",
+    "all_to_all": "all-to-all",
+    "permute": "permute",
+    "region": "loops and branches",
+    "idle": "idle",
+    "waiting": "waiting for others",
+}
+"""What has a colour of its own, by the class that gives it, in order of the legends."""
+
+
+def text(value: object) -> str:
+    """Safe inside an element and inside a quoted attribute."""
+    return escape(str(value), quote=True)
+
+
+def kind_of_span(span: Span) -> str:
+    """The class that colours a span: the kind of its unit, of a collective its op's."""
+    if span.unit.kind is Kind.COLLECTIVE:
+        return span.unit.root.kind
+    return span.unit.kind.value
+
+
+def legend(kinds: set[str]) -> str:
+    """Chips for those kinds, in the order of `KINDS`."""
+    chips = [
+        f'<span class="chip"><i class="k-{kind}"></i>{text(name)}</span>'
+        for kind, name in KINDS.items()
+        if kind in kinds
+    ]
+    return f'<div class="legend">{"".join(chips)}</div>'
+
+
+def section(name: str, title: str, lead: str, body: str) -> str:
+    """One part of the page; `lead` and `body` are markup, `title` is text."""
+    return (
+        f'<section id="{name}"><h2>{text(title)}</h2>'
+        f'<p class="lead">{lead}</p>{body}</section>'
+    )
+
+
+class Tips:
+    """Lines that are shown while one points at a mark, each kept once.
+
+    A mark has the attribute `data-tip` with the numbers of its lines.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def add(self, *lines: str) -> str:
+        """The attribute for these lines, none for empty ones."""
+        numbers = [
+            self._numbers.setdefault(line, len(self._numbers)) for line in lines if line
+        ]
+        return f'data-tip="{" ".join(map(str, numbers))}"'
+
+    def to_json(self) -> str:
+        """The lines by number, safe inside a script element."""
+        shown = json.dumps(list(self._numbers), separators=(",", ":"))
+        for mark in "<>&":
+            shown = shown.replace(mark, f"\\u{ord(mark):04x}")
+        return shown

@@ -1,0 +1,64 @@
+"""The page: its parts in order, with style and script inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from os import PathLike
+from string import Template
+from typing import TYPE_CHECKING
+
+from meshwright.app.output.files import output_file, write_file
+from meshwright.app.report.collectives import draw_collectives
+from meshwright.app.report.markup import TIMES, Tips, text
+from meshwright.app.report.roofline import draw_roofline
+from meshwright.app.report.shardings import draw_shardings
+from meshwright.app.report.summary import draw_comparison, draw_summary
+from meshwright.app.report.timeline import draw_timeline
+from meshwright.app.report.trace_events import estimate_of
+from meshwright.app.report.waterfall import draw_waterfall
+
+if TYPE_CHECKING:
+    from meshwright.app.plan import Plan
+
+
+def write_report(
+    plan: Plan, path: str | PathLike[str], others: Sequence[Plan] = ()
+) -> None:
+    """Write the page about a plan into a file; `PlanError` where that cannot be."""
+    target = output_file(path)
+    # A path of the user's code may hold bytes that are no UTF-8.
+    write_file(target, make_page(plan, others).encode("utf-8", "xmlcharrefreplace"))
+
+
+def make_page(plan: Plan, others: Sequence[Plan] = ()) -> str:
+    """The page as HTML; `others` are compared with the plan.
+
+    Raises `PlanError` for a plan that names no machine, and for one read from JSON.
+    """
+    machine = estimate_of(plan).machine
+    for other in others:
+        estimate_of(other)
+    tips = Tips()
+    parts = (
+        draw_summary(plan, tips),
+        draw_comparison((plan, *others)),
+        draw_timeline(plan, tips),
+        draw_collectives(plan, tips),
+        draw_roofline(plan, tips),
+        draw_waterfall(plan, tips),
+        draw_shardings(plan, tips),
+    )
+    return Template(_read("page.html")).substitute(
+        title=text(f"Plan on {machine.title}"),
+        machine=text(f"{machine.title} {TIMES} {machine.num_devices}"),
+        mesh=text(f"mesh {plan.mesh}"),
+        style=_read("page.css"),
+        parts="\n".join(parts),
+        tips=tips.to_json(),
+        script=_read("page.js"),
+    )
+
+
+def _read(name: str) -> str:
+    return (resources.files("meshwright.app.report") / name).read_text("utf-8")

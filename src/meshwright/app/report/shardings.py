@@ -1,0 +1,202 @@
+"""How each input is cut, as a picture: a rectangle in parts, bars for the axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.app.output.collapse import collapse
+from meshwright.app.output.numbers import show_bytes
+from meshwright.app.report.markup import NONE, TIMES, Tips, section, text
+from meshwright.partitioner.propagate.sub_axes import UNIT
+from meshwright.program.ir import itemsize_bytes, show_type
+
+if TYPE_CHECKING:
+    from meshwright.app.explain.explain import Leaf
+    from meshwright.app.plan import Plan
+    from meshwright.machine import Mesh
+
+_SIDE, _BAR, _MOST = 84, 9, 16
+"""The longer side of a picture, the width of an axis's bar, parts that are drawn."""
+_SHOWN, _COLOURS, _PATHS = 24, 6, 4
+
+
+def draw_shardings(plan: Plan, tips: Tips) -> str:
+    """A card for each shape and sharding, with the paths of the inputs that have them."""
+    axes = _axes_of(plan)
+    groups: dict[tuple[object, ...], list[Leaf]] = {}
+    for leaf in plan.inputs:
+        if any(leaf.spec):
+            groups.setdefault((leaf.shape, leaf.dtype, leaf.spec), []).append(leaf)
+    leaves = sorted(groups.values(), key=lambda g: -len(g) * _num_bytes(g[0]))
+    cards = [_card(group, axes, tips) for group in leaves]
+    body = _legend(axes) + f'<div class="leaves">{"".join(cards[:_SHOWN])}</div>'
+    if cards[_SHOWN:]:
+        rest = f'<div class="leaves">{"".join(cards[_SHOWN:])}</div>'
+        said = f"{len(cards) - _SHOWN} more"
+        body += f"<details><summary>{said}</summary>{rest}</details>"
+    body += _whole([leaf for leaf in plan.inputs if not any(leaf.spec)])
+    lead = (
+        "Inputs alike in shape and sharding share a card. A bar along a side is a mesh "
+        "axis that cuts it, the outer one first; the solid part is what the first "
+        "device holds."
+    )
+    return section("shardings", "How inputs are cut", lead, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The mesh's axes, and the parts of those that were split to fit a reshape."""
+
+    mesh: Mesh
+    sizes: Mapping[str, int]
+
+    def size(self, axes: Iterable[str]) -> int:
+        """Parts that several make together."""
+        return math.prod(self.sizes[axis] for axis in axes)
+
+    def colour(self, axis: str) -> str:
+        """The class that colours an axis, and its parts like it."""
+        return f"a{self.mesh.axes.index(axis.partition(UNIT)[0]) % _COLOURS}"
+
+
+def _axes_of(plan: Plan) -> Axes:
+    assert plan.decided is not None, "a plan with an estimate knows its program"
+    return Axes(plan.mesh, plan.decided.lowered.mesh.shape | plan.mesh.shape)
+
+
+def _legend(axes: Axes) -> str:
+    chips = "".join(
+        f'<span class="chip"><i class="{axes.colour(axis)}"></i>'
+        f"{text(axis)} {TIMES} {size}</span>"
+        for axis, size in axes.mesh.sizes
+    )
+    return f'<div class="legend">{chips}</div>'
+
+
+def _num_bytes(leaf: Leaf) -> int:
+    return math.prod(leaf.shape) * itemsize_bytes(leaf.dtype)
+
+
+def _card(group: Sequence[Leaf], axes: Axes, tips: Tips) -> str:
+    leaf = group[0]
+    named = [
+        f"{p} ({TIMES} {n})" if n > 1 else p for p, n in collapse(x.path for x in group)
+    ]
+    parts = math.prod(axes.size(cut) for cut in leaf.spec)
+    held = _num_bytes(leaf) / parts
+    copies = axes.mesh.num_devices // parts
+    spec = ", ".join(".".join(cut) or NONE for cut in leaf.spec)
+    shown = "".join(f"<li>{_breakable(name)}</li>" for name in named[:_PATHS])
+    if named[_PATHS:]:
+        shown += f"<li>and {len(named) - _PATHS} more</li>"
+    kept = f"{copies} copies of each part" if copies > 1 else "no part is held twice"
+    tip = tips.add(
+        *named[:12], f"{parts} parts on {axes.mesh.num_devices} devices; {kept}"
+    )
+    return (
+        f'<div class="leaf" {tip}>{_picture(leaf, axes)}<div><ul>{shown}</ul>'
+        f"<p>{text(show_type(leaf.shape, leaf.dtype))}</p><p><b>[{text(spec)}]</b></p>"
+        f"<p>1/{parts} a device: {show_bytes(held)} of {show_bytes(_num_bytes(leaf))}"
+        f"{f', {copies} copies' if copies > 1 else ''}</p></div></div>"
+    )
+
+
+def _breakable(path: str) -> str:
+    """A path that may go on in the next line after a dot."""
+    return text(path).replace(" ", "&nbsp;").replace(".", ".<wbr>")
+
+
+def _whole(leaves: Sequence[Leaf]) -> str:
+    """What is not cut at all, in one line that opens."""
+    if not leaves:
+        return ""
+    size = show_bytes(sum(map(_num_bytes, leaves)))
+    items = "".join(
+        f"<li><code>{text(line)}</code>{f' ({TIMES} {n})' if n > 1 else ''}</li>"
+        for line, n in collapse(str(leaf) for leaf in leaves)
+    )
+    return (
+        f"<details><summary>{len(leaves)} more stand whole on every device, {size} "
+        f"together</summary><ul>{items}</ul></details>"
+    )
+
+
+# -- the picture -----------------------------------------------------------------------
+
+
+def _picture(leaf: Leaf, axes: Axes) -> str:
+    """At most two dims that are cut, the first of them downwards."""
+    down, right = _sides(leaf)
+    rows = () if down is None else leaf.spec[down]
+    columns = () if right is None else leaf.spec[right]
+    width, height = _extent(leaf, down, right)
+    x, y = _BAR * len(rows), _BAR * len(columns)
+    marks = _parts(width, height, axes.size(columns), axes.size(rows))
+    for i, axis in enumerate(rows):
+        for start, length, look in _strip(axes, rows, i, height):
+            marks += (
+                f'<rect class="{axes.colour(axis)}{look}" x="{_BAR * i - x}" '
+                f'y="{start:.2f}" width="{_BAR - 2}" height="{length:.2f}"/>'
+            )
+    for i, axis in enumerate(columns):
+        for start, length, look in _strip(axes, columns, i, width):
+            marks += (
+                f'<rect class="{axes.colour(axis)}{look}" x="{start:.2f}" '
+                f'y="{_BAR * i - y}" width="{length:.2f}" height="{_BAR - 2}"/>'
+            )
+    size = _SIDE + 2 * _BAR + 2
+    return (
+        f'<svg class="cut" viewBox="0 0 {size} {size}" role="img" aria-label="how it is '
+        f'cut"><g transform="translate({x + 1} {y + 1})">{marks}</g></svg>'
+    )
+
+
+def _parts(width: int, height: int, across: int, along: int) -> str:
+    """The tensor, the first of its parts, and the lines where it is cut."""
+    across, along = min(_MOST, across), min(_MOST, along)
+    lines = [f"M0,{height * i / along:.2f}h{width}" for i in range(1, along)]
+    lines += [f"M{width * i / across:.2f},0v{height}" for i in range(1, across)]
+    return (
+        f'<rect class="tensor" width="{width}" height="{height}"/>'
+        f'<rect class="mine" width="{width / across:.2f}" '
+        f'height="{height / along:.2f}"/><path class="cuts" d="{"".join(lines)}"/>'
+    )
+
+
+def _sides(leaf: Leaf) -> tuple[int | None, int | None]:
+    """The dims that are drawn downwards and to the right, None for one not cut."""
+    cut = [dim for dim, axes in enumerate(leaf.spec) if axes]
+    if len(cut) > 1:
+        return cut[0], cut[1]
+    is_last = cut[0] == len(leaf.shape) - 1
+    return (None, cut[0]) if is_last and len(leaf.shape) > 1 else (cut[0], None)
+
+
+def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
+    """Width and height, nearer to a square than the tensor's."""
+    others = [n for d, n in enumerate(leaf.shape) if d not in (down, right)]
+    rest = max(others, default=max(leaf.shape))
+    tall = rest if down is None else leaf.shape[down]
+    wide = rest if right is None else leaf.shape[right]
+    ratio = (max(wide, 1) / max(tall, 1)) ** 0.3
+    return (
+        round(_SIDE * min(1.0, max(0.45, ratio))),
+        round(_SIDE * min(1.0, max(0.45, 1 / ratio))),
+    )
+
+
+def _strip(
+    axes: Axes, names: Sequence[str], index: int, length: int
+) -> list[tuple[float, float, str]]:
+    """Start, length and look of the parts that the first axes make of a side."""
+    outer, size = axes.size(names[:index]), axes.size(names[index : index + 1])
+    if outer * size > 2 * _MOST:
+        return [(0.0, float(length), "")]
+    part = length / (outer * size)
+    return [
+        (i * part, max(part - 1, 0.5), "" if i == 0 else " pale")
+        for i in range(outer * size)
+    ]

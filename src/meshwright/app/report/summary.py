@@ -1,0 +1,171 @@
+"""The step in a few numbers, what fills it, and other plans beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from meshwright.app.output.numbers import (
+    show_bytes,
+    show_dollars,
+    show_seconds,
+    show_share,
+    show_si,
+)
+from meshwright.app.report.markup import KINDS, NONE, TIMES, Tips, section, text
+from meshwright.app.report.trace_events import estimate_of
+
+if TYPE_CHECKING:
+    from meshwright.app.plan import Plan
+    from meshwright.predict.figures import Figures
+
+
+_SEEN = 1e-6
+"""Of a step: what fills less of it is not told."""
+
+
+def draw_summary(plan: Plan, tips: Tips) -> str:
+    """Cards with the figures of a step, and a bar of its seconds."""
+    figures = plan.figures
+    assert figures is not None, "a plan with an estimate has figures"
+    cards = "".join(_card(*told) for told in _cards(figures))
+    bars = _breakdown(figures, tips)
+    return f'<section id="summary"><div class="cards">{cards}</div>{bars}</section>'
+
+
+def _cards(figures: Figures) -> list[tuple[str, str, str]]:
+    """Title, number and remark of each."""
+    share = figures.peak_memory_bytes / figures.usable_bytes
+    fits = "fits" if figures.fits else "does not fit"
+    power = "no power is known of this machine"
+    price = "no price is known of this machine"
+    drawn = "all devices, at peak power" if figures.is_peak_power else "all devices"
+    return [
+        ("step time", show_seconds(figures.step_time_s), "simulated"),
+        ("model FLOP utilisation", show_share(figures.mfu), "of the 16-bit peak"),
+        (
+            "memory of a device",
+            show_bytes(figures.peak_memory_bytes),
+            f"{fits}: {show_share(share)} of {show_bytes(figures.usable_bytes)}",
+        ),
+        ("energy a step", *_or_none(figures.energy_j, "J", drawn, power)),
+        (
+            "price a step",
+            _price(figures),
+            "at list price" if figures.cost_usd else price,
+        ),
+        (
+            "CO₂ equivalent a step",
+            *_or_none(
+                figures.co2e_g,
+                "g",
+                f"grid of {figures.place}",
+                power if figures.place else "the plan names no place",
+            ),
+        ),
+    ]
+
+
+def _price(figures: Figures) -> str:
+    return NONE if figures.cost_usd is None else show_dollars(figures.cost_usd)
+
+
+def _or_none(value: float | None, unit: str, said: str, why: str) -> tuple[str, str]:
+    return (NONE, why) if value is None else (show_si(value, unit), said)
+
+
+def _card(title: str, number: str, remark: str) -> str:
+    alarm = " alarm" if remark.startswith("does not fit") else ""
+    return (
+        f'<div class="card{alarm}"><h3>{text(title)}</h3>'
+        f"<strong>{text(number)}</strong><small>{text(remark)}</small></div>"
+    )
+
+
+def exposed_s(figures: Figures) -> float:
+    """Seconds in which only links work."""
+    return sum(s for name, s in figures.breakdown.items() if name.endswith("exposed"))
+
+
+def _breakdown(figures: Figures, tips: Tips) -> str:
+    """One bar as long as the step; what is hidden behind computation has no length."""
+    parts: list[str] = []
+    told: list[str] = []
+    for name, seconds in _filled(figures):
+        share = seconds / figures.step_time_s
+        kind, _, how = name.partition(" ")
+        shown = KINDS.get(kind, kind) + (f", {how}" if how else "")
+        look = "k-product" if kind == "compute" else f"k-{kind}"
+        tip = tips.add(shown, f"{show_seconds(seconds)}, {show_share(share)}")
+        parts.append(f'<i class="{look}" style="flex-grow:{share:.5f}" {tip}></i>')
+        told.append(
+            f'<span class="chip"><i class="{look}"></i>{text(shown)} '
+            f"<b>{show_seconds(seconds)}</b> {show_share(share)}</span>"
+        )
+    return (
+        f'<div class="breakdown">{"".join(parts)}</div>'
+        f'<div class="legend">{"".join(told)}</div>'
+    )
+
+
+def _filled(figures: Figures) -> list[tuple[str, float]]:
+    """What fills the step, computation first, the longest next, waiting last."""
+    named = [
+        (name, s)
+        for name, s in figures.breakdown.items()
+        if s > _SEEN * figures.step_time_s and not name.endswith("hidden")
+    ]
+    first = {"compute": -1, "idle": 1, "waiting": 2}
+    return sorted(named, key=lambda told: (first.get(told[0], 0), -told[1]))
+
+
+def draw_comparison(plans: Sequence[Plan]) -> str:
+    """A table of plans on machines; "" for less than two."""
+    if len(plans) < 2:
+        return ""
+    figures = [plan.figures for plan in plans if plan.figures is not None]
+    longest = max(f.step_time_s for f in figures)
+    rows = [
+        _row(plan, found, longest) for plan, found in zip(plans, figures, strict=True)
+    ]
+    head = "".join(
+        f"<th{look}>{title}</th>"
+        for title, look in (
+            ("machine", ""),
+            ("mesh", ""),
+            ("step time", ' colspan="2"'),
+            ("MFU", ' class="n"'),
+            ("memory of limit", ' class="n" colspan="2"'),
+            ("links, exposed", ' class="n"'),
+            ("energy", ' class="n"'),
+            ("price", ' class="n"'),
+            ("CO₂e", ' class="n"'),
+        )
+    )
+    return section(
+        "comparison",
+        "On other machines",
+        "The first row is the plan of this page; red where memory does not suffice.",
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>",
+    )
+
+
+def _row(plan: Plan, figures: Figures, longest: float) -> str:
+    machine = estimate_of(plan).machine
+    share = figures.peak_memory_bytes / figures.usable_bytes
+    width = 100 * figures.step_time_s / longest
+    energy = _or_none(figures.energy_j, "J", "", "")[0]
+    carbon = _or_none(figures.co2e_g, "g", "", "")[0]
+    cells = [
+        f"<td>{text(machine.title)} {TIMES} {machine.num_devices}</td>",
+        f"<td>{text(plan.mesh)}</td>",
+        f'<td class="n">{show_seconds(figures.step_time_s)}</td>',
+        f'<td class="bar"><i class="k-product" style="width:{width:.2f}%"></i></td>',
+        f'<td class="n">{show_share(figures.mfu)}</td>',
+        f'<td class="n">{show_bytes(figures.peak_memory_bytes)}</td>',
+        f'<td class="n{"" if figures.fits else " alarm"}">{show_share(share)}</td>',
+        f'<td class="n">{show_seconds(exposed_s(figures))}</td>',
+        *(f'<td class="n">{shown}</td>' for shown in (energy, _price(figures), carbon)),
+    ]
+    return f"<tr>{''.join(cells)}</tr>"

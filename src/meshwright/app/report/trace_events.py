@@ -1,0 +1,148 @@
+"""A step as trace events, which Perfetto and Chrome's tracing page draw.
+
+The form is Google's "Trace Event Format" (Duca and Sinclair, 2016): complete events on
+a thread for each stream, with loops as spans around the spans of their first turn, and
+a counter for the memory that is alive.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from meshwright.app.output.files import output_file, write_file
+from meshwright.errors import PlanError
+from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
+
+if TYPE_CHECKING:
+    from meshwright.app.plan import Plan
+    from meshwright.predict.estimate import Estimate
+
+STREAMS = (COMPUTE, LINKS)
+"""In the order of their threads, which count from 1."""
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A span where it lies in the step, that of a loop's body in one of its turns."""
+
+    span: Span
+    start_s: float
+    end_s: float
+
+
+def lay_out(timeline: Timeline, most: int = 1, start_s: float = 0.0) -> Iterator[Run]:
+    """The spans of a step and those of its loops' bodies, loops before what is in them.
+
+    most: turns of a loop that are laid out; the others are like them.
+    """
+    for span in timeline.spans:
+        start = start_s + span.start_s
+        yield Run(span, start, start_s + span.end_s)
+        if span.inner is not None:
+            for turn in range(min(most, span.repeats)):
+                yield from lay_out(span.inner, most, start + turn * span.inner.end_s)
+
+
+def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
+    """When the curve of memory changes: seconds, bytes, and the unit that starts then.
+
+    Units count in their order; of those that start at once the one with most is told,
+    -1 stands for what is there before the first.
+    """
+    spans = found.timeline.spans
+    starts = {part: span.start_s for span in spans for part in span.unit.parts}
+    points = [(0.0, found.memory.curve[0], -1)]
+    for index, unit in enumerate(found.units):
+        now = max(points[-1][0], starts[unit])
+        point = now, found.memory.curve[index + 1], index
+        if now > points[-1][0]:
+            points.append(point)
+        elif point[1] >= points[-1][1]:
+            points[-1] = point
+    return points
+
+
+def name_of(span: Span) -> str:
+    """The op at the root of a span, a loop with its turns."""
+    kind = span.unit.root.kind
+    return kind if span.repeats == 1 else f"{kind} x {span.repeats}"
+
+
+def bound_of(span: Span) -> str:
+    """What limits a span."""
+    if span.bound is not None:
+        return span.bound.value
+    return LINKS if span.unit.kind is Kind.COLLECTIVE else "its body"
+
+
+def estimate_of(plan: Plan) -> Estimate:
+    """The simulated step of a plan; `PlanError` for one that has none."""
+    if plan.estimate is None:
+        said = f"{plan.step_time_s} s"  # or the error of a plan without a machine
+        raise PlanError(
+            f"a plan read from JSON knows its step takes {said}, but not what runs "
+            "when; plan again, and name the machine"
+        )
+    return plan.estimate
+
+
+def trace_events(plans: Sequence[Plan]) -> list[Event]:
+    """The events of plans on machines, one process for each; times in microseconds."""
+    events: list[Event] = []
+    for pid, plan in enumerate(plans, 1):
+        found = estimate_of(plan)
+        title = f"{found.machine.name} x {found.machine.num_devices}, mesh {plan.mesh}"
+        events.append(_metadata("process_name", pid, 0, title))
+        for tid, stream in enumerate(STREAMS, 1):
+            events.append(_metadata("thread_name", pid, tid, stream))
+        events += [_complete(run, pid, found) for run in lay_out(found.timeline)]
+        for seconds, num_bytes, _ in memory_over_time(found):
+            events.append(_counter(pid, seconds, num_bytes))
+        events.append(_counter(pid, found.step_time_s, found.memory.curve[-1]))
+    return events
+
+
+def write_trace(plans: Sequence[Plan], path: str | PathLike[str]) -> None:
+    """Write the events of plans into a JSON file; `PlanError` where that cannot be."""
+    target = output_file(path)
+    content = {"displayTimeUnit": "ms", "traceEvents": trace_events(plans)}
+    write_file(target, json.dumps(content, separators=(",", ":")).encode())
+
+
+def _metadata(name: str, pid: int, tid: int, said: str) -> Event:
+    return _event("M", name, pid, tid, 0) | {"args": {"name": said}}
+
+
+def _complete(run: Run, pid: int, found: Estimate) -> Event:
+    span, start, end = run.span, _nanoseconds(run.start_s), _nanoseconds(run.end_s)
+    args = {
+        "source": str(span.unit.root.source),
+        "kind": span.unit.kind.value,
+        "bound": bound_of(span),
+        "bytes": span.num_bytes,
+    }
+    tid = STREAMS.index(span.stream) + 1
+    event = _event("X", name_of(span), pid, tid, start)
+    event |= {"dur": (end - start) / 1000, "cat": span.unit.kind.value, "args": args}
+    return event
+
+
+def _counter(pid: int, seconds: float, num_bytes: int) -> Event:
+    event = _event("C", "live memory", pid, 0, _nanoseconds(seconds))
+    return event | {"args": {"bytes": num_bytes}}
+
+
+def _event(phase: str, name: str, pid: int, tid: int, start: int) -> Event:
+    return {"ph": phase, "name": name, "pid": pid, "tid": tid, "ts": start / 1000}
+
+
+def _nanoseconds(seconds: float) -> int:
+    """Whole ones, so that spans that touch still do once they are text."""
+    return round(1e9 * seconds)

@@ -1,0 +1,64 @@
+"""Collectives after each tactic, and what the tactic changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.app.explain.trace import shorten
+from meshwright.app.report.markup import KINDS, TIMES, Tips, legend, section, text
+
+if TYPE_CHECKING:
+    from meshwright.app.explain.explain import Step
+    from meshwright.app.plan import Plan
+
+_NAME = 110
+
+
+def draw_waterfall(plan: Plan, tips: Tips) -> str:
+    """A row for each tactic: a bar of executions by kind, with what came and went."""
+    steps = [s for i, s in enumerate(plan.steps) if i or not s.is_idle]
+    most = max((sum(s.counts.values()) for s in steps), default=0)
+    if not most:
+        said = "No tactic asks for a collective."
+        return section("tactics", "Tactic by tactic", said, "")
+    before: dict[str, int] = {}
+    rows: list[str] = []
+    for step in steps:
+        rows.append(_row(step, before, most, tips))
+        before = dict(step.counts)
+    kinds = {kind for step in steps for kind, n in step.counts.items() if n}
+    lead = "Executions of collectives a step once each tactic has been applied."
+    body = legend(kinds) + f'<div class="falls">{"".join(rows)}</div>'
+    return section("tactics", "Tactic by tactic", lead, body)
+
+
+def _row(step: Step, before: dict[str, int], most: int, tips: Tips) -> str:
+    total = sum(step.counts.values())
+    parts = "".join(
+        _part(kind, (n, before.get(kind, 0)), 100 * n / most, tips)
+        for kind, n in step.counts.items()
+        if n
+    )
+    changes = [
+        f"{n - before.get(kind, 0):+d} {KINDS.get(kind, kind)}"
+        for kind, n in step.counts.items()
+        if n != before.get(kind, 0)
+    ]
+    told = [", ".join(changes) or "no change"]
+    told += [f"cuts {len(step.cut)} inputs"] if step.cut else []
+    told += [f"{len(step.refused)} refused"] if step.refused else []
+    told += [f"{len(step.conflicts)} conflicts"] if step.conflicts else []
+    name = text(shorten(step.tactic, _NAME))
+    return (
+        f'<div class="fall" {tips.add(step.tactic, *step.cut[:6])}><code>{name}</code>'
+        f'<div class="bars"><span>{parts}</span><b>{total}</b></div>'
+        f"<small>{text('; '.join(told))}</small></div>"
+    )
+
+
+def _part(kind: str, counts: tuple[int, int], width: float, tips: Tips) -> str:
+    count, before = counts
+    change = count - before
+    shown = f"{change:+d} by this tactic" if change else "as before"
+    tip = tips.add(f"{count} {TIMES} {KINDS.get(kind, kind)}", shown)
+    return f'<i class="k-{kind}" style="width:{width:.3f}%" {tip}>{count}</i>'

@@ -1,0 +1,114 @@
+"""Placements in the user's own code: constraints, and inner `shard_map`s.
+
+They are decisions taken before the first tactic, so order gives them precedence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jax.sharding import PartitionSpec
+
+from meshwright.errors import CaptureError
+from meshwright.partitioner.propagate import Cause, Graph, Node
+from meshwright.partitioner.tactics import Refusal, Workspace
+from meshwright.program.ir import Op
+from meshwright.program.ops.movement.placement import manual_axes, spec_axes
+
+CONSTRAINTS = ("sharding_constraint", "reshard")
+
+
+def manual_names(graph: Graph) -> frozenset[str]:
+    """Axes that the user's own `shard_map`s work over, which must stay in one piece."""
+    ops = (op for op in graph.op_node if op.kind == "shard_map")
+    return frozenset(name for op in ops for name in manual_axes(op))
+
+
+def apply_constraints(work: Workspace) -> None:
+    """Honour what the code says of axes that are in the mesh, and note what is not.
+
+    Raises `CaptureError` for a `shard_map` over axes that the mesh does not have.
+    """
+    seeds: list[tuple[str, Node, int, str]] = []
+    for op, node in list(work.graph.op_node.items()):
+        if op.kind in CONSTRAINTS:
+            seeds += _constraint_seeds(work, op, node)
+        elif op.kind == "shard_map":
+            _fix_manual(work, op, node)
+    for axis in work.mesh.axes:
+        chosen = [(path, node, dim) for path, node, dim, name in seeds if name == axis]
+        work.cut(chosen, axis, "with_sharding_constraint")
+    for op, node in work.graph.op_node.items():
+        if op.kind in CONSTRAINTS:
+            _close(work, op, node)
+
+
+def _constraint_seeds(
+    work: Workspace, op: Op, node: Node
+) -> list[tuple[str, Node, int, str]]:
+    spec = _spec(op)
+    where = f"{op.kind} ({op.source})"
+    seeds = []
+    for dim, axes in enumerate(spec_axes(spec, len(op.results[0].shape))):
+        for axis in axes:
+            if axis in work.mesh.axes:
+                seeds.append((where, node, dim, axis))
+            else:
+                work.refusals.append(
+                    Refusal(where, axis, "this axis is not in the mesh")
+                )
+    return seeds
+
+
+def _close(work: Workspace, op: Op, node: Node) -> None:
+    """Keep whole what a constraint leaves out, unless it leaves a dim unconstrained."""
+    sharding: Any = op.params.get("sharding")
+    mesh = getattr(sharding, "mesh", None)
+    if mesh is None or PartitionSpec.UNCONSTRAINED in tuple(_spec(op)):
+        return
+    if op.params.get("unconstrained_dims"):
+        return
+    for axis in mesh.axis_names:
+        if axis in work.mesh.axes and not work.is_cut(node, axis):
+            work.block([(op.kind, node)], [axis])
+
+
+def _spec(op: Op) -> tuple[Any, ...]:
+    """The entries of a constraint's `PartitionSpec`; none for other shardings."""
+    sharding: Any = op.params.get("sharding")
+    spec = (
+        sharding
+        if isinstance(sharding, PartitionSpec)
+        else getattr(sharding, "spec", ())
+    )
+    return tuple(spec)
+
+
+def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
+    """Cut a user's `shard_map` exactly as its specs say, and let nothing else cut it."""
+    sizes: Mapping[str, int] = manual_axes(op)
+    ours = work.mesh.shape
+    wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]
+    if wrong:
+        raise CaptureError(
+            f"shard_map ({op.source}) works over {', '.join(wrong)}, but the mesh is "
+            f"{work.mesh}; give the mesh the same axes, or call partition inside"
+        )
+    used = {
+        a for spec in (*_specs(op, "in_specs"), *_specs(op, "out_specs")) for a in spec
+    }
+    state = work.state
+    for factor, axis in enumerate(sizes):
+        if axis in used:
+            state.assign(node, axis, factor, Cause("tactic", "shard_map in the code"))
+    work.block([("shard_map", node)], [a for a in ours if a not in used])
+    for axis in used:
+        work.engine.spread(node, axis)
+
+
+def _specs(op: Op, which: str) -> list[tuple[str, ...]]:
+    specs: Any = op.params[which]
+    return [
+        tuple(a for axes in spec_axes(s, len(tuple(s))) for a in axes) for s in specs
+    ]

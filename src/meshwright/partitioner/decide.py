@@ -1,0 +1,116 @@
+"""Capture, tactics, propagation, lowering: the way from a function to a device program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import FunctionType
+
+from meshwright.errors import TacticError
+from meshwright.machine import Mesh
+from meshwright.partitioner.constraints import apply_constraints, manual_names
+from meshwright.partitioner.lower import Gather, Lowered, lower
+from meshwright.partitioner.propagate import Engine, Graph, State, split_axes
+from meshwright.partitioner.tactics import Recompute, Tactic, Workspace
+from meshwright.program.capture import Captured
+from meshwright.program.records.collector import one_collection
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """A captured program with all decisions taken, lowered.
+
+    captured: as it was, before any tactic changed it; `work` has what became of it.
+    """
+
+    captured: Captured
+    work: Workspace
+    lowered: Lowered
+    tactics: tuple[Tactic, ...]
+    gather: Gather
+
+
+def decide(
+    captured: Captured,
+    mesh: Mesh,
+    tactics: Sequence[Tactic],
+    gather: Gather,
+    graph: Graph | None = None,
+) -> Decided:
+    """Apply tactics in order, and lower; graph: as in `apply_tactics`."""
+    with one_collection():
+        work = apply_tactics(captured, mesh, tactics, graph=graph)
+        lowered = lower(work.state, gather)
+    return Decided(captured, work, lowered, tuple(tactics), gather)
+
+
+def apply_tactics(
+    captured: Captured,
+    mesh: Mesh,
+    tactics: Sequence[Tactic],
+    after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
+    graph: Graph | None = None,
+) -> Workspace:
+    """Apply tactics in order, each propagated before the next.
+
+    after_tactic: called with each tactic once it is applied, first with None for the
+        program as it was (constraints in the user's own code included).
+    graph: of the program as those tactics leave it that change programs, if it is known.
+    """
+    require_tactics(tactics)
+    mesh.require_all(axes_of(tactics))
+    if graph is None:
+        changed = rewritten(captured, tactics)
+        graph = Graph(changed.program, changed.ties)
+    else:
+        changed = replace(captured, program=graph.program)
+    work = start_workspace(changed, mesh, graph)
+    if after_tactic:
+        after_tactic(None, work)
+    for tactic in tactics:
+        tactic.apply(work)
+        if after_tactic:
+            after_tactic(tactic, work)
+    return work
+
+
+def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
+    """The captured program as those tactics leave it that change programs."""
+    program = captured.program
+    for tactic in tactics:
+        if isinstance(tactic, Recompute):
+            program = tactic.rewrite(program)
+    return (
+        captured if program is captured.program else replace(captured, program=program)
+    )
+
+
+def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
+    """What tactics work on, with nothing decided but what the user's own code says."""
+    unit_mesh, units = split_axes(graph, mesh, manual_names(graph))
+    work = Workspace(Engine(State(graph, unit_mesh)), captured.paths, mesh, units)
+    apply_constraints(work)
+    return work
+
+
+def require_tactics(tactics: Sequence[object]) -> None:
+    """Raise `TacticError` for what is none."""
+    for tactic in tactics:
+        if isinstance(tactic, FunctionType):
+            raise TacticError(
+                f"{tactic.__name__} is no tactic yet; call it, with an axis"
+            )
+        if not hasattr(tactic, "apply"):
+            raise TacticError(
+                f"{tactic!r} is no tactic; wanted mw.shard(...) and the like"
+            )
+
+
+def axes_of(tactics: Sequence[Tactic]) -> tuple[str, ...]:
+    """The axes that tactics name, as far as they tell, each once."""
+    named = [
+        axis
+        for tactic in tactics
+        for axis in getattr(tactic, "axes", None) or (getattr(tactic, "axis", None),)
+    ]
+    return tuple(dict.fromkeys(axis for axis in named if isinstance(axis, str)))

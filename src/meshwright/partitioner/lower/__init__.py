@@ -1,0 +1,19 @@
+"""Program + decisions -> device program."""
+
+from meshwright.partitioner.lower.count import count_collectives, executions
+from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin
+from meshwright.partitioner.lower.lowering import lower
+from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
+from meshwright.partitioner.lower.verify import verify_lowered
+
+__all__ = [
+    "Gather",
+    "Lowered",
+    "Origin",
+    "count_collectives",
+    "executions",
+    "local_shape",
+    "lower",
+    "reshard_steps",
+    "verify_lowered",
+]

@@ -1,0 +1,242 @@
+"""Program + State -> device program: local shapes, and every collective written down.
+
+For each op, *need* is what its factors want of an operand, *have* how the operand is
+stored; the difference is written as collectives. A partial sum is reduced where
+`Carrier` says that it may not travel on: as a reduce-scatter where all readers want the
+same dim cut, else as an all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from meshwright.partitioner.lower.fences import fence_totals
+from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin
+from meshwright.partitioner.lower.reshard import local_shape
+from meshwright.partitioner.lower.scope import Scope, Shared
+from meshwright.partitioner.propagate import Node, State
+from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
+from meshwright.program.ops import Cut, FactorRule
+
+
+def lower(state: State, gather: Gather = Gather.SHARED) -> Lowered:
+    """The device program of a state's decisions."""
+    graph = state.graph
+    shared = Shared(state, gather)
+    inputs = tuple(state.sharding_at(n, n.outs[0]) for n in graph.input_nodes)
+    given = dict(zip(graph.program.inputs, inputs, strict=True))
+    scope = Scope(shared, graph.program, given)
+    _lower_ops(scope)
+    outputs = [
+        _store_output(
+            scope, atom, inputs[graph.ties[i]] if i in graph.ties else None, _REPLACED
+        )
+        for i, atom in enumerate(graph.program.outputs)
+    ]
+    program = scope.finish(tuple(atom for atom, _ in outputs))
+    stored = tuple(sharding for _, sharding in outputs)
+    return Lowered(program, state.mesh, inputs, stored, shared.origins)
+
+
+_REPLACED = "an output that must be stored as the input it replaces"
+
+
+def _store_output(
+    scope: Scope, atom: Atom, need: Sharding | None, what: str
+) -> tuple[Atom, Sharding]:
+    """The stored form of one output, as needed, or as it comes."""
+    if isinstance(atom, Literal):
+        return atom, Sharding(())
+    if need is None:
+        return scope.have[atom]
+    return scope.read(atom, need, scope.node_of(atom), what), need
+
+
+def _lower_ops(scope: Scope) -> None:
+    for op in scope.source.ops:
+        if op.bodies:
+            _lower_region(scope, op)
+        else:
+            _lower_op(scope, op)
+
+
+# -- ops ------------------------------------------------------------------------------
+
+
+def _lower_op(scope: Scope, op: Op) -> None:
+    """Bring the operands, apply this device's part, settle the results."""
+    node = scope.graph.op_node[op]
+    rule = node.rule
+    assert rule is not None
+    ends = scope.shared.ends_of(node)
+    needs = zip(op.operands, ends.operands, strict=True)
+    operands = tuple(
+        [scope.read(atom, need, node, i) for i, (atom, need) in enumerate(needs)]
+    )
+    have = scope.have
+    carried = {
+        axis
+        for atom in op.operands
+        if isinstance(atom, Value)
+        for axis in have[atom][1].partial
+    }
+    if carried:
+        operands = _level(scope, op, operands, carried)
+    scope.builder.source = op.source
+    results = _apply(scope, op, operands, ends.shapes)
+    factor_of = scope.state.factor_of[node.index]
+    left = {axis for axis, factor in factor_of.items() if factor in rule.reductions}
+    partial = tuple([a for a in scope.mesh.axes if a in carried or a in left])
+    monoid = "sum" if carried else rule.monoid
+    for value, local, sharding in zip(op.results, results, ends.results, strict=True):
+        if partial:
+            have[value] = (local, Sharding(sharding.dims, partial, monoid))
+            scope.settle(value, node)
+        else:
+            have[value] = (local, sharding)
+
+
+def _apply(
+    scope: Scope,
+    op: Op,
+    operands: tuple[Atom, ...],
+    shapes: tuple[tuple[int, ...], ...],
+) -> tuple[Value, ...]:
+    """This device's part of the op: the same primitive, or its rule's expansion."""
+    node = scope.graph.op_node[op]
+    rule = node.rule
+    assert rule is not None
+    axes_of = scope.state.axes_of[node.index]
+    if rule.expand is not None and any(axes_of.get(f) for f in rule.special):
+        return _expand(scope, op, operands, rule)
+    params = op.params
+    if op.has_effect:
+        params = {**params, "mesh_axes": scope.mesh.axes}
+    if rule.local_params is not None and axes_of:
+        params = rule.local_params(op, tuple(o.shape for o in operands), shapes)
+    return scope.builder.apply(op, operands, shapes, params)
+
+
+def _expand(
+    scope: Scope, op: Op, operands: tuple[Atom, ...], rule: FactorRule
+) -> tuple[Value, ...]:
+    node = scope.graph.op_node[op]
+    axes_of = scope.state.axes_of[node.index]
+    every = range(len(rule.sizes))
+    cut = Cut(
+        tuple(axes_of.get(f, ()) for f in every),
+        tuple(scope.state.parts(node, f) for f in every),
+    )
+    expand = rule.expand
+    assert expand is not None
+    scope.builder.reason = f"{op.kind} cut where it needs its neighbours"
+    value = node.outs[0][0] if node.outs else -1
+    axes = tuple(scope.state.factor_of[node.index])
+    return scope.tracked(
+        Origin(node.index, value, axes, is_read=True),
+        lambda: expand(scope.builder, op, operands, cut),
+    )
+
+
+def _level(
+    scope: Scope, op: Op, operands: tuple[Atom, ...], axes: Collection[str]
+) -> tuple[Atom, ...]:
+    """Whole addends of a sum that is carried on partial count on one device only."""
+    node = scope.graph.op_node[op]
+    carrier = scope.shared.carrier
+    level = list(operands)
+    for axis in sorted(axes):
+        for position in carrier.addends(node, axis):
+            atom = op.operands[position]
+            have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
+            if axis not in have and not carrier.is_zero(atom):
+                level[position] = scope.as_partial(level[position], (axis,))
+    return tuple(level)
+
+
+# -- regions --------------------------------------------------------------------------
+
+
+def _lower_region(scope: Scope, op: Op) -> None:
+    """A loop, branch or remat: its wires say how all its ends are stored."""
+    operands: list[Atom] = list(op.operands)
+    inputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
+    outputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
+    results: dict[int, Sharding] = {}
+    for node, wire in zip(scope.graph.wire_nodes[op], op.wires, strict=True):
+        inner = _wire_sharding(scope, node)
+        outer = Sharding(((), *inner.dims)) if wire.is_stacked else inner
+        if wire.operand is not None:
+            operands[wire.operand] = _region_operand(
+                scope, op.operands[wire.operand], outer, node
+            )
+        for body, i in wire.inputs:
+            inputs[body][i] = inner
+        for body, i in wire.outputs:
+            outputs[body][i] = inner
+        if wire.result is not None:
+            results[wire.result] = outer
+    bodies = tuple(
+        _lower_body(scope.shared, op, body, inputs[k], outputs[k])
+        for k, body in enumerate(op.bodies)
+    )
+    locals_ = tuple(
+        Value(local_shape(r.shape, results[i], scope.mesh), r.dtype)
+        for i, r in enumerate(op.results)
+    )
+    made = replace(op, operands=tuple(operands), results=locals_, bodies=bodies)
+    scope.builder.ops.append(fence_totals(made))
+    for i, (value, local) in enumerate(zip(op.results, locals_, strict=True)):
+        scope.have[value] = (local, results[i])
+        if results[i].partial:
+            scope.settle(value, scope.node_of(value))
+
+
+def _wire_sharding(scope: Scope, node: Node) -> Sharding:
+    """How a wire's quantity is stored inside; a loop's carry may be partial.
+
+    What a loop is handed for all its turns may be gathered for it, and so for a remat in
+    it.
+    """
+    if scope.shared.gather is Gather.SHARED and (
+        node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
+    ):
+        return Sharding(scope.shared.form_inside(node))
+    cut = scope.cuts(node, tuple((d,) for d in range(len(node.sizes))))
+    carrier = scope.shared.carrier
+    partial = tuple(a for a in scope.mesh.axes if carrier.loop_partial(node, a))
+    return Sharding(cut.dims, partial)
+
+
+def _is_gathered(scope: Scope, node: Node) -> bool:
+    """Whether an operand is there in the form that a body wants."""
+    operand = scope.graph.values[node.ins[0][0]]
+    return scope.have[operand][1].dims == scope.shared.form_inside(node)
+
+
+def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:
+    """A region's operand; a whole one that starts a partial carry counts once."""
+    local = scope.read(atom, Sharding(need.dims), node, f"an operand of {node.label}")
+    have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
+    missing = tuple(a for a in need.partial if a not in have)
+    if not missing or scope.shared.carrier.is_zero(atom):
+        return local
+    return scope.as_partial(local, missing)
+
+
+def _lower_body(
+    shared: Shared,
+    op: Op,
+    body: Program,
+    inputs: dict[int, Sharding],
+    needs: dict[int, Sharding],
+) -> Program:
+    scope = Scope(shared, body, {v: inputs[i] for i, v in enumerate(body.inputs)})
+    _lower_ops(scope)
+    what = f"a value that {op.kind} hands on must be stored alike"
+    outputs = (
+        _store_output(scope, atom, needs[i], what)[0]
+        for i, atom in enumerate(body.outputs)
+    )
+    return scope.finish(tuple(outputs))

@@ -1,0 +1,157 @@
+"""From one sharding of a value to another, in as few and as small collectives as known.
+
+What a device need not hold is sliced away first; axes that move between dims go by
+all-to-all; the rest is gathered, one collective per dim; what is still to be cut is
+sliced last. A dim whose axes only change their order goes by permute.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from meshwright.machine import Mesh
+from meshwright.program.ir import Atom, Sharding
+from meshwright.program.ops import Builder
+
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One move: kind is that of the collective, `dim` the one that shrinks or grows.
+
+    other: of an all_to_all the dim that is split. to: of a permute the new order.
+    """
+
+    kind: str
+    dim: int
+    axes: Axes
+    other: int = -1
+    to: Axes = ()
+
+
+def reshard_steps(have: Sharding, need: Sharding) -> tuple[Step, ...]:
+    """The moves from `have` to `need`; neither is partial."""
+    now = [list(axes) for axes in have.dims]
+    goal = [list(axes) for axes in need.dims]
+    steps: list[Step] = []
+    _slice(now, goal, steps)
+    _swap(now, goal, steps)
+    _permute(now, goal, steps)
+    for dim, axes in enumerate(now):
+        keep = _common(axes, goal[dim])
+        if len(axes) > keep:
+            steps.append(Step("all_gather", dim, tuple(axes[keep:])))
+            del axes[keep:]
+    _slice(now, goal, steps)
+    assert now == goal, f"resharding {have} to {need} ended at {now}"
+    return tuple(steps)
+
+
+def _common(now: list[str], goal: list[str]) -> int:
+    """Length of the common prefix."""
+    count = 0
+    for a, b in zip(now, goal, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _slice(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> None:
+    """Cut what is needed and free to cut, in order from the major axis."""
+    for dim, axes in enumerate(now):
+        if _common(axes, goal[dim]) < len(axes):
+            continue
+        used = {a for other in now for a in other}
+        new: list[str] = []
+        for axis in goal[dim][len(axes) :]:
+            if axis in used:
+                break
+            new.append(axis)
+        if new:
+            steps.append(Step("all_slice", dim, tuple(new)))
+            axes.extend(new)
+
+
+def _swap(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> None:
+    """Move a minor run of axes from one dim to the end of another."""
+    moved = True
+    while moved:
+        moved = False
+        for i, axes in enumerate(now):
+            extra = axes[_common(axes, goal[i]) :]
+            for j in range(len(now)):
+                if j == i or _common(now[j], goal[j]) < len(now[j]):
+                    continue
+                wanted = goal[j][len(now[j]) :]
+                count = _overlap(extra, wanted)
+                if count:
+                    run = tuple(axes[len(axes) - count :])
+                    steps.append(Step("all_to_all", i, run, j))
+                    del axes[len(axes) - count :]
+                    now[j].extend(run)
+                    moved = True
+                    break
+            if moved:
+                break
+
+
+def _overlap(extra: list[str], wanted: list[str]) -> int:
+    """Longest run that ends `extra` and begins `wanted`."""
+    for count in range(min(len(extra), len(wanted)), 0, -1):
+        if extra[-count:] == wanted[:count]:
+            return count
+    return 0
+
+
+def _permute(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> None:
+    """Bring the axes that stay to the front of those that are gathered."""
+    for dim, axes in enumerate(now):
+        keep = _common(axes, goal[dim])
+        extra, wanted = axes[keep:], goal[dim][keep:]
+        if wanted and set(wanted) <= set(extra):
+            order = wanted + [a for a in extra if a not in wanted]
+            steps.append(Step("permute", dim, tuple(extra), to=tuple(order)))
+            axes[keep:] = order
+
+
+def emit_step(builder: Builder, x: Atom, step: Step) -> Atom:
+    """Write one move of a local value into a device program."""
+    if step.kind == "all_slice":
+        return builder.all_slice(x, step.dim, step.axes)
+    if step.kind == "all_gather":
+        return builder.all_gather(x, step.dim, step.axes)
+    if step.kind == "all_to_all":
+        return builder.all_to_all(x, step.dim, step.other, step.axes)
+    return builder.permute(x, step.axes, _reorder(builder.mesh, step.axes, step.to))
+
+
+def _reorder(mesh: Mesh, old: Axes, new: Axes) -> tuple[tuple[int, int], ...]:
+    """(from, to) positions along `old` that leave chunks cut by `old` cut by `new`."""
+    pairs = []
+    for chunk in range(math.prod(mesh.size(a) for a in old)):
+        coordinates: dict[str, int] = {}
+        rest = chunk
+        for axis in reversed(new):
+            rest, coordinates[axis] = divmod(rest, mesh.size(axis))
+        position = 0
+        for axis in old:
+            position = position * mesh.size(axis) + coordinates[axis]
+        if position != chunk:
+            pairs.append((chunk, position))
+    identity = {a for a, _ in pairs}
+    pairs += [(c, c) for c in range(mesh.size(old)) if c not in identity]
+    return tuple(sorted(pairs))
+
+
+def local_shape(
+    shape: tuple[int, ...], sharding: Sharding, mesh: Mesh
+) -> tuple[int, ...]:
+    """The shape of one device's part."""
+    if not any(sharding.dims):
+        return shape
+    return tuple(
+        n // mesh.size(axes) for n, axes in zip(shape, sharding.dims, strict=True)
+    )

@@ -1,0 +1,261 @@
+"""One body while it is lowered: where each global value is, and how it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from meshwright.partitioner.lower.lowered import Gather, Origin
+from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
+from meshwright.partitioner.propagate import Carrier, Node, State
+from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value, whole
+from meshwright.program.ops import COLLECTIVES, Builder
+from meshwright.program.rules.rule import Dims
+
+Cuts = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How an op reads its operands and makes its results; shapes: local, of results."""
+
+    operands: tuple[Sharding, ...]
+    results: tuple[Sharding, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+class Shared:
+    """What all scopes of one lowering share.
+
+    needs: for scattered values, on which dim each reader wants the axis; None for
+        whole.
+    """
+
+    def __init__(self, state: State, gather: Gather) -> None:
+        self.state = state
+        self.graph = state.graph
+        self.gather = gather
+        self.carrier = Carrier(state)
+        self.origins: dict[Op, Origin] = {}
+        self.needs = _collect_needs(state)
+        self._ends: dict[object, Ends] = {}
+
+    def ends_of(self, node: Node) -> Ends:
+        """Of an op's node; ops that share a rule and are cut alike share the answer."""
+        axes = self.state.axes_of[node.index]
+        key = (id(node.rule), tuple(sorted(axes.items())) if axes else None)
+        known = self._ends.get(key)
+        if known is None:
+            known = self._ends[key] = self._find_ends(node)
+        return known
+
+    def form_inside(self, node: Node) -> Cuts:
+        """How the body of a loop, or of a remat in it, is handed one of its constants.
+
+        As it is stored; but where all who read it want it gathered, and alike, as they do,
+        so that it is gathered once before the loop and not in each turn.
+        """
+        state, graph = self.state, self.graph
+        stored = state.sharding_at(node, node.outs[0]).dims
+        wanted: set[Cuts] = set()
+        for number, _ in node.outs:
+            if number in state.kept:
+                wanted.add(state.kept[number])
+                continue
+            for reader in (graph.nodes[index] for index in graph.consumers[number]):
+                if reader.is_loop_constant or reader.is_remat_constant:
+                    wanted.add(self.form_inside(reader))
+                    continue
+                ports = (port for port in reader.ins if port[0] == number)
+                wanted |= {state.sharding_at(reader, port).dims for port in ports}
+        form = wanted.pop() if len(wanted) == 1 else stored
+        return stored if _is_within(form, stored) else form
+
+    def _find_ends(self, node: Node) -> Ends:
+        assert node.op is not None
+        assert node.rule is not None
+        axes = self.state.axes_of[node.index]
+        results = tuple(cut_by(axes, dims) for dims in node.rule.results)
+        shapes = (
+            local_shape(value.shape, sharding, self.state.mesh)
+            for value, sharding in zip(node.op.results, results, strict=True)
+        )
+        operands = tuple(cut_by(axes, dims) for dims in node.rule.operands)
+        return Ends(operands, results, tuple(shapes))
+
+
+def _is_within(need: Cuts, form: Cuts) -> bool:
+    """Whether slices of a form are all that is needed."""
+    return all(n[: len(f)] == f for n, f in zip(need, form, strict=True))
+
+
+def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
+    """The sharding of a value with these factors, when these axes cut the factors."""
+    if not axes:
+        return whole(len(dims))
+    return Sharding(tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims))
+
+
+def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
+    needs: dict[tuple[int, str], set[int | None]] = {}
+    for value, axis in state.scattered:
+        wanted: set[int | None] = set()
+        for index in state.graph.consumers[value]:
+            node = state.graph.nodes[index]
+            for port in node.ins:
+                if port[0] == value:
+                    wanted.add(state.sharding_at(node, port).dim_of(axis))
+        needs[value, axis] = wanted
+    return needs
+
+
+class Scope:
+    """The device program of one body, as far as it is written.
+
+    have: per global value, the local one and its sharding. inputs: global values that
+    the body takes, with their shardings.
+    """
+
+    def __init__(
+        self, shared: Shared, source: Program, inputs: Mapping[Value, Sharding]
+    ):
+        self.shared = shared
+        self.state = shared.state
+        self.graph = shared.state.graph
+        self.mesh = shared.state.mesh
+        self.builder = Builder(self.mesh)
+        self.source = source
+        self.have: dict[Value, tuple[Atom, Sharding]] = {}
+        self._cache: dict[tuple[Value, Sharding], Atom] = {}
+        self._gathered: set[tuple[Value, Sharding]] = set()
+        self._inputs: list[Value] = []
+        self._constants: dict[Value, object] = {}
+        for value, sharding in inputs.items():
+            local = Value(local_shape(value.shape, sharding, self.mesh), value.dtype)
+            self._inputs.append(local)
+            self.have[value] = (local, sharding)
+        for value, array in source.constants.items():
+            self._add_constant(value, array)
+
+    def finish(self, outputs: tuple[Atom, ...]) -> Program:
+        """The device program with these local outputs."""
+        ops = tuple(self.builder.ops)
+        return Program(tuple(self._inputs), ops, outputs, self._constants)
+
+    def node_of(self, value: Value) -> Node:
+        """The node that makes a global value."""
+        return self.graph.nodes[self.graph.producer[self.graph.number[value]]]
+
+    def cuts(self, node: Node, dims: Dims) -> Sharding:
+        """How a node reads or makes a value with these factors."""
+        return cut_by(self.state.axes_of[node.index], dims)
+
+    def _add_constant(self, value: Value, array: object) -> None:
+        local: Atom = Value(value.shape, value.dtype)
+        self._constants[local] = array
+        node = self.node_of(value)
+        need = self.state.sharding_at(node, node.outs[0])
+        for step in reshard_steps(whole(len(value.shape)), need):
+            local = emit_step(self.builder, local, step)
+        self.have[value] = (local, need)
+
+    # -- bringing values into shape -------------------------------------------------
+
+    def read(self, atom: Atom, need: Sharding, node: Node, what: str | int) -> Atom:
+        """A value cut as a node needs it; partial sums that were carried stay partial.
+
+        what: for people, what the value is to the node; a number is an operand's.
+        """
+        if isinstance(atom, Literal):
+            return atom
+        local, have = self.have[atom]
+        if have.dims == need.dims:
+            return local
+        need = Sharding(need.dims, have.partial, have.monoid)
+        known = self._cache.get((atom, need))
+        if known is not None:
+            return known
+        number = self.graph.number[atom]
+        form = self.state.kept.get(number, need.dims)
+        if form not in (need.dims, have.dims) and _is_within(need.dims, form):
+            whole_form = Sharding(form, have.partial, have.monoid)
+            local, have = self.read(atom, whole_form, node, what), whole_form
+        self.builder.source = node.source
+        is_operand = isinstance(what, int)
+        self.builder.reason = f"operand {what} of {node.label}" if is_operand else what
+        if (atom, need) in self._gathered:
+            local = self.builder.fence(local)
+        moves = False
+        for step in reshard_steps(have.without_partial(), need.without_partial()):
+            moves = moves or step.kind != "all_slice"
+            with_origin = Origin(node.index, number, step.axes, is_read=True)
+            local = self.tracked(
+                with_origin, lambda s=step, x=local: emit_step(self.builder, x, s)
+            )
+        is_kept = self.shared.gather is Gather.SHARED and form == need.dims
+        if is_kept or not moves:
+            self._cache[atom, need] = local
+        else:
+            self._gathered.add((atom, need))
+        return local
+
+    def settle(self, value: Value, node: Node) -> None:
+        """Reduce a partial value along the axes that it may not carry on."""
+        local, have = self.have[value]
+        number = self.graph.number[value]
+        is_sum = have.monoid == "sum"
+        carrier = self.shared.carrier
+        kept = tuple(a for a in have.partial if is_sum and carrier.can_carry(number, a))
+        axes = tuple(a for a in have.partial if a not in kept)
+        if not axes:
+            return
+        self.builder.reason = f"the {have.monoid} that {node.label} leaves open"
+        dims = list(have.dims)
+        rest = list(axes)
+        settled = [a for a in axes if (number, a) in self.state.settled]
+        for axis in (*settled, *self._as_read(number)) if is_sum else ():
+            # Nothing scatters a max: it is reduced, and readers slice.
+            dim = self.state.scattered.get((number, axis)) if axis in rest else None
+            is_wanted = axis in settled or self.shared.needs.get((number, axis)) == {
+                dim
+            }
+            if dim is not None and is_wanted:
+                dims[dim] = (*dims[dim], axis)
+                rest.remove(axis)
+        for dim, (old, new) in enumerate(zip(have.dims, dims, strict=True)):
+            run = new[len(old) :]
+            if run:
+                local = self.tracked(
+                    Origin(node.index, number, run, is_read=False),
+                    lambda x=local, d=dim, r=run: self.builder.reduce_scatter(x, d, r),
+                )
+        if rest:
+            local = self.tracked(
+                Origin(node.index, number, tuple(rest), is_read=False),
+                lambda x=local: self.builder.all_reduce(x, tuple(rest), have.monoid),
+            )
+        self.have[value] = (local, Sharding(tuple(dims), kept))
+
+    def _as_read(self, value: int) -> list[str]:
+        """Axes that cut a value, in the order in which its first reader has them."""
+        readers = self.graph.consumers[value]
+        if not readers:
+            return []
+        node = self.graph.nodes[readers[0]]
+        port = next(p for p in node.ins if p[0] == value)
+        return [a for cut in self.state.sharding_at(node, port).dims for a in cut]
+
+    def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
+        """A whole value on the first device along `axes`, zero on the others."""
+        builder = self.builder
+        first = builder.compare("eq", builder.axis_index(axes), 0)
+        return builder.select(first, builder.full(local.shape, 0, local.dtype), local)
+
+    def tracked[T](self, origin: Origin, write: Callable[[], T]) -> T:
+        """Call `write`, and note where the collectives that it emits come from."""
+        before = len(self.builder.ops)
+        result = write()
+        for op in self.builder.ops[before:]:
+            if op.kind in COLLECTIVES:
+                self.shared.origins[op] = origin
+        return result

@@ -1,0 +1,180 @@
+"""Propagation: one axis at a time, forward and backward, to a fixed point.
+
+A node takes an axis on the factor that its cut operands name (forward), else on the one
+that its consumers ask for (backward). Cutting a node asks the producers of its whole
+operands to cut them too, which is free. Two different factors asked for at once are a
+conflict: the node stays whole along the axis, and the conflict is recorded. Nothing is
+ever undone. (The discipline of PartIR, Alabed et al., ASPLOS 2025.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from meshwright.partitioner.propagate.carry import Carrier
+from meshwright.partitioner.propagate.graph import Node
+from meshwright.partitioner.propagate.state import Cause, Conflict, State
+
+
+class Engine:
+    """Runs the fixed point over a state; keeps nothing but work lists between calls."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.graph = state.graph
+        self.carrier = Carrier(state)
+
+    def cut(self, node: Node, axis: str, factor: int, tactic: str = "") -> str | None:
+        """Cut one factor of one node and propagate; why not, if it cannot be."""
+        refusal = self.state.why_not(node, axis, factor)
+        if refusal is None:
+            self.cut_all([(node, factor)], axis, tactic)
+        return refusal
+
+    def cut_all(
+        self, seeds: Iterable[tuple[Node, int]], axis: str, tactic: str = ""
+    ) -> None:
+        """Cut factors of nodes (each already asked `why_not`) and propagate together."""
+        self.state.tactic = tactic
+        work = _Work()
+        for node, factor in seeds:
+            if self.state.why_not(node, axis, factor) is None:
+                self._assign(node, axis, factor, Cause("tactic", tactic), work)
+        while work:
+            self._visit(self.graph.nodes[work.pop()], axis, work)
+
+    def spread(self, node: Node, axis: str) -> None:
+        """Propagate a cut that was assigned to a node without asking."""
+        work = _Work()
+        self._notify(node, axis, self.state.factor_of[node.index][axis], work)
+        while work:
+            self._visit(self.graph.nodes[work.pop()], axis, work)
+
+    # -- one node -------------------------------------------------------------------
+
+    def _visit(self, node: Node, axis: str, work: _Work) -> None:
+        state = self.state
+        if axis in state.factor_of[node.index] or axis in state.blocked[node.index]:
+            return
+        for how in ("forward", "backward"):
+            claims = self._claims(node, axis, how)
+            if not claims:
+                continue
+            if how == "backward" and self._scatter_result(node, axis, work):
+                return
+            if len(claims) > 1:
+                side = "operand" if how == "forward" else "result"
+                sides = tuple((f, v, side) for f, v in claims.items())
+                state.add_conflict(Conflict(node.index, axis, sides, state.tactic))
+                return
+            ((factor, value),) = claims.items()
+            source = self._neighbour(value, axis, how)
+            cause = Cause(how, state.tactic, source, value)
+            self._assign(node, axis, factor, cause, work)
+            return
+
+    def _claims(self, node: Node, axis: str, how: str) -> dict[int, int]:
+        """Factors that operands (forward) or requests on results (backward) name.
+
+        A claim that cannot be met (does not divide, does not line up) is none.
+        """
+        claims: dict[int, int] = {}
+        for value, dims in node.ins if how == "forward" else node.outs:
+            for dim in self._claimed_dims(value, axis, how):
+                factor = self._next_factor(node, dims[dim])
+                if factor is None or factor in claims:
+                    continue
+                if self.state.why_not(node, axis, factor) is None:
+                    claims[factor] = value
+        return claims
+
+    def _claimed_dims(self, value: int, axis: str, how: str) -> tuple[int, ...]:
+        if how == "backward":
+            return tuple(self.state.requests.get((value, axis), ()))
+        dim = self.state.dim_on(value, axis)
+        return () if dim is None or dim < 0 else (dim,)
+
+    def _next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
+        """The major-most factor of a dim that is not yet cut into pieces of one."""
+        for factor in factors:
+            if self.state.parts(node, factor) < node.sizes[factor]:
+                return factor
+        return None
+
+    def _neighbour(self, value: int, axis: str, how: str) -> int | None:
+        if how == "forward":
+            return self.graph.producer[value]
+        return next(iter(self.state.requests[value, axis].values()), None)
+
+    def _scatter_result(self, node: Node, axis: str, work: _Work) -> bool:
+        """Where the result is a partial sum passing through, cut it here, not before."""
+        found = False
+        for value, _ in node.outs:
+            for dim in self.state.requests.get((value, axis), ()):
+                if self.carrier.is_partial(value, axis):
+                    self._scatter(value, axis, dim, work)
+                    found = True
+        return found
+
+    def _assign(
+        self, node: Node, axis: str, factor: int, cause: Cause, work: _Work
+    ) -> None:
+        self.state.assign(node, axis, factor, cause)
+        self._notify(node, axis, factor, work)
+
+    def _notify(self, node: Node, axis: str, factor: int, work: _Work) -> None:
+        """Tell readers of the results, and makers of the operands, of a new cut."""
+        for value, dims in node.outs:
+            if any(factor in factors for factors in dims):
+                work.forward(self.graph.consumers[value])
+        for value, dims in node.ins:
+            for dim, factors in enumerate(dims):
+                if factor in factors and self.state.dim_on(value, axis) in (None, -1):
+                    self._want(value, axis, dim, node, work)
+
+    def _want(self, value: int, axis: str, dim: int, node: Node, work: _Work) -> None:
+        """Ask for a value that is whole, or partial, to be cut where it is made."""
+        state = self.state
+        producer = self.graph.producer[value]
+        if axis not in state.factor_of[producer]:
+            state.request(value, axis, dim, node.index)
+            work.backward(producer)
+        elif (value, axis) not in state.scattered:
+            self._scatter(value, axis, dim, work)
+
+    def _scatter(self, value: int, axis: str, dim: int, work: _Work) -> None:
+        if (value, axis) in self.state.scattered:
+            return
+        if self.state.is_available(value, dim, axis):
+            self.state.scatter(value, axis, dim)
+            work.forward(self.graph.consumers[value])
+
+
+class _Work:
+    """Nodes to visit, forward ones first, each in order of arrival, none twice."""
+
+    def __init__(self) -> None:
+        self._queues: tuple[deque[int], deque[int]] = (deque(), deque())
+        self._waiting: tuple[set[int], set[int]] = (set(), set())
+
+    def __bool__(self) -> bool:
+        return bool(self._queues[0] or self._queues[1])
+
+    def forward(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            self._push(0, node)
+
+    def backward(self, node: int) -> None:
+        self._push(1, node)
+
+    def _push(self, which: int, node: int) -> None:
+        if node not in self._waiting[which]:
+            self._waiting[which].add(node)
+            self._queues[which].append(node)
+
+    def pop(self) -> int:
+        which = 0 if self._queues[0] else 1
+        node = self._queues[which].popleft()
+        self._waiting[which].discard(node)
+        return node

@@ -1,0 +1,211 @@
+"""The program as propagation sees it: nodes that tie the dims of values together.
+
+Every op, every wire of a region op and every input is a node with factors. A value has
+one producing node and any number of consuming ones; bodies of loops and branches are in
+the same graph, so that one fixed point covers nest and body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.program.ir import LOOPS, Op, Program, Value, Wire
+from meshwright.program.ops import FactorRule, rule_of
+from meshwright.program.rules.rule import Dims
+
+Port = tuple[int, Dims]
+"""A value's number, and the factors of its dims, as one node sees it."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One op, wire, or input.
+
+    sizes: extent per factor. ins, outs: the values read and made. has_products: some
+    dim is a product of factors. rule: of an op node only.
+    """
+
+    index: int
+    sizes: tuple[int, ...]
+    ins: tuple[Port, ...]
+    outs: tuple[Port, ...]
+    op: Op | None = None
+    rule: FactorRule | None = None
+    wire: Wire | None = None
+    input_position: int | None = None
+    has_products: bool = False
+
+    @property
+    def label(self) -> str:
+        """For people: the op's kind, or what a wire or input is."""
+        if self.wire is not None and self.op is not None:
+            return f"{self.op.kind} (wire)"
+        return self.op.kind if self.op is not None else "input"
+
+    @property
+    def is_loop_constant(self) -> bool:
+        """Whether it hands a loop what is the same in all turns."""
+        return self._is_handed_in and self.op is not None and self.op.kind in LOOPS
+
+    @property
+    def is_remat_constant(self) -> bool:
+        """Whether it hands what is there to a body that is run again."""
+        return self._is_handed_in and self.op is not None and self.op.kind == "remat"
+
+    @property
+    def _is_handed_in(self) -> bool:
+        wire = self.wire
+        if wire is None or wire.operand is None or wire.is_stacked:
+            return False
+        return bool(self.ins) and bool(wire.inputs) and not wire.outputs
+
+    @property
+    def source(self) -> object:
+        """The op's source line; "" for inputs."""
+        return self.op.source if self.op is not None else ""
+
+
+class Graph:
+    """Nodes and values of a program and its nested programs, numbered in order.
+
+    ties: output position -> input position, for state that a step passes on; the
+    input's node then also consumes that output.
+    """
+
+    def __init__(self, program: Program, ties: Mapping[int, int] | None = None) -> None:
+        self.program = program
+        self.ties = dict(ties or {})
+        self.nodes: list[Node] = []
+        self.values: list[Value] = []
+        self.number: dict[Value, int] = {}
+        self.producer: list[int] = []
+        self.consumers: list[list[int]] = []
+        self.op_node: dict[Op, Node] = {}
+        self.wire_nodes: dict[Op, tuple[Node, ...]] = {}
+        self.input_nodes: tuple[Node, ...] = ()
+        self._rules: dict[object, FactorRule] = {}
+        self._add_program(program, self.ties)
+        for node in self.nodes:
+            self._link(node)
+
+    # -- building -------------------------------------------------------------------
+
+    def _add_program(self, program: Program, ties: Mapping[int, int] | None) -> None:
+        if ties is not None:
+            self.input_nodes = tuple(
+                self._source_node(v, i) for i, v in enumerate(program.inputs)
+            )
+        for value in program.constants:
+            self._source_node(value, None)
+        for op in program.ops:
+            self._add_op(op)
+        for out, position in (ties or {}).items():
+            value = program.outputs[out]
+            if isinstance(value, Value):
+                node = self.input_nodes[position]
+                node.ins += ((self._number(value), node.outs[0][1]),)
+
+    def _source_node(self, value: Value, position: int | None) -> Node:
+        """The node of an input or constant: every dim a factor of its own."""
+        node = self._node(value.shape, (), ((self._number(value), _identity(value)),))
+        node.input_position = position
+        return node
+
+    def _add_op(self, op: Op) -> None:
+        if op.bodies:
+            self._add_region(op)
+            return
+        rule = self._rule(op)
+        ins = tuple(
+            (self._number(a), dims)
+            for a, dims in zip(op.operands, rule.operands, strict=True)
+            if isinstance(a, Value)
+        )
+        outs = tuple(
+            (self._number(r), dims)
+            for r, dims in zip(op.results, rule.results, strict=True)
+        )
+        node = self._node(rule.sizes, ins, outs)
+        node.op, node.rule = op, rule
+        node.has_products = any(len(fs) > 1 for _, dims in (*ins, *outs) for fs in dims)
+        self.op_node[op] = node
+
+    def _rule(self, op: Op) -> FactorRule:
+        """The op's rule; ops alike in kind, shapes and params share one object."""
+        key = (
+            op.kind,
+            tuple((a.shape, a.dtype, getattr(a, "value", None)) for a in op.operands),
+            tuple((r.shape, r.dtype) for r in op.results),
+            tuple(op.params.items()),
+        )
+        try:
+            rule = self._rules.get(key)
+        except TypeError:  # some parameter cannot be hashed
+            return rule_of(op)
+        if rule is None:
+            rule = self._rules[key] = rule_of(op)
+        return rule
+
+    def _add_region(self, op: Op) -> None:
+        nodes = []
+        for wire in op.wires:
+            node = self._wire_node(op, wire)
+            node.op, node.wire = op, wire
+            nodes.append(node)
+        self.wire_nodes[op] = tuple(nodes)
+        for body in op.bodies:
+            self._add_program(body, None)
+
+    def _wire_node(self, op: Op, wire: Wire) -> Node:
+        ins: list[Port | None] = []
+        outs: list[Port | None] = []
+        shape: tuple[int, ...] = ()
+
+        def port(value: object, is_outer: bool) -> Port | None:
+            nonlocal shape
+            if not isinstance(value, Value):
+                return None
+            stacked = is_outer and wire.is_stacked
+            inner = value.shape[1:] if stacked else value.shape
+            shape = inner
+            dims: Dims = tuple((d,) for d in range(len(inner)))
+            return self._number(value), ((), *dims) if stacked else dims
+
+        if wire.operand is not None:
+            ins.append(port(op.operands[wire.operand], True))
+        ins += [port(op.bodies[b].outputs[i], False) for b, i in wire.outputs]
+        outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]
+        if wire.result is not None:
+            outs.append(port(op.results[wire.result], True))
+        return self._node(
+            shape,
+            tuple(p for p in ins if p is not None),
+            tuple(p for p in outs if p is not None),
+        )
+
+    def _node(
+        self, sizes: tuple[int, ...], ins: tuple[Port, ...], outs: tuple[Port, ...]
+    ) -> Node:
+        node = Node(len(self.nodes), tuple(sizes), ins, outs)
+        self.nodes.append(node)
+        return node
+
+    def _number(self, value: Value) -> int:
+        number = self.number.get(value)
+        if number is None:
+            number = self.number[value] = len(self.values)
+            self.values.append(value)
+            self.producer.append(-1)
+            self.consumers.append([])
+        return number
+
+    def _link(self, node: Node) -> None:
+        for value, _ in node.outs:
+            self.producer[value] = node.index
+        for value in {value for value, _ in node.ins}:
+            self.consumers[value].append(node.index)
+
+
+def _identity(value: Value) -> Dims:
+    return tuple((d,) for d in range(len(value.shape)))

@@ -1,0 +1,243 @@
+"""Which axis cuts which factor of which node: the state that tactics and search change.
+
+Decisions are only ever added; a journal lets a trial be taken back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.machine import Mesh
+from meshwright.partitioner.propagate.graph import Graph, Node, Port
+from meshwright.program.ir import Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a node was cut: by a tactic, or because of a value shared with another node.
+
+    how: "tactic" (then `tactic` names it), "forward" (an operand was cut), "backward"
+    (a consumer wants the result cut), "scatter" (a partial sum is wanted cut).
+    """
+
+    how: str
+    tactic: str
+    node: int | None = None
+    value: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two factors of one node that want the same axis; the node stays whole along it.
+
+    sides: (factor, value number, "operand" or "result") for each claim.
+    """
+
+    node: int
+    axis: str
+    sides: tuple[tuple[int, int, str], ...]
+    tactic: str
+
+
+class State:
+    """The decisions taken so far on one graph and mesh.
+
+    settled: sums that are taken, or scattered, where they are made, whatever their readers
+        want; (value, axis).
+    kept: of some values the one form, by dims, in which they are kept for all readers;
+        whoever needs another makes it of that, for itself. All forms of others are kept.
+    """
+
+    def __init__(self, graph: Graph, mesh: Mesh) -> None:
+        self.graph = graph
+        self.mesh = mesh
+        self.size = mesh.shape
+        num = len(graph.nodes)
+        self.factor_of: list[dict[str, int]] = [{} for _ in range(num)]
+        self.axes_of: list[dict[int, tuple[str, ...]]] = [{} for _ in range(num)]
+        self.blocked: list[frozenset[str]] = [frozenset()] * num
+        self.scattered: dict[tuple[int, str], int] = {}
+        self.requests: dict[tuple[int, str], dict[int, int]] = {}
+        self.settled: set[tuple[int, str]] = set()
+        self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
+        self.causes: dict[tuple[int, str], Cause] = {}
+        self.conflicts: dict[tuple[int, str], Conflict] = {}
+        self.tactic = ""
+        self.version = 0
+        self._journal: list[tuple[object, ...]] = []
+
+    # -- reading --------------------------------------------------------------------
+
+    def parts(self, node: Node, factor: int) -> int:
+        """Into how many parts a factor is cut."""
+        parts = 1
+        for axis in self.axes_of[node.index].get(factor, ()):
+            parts *= self.size[axis]
+        return parts
+
+    def dim_on(self, value: int, axis: str) -> int | None:
+        """The dim of a value that an axis cuts where it is made; -1 if it is partial."""
+        producer = self.graph.producer[value]
+        factor = self.factor_of[producer].get(axis)
+        if factor is None:
+            return self.scattered.get((value, axis))
+        node = self.graph.nodes[producer]
+        for number, dims in node.outs:
+            if number == value:
+                for dim, factors in enumerate(dims):
+                    if factor in factors:
+                        return dim
+        is_open = node.rule is not None and factor in node.rule.reductions
+        return self.scattered.get((value, axis), -1) if is_open else None
+
+    def sharding_at(self, node: Node, port: Port) -> Sharding:
+        """How a node reads or makes a value, without partial sums."""
+        cuts = self.axes_of[node.index]
+        if not cuts:
+            return Sharding(((),) * len(port[1]))
+        return Sharding(
+            tuple(
+                tuple(a for f in factors for a in cuts.get(f, ()))
+                for factors in port[1]
+            )
+        )
+
+    def is_available(self, value: int, dim: int, axis: str) -> bool:
+        """True when a partial value may be scattered along `dim`: it divides."""
+        shape = self.graph.values[value].shape
+        producer = self.graph.nodes[self.graph.producer[value]]
+        parts = self.size[axis]
+        for number, dims in producer.outs:
+            if number == value:
+                for factor in dims[dim]:
+                    parts *= self.parts(producer, factor)
+        for other, size in self.size.items() if self.scattered else ():
+            if self.scattered.get((value, other)) == dim:
+                parts *= size
+        return shape[dim] % parts == 0
+
+    def why_not(self, node: Node, axis: str, factor: int) -> str | None:
+        """Why an axis cannot cut a factor of a node, in one sentence; None if it can."""
+        if axis in self.blocked[node.index]:
+            return f"{node.label} is kept whole along {axis!r}"
+        taken = self.factor_of[node.index].get(axis)
+        if taken is not None:
+            return f"{axis!r} cuts another dim of this {node.label} already"
+        size = self.size[axis]
+        parts = self.parts(node, factor) * size
+        extent = node.sizes[factor]
+        least = (node.rule.least or {}).get(factor, 1) if node.rule else 1
+        if extent % parts or extent < parts * least:
+            return f"{parts} parts do not divide extent {extent}"
+        for value, dims in node.outs if self.scattered else ():
+            for dim, factors in enumerate(dims):
+                if factor in factors and not self.is_available(value, dim, axis):
+                    return f"{axis!r} does not divide what a sum leaves of dim {dim}"
+        if node.has_products:
+            return self._why_not_product(node, factor)
+        return None
+
+    def _why_not_product(self, node: Node, factor: int) -> str | None:
+        """A minor factor can be cut only once the major ones are cut to pieces of one."""
+        for _, dims in (*node.ins, *node.outs):
+            for factors in dims:
+                if factor not in factors or len(factors) == 1:
+                    continue
+                position = factors.index(factor)
+                if any(
+                    self.parts(node, f) != node.sizes[f] for f in factors[:position]
+                ):
+                    return "the cut does not line up with the split of a reshape"
+                if any(
+                    self.axes_of[node.index].get(f) for f in factors[position + 1 :]
+                ):
+                    return "the cut does not line up with the split of a reshape"
+        return None
+
+    # -- writing --------------------------------------------------------------------
+
+    def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
+        """Cut a factor; the caller has asked `why_not`."""
+        index = node.index
+        self.factor_of[index][axis] = factor
+        self.axes_of[index][factor] = (*self.axes_of[index].get(factor, ()), axis)
+        self.causes[index, axis] = cause
+        self._note(("assign", index, axis, factor))
+
+    def scatter(self, value: int, axis: str, dim: int) -> None:
+        """Take a partial value's sum along `axis` as cut on `dim` from here on."""
+        self._note(("restore", self.scattered, (value, axis), None))
+        self.scattered[value, axis] = dim
+
+    def request(self, value: int, axis: str, dim: int, node: int) -> None:
+        """Note that a consumer wants a whole value cut."""
+        wanted = self.requests.setdefault((value, axis), {})
+        if dim not in wanted:
+            wanted[dim] = node
+            self._note(("request", value, axis, dim))
+
+    def retract(self, node: Node, axis: str) -> None:
+        """Take back one decision, for a tactic that puts another in its place."""
+        index = node.index
+        factor = self.factor_of[index].pop(axis)
+        axes = self.axes_of[index][factor]
+        self.axes_of[index][factor] = tuple(a for a in axes if a != axis)
+        cause = self.causes.pop((index, axis))
+        self._note(("retract", index, axis, factor, axes, cause))
+
+    def settle(self, value: int, axis: str) -> None:
+        """Take a sum, or scatter it, where it is made."""
+        if (value, axis) not in self.settled:
+            self.settled.add((value, axis))
+            self._note(("settle", (value, axis)))
+
+    def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
+        """Keep a value in one form for all its readers."""
+        self._note(("restore", self.kept, value, self.kept.get(value)))
+        self.kept[value] = form
+
+    def block(self, node: Node, axis: str) -> None:
+        """Keep a node whole along an axis from here on."""
+        self._note(("restore", self.blocked, node.index, self.blocked[node.index]))
+        self.blocked[node.index] |= {axis}
+
+    def _note(self, change: tuple[object, ...]) -> None:
+        self.version += 1
+        self._journal.append(change)
+
+    def mark(self) -> int:
+        """A point to which `rollback` can return."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Take back everything decided since `mark`."""
+        self.version += 1
+        while len(self._journal) > mark:
+            kind, *what = self._journal.pop()
+            if kind == "assign":
+                index, axis, factor = what
+                del self.factor_of[index][axis]  # pyright: ignore[reportArgumentType, reportCallIssue]
+                self.axes_of[index][factor] = self.axes_of[index][factor][:-1]  # pyright: ignore[reportArgumentType, reportCallIssue]
+                del self.causes[index, axis]  # pyright: ignore[reportArgumentType]
+            elif kind == "request":
+                del self.requests[what[0], what[1]][what[2]]  # pyright: ignore[reportArgumentType]
+            elif kind == "retract":
+                index, axis, factor, axes, cause = what
+                self.factor_of[index][axis] = factor  # pyright: ignore[reportArgumentType, reportCallIssue]
+                self.axes_of[index][factor] = axes  # pyright: ignore[reportArgumentType, reportCallIssue]
+                self.causes[index, axis] = cause  # pyright: ignore[reportArgumentType]
+            elif kind == "settle":
+                self.settled.discard(what[0])  # pyright: ignore[reportArgumentType]
+            elif kind == "restore":
+                table, key, before = what
+                if before is None:
+                    del table[key]  # pyright: ignore[reportIndexIssue]
+                else:
+                    table[key] = before  # pyright: ignore[reportIndexIssue]
+
+    def add_conflict(self, conflict: Conflict) -> None:
+        """Record a conflict; the first one of a node and axis stands."""
+        key = (conflict.node, conflict.axis)
+        if key not in self.conflicts:
+            self._note(("restore", self.conflicts, key, None))
+            self.conflicts[key] = conflict

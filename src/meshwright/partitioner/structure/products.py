@@ -1,0 +1,107 @@
+"""Products of a weight with an activation: which matmul reads which parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.propagate.graph import Port
+from meshwright.partitioner.structure.structure import PRODUCTS, Structure
+from meshwright.partitioner.structure.views import leaf_dim
+from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.rules.rule import Dims
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """The first product, in program order, that some weight stands in.
+
+    weight: the operand made of parameters only. activation: the other one.
+    """
+
+    node: Node
+    weight: Port
+    activation: Port
+
+    @property
+    def free(self) -> list[int]:
+        """Factors that weight and result share and the activation lacks."""
+        return self._factors(self.weight[1], self._made - _all(self.activation[1]))
+
+    @property
+    def summed(self) -> list[int]:
+        """Factors that weight and activation share and the result lacks."""
+        return self._factors(self.weight[1], _all(self.activation[1]) - self._made)
+
+    @property
+    def batch(self) -> list[int]:
+        """Factors that weight, activation and result share."""
+        return self._factors(self.weight[1], _all(self.activation[1]) & self._made)
+
+    @property
+    def groups(self) -> list[int]:
+        """Factors of the weight alone: the groups of a ragged product."""
+        return self._factors(
+            self.weight[1],
+            _all(self.weight[1]) - _all(self.activation[1]) - self._made,
+        )
+
+    @property
+    def rows(self) -> list[int]:
+        """Factors that activation and result share and the weight lacks."""
+        return self._factors(self.activation[1], self._made - _all(self.weight[1]))
+
+    @property
+    def result(self) -> Port:
+        """The value that the product makes."""
+        return self.node.outs[0]
+
+    @property
+    def _made(self) -> set[int]:
+        return _all(self.node.outs[0][1])
+
+    def _factors(self, dims: Dims, wanted: set[int]) -> list[int]:
+        return [f for factors in dims for f in factors if f in wanted]
+
+    def leaf(self, work: Workspace, factor: int) -> tuple[str, Node, int] | None:
+        """(path, node, dim) of the parameter dim that a weight's factor comes from."""
+        value, dims = self.weight
+        dim = next(d for d, fs in enumerate(dims) if factor in fs)
+        found = leaf_dim(work.graph, value, dim)
+        position = None if found is None else found[0].input_position
+        if found is None or position is None:
+            return None
+        return work.paths[position], found[0], found[1]
+
+
+def find_products(work: Workspace, structure: Structure) -> list[Product]:
+    """Every parameter's first product with something that is not made of parameters.
+
+    First in program order means forward: what a gradient multiplies comes later.
+    """
+    params = sum(1 << i for i in structure.params)
+    seen = 0
+    found: list[Product] = []
+    for node in work.graph.nodes:
+        if node.op is None or node.op.kind not in PRODUCTS or len(node.ins) < 2:
+            continue
+        for weight, activation in _sides(node):
+            bits = structure.depends[weight[0]]
+            if not bits or bits & ~params or bits & seen:
+                continue
+            if structure.depends[activation[0]] & ~params:
+                seen |= bits
+                found.append(Product(node, weight, activation))
+                break
+    return found
+
+
+def _sides(node: Node) -> Iterator[tuple[Port, Port]]:
+    first, second = node.ins[:2]
+    yield second, first
+    yield first, second
+
+
+def _all(dims: Dims) -> set[int]:
+    return {f for factors in dims for f in factors}

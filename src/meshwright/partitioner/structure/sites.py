@@ -1,0 +1,207 @@
+"""Names of ops that a person can read and type: `gpt3.py:96 dot_general f32[8,24]`.
+
+A site is all ops of one kind on one source line that make results of one type; those of
+all layers that one line writes are one site. Where they stand in unlike surroundings, as
+a product and the gradient of another may, `#1`, `#2`, ... tell them apart. `@2-4,7` takes
+some of those that are left, counted from 1 in the order in which they run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Graph, Node
+
+_SITE = re.compile(
+    r"(?P<file>\S.*?):(?P<line>\d+) (?P<kind>[^\s#]+)"
+    r"(?: (?P<type>[^\s#@][^#@]*?))?(?: #(?P<number>\d+))?"
+    r"(?: @(?P<some>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?"
+)
+_ROUNDS = 2
+"""Neighbours of neighbours: enough to tell a query from a key, and not so many that the
+first layer differs from the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an op is written, and what it makes. An op without a line is in file "?"."""
+
+    file: str
+    line: int
+    kind: str
+    type: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.kind} {self.type}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sites:
+    """The ops of a program by place; each place's kinds of surroundings, in order."""
+
+    of: Mapping[Place, tuple[tuple[Node, ...], ...]]
+    place_of: Mapping[int, tuple[Place, int]]
+
+    def name(self, place: Place, number: int | None = None) -> str:
+        """What `find` reads: all ops of a place, or the ones numbered so, from 0."""
+        files = {p.file for p in self.of}
+        short = Place(_short(place.file, files), place.line, place.kind, place.type)
+        if number is None or len(self.of[place]) == 1:
+            return str(short)
+        return f"{short} #{number + 1}"
+
+    def names(self, nodes: Collection[Node]) -> Iterator[str]:
+        """Names that together mean these ops and no others."""
+        wanted = {node.index for node in nodes}
+        for place in dict.fromkeys(self.place_of[i][0] for i in sorted(wanted)):
+            alike = self.of[place]
+            if all(node.index in wanted for own in alike for node in own):
+                yield self.name(place)
+                continue
+            for number, own in enumerate(alike):
+                taken = [i for i, n in enumerate(own, 1) if n.index in wanted]
+                if taken:
+                    some = f" @{_ranges(taken)}" if len(taken) < len(own) else ""
+                    yield self.name(place, number) + some
+
+    def find(self, text: str) -> list[Node]:
+        """The ops that a name means; `TacticError` if it means none, or unlike ones."""
+        read = _SITE.fullmatch(" ".join(text.split()))
+        if read is None:
+            raise TacticError(
+                f"{text!r} names no op; wanted 'file:line kind', then perhaps the type "
+                "of its result, then perhaps '#1', then perhaps '@2-4', as in "
+                "'model.py:96 dot_general f32[16,64] #2'"
+            )
+        found = [p for p in self.of if _means(read, p)]
+        if not found:
+            raise TacticError(self._unknown(text, read))
+        if len(found) > 1:
+            names = ", ".join(repr(self.name(p)) for p in found[:8])
+            raise TacticError(f"{text!r} could be any of {names}; say more of it")
+        nodes = self._numbered(text, read["number"], self.of[found[0]])
+        return nodes if read["some"] is None else self._some(text, read["some"], nodes)
+
+    def _numbered(
+        self, text: str, number: str | None, alike: tuple[tuple[Node, ...], ...]
+    ) -> list[Node]:
+        if number is None:
+            return sorted((n for own in alike for n in own), key=lambda n: n.index)
+        if not 1 <= int(number) <= len(alike):
+            there = f"#1 to #{len(alike)}" if len(alike) > 1 else "#1 only"
+            raise TacticError(f"there is no {text!r}; there are {there}")
+        return list(alike[int(number) - 1])
+
+    def _some(self, text: str, ranges: str, nodes: Sequence[Node]) -> list[Node]:
+        taken: dict[int, None] = {}
+        for part in ranges.split(","):
+            start, _, end = part.partition("-")
+            first, last = int(start), int(end or start)
+            if not 1 <= first <= last <= len(nodes):
+                raise TacticError(
+                    f"there is no @{part} in {text!r}; there are @1 to @{len(nodes)}"
+                )
+            taken |= dict.fromkeys(range(first, last + 1))
+        return [nodes[i - 1] for i in sorted(taken)]
+
+    def _unknown(self, text: str, read: re.Match[str]) -> str:
+        names = {self.name(p): p for p in self.of}
+        line = int(read["line"])
+        here = [n for n, p in names.items() if _is_file(read["file"], p.file)]
+        near = sorted(here, key=lambda n: abs(names[n].line - line))[:12]
+        best = get_close_matches(text, near or list(names), n=3, cutoff=0.0)
+        return f"no op is at {text!r}; the nearest are: {', '.join(map(repr, best))}"
+
+
+@lru_cache(maxsize=1)  # several tactics of one partitioning ask
+def sites_of(graph: Graph) -> Sites:
+    """All sites of a program."""
+    places = [_place(graph, node) for node in graph.nodes]
+    labels = _labels(graph, places)
+    found: dict[Place, dict[int, list[Node]]] = {}
+    for node in graph.op_node.values():
+        alike = found.setdefault(places[node.index], {})
+        alike.setdefault(labels[node.index], []).append(node)
+    of = {p: tuple(tuple(own) for own in alike.values()) for p, alike in found.items()}
+    place_of = {
+        node.index: (place, number)
+        for place, alike in of.items()
+        for number, own in enumerate(alike)
+        for node in own
+    }
+    return Sites(of, place_of)
+
+
+def _place(graph: Graph, node: Node) -> Place:
+    file, _, line = str(node.source).rpartition(":")
+    made = str(graph.values[node.outs[0][0]]) if node.outs else ""
+    made = made.replace(" ", "")
+    if not line.isdigit():
+        return Place("?", 0, node.label, made)
+    return Place(file, int(line), node.label, made)
+
+
+def _labels(graph: Graph, places: Sequence[Place]) -> list[int]:
+    """Numbers of nodes; alike where ops and their surroundings are."""
+    labels = _number(places)
+    for _ in range(_ROUNDS):
+        readers: list[set[tuple[int, int]]] = [set() for _ in graph.values]
+        for node in graph.nodes:
+            for position, (value, _) in enumerate(node.ins):
+                readers[value].add((labels[node.index], position))
+        labels = _number(
+            [
+                (
+                    labels[node.index],
+                    tuple(labels[graph.producer[v]] for v, _ in node.ins),
+                    tuple(frozenset(readers[v]) for v, _ in node.outs),
+                )
+                for node in graph.nodes
+            ]
+        )
+    return labels
+
+
+def _number(labels: Sequence[object]) -> list[int]:
+    known: dict[object, int] = {}
+    return [known.setdefault(label, len(known)) for label in labels]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`1-3,7` of numbers in order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _means(read: re.Match[str], place: Place) -> bool:
+    made = read["type"]
+    return (
+        place.line == int(read["line"])
+        and place.kind == read["kind"]
+        and (made is None or made.replace(" ", "") == place.type)
+        and _is_file(read["file"], place.file)
+    )
+
+
+def _is_file(said: str, file: str) -> bool:
+    return file == said or file.endswith(f"/{said}")
+
+
+def _short(file: str, files: set[str]) -> str:
+    """The end of a path that no other file has."""
+    parts = file.split("/")
+    for start in range(len(parts) - 1, 0, -1):
+        short = "/".join(parts[start:])
+        if short and sum(_is_file(short, other) for other in files) == 1:
+            return short
+    return file

@@ -1,0 +1,180 @@
+"""Who is who among a step's inputs, told by what depends on what, never by names.
+
+State is what the step hands back in the form in which it came (`graph.ties`).
+Parameters are the state that the loss depends on; what it does not depend on is
+optimizer state (statistics of a batch norm too). Everything else with a dim is data,
+except for PRNG keys and for weights that the step reads and does not hand back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from meshwright.partitioner.propagate import Graph, Node
+from meshwright.partitioner.structure.dependence import find_dependence, members
+from meshwright.partitioner.structure.views import is_key
+from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.rules.factors import is_inexact
+
+PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")
+"""Ops that multiply weights with activations."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Structure:
+    """Input positions by role, and per value the inputs that it depends on, as bits.
+
+    carried: state that is neither parameter nor optimizer state, as a cache.
+    owner: by optimizer leaf the parameters whose new values depend on it.
+    """
+
+    params: tuple[int, ...]
+    optimizer: tuple[int, ...]
+    carried: tuple[int, ...]
+    data: tuple[int, ...]
+    owner: dict[int, tuple[int, ...]]
+    depends: Sequence[int]
+
+
+def find_structure(work: Workspace) -> Structure:
+    """The roles of all inputs of the program under way."""
+    return _find_structure(work.graph, tuple(work.paths))
+
+
+@lru_cache(maxsize=1)  # several tactics of one partitioning ask
+def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
+    depends = find_dependence(graph)
+    values = graph.program.inputs
+    arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
+    floats = {i for i in range(len(values)) if is_inexact(values[i].dtype)}
+    state = set(graph.ties.values())
+    trained = _trained(graph, depends, state & floats)
+    loose = (floats & arrays) - state
+    weights, fed = _weights(graph, depends, loose | (trained & arrays), trained)
+    groups = _weight_groups(paths, weights, fed | (arrays - floats - state))
+    frozen = {i for i in loose - fed if _group(paths[i]) in groups}
+    carried = {i for i in trained if frozen and _group(paths[i]) not in groups}
+    params = sorted((trained - carried) | frozen)
+    optimizer = sorted((state & floats) - trained)
+    return Structure(
+        tuple(params),
+        tuple(optimizer),
+        tuple(sorted(carried)),
+        tuple(sorted(arrays - state - frozen)),
+        _owners(graph, depends, params, optimizer),
+        depends,
+    )
+
+
+def _is_array(graph: Graph, node: Node) -> bool:
+    """True for what has a dim, is no PRNG key, and is read or returned."""
+    value = node.outs[0][0]
+    named = graph.values[value]
+    is_used = bool(graph.consumers[value]) or named in graph.program.outputs
+    return bool(named.shape) and is_used and not is_key(graph, node)
+
+
+def _trained(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
+    """The state that outputs other than the state depend on.
+
+    An output that depends on all of the state, as the norm of the new parameters does,
+    says nothing; without one that says something the influence of the leaves decides.
+    """
+    everything = sum(1 << i for i in state)
+    outputs = _outputs(graph, depends)
+    read = {bits & everything for o, bits in outputs if o not in graph.ties} - {0}
+    narrow = read - {everything}
+    found = {i for i in state if any(bits >> i & 1 for bits in narrow)}
+    if state and (everything in read or not narrow):
+        found |= _influential(graph, depends, state)
+    return found
+
+
+def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
+    """Leaves that many new leaves depend on: a parameter acts on every gradient.
+
+    Optimizer state acts on itself and on its parameter: fewer than five leaves.
+    """
+    count = dict.fromkeys(state, 0)
+    for position, bits in _outputs(graph, depends):
+        if position in graph.ties:
+            for i in members(bits):
+                if i in count:
+                    count[i] += 1
+    most = max(count.values())
+    return {i for i, n in count.items() if n == most or n > max(most / 2, 4)}
+
+
+def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
+    """(position, bits) of each output that depends on something."""
+    atoms = enumerate(graph.program.outputs)
+    return [(i, depends[graph.number[a]]) for i, a in atoms if a in graph.number]
+
+
+def _weights(
+    graph: Graph, depends: Sequence[int], leaves: set[int], trained: set[int]
+) -> tuple[set[int], set[int]]:
+    """(weights, data) among the leaves, by the first product that each stands in.
+
+    There a weight meets something that comes from data, and data meets a weight; where
+    two leaves meet, the second is the weight, as in `x @ w`.
+    """
+    weights: set[int] = set()
+    data: set[int] = set()
+    trained_bits = sum(1 << i for i in trained)
+    for node in graph.nodes:
+        if node.op is None or node.op.kind not in PRODUCTS or len(node.ins) < 2:
+            continue
+        both = [depends[value] for value, _ in node.ins[:2]]
+        alone = [_only(bits, leaves - weights - data) for bits in both]
+        for side, leaf in enumerate(alone):
+            other = both[1 - side]
+            if leaf is None or not other & ~(1 << leaf):
+                continue
+            is_pair = alone[1 - side] is not None and leaf not in trained
+            if is_pair and not other & trained_bits:
+                (data if side == 0 else weights).add(leaf)
+            else:
+                (weights if other & ~trained_bits else data).add(leaf)
+    return weights, data
+
+
+def _only(bits: int, leaves: set[int]) -> int | None:
+    if bits & (bits - 1) or not bits:
+        return None
+    position = bits.bit_length() - 1
+    return position if position in leaves else None
+
+
+def _weight_groups(
+    paths: tuple[str, ...], weights: set[int], data: set[int]
+) -> set[str]:
+    """The arguments that hold weights and no data: all they hold are parameters."""
+    return {_group(paths[i]) for i in weights} - {_group(paths[i]) for i in data}
+
+
+def _group(path: str) -> str:
+    """The argument of a leaf, with its position in a sequence of arguments."""
+    first, *rest = path.split(".")
+    return f"{first}.{rest[0]}" if rest and rest[0].isdigit() else first
+
+
+def _owners(
+    graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
+) -> dict[int, tuple[int, ...]]:
+    """Same shapes first: a moment belongs to the parameter that it looks like."""
+    found: dict[int, list[int]] = {i: [] for i in optimizer}
+    mask = sum(1 << i for i in optimizer)
+    outputs = {
+        graph.ties[o]: bits for o, bits in _outputs(graph, depends) if o in graph.ties
+    }
+    for param in params:
+        for leaf in members(outputs.get(param, 0) & mask):
+            found[leaf].append(param)
+    shapes = [value.shape for value in graph.program.inputs]
+    return {
+        leaf: tuple(sorted(owners, key=lambda p: shapes[p] != shapes[leaf]))
+        for leaf, owners in found.items()
+    }

@@ -1,0 +1,112 @@
+"""One dim of a value, followed back to the leaf it comes from, or on to who reads it.
+
+Both go through nodes that hand a dim on: casts, transposes, reshapes, slices of other
+dims, and the wires of loops and branches.
+"""
+
+from __future__ import annotations
+
+from meshwright.partitioner.propagate import Graph, Node
+from meshwright.program.rules.rule import Dims
+
+
+def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
+    """The input that a dim of a value comes from, and its dim there; None if none."""
+    seen: set[int] = set()
+    while value not in seen:
+        seen.add(value)
+        node = graph.nodes[graph.producer[value]]
+        if node.input_position is not None:
+            return node, dim
+        factor = major(_dims(node.outs, value)[dim])
+        if factor is None:
+            return None
+        found = next(
+            ((v, d) for v, dims in node.ins if (d := dim_of(dims, factor)) is not None),
+            None,
+        )
+        if found is None:
+            return None
+        value, dim = found
+    return None
+
+
+def is_open(graph: Graph, node: Node, dim: int) -> bool:
+    """True when no reader of what a node makes needs all of one of its dims.
+
+    Layers stacked in one array and run by a scan, or picked one by one, need all of the
+    dim of layers: it is not open. What is joined to something along the dim is as open as
+    both together. Readers are looked for through these and through views only.
+    """
+    todo = [(node.outs[0][0], dim)]
+    seen: set[tuple[int, int]] = set()
+    while todo:
+        value, dim = todo.pop()
+        if (value, dim) in seen:
+            continue
+        seen.add((value, dim))
+        for index in graph.consumers[value]:
+            reader = graph.nodes[index]
+            if reader.input_position is not None:
+                continue
+            for number, dims in reader.ins:
+                if number != value:
+                    continue
+                factor = major(dims[dim])
+                if factor is None and _joins(reader):
+                    todo.append((reader.outs[0][0], dim))
+                elif factor is None:
+                    return False
+                elif _is_view(graph, reader):
+                    todo += _places(reader.outs, factor)
+    return True
+
+
+def is_key(graph: Graph, node: Node) -> bool:
+    """True for a PRNG key: typed, or words that some reader wraps into one."""
+    value, _ = node.outs[0]
+    dtype = graph.values[value].dtype
+    if dtype.startswith("key<"):
+        return True
+    if dtype != "uint32":
+        return False
+    todo, seen = [value], {value}
+    while todo:
+        for index in graph.consumers[todo.pop()]:
+            reader = graph.nodes[index]
+            if reader.op is not None and reader.op.kind == "random_wrap":
+                return True
+            if reader.input_position is None and _is_view(graph, reader):
+                new = [v for v, _ in reader.outs if v not in seen]
+                seen.update(new)
+                todo += new
+    return False
+
+
+def dim_of(dims: Dims, factor: int) -> int | None:
+    """The dim whose major factor this is; None if there is none."""
+    return next((d for d, fs in enumerate(dims) if fs and fs[0] == factor), None)
+
+
+def major(factors: tuple[int, ...]) -> int | None:
+    """The factor of a dim that is cut first; None if the dim cannot be cut."""
+    return factors[0] if factors else None
+
+
+def _dims(ports: tuple[tuple[int, Dims], ...], value: int) -> Dims:
+    return next(dims for number, dims in ports if number == value)
+
+
+def _places(ports: tuple[tuple[int, Dims], ...], factor: int) -> list[tuple[int, int]]:
+    found = [(value, dim_of(dims, factor)) for value, dims in ports]
+    return [(value, dim) for value, dim in found if dim is not None]
+
+
+def _joins(node: Node) -> bool:
+    return node.op is not None and node.op.kind == "concatenate"
+
+
+def _is_view(graph: Graph, node: Node) -> bool:
+    """A wire, or an op with one array among its operands."""
+    arrays = [v for v, _ in node.ins if graph.values[v].shape]
+    return node.wire is not None or len(arrays) == 1

@@ -1,0 +1,99 @@
+"""The verb for what happens inside: cut ops where they stand in the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.sites import sites_of
+from meshwright.partitioner.structure.workspace import Sum, Workspace
+from meshwright.partitioner.tactics.primitives import Choice, show_dim
+
+Where = int | str | Choice
+"""A dim of an op's first result, "sum" or "sum 1" for a dim it sums over, or
+`REPLICATED`."""
+
+_SUM = re.compile(r"sum(?: (\d+))?")
+
+
+@dataclass(frozen=True)
+class CutOps:
+    """Cut ops along one axis, all that are written in one place together; propagate.
+
+    before: y = x @ w, whole        after `{"mlp.py:7 dot_general": 1}`: its columns
+    """
+
+    sites: tuple[tuple[str, Where], ...]
+    axis: str
+
+    def apply(self, work: Workspace) -> None:
+        """Block what is to stay whole, then cut all the rest together."""
+        work.mesh.require(self.axis)
+        known = sites_of(work.graph)
+        seeds: list[tuple[str, Node, int | Sum]] = []
+        for site, where in self.sites:
+            nodes = known.find(site)
+            if where is Choice.REPLICATED:
+                work.block([(site, node) for node in nodes], [self.axis])
+                continue
+            seeds += [(site, node, _seed(work, site, node, where)) for node in nodes]
+        work.cut(seeds, self.axis, str(self))
+
+    def __str__(self) -> str:
+        sites = ", ".join(f"{site!r}: {show_dim(w)}" for site, w in self.sites)
+        return f"cut({{{sites}}}, axis={self.axis!r})"
+
+
+def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
+    """Cut ops inside: `cut({"model.py:96 dot_general f32[16,2048,24,96]": 2}, "model")`.
+
+    sites: from places to what to cut there. A place is `file:line kind`, as the plan
+        prints them; the end of a path will do for the file. Where a line has several ops
+        of a kind, the type of the first result says which, and where these stand in
+        unlike surroundings, `#1`, `#2` and so on behind it. All ops of a place are cut
+        together, those of all layers. What to cut is a dim of the first result (negative
+        counts from the back), "sum" or "sum 1" for the first or second dim that the op
+        sums over, or `REPLICATED` to keep it whole along the axis.
+    Raises `TacticError` for a place that means nothing or too much, or a dim that is not
+    there, `MeshError` for an axis that is not in the mesh, when the tactic is applied.
+    """
+    if not isinstance(sites, Mapping):
+        raise TacticError(f"cut wants a mapping from places to dims, got {sites!r}")
+    for site, where in sites.items():
+        is_sum = isinstance(where, str) and _SUM.fullmatch(where)
+        if not is_sum and not (where is Choice.REPLICATED or _is_dim(where)):
+            raise TacticError(
+                f"what to cut of {site!r} is {where!r}; wanted an int, 'sum', 'sum 1' "
+                "and so on, or REPLICATED"
+            )
+    return CutOps(tuple(sites.items()), axis)
+
+
+def _is_dim(where: object) -> bool:
+    return isinstance(where, int) and not isinstance(where, bool)
+
+
+def _seed(work: Workspace, site: str, node: Node, where: Where) -> int | Sum:
+    """The dim or sum of one op; an error where it has none such."""
+    if isinstance(where, str):
+        read = _SUM.fullmatch(where)
+        place = Sum(int(read[1] or 0) if read else 0)
+        sums = work.sums(node)
+        if place.index >= len(sums):
+            raise TacticError(
+                f"{site} sums over {len(sums)} dims; there is no {where!r}"
+            )
+        return place
+    assert isinstance(where, int)
+    if not node.outs:
+        raise TacticError(f"{site} makes nothing that could be cut")
+    rank = len(work.value(node).shape)
+    if not -rank <= where < rank:
+        raise TacticError(
+            f"dim {where} is out of range for {site}, which makes {work.value(node)} "
+            f"with {rank} dims"
+        )
+    return where % rank

@@ -1,0 +1,124 @@
+"""Expert parallelism: every device holds some experts of each mixture.
+
+Lepikhin et al., "GShard", ICLR 2021. An expert weight is a batch of matrices,
+multiplied with a batch of activations; tokens travel to their experts and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.products import Product, find_products
+from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.views import dim_of, major
+from meshwright.partitioner.structure.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertParallel:
+    """Cut the batch dim of weights that are multiplied in a batch: the experts.
+
+    before: tokens[E, C, D] x up[E, D, F]        after: both cut on E
+
+    Where an earlier tactic has cut the tokens along the same axis, everything that is
+    computed expert by expert is cut by expert instead, and tokens change places by
+    all-to-all before and after.
+    """
+
+    axis: str
+
+    def apply(self, work: Workspace) -> None:
+        """Cut all expert weights, and what is computed expert by expert."""
+        units = work.units[work.mesh.require(self.axis)]
+        products = find_products(work, find_structure(work))
+        size = work.mesh.size(self.axis)
+        seeds: dict[int, tuple[str, Node, int]] = {}
+        region: dict[int, int] = {}
+        uneven: dict[str, int] = {}
+        for product in products:
+            for factor in (*product.batch, *product.groups):
+                leaf = product.leaf(work, factor)
+                if leaf is None:
+                    continue
+                extent = work.local_extent(*leaf[1:])
+                if extent % size:
+                    uneven[leaf[0]] = extent
+                    continue
+                seeds[leaf[1].index] = leaf
+                if factor in product.batch:
+                    region |= _expert_region(work, product, factor)
+                break
+        if not seeds:
+            shown = ", ".join(f"{path} has {n}" for path, n in [*uneven.items()][:4])
+            why = (
+                f"{size} divides none of their numbers: {shown}"
+                if uneven
+                else f"none of {len(products)} products with weights has a batch dim, "
+                "or a group dim"
+            )
+            raise TacticError(f"{self} finds no experts to cut: {why}")
+        for unit in units:
+            self._claim(work, region, unit)
+        work.cut(seeds.values(), self.axis, str(self))
+
+    def _claim(self, work: Workspace, region: dict[int, int], unit: str) -> None:
+        """Cut a region by expert, if it is cut otherwise; else propagation does it."""
+        cuts = work.state.factor_of
+        other = [
+            i for i, factor in region.items() if cuts[i].get(unit, factor) != factor
+        ]
+        for index in other:
+            work.state.retract(work.graph.nodes[index], unit)
+        if other:
+            nodes = [(work.graph.nodes[i], factor) for i, factor in region.items()]
+            work.engine.cut_all(nodes, unit, str(self))
+
+    def __str__(self) -> str:
+        return f"expert_parallel({self.axis!r})"
+
+
+def expert_parallel(axis: str) -> ExpertParallel:
+    """Cut the experts of every mixture along a mesh axis: `expert_parallel("model")`.
+
+    Raises `TacticError` where there are none, when the tactic is applied.
+    """
+    return ExpertParallel(axis)
+
+
+def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
+    """By node the factor of the experts, for all that is computed expert by expert.
+
+    That is everything around the product, on both sides, where the experts stand in
+    all arrays that are read and made. Dispatch and combination are not: their tokens
+    know no experts.
+    """
+    graph = work.graph
+    region = {product.node.index: factor}
+    todo = [product.node]
+    while todo:
+        node = todo.pop()
+        for value, dims in (*node.ins, *node.outs):
+            dim = dim_of(dims, region[node.index])
+            if dim is None:
+                continue
+            for index in (graph.producer[value], *graph.consumers[value]):
+                near = graph.nodes[index]
+                found = _expert_factor(work, near, value, dim)
+                if index not in region and found is not None:
+                    region[index] = found
+                    todo.append(near)
+    return region
+
+
+def _expert_factor(work: Workspace, node: Node, value: int, dim: int) -> int | None:
+    """The factor of one dim of a value, if it stands in all arrays of a node."""
+    ports = (*node.ins, *node.outs)
+    factor = major(next(dims for number, dims in ports if number == value)[dim])
+    arrays = [dims for v, dims in node.ins if work.graph.values[v].shape]
+    arrays += [dims for _, dims in node.outs]
+    is_everywhere = all(
+        factor is not None and dim_of(dims, factor) is not None for dims in arrays
+    )
+    return factor if is_everywhere else None

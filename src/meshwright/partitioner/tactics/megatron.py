@@ -1,0 +1,215 @@
+"""Megatron: pairs of matmuls, the first cut by columns, the second by rows.
+
+Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using
+Model Parallelism", 2019. What lies between the two is cut and needs no communication;
+the second leaves a partial sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.products import Product, find_products
+from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.program.ir import num_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Megatron:
+    """Cut the weights of every pair of matmuls that needs nothing gathered between.
+
+    before: x[B, D] @ up[D, F], gelu, @ down[F, D]
+    after: up by dim 1 and down by dim 0, one all-reduce of [B, D]
+
+    Weights are tried in program order, dim by dim: the cut is propagated, and taken
+    back unless some later weight becomes cut by rows, nothing is gathered on the way,
+    and what is summed is no larger than what is cut. Heads of attention are found so,
+    whether their weights are fused or not.
+    """
+
+    axis: str
+
+    def apply(self, work: Workspace) -> None:
+        """Cut all pairs, each propagated before the next is tried."""
+        units = work.units[work.mesh.require(self.axis)]
+        products = find_products(work, find_structure(work))
+        products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
+        search = _Search(work, self.axis, units, products, str(self))
+        pairs = [product for product in products if search.attempt(product)]
+        torn = [r for p in products for r in _taken_apart(work, p, self.axis)]
+        if not pairs:
+            ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
+            raise TacticError(
+                f"{self} finds no pair of matmuls with weights, the second of which "
+                "sums what the first makes, with nothing gathered between; there are "
+                f"{len(products)} matmuls with weights"
+                + (f" ({ops})" if ops else "")
+                + (f"; {torn[0]}" if torn else "")
+            )
+        work.refusals += torn
+
+    def __str__(self) -> str:
+        return f"megatron({self.axis!r})"
+
+
+def megatron(axis: str) -> Megatron:
+    """Cut pairs of matmuls by columns and rows along a mesh axis: `megatron("model")`.
+
+    Raises `TacticError` where there is no such pair, when the tactic is applied.
+    """
+    return Megatron(axis)
+
+
+_MATMULS = ("dot_general", "ragged_dot_general")
+
+
+def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refusal]:
+    """Of a weight that stays whole, that what it makes is taken apart across any cut."""
+    if work.is_cut(product.node, axis):
+        return
+    value, dims = product.result
+    columns = [d for d, factors in enumerate(dims) if {*factors} & {*product.free}]
+    for reader in (work.graph.nodes[c] for c in work.graph.consumers[value]):
+        if reader.op is None or reader.op.kind not in _TAKES_APART:
+            continue
+        whole, part = (
+            v.shape for v in (work.value(product.node), reader.op.results[0])
+        )
+        for d in columns:
+            leaf = product.leaf(work, dims[d][0])
+            if leaf is not None and part[d] < whole[d]:
+                yield Refusal(
+                    leaf[0],
+                    axis,
+                    f"{reader.label} takes {part[d]} of its {whole[d]} columns, across "
+                    "what each device would have; a weight for each part can be cut",
+                )
+                return
+
+
+_TAKES_APART = ("slice", "split")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Bytes that one trial moves or makes in the forward pass, unpartitioned.
+
+    made: results of the matmuls cut by columns. closed: of those cut by rows.
+    summed: other partial sums. gathered: values read whole, or cut elsewhere.
+    """
+
+    made: int
+    closed: int
+    summed: int
+    gathered: int
+
+    @property
+    def is_worth_it(self) -> bool:
+        """A pair was closed, and communicates less than it shares out."""
+        moved = self.closed + self.summed
+        return self.closed > 0 and not self.gathered and moved <= self.made
+
+
+class _Search:
+    """Trials over one workspace; what failed once is not tried again."""
+
+    def __init__(
+        self,
+        work: Workspace,
+        axis: str,
+        units: tuple[str, ...],
+        products: list[Product],
+        name: str,
+    ) -> None:
+        self.work = work
+        self.axis = axis
+        self.units = units
+        self.name = name
+        self.products = {p.node.index: p for p in products}
+        self.last = max(self.products, default=-1)
+        self.refused: set[tuple[int, int]] = set()
+
+    def attempt(self, product: Product) -> bool:
+        """Cut the best free dim of a weight, if there is a good one."""
+        if self.work.state.factor_of[product.node.index].keys() & set(self.units):
+            return False
+        best: tuple[int, tuple[str, Node, int]] | None = None
+        for factor in product.free:
+            seed = product.leaf(self.work, factor)
+            if (product.node.index, factor) in self.refused or seed is None:
+                continue
+            mark, refusals = self.work.state.mark(), len(self.work.refusals)
+            cost, columns = self._try(seed)
+            if cost is not None and cost.is_worth_it and not cost.summed:
+                return True
+            self._undo(mark, refusals)
+            if cost is None or not cost.is_worth_it:
+                self.refused |= columns
+            elif best is None or cost.summed < best[0]:
+                best = (cost.summed, seed)
+        if best is not None:
+            self.work.cut([best[1]], self.axis, self.name)
+        return best is not None
+
+    def _undo(self, mark: int, refusals: int) -> None:
+        self.work.state.rollback(mark)
+        del self.work.refusals[refusals:]
+
+    def _try(
+        self, seed: tuple[str, Node, int]
+    ) -> tuple[_Cost | None, set[tuple[int, int]]]:
+        """The cost of a cut, now taken, and the matmuls that it cuts by columns."""
+        state = self.work.state
+        before = len(state.causes)
+        self.work.cut([seed], self.axis, self.name)
+        if any(unit not in state.factor_of[seed[1].index] for unit in self.units):
+            return None, set()
+        new = list(islice(reversed(state.causes), len(state.causes) - before))
+        made = closed = summed = gathered = 0
+        columns: set[tuple[int, int]] = set()
+        for index, unit in new:
+            node = self.work.graph.nodes[index]
+            if index > self.last:
+                continue
+            factor = state.factor_of[index][unit]
+            product = self.products.get(index)
+            size = sum(num_bytes(self.work.graph.values[v]) for v, _ in node.outs)
+            if product is not None and factor in product.free:
+                made += size
+                columns.add((index, factor))
+            elif node.rule is not None and factor in node.rule.reductions:
+                is_row = product is not None and factor in product.summed
+                closed, summed = closed + size * is_row, summed + size * (not is_row)
+            gathered += self._gathered(node, unit)
+        return _Cost(made, closed, summed, gathered), columns
+
+    def _gathered(self, node: Node, unit: str) -> int:
+        """Bytes of the values around a node that are cut, and read otherwise."""
+        graph, state = self.work.graph, self.work.state
+        readers = [
+            (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]
+        ]
+        readers += [(v, node) for v, _ in node.ins]
+        moved = 0
+        for value, reader in readers:
+            dim = state.dim_on(value, unit)
+            if dim is None or dim < 0 or self._is_outside(reader):
+                continue
+            if any(d != dim for d in self._read_dims(value, reader, unit)):
+                moved += num_bytes(graph.values[value])
+        return moved
+
+    def _is_outside(self, reader: Node) -> bool:
+        """Not in the forward pass."""
+        return reader.index > self.last or reader.input_position is not None
+
+    def _read_dims(self, value: int, reader: Node, unit: str) -> Iterable[int | None]:
+        state = self.work.state
+        for port in reader.ins:
+            if port[0] == value:
+                yield state.sharding_at(reader, port).dim_of(unit)

@@ -1,0 +1,166 @@
+"""The two verbs that all others are made of: cut these, keep those whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.patterns import find_nodes
+from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.ir import Value
+
+
+class Choice(Enum):
+    """What may stand for a dim."""
+
+    REPLICATED = "replicated"  # keep it whole along the axis, whatever comes
+    FIRST_DIVISIBLE = "first divisible"  # the first dim that the axis divides
+
+
+REPLICATED = Choice.REPLICATED
+FIRST_DIVISIBLE = Choice.FIRST_DIVISIBLE
+
+Dim = int | Choice | None
+DimOf = Callable[[str, Value], Dim]
+"""(path, value with shape and dtype) -> the dim to cut, or None to leave it alone."""
+
+
+class Tactic(Protocol):
+    """One decision: `str` names it, `apply` takes it and propagates."""
+
+    def apply(self, work: Workspace) -> None:
+        """Cut what the tactic says, on top of all decisions before it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Cut inputs or tagged values along one axis, then propagate.
+
+    before: f32[8, 6], whole        after `{"x": 0}`: f32[8, 6], dim 0 along the axis
+    """
+
+    dims: tuple[tuple[str, Dim | DimOf], ...]
+    axis: str
+    name: str = ""
+
+    def apply(self, work: Workspace) -> None:
+        """Cut all leaves that the patterns mean, together, then propagate."""
+        work.mesh.require(self.axis)
+        seeds: list[tuple[str, Node, int]] = []
+        for pattern, dim in self.dims:
+            for path, node in find_nodes(work, pattern):
+                seed = self._seed(work, path, node, dim)
+                if seed is not None:
+                    seeds.append((path, node, seed))
+        work.cut(seeds, self.axis, str(self))
+
+    def _seed(
+        self, work: Workspace, path: str, node: Node, dim: Dim | DimOf
+    ) -> int | None:
+        """The dim to cut of one leaf; None where there is none to cut."""
+        value = work.value(node)
+        if callable(dim):
+            dim = dim(path, value)
+        if dim is None:
+            return None
+        if dim is REPLICATED:
+            work.block([(path, node)], [self.axis])
+            return None
+        if dim is FIRST_DIVISIBLE:
+            return first_divisible(work, node, self.axis)
+        return _checked(dim, path, value)
+
+    def __str__(self) -> str:
+        if self.name:
+            return self.name
+        dims = ", ".join(f"{p!r}: {show_dim(d)}" for p, d in self.dims)
+        return f"shard({{{dims}}}, axis={self.axis!r})"
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """Keep inputs or tagged values whole along axes (all of them if None)."""
+
+    patterns: tuple[str, ...]
+    axes: tuple[str, ...] | None = None
+
+    def apply(self, work: Workspace) -> None:
+        """Block every leaf that the patterns mean."""
+        axes = work.mesh.axes if self.axes is None else self.axes
+        for axis in axes:
+            work.mesh.require(axis)
+        for pattern in self.patterns:
+            work.block(find_nodes(work, pattern), axes)
+
+    def __str__(self) -> str:
+        patterns = ", ".join(map(repr, self.patterns))
+        axes = "" if self.axes is None else f", axis={', '.join(self.axes)!r}"
+        return f"replicate({patterns}{axes})"
+
+
+def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
+    """Cut inputs along a mesh axis: `shard({"batch.*": 0}, axis="data")`.
+
+    dims: from patterns to dims. A pattern is a glob over the leaf's dotted path, which
+        starts with the function's parameter name (`*` is one component, `**` any
+        number), or `tag:name`. A dim is a number (negative counts from the back),
+        `REPLICATED`, `FIRST_DIVISIBLE`, None, or a function of (path, value). A
+        function in place of the mapping is asked for every leaf.
+    Raises `TacticError` for a pattern that matches nothing or a dim out of range,
+    `MeshError` for an axis that is not in the mesh, when the tactic is applied.
+    """
+    if callable(dims):
+        return Shard((("**", dims),), axis)
+    if not isinstance(dims, Mapping):
+        raise TacticError(f"shard wants a mapping from patterns to dims, got {dims!r}")
+    for pattern, dim in dims.items():
+        _check_dim(pattern, dim)
+    return Shard(tuple(dims.items()), axis)
+
+
+def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Replicate:
+    """Keep inputs whole along one axis, several, or all: `replicate("state.params.**")`."""
+    if not patterns:
+        raise TacticError("replicate wants at least one pattern")
+    return Replicate(patterns, (axis,) if isinstance(axis, str) else axis)
+
+
+def first_divisible(work: Workspace, node: Node, axis: str) -> int | None:
+    """The first dim of what a node makes that an axis still divides; None if none."""
+    if work.is_cut(node, axis):
+        return None
+    size = work.mesh.size(axis)
+    for dim in range(len(work.value(node).shape)):
+        extent = work.local_extent(node, dim)
+        if extent >= size and extent % size == 0:
+            return dim
+    return None
+
+
+def _checked(dim: object, path: str, value: Value) -> int:
+    rank = len(value.shape)
+    if not isinstance(dim, int) or not -rank <= dim < rank:
+        raise TacticError(
+            f"dim {dim!r} is out of range for {path}, which is {value} with {rank} dims"
+        )
+    return dim % rank
+
+
+def _check_dim(pattern: str, dim: object) -> None:
+    if isinstance(dim, bool) or not (
+        dim is None or isinstance(dim, int | Choice) or callable(dim)
+    ):
+        raise TacticError(
+            f"dim of {pattern!r} is {dim!r}; wanted an int, REPLICATED, "
+            "FIRST_DIVISIBLE, None or a function of (path, value)"
+        )
+
+
+def show_dim(dim: object) -> str:
+    """As it is typed, the name of the package left out."""
+    return dim.name if isinstance(dim, Choice) else getattr(dim, "__name__", repr(dim))

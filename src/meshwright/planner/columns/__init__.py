@@ -1,0 +1,1 @@
+"""Propagation and prices over flat arrays, compiled, for searches of many states."""

@@ -1,0 +1,107 @@
+"""A finer fold: what belongs to different inputs decides for itself.
+
+The state of an optimizer looks the same for all parameters of a shape. Values that are
+tied dim by dim, as a parameter, its gradient and its moments are, make a family; nodes
+of families with other inputs are put into other groups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import replace
+
+from meshwright.partitioner.propagate import Graph, Node
+from meshwright.planner.prices.symmetry import Edge, Fold, Group
+
+
+def fold_finer(graph: Graph, coarse: Fold) -> Fold:
+    """The fold with its groups divided by the families of inputs that members make."""
+    families = _families(graph)
+    inputs: dict[int, set[int]] = {}
+    for node in graph.input_nodes:
+        own = inputs.setdefault(families[node.outs[0][0]], set())
+        own.add(coarse.group_of[node.index])
+    tags = {family: tuple(sorted(groups)) for family, groups in inputs.items()}
+    return divide(graph, coarse, [_tag(node, families, tags) for node in graph.nodes])
+
+
+def divide(graph: Graph, coarse: Fold, tags: list[Hashable]) -> Fold:
+    """The fold with groups divided where members have different tags, [N]."""
+    labels = list(zip(coarse.group_of, tags, strict=True))
+    numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    group_of = tuple(numbers[label] for label in labels)
+    members: list[list[int]] = [[] for _ in numbers]
+    for index, group in enumerate(group_of):
+        members[group].append(index)
+    groups: list[Group] = []
+    for index, own in enumerate(members):
+        old = coarse.groups[coarse.group_of[own[0]]]
+        runs = old.runs / len(old.members) * len(own)
+        groups.append(Group(index, graph.nodes[own[0]], tuple(own), runs))
+    return replace(
+        coarse,
+        groups=tuple(groups),
+        edges=_edges(graph, coarse, group_of),
+        group_of=group_of,
+    )
+
+
+def _edges(graph: Graph, coarse: Fold, group_of: tuple[int, ...]) -> tuple[Edge, ...]:
+    """All edges run as often as before: equally often for each reading of one edge."""
+    places = {
+        value: (node.index, result)
+        for node in graph.nodes
+        for result, (value, _) in enumerate(node.outs)
+    }
+    old: Counter[tuple[int, int, int, int]] = Counter()
+    new: Counter[tuple[tuple[int, int, int, int], tuple[int, int, int, int]]] = (
+        Counter()
+    )
+    for node in graph.nodes:
+        for operand, (value, _) in enumerate(node.ins):
+            maker, result = places[value]
+            both = [
+                (groups[maker], result, groups[node.index], operand)
+                for groups in (coarse.group_of, group_of)
+            ]
+            old[both[0]] += 1
+            new[both[0], both[1]] += 1
+    runs = {(e.maker, e.result, e.reader, e.operand): e.runs for e in coarse.edges}
+    return tuple(
+        Edge(*key, runs=runs[before] * count / old[before])
+        for (before, key), count in new.items()
+    )
+
+
+def _tag(
+    node: Node, families: dict[int, int], tags: dict[int, tuple[int, ...]]
+) -> Hashable:
+    return tags.get(families[node.outs[0][0]], ()) if node.outs else ()
+
+
+def _families(graph: Graph) -> dict[int, int]:
+    """By value one that stands for all that are tied to it dim by dim."""
+    parent = {value: value for value in range(len(graph.values))}
+
+    def find(value: int) -> int:
+        while parent[value] != value:
+            parent[value] = parent[parent[value]]
+            value = parent[value]
+        return value
+
+    for node in graph.nodes:
+        tied = [
+            value
+            for value, dims in (*node.outs, *node.ins)
+            if node.outs and dims and dims == node.outs[0][1] and _is_whole(dims)
+            and graph.values[value].shape == graph.values[node.outs[0][0]].shape
+        ]  # fmt: skip
+        for value in tied[1:]:
+            parent[find(value)] = find(tied[0])
+    return {value: find(value) for value in parent}
+
+
+def _is_whole(dims: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether each dim is one factor."""
+    return all(len(factors) == 1 for factors in dims)

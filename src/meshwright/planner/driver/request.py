@@ -1,0 +1,74 @@
+"""What is asked of a search, but for the step and the tactics: checked before either."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from meshwright.errors import PlanError
+from meshwright.machine import Machine, Mesh, load_machine
+from meshwright.planner.solve.meshes import MOST_AXES
+from meshwright.planner.solve.objective import Objective
+from meshwright.predict.energy import Place, find_place
+from meshwright.program.capture.mesh import as_mesh
+
+
+class Settled(NamedTuple):
+    """The same with all names looked up. limit: bytes that a device gives."""
+
+    aim: Objective
+    machine: Machine
+    mesh: Mesh | None
+    limit: float
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Options of `autoplan`, which says what each means."""
+
+    machine: Machine | str
+    chips: int | None = None
+    mesh: Mesh | Mapping[str, int] | None = None
+    most_axes: int = 2
+    objective: str | Mapping[str, float] = "step_time"
+    memory: float | None = None
+    budget_s: float = 15.0
+    place: Place | str | None = None
+
+    def settled(self) -> Settled:
+        """What they come to; an error says which is wrong, and what is allowed."""
+        aim = Objective.of(self.objective)
+        mesh = None if self.mesh is None else as_mesh(self.mesh)
+        machine = self._machine(mesh)
+        if not isinstance(self.most_axes, int) or not 0 < self.most_axes <= MOST_AXES:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"most_axes is {self.most_axes!r}; wanted 1, 2 or 3")
+        if not 0 < self.budget_s < math.inf:
+            raise PlanError(f"budget_s is {self.budget_s}; wanted seconds above 0")
+        if self.memory is not None and not self.memory > 0:
+            raise PlanError(
+                f"memory is {self.memory}; wanted bytes of a device, above 0"
+            )
+        limit = min(machine.chip.usable_bytes, self.memory or math.inf)
+        place = self.place
+        if isinstance(place, str):
+            place = find_place(place)
+        return Settled(aim, machine, mesh, limit, place)
+
+    def _machine(self, mesh: Mesh | None) -> Machine:
+        machine, chips = self.machine, self.chips
+        if not isinstance(machine, Machine):
+            if chips is None and mesh is None:
+                raise PlanError(f"how many chips of {machine}? say chips=32, or so")
+            if chips is not None:
+                machine = load_machine(machine, None, chips)
+            else:
+                machine = load_machine(machine, mesh and mesh.num_devices)
+        if mesh is not None and mesh.num_devices != machine.num_devices:
+            raise PlanError(
+                f"mesh {mesh} has {mesh.num_devices} devices, {machine.name} has "
+                f"{machine.num_devices}"
+            )
+        return machine

@@ -1,0 +1,1 @@
+"""Prices of all choices on one mesh, as an integer program."""

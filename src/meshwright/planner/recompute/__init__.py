@@ -1,0 +1,1 @@
+"""What to keep for the backward pass, and what to recompute."""

@@ -1,0 +1,110 @@
+"""What is to be small: one figure of a plan, or several with weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from meshwright.errors import PlanError
+from meshwright.planner.solve.candidates import Candidate
+
+_FIGURES: Mapping[str, Callable[[Candidate], float]] = {
+    "step_time": lambda c: c.step_time_s,
+    "memory": lambda c: float(c.peak_memory_bytes),
+}
+
+_OF_TIME = ("cost", "energy", "carbon")
+"""On a given number of chips dollars, joules and grams of CO2 are a multiple of the time,
+so that they order plans as it does."""
+
+OBJECTIVES = (*_FIGURES, *_OF_TIME)
+"""The names of what can be made small."""
+
+_LEAST = 1e-300
+"""In place of a figure that is 0, which has no logarithm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The weighted geometric mean of figures of a plan: the smaller, the better.
+
+    weights: by name, none below 0 and not all 0. Only their ratios count, whatever the
+    units: with `step_time=1,memory=0.3`, 0.3 % less time is worth as much as 1 % less
+    memory.
+    """
+
+    weights: tuple[tuple[str, float], ...]
+
+    def __post_init__(self) -> None:
+        for name, weight in self.weights:
+            if name not in OBJECTIVES:
+                raise PlanError(
+                    f"objective is {name!r}; wanted one of {', '.join(OBJECTIVES)}, or "
+                    "several with weights, as in step_time=1,memory=0.3"
+                )
+            if isinstance(weight, bool) or not isinstance(weight, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise PlanError(f"weight of {name!r} is {weight!r}; wanted a number")
+            if not 0 <= weight < math.inf:
+                raise PlanError(
+                    f"weight of {name!r} is {weight}; wanted a finite number, 0 or above"
+                )
+        if not any(weight for _, weight in self.weights):
+            raise PlanError("no weight of the objective is above 0; nothing to aim at")
+        if len(self.weights) == 1:  # which only counts beside others
+            object.__setattr__(self, "weights", ((self.weights[0][0], 1.0),))
+
+    @classmethod
+    def of(cls, asked: str | Mapping[str, float]) -> Objective:
+        """From a name, from weights by name, or from text: `step_time=1,memory=0.3`.
+
+        Raises `PlanError` for what is none of these.
+        """
+        if isinstance(asked, str):
+            return cls(tuple(_read(asked)))
+        if not isinstance(asked, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(
+                f"objective is {asked!r}; wanted a name, or a mapping from names to "
+                "weights"
+            )
+        return cls(tuple(asked.items()))
+
+    def __call__(self, candidate: Candidate) -> float:
+        """The value of a plan; endless for one that cannot be."""
+        if candidate.why_not:
+            return math.inf
+        total = sum(weight for _, weight in self.weights)
+        mean = sum(
+            weight / total * math.log(max(_figure(name, candidate), _LEAST))
+            for name, weight in self.weights
+        )
+        return math.exp(mean)
+
+    def __str__(self) -> str:
+        if len(self.weights) == 1:
+            return self.weights[0][0]
+        return ",".join(f"{name}={_digits(weight)}" for name, weight in self.weights)
+
+
+def _digits(weight: float) -> str:
+    """The shortest text that reads back as the same number."""
+    return str(int(weight)) if weight == int(weight) else repr(weight)
+
+
+def _figure(name: str, candidate: Candidate) -> float:
+    return _FIGURES.get(name, _FIGURES["step_time"])(candidate)
+
+
+def _read(text: str) -> list[tuple[str, float]]:
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, weight = (each.strip() for each in part.partition("="))
+        if name in weights:
+            raise PlanError(f"{name!r} stands twice in objective {text!r}")
+        try:
+            weights[name] = float(weight) if equals else 1.0
+        except ValueError:
+            raise PlanError(
+                f"cannot read {part!r} in objective {text!r}; wanted name=weight,..."
+            ) from None
+    return list(weights.items())

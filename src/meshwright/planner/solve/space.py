@@ -1,0 +1,188 @@
+"""One captured program, ready to be priced on any mesh of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from meshwright.errors import TacticError
+from meshwright.machine import Machine, Mesh
+from meshwright.machine.placement import place_mesh
+from meshwright.partitioner.decide import axes_of, rewritten, start_workspace
+from meshwright.partitioner.propagate import Graph, State
+from meshwright.partitioner.tactics import (
+    CutOps,
+    Recompute,
+    Replicate,
+    Shard,
+    Tactic,
+    Workspace,
+)
+from meshwright.planner.prices.chosen import Chosen, choose
+from meshwright.planner.prices.compute import Compute
+from meshwright.planner.prices.integer_program import Model, ModelBuilder
+from meshwright.planner.prices.op_prices import Stores
+from meshwright.planner.prices.peak_times import lives_of
+from meshwright.planner.prices.resharding import Moves, lines_on
+from meshwright.planner.prices.strategy import Strategies
+from meshwright.planner.prices.symmetry import Fold, fold
+from meshwright.planner.prices.uniform_partition import stores_of
+from meshwright.planner.prices.value_roles import EXPOSED, Role
+from meshwright.planner.solve.optimum import Optimum, Pricer
+from meshwright.predict.compilers.rules import RULES
+from meshwright.program.capture import Captured
+from meshwright.program.records.collector import one_collection
+
+_PINS = Shard, Replicate, CutOps
+"""Tactics that name what they cut. A strategy, as data parallelism, takes what it gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """The program with prices on one mesh."""
+
+    work: Workspace
+    model: Model
+    pricer: Pricer
+    compute: Compute
+    builder: ModelBuilder
+
+    def tactic(self, optimum: Optimum, name: str) -> Chosen:
+        """What choices decide."""
+        return choose(self.model, optimum.choices, self.work.state, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A captured program, and tactics of the user's that stand before any search."""
+
+    captured: Captured
+    tactics: tuple[Tactic, ...] = ()
+
+
+_ENTRIES_PER_S = 2e5
+"""Of tables with hundreds of rows, that the solver takes in before it starts."""
+
+
+def solving_s(priced: Priced) -> float:
+    """Seconds that a solution takes at least, whatever the solver is allowed.
+
+    Small with up to two axes; with three there are hundreds of choices for each op.
+    """
+    if len(priced.work.mesh.axes) <= 2:
+        return 0.0
+    return sum(link.seconds.size for link in priced.model.links) / _ENTRIES_PER_S
+
+
+class Space:
+    """Everything about a program that does not depend on the mesh.
+
+    original: the program as it was. given: all tactics that stand, those first that
+    change the program; `captured` is what they make of it.
+    """
+
+    def __init__(
+        self,
+        original: Captured | Stated,
+        machine: Machine,
+        seed: int = 0,
+        rewrites: tuple[Tactic, ...] = (),
+    ) -> None:
+        stated = original if isinstance(original, Stated) else Stated(original)
+        own = [t for t in stated.tactics if isinstance(t, Recompute)]
+        rest = [t for t in stated.tactics if not isinstance(t, Recompute)]
+        self.original = stated
+        self.given = (*own, *rewrites, *rest)
+        self.machine = machine
+        self.seed = seed
+        with one_collection():
+            self.captured = captured = rewritten(stated.captured, self.given)
+            self.graph = Graph(captured.program, captured.ties)
+            self.stores = stores_of(captured.program, machine, machine.num_devices)
+        self._blank: Fold | None = None  # of a state that says nothing yet
+
+    def start(self, mesh: Mesh) -> Workspace:
+        """The program on a mesh, with what is given decided and nothing else.
+
+        Raises `TacticError` where the mesh does not let a named input, value or op be
+        cut, or kept whole, as a tactic says, `MeshError` where it lacks an axis.
+        """
+        mesh.require_all(axes_of(self.given))
+        work = start_workspace(self.captured, mesh, self.graph)
+        for tactic in self.given:
+            known = len(work.refusals)
+            tactic.apply(work)
+            if isinstance(tactic, _PINS) and len(work.refusals) > known:
+                raise TacticError(f"{tactic} cannot stand: {work.refusals[known]}")
+        return work
+
+    @one_collection()
+    def price(
+        self,
+        mesh: Mesh,
+        axes: Sequence[str] | None = None,
+        work: Workspace | None = None,
+        exposed: Mapping[Role, float] | None = None,
+    ) -> Priced:
+        """The program on a mesh.
+
+        axes: those that may be decided, all by default. work: with decisions that stand,
+        those of `start` by default. exposed: by role of a value the share of its
+        collectives that a step waits for, where that is known.
+        """
+        work = work or self.start(mesh)
+        chosen = mesh.axes if axes is None else tuple(axes)
+        free = [unit for axis in chosen for unit in work.units[axis]]
+        exposed = {**EXPOSED, **(exposed or {})}
+        return price(
+            Pricing(self.machine, self.stores, exposed, self.seed),
+            work,
+            self.fold(work.state),
+            free,
+        )
+
+    @one_collection()
+    def price_again(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
+        """The same choices at other prices of collectives, in half the time."""
+        shares = {**EXPOSED, **exposed}
+        moves = _moves(self.machine, priced.work.state.mesh, shares)
+        model = priced.builder.build(moves)
+        pricer = Pricer.of(model, priced.pricer.lives, self.seed)
+        return replace(priced, model=model, pricer=pricer)
+
+    def fold(self, state: State) -> Fold:
+        """The groups under a state; where nothing is decided, those of all meshes."""
+        if state.scattered or any(state.axes_of) or any(state.blocked):
+            return fold(state)
+        if self._blank is None:
+            self._blank = fold(state)
+        return self._blank
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What prices are made of, whatever the mesh; exposed: as in `Space.price`."""
+
+    machine: Machine
+    stores: Stores
+    exposed: Mapping[Role, float]
+    seed: int = 0
+
+
+def price(
+    pricing: Pricing, work: Workspace, folded: Fold, free: Sequence[str]
+) -> Priced:
+    """What all choices cost, on top of the decisions of a workspace."""
+    state, machine, stores = work.state, pricing.machine, pricing.stores
+    strategies = Strategies(state, free)
+    compute = Compute(machine.chip, state.mesh, stores)
+    builder = ModelBuilder(state, folded, strategies, compute)
+    model = builder.build(_moves(machine, state.mesh, pricing.exposed))
+    lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
+    pricer = Pricer.of(model, lives, pricing.seed)
+    return Priced(work, model, pricer, compute, builder)
+
+
+def _moves(machine: Machine, mesh: Mesh, exposed: Mapping[Role, float]) -> Moves:
+    placed, beside = place_mesh(mesh, machine), RULES[machine.compiler].overlaps
+    return Moves(mesh, lines_on(placed, beside, exposed))

@@ -1,0 +1,1 @@
+"""Found plans as people would write them: short lists of tactics."""

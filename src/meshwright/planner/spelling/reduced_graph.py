@@ -1,0 +1,186 @@
+"""A graph in which one node stands for all nodes that stand alike and decide alike.
+
+Propagation over it takes as long as over two layers or three, however many there are.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+from meshwright.partitioner.propagate import Cause, Engine, Graph, Node, State
+from meshwright.partitioner.propagate.graph import Port
+from meshwright.partitioner.structure.sites import sites_of
+from meshwright.partitioner.tactics import Workspace
+from meshwright.planner.prices.symmetry import fold
+from meshwright.program.ir import num_bytes
+from meshwright.program.ops import work_of
+
+_FLOPS_PER_BYTE = 128
+"""Operations in the time of one byte, as on most accelerators, give or take a factor 2."""
+_START = 2**18
+"""Bytes that pass while an op or a collective starts."""
+_STORED = 4
+"""What an input stored in parts is worth, beside a value that is read once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotient:
+    """The small graph, and per node of it those that it stands for, with their weight.
+
+    weight: of all members, in bytes moved or the operations done in the same time.
+    """
+
+    graph: Graph
+    members: tuple[tuple[int, ...], ...]
+    weights: tuple[float, ...]
+
+
+def quotient_of(work: Workspace) -> Quotient:
+    """Nodes are one where they decide alike, at one site or under one name of a leaf."""
+    graph = work.graph
+    folded = fold(work.state)
+    places = sites_of(graph).place_of
+    names: dict[int, object] = {
+        node.index: without_indices(path)
+        for path, node in zip(work.paths, graph.input_nodes, strict=True)
+    }
+    names.update(places)
+    marks = _marks(work)
+    keys = [(group, names.get(i), marks[i]) for i, group in enumerate(folded.group_of)]
+    numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    group_of = [numbers[key] for key in keys]
+    members: list[list[int]] = [[] for _ in numbers]
+    for index, group in enumerate(group_of):
+        members[group].append(index)
+    runs = [g.runs / len(g.members) for g in folded.groups]
+    weights = tuple(
+        len(own) * runs[folded.group_of[own[0]]] * _weight(graph, graph.nodes[own[0]])
+        for own in members
+    )
+    small = _small_graph(graph, group_of, members)
+    return Quotient(small, tuple(map(tuple, members)), weights)
+
+
+def without_indices(path: str) -> str:
+    """`state.params.blocks.*.up` for `state.params.blocks.3.up`."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+
+
+def _marks(work: Workspace) -> list[tuple[int, int]]:
+    """Per node the leaves that it depends on and those whose next value depends on it.
+
+    As bits, layers alike: what updates a query's moments is not what updates a key's.
+    """
+    graph = work.graph
+    numbers: dict[str, int] = {}
+    bits = [
+        1 << numbers.setdefault(without_indices(p), len(numbers)) for p in work.paths
+    ]
+    before, after = [0] * len(graph.values), [0] * len(graph.values)
+    for node, bit in zip(graph.input_nodes, bits, strict=True):
+        before[node.outs[0][0]] = bit
+    for out, position in graph.ties.items():
+        value = graph.number.get(graph.program.outputs[out])  # pyright: ignore[reportArgumentType]
+        if value is not None:
+            after[value] |= bits[position]
+    for _ in range(2):  # loops hand on to their own beginning
+        for node in graph.nodes:
+            if node.input_position is None:
+                _spread(before, node.ins, node.outs)
+        for node in reversed(graph.nodes):
+            if node.input_position is None:
+                _spread(after, node.outs, node.ins)
+    return [
+        (
+            reduce(or_, (before[v] for v, _ in (*node.ins, *node.outs)), 0),
+            reduce(or_, (after[v] for v, _ in node.outs), 0),
+        )
+        if node.input_position is None
+        else (0, 0)
+        for node in graph.nodes
+    ]
+
+
+def _spread(marks: list[int], ins: Sequence[Port], outs: Sequence[Port]) -> None:
+    """What goes in has marked all that comes out."""
+    mark = 0
+    for value, _ in ins:
+        mark |= marks[value]
+    for value, _ in outs:
+        marks[value] |= mark
+
+
+def start_on(quotient: Quotient, start: Workspace) -> Workspace:
+    """The small graph, with what a workspace has decided."""
+    state = State(quotient.graph, start.state.mesh)
+    cause = Cause("tactic", "")
+    for small, own in zip(quotient.graph.nodes, quotient.members, strict=True):
+        first = start.graph.nodes[own[0]]
+        for axis, factor in start.state.factor_of[first.index].items():
+            state.assign(small, axis, factor, cause)
+        for axis in sorted(start.state.blocked[first.index]):
+            state.block(small, axis)
+        for (value, _), (real, _) in zip(small.outs, first.outs, strict=True):
+            for axis in state.size:
+                if (real, axis) in start.state.scattered:
+                    state.scatter(value, axis, start.state.scattered[real, axis])
+    return Workspace(Engine(state), (), start.mesh, start.units)
+
+
+def _weight(graph: Graph, node: Node) -> float:
+    values = dict.fromkeys(v for v, _ in (*node.ins, *node.outs))
+    moved = float(_START + sum(num_bytes(graph.values[v]) for v in values))
+    if node.input_position is not None:
+        return _START + _STORED * sum(num_bytes(graph.values[v]) for v, _ in node.outs)
+    if node.op is None or node.wire is not None:
+        return moved
+    return moved + work_of(node.op).flops / _FLOPS_PER_BYTE
+
+
+def _small_graph(
+    graph: Graph, group_of: Sequence[int], members: Sequence[Sequence[int]]
+) -> Graph:
+    small = copy.copy(graph)
+    number: dict[int, int] = {}  # of a value, in the small graph
+    small.values, small.producer = [], []
+    for group, own in enumerate(members):
+        for result, (value, _) in enumerate(graph.nodes[own[0]].outs):
+            for index in own:
+                number[graph.nodes[index].outs[result][0]] = len(small.values)
+            small.values.append(graph.values[value])
+            small.producer.append(group)
+    small.number = {v: number[n] for v, n in graph.number.items() if n in number}
+    small.nodes = [
+        _small_node(graph, group, own, number) for group, own in enumerate(members)
+    ]
+    small.consumers = [[] for _ in small.values]
+    for node in small.nodes:
+        for value in dict.fromkeys(v for v, _ in node.ins):
+            small.consumers[value].append(node.index)
+
+    def of(node: Node) -> Node:
+        return small.nodes[group_of[node.index]]
+
+    small.op_node = {op: of(node) for op, node in graph.op_node.items()}
+    small.wire_nodes = {
+        op: tuple(map(of, nodes)) for op, nodes in graph.wire_nodes.items()
+    }
+    small.input_nodes = tuple(map(of, graph.input_nodes))
+    return small
+
+
+def _small_node(
+    graph: Graph, group: int, own: Sequence[int], number: dict[int, int]
+) -> Node:
+    first = graph.nodes[own[0]]
+    ins: dict[Port, None] = {}
+    for index in own:
+        for value, dims in graph.nodes[index].ins:
+            ins[number[value], dims] = None
+    outs = tuple((number[value], dims) for value, dims in first.outs)
+    return replace(first, index=group, ins=tuple(ins), outs=outs)

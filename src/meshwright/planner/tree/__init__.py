@@ -1,0 +1,1 @@
+"""Tree search: a plan from cuts of inputs alone (after automap)."""

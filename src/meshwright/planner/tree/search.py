@@ -1,0 +1,165 @@
+"""`tree_search`: a plan from cuts of inputs alone, as a list of tactics.
+
+Goals follow one another, as in Alabed et al., arXiv 2210.06352: time along one axis, then
+along the next, and at last along all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from meshwright.errors import SearchError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import start_workspace
+from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.planner.columns.inputs_apart import fold_finer
+from meshwright.planner.columns.tables import MOST_AXES
+from meshwright.planner.prices.integer_program import Model
+from meshwright.planner.prices.peak_times import Lives
+from meshwright.planner.prices.symmetry import Fold, fold
+from meshwright.planner.prices.value_roles import EXPOSED
+from meshwright.planner.solve.space import Pricing, Space, price
+from meshwright.planner.tree.kinds import kinds_prior
+from meshwright.planner.tree.prior import learned_prior
+from meshwright.planner.tree.tactics import tactics_of
+from meshwright.planner.tree.tree import Cost, Cut, Partitioning, Point
+from meshwright.search import (
+    Annealing,
+    Beam,
+    Budget,
+    Engine,
+    Evolution,
+    Goal,
+    Mcts,
+    Prior,
+    Sampling,
+    search_goals,
+)
+
+ENGINES: dict[str, Callable[[int, Prior], Engine]] = {
+    "annealing": lambda seed, prior: Annealing(seed, prior_fn=prior),
+    "beam": lambda seed, prior: Beam(prior_fn=prior),
+    "evolution": lambda seed, prior: Evolution(seed, prior_fn=prior),
+    "mcts": lambda seed, prior: Mcts(seed, exploration=1.0, prior_fn=prior),
+    "sampling": lambda seed, prior: Sampling(seed, prior_fn=prior),
+}
+"""By name, given a seed and a prior. With one, MCTS that explores less than this ends in
+plans that cut the sequence (docs/autoplan.md)."""
+
+PRIORS: dict[str, Callable[[Partitioning], Prior]] = {
+    "kinds": kinds_prior,
+    "learned": learned_prior,
+}
+"""What says which cuts to try first, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a tree search ends with.
+
+    cuts: those that its best state needs. cost: of that state, by the model. trials,
+    evaluations: trajectories, and states that were priced.
+    """
+
+    cuts: tuple[Cut, ...]
+    tactics: tuple[Tactic, ...]
+    cost: Cost
+    fits: bool
+    trials: int
+    evaluations: int
+
+
+def tree_search(
+    space: Space,
+    mesh: Mesh,
+    *,
+    trajectories: int,
+    seed: int,
+    engine: str = "mcts",
+    limit: float | None = None,
+) -> Found:
+    """The best plan that an engine finds for a program on a mesh.
+
+    limit: bytes of a device, by default what the chip lets a program have.
+    """
+    problem = problem_of(space, mesh, limit)
+    return search_cuts(problem, trajectories, engine_of(problem, engine, seed))
+
+
+def engine_of(
+    problem: Partitioning, name: str, seed: int, prior: str = "learned"
+) -> Engine:
+    """An engine by its name, with a prior for this problem by its name."""
+    if name not in ENGINES:
+        raise SearchError(f"engine is {name!r}; wanted one of {', '.join(ENGINES)}")
+    if prior not in PRIORS:
+        raise SearchError(f"prior is {prior!r}; wanted one of {', '.join(PRIORS)}")
+    return ENGINES[name](seed, PRIORS[prior](problem))
+
+
+def problem_of(space: Space, mesh: Mesh, limit: float | None = None) -> Partitioning:
+    """A program on a mesh, to be searched as often as one likes."""
+    work = start_workspace(space.captured, mesh, space.graph)
+    if len(work.state.size) > MOST_AXES:
+        raise SearchError(
+            f"{mesh} needs {len(work.state.size)} axes; tree search takes {MOST_AXES}"
+        )
+    model, lives = model_of(space, work, fold_finer(work.graph, fold(work.state)))
+    usable = space.machine.chip.usable_bytes
+    return Partitioning(work, model, lives, usable if limit is None else limit)
+
+
+def model_of(space: Space, work: Workspace, folded: Fold) -> tuple[Model, Lives]:
+    """Prices of all choices over a fold."""
+    pricing = Pricing(space.machine, space.stores, EXPOSED)
+    priced = price(pricing, work, folded, tuple(work.state.size))
+    return priced.model, priced.pricer.lives
+
+
+def search_cuts(problem: Partitioning, trajectories: int, engine: Engine) -> Found:
+    """The best state that goals in sequence lead to, and the cuts that it needs."""
+    results = search_goals(
+        problem, goals_of(problem), engine, Budget(trials=trajectories)
+    )
+    cuts = needed(problem, results[-1].actions)
+    cost = problem.measure(problem.follow(cuts))
+    return Found(
+        cuts,
+        tactics_of(problem, cuts),
+        cost,
+        cost.bytes <= problem.limit,
+        sum(result.trials for result in results),
+        sum(result.evaluations for result in results),
+    )
+
+
+def goals_of(problem: Partitioning) -> list[Goal[Point, Cut]]:
+    """Time along each axis in turn, then along all, where little is left to do."""
+    goals = [Goal(f"time along {a}", problem.cost, along(a)) for a in problem.units]
+    return [*goals, Goal("time", problem.cost, share=0.1)]
+
+
+def along(axis: str) -> Callable[[Point, Sequence[Cut]], Sequence[Cut]]:
+    """Of some cuts those along an axis."""
+
+    def keep(state: Point, actions: Sequence[Cut]) -> Sequence[Cut]:
+        return [action for action in actions if action.axis == axis]
+
+    return keep
+
+
+def needed(problem: Partitioning, cuts: Sequence[Cut]) -> tuple[Cut, ...]:
+    """The cuts without those that save next to nothing, the last ones first."""
+    kept = tuple(cuts)
+    cost = problem.cost(problem.follow(kept))
+    for position in reversed(range(len(kept))):
+        fewer = (*kept[:position], *kept[position + 1 :])
+        other = problem.cost(problem.follow(fewer))
+        if other <= cost * (1 + NEXT_TO_NOTHING):
+            kept, cost = fewer, other
+    return kept
+
+
+NEXT_TO_NOTHING = 2e-4
+"""Share of a step's time for which no cut is written down."""

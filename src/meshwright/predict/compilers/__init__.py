@@ -1,0 +1,1 @@
+"""What XLA's compilers make of a device program, by target."""

@@ -1,0 +1,1 @@
+"""Passes that XLA's compilers share."""

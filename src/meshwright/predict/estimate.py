@@ -1,0 +1,226 @@
+"""What a plan takes on a machine: time, memory, energy, money and carbon a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from meshwright.errors import MachineError
+from meshwright.machine import Machine, Mesh
+from meshwright.machine.placement import Placement, place_mesh, require_size
+from meshwright.partitioner.lower import Lowered
+from meshwright.predict.compilers.compile import Fused, fused
+from meshwright.predict.compilers.rules import Rules, rules_for
+from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.energy import Place, co2e_g, energy_j, rent_usd
+from meshwright.predict.links.pause import num_groups, waiting_s
+from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.predict.memory.compaction import compacted
+from meshwright.predict.memory.memory_curve import Memory
+from meshwright.predict.roofline.work import program_work
+from meshwright.predict.simulate.timeline import (
+    COMPUTE,
+    Setting,
+    Timeline,
+    timeline_of,
+    waits_of,
+)
+from meshwright.program.ir import Op, Program
+from meshwright.program.records.collector import one_collection
+
+if TYPE_CHECKING:
+    from meshwright.partitioner.decide import Decided
+    from meshwright.program.capture import Captured
+
+WAITING = "waiting"
+"""What a breakdown calls the seconds that pauses of other groups add."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A step of a plan on a machine, by simulation.
+
+    breakdown: seconds by "compute", "idle" and, for each kind of collective, those in
+        which nothing was computed beside it ("all_reduce exposed") and the rest
+        ("all_reduce hidden"), and "waiting" for pauses of other groups of devices,
+        where there are any; all but the hidden add up to the step.
+    original: the program before it was partitioned. program: that of one device.
+    units: what runs as one, in order; the memory's curve is over them.
+    layout: how values lie in memory.
+    origins: of ops that stand for others of the device program, those.
+    donated: positions of the inputs whose memory the caller gives up.
+    """
+
+    machine: Machine
+    mesh: Mesh
+    step_time_s: float
+    original: Program = field(repr=False)
+    program: Program = field(repr=False)
+    memory: Memory = field(repr=False)
+    timeline: Timeline = field(repr=False)
+    breakdown: Mapping[str, float]
+    units: tuple[Unit, ...] = field(repr=False)
+    layout: Layout = field(repr=False)
+    origins: Mapping[Op, Op] = field(repr=False)
+    donated: tuple[int, ...]
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The most that is alive at once on one device."""
+        return self.memory.peak_bytes
+
+    @property
+    def model_flops(self) -> int:
+        """Operations of the program before it was partitioned."""
+        return program_work(self.original).flops
+
+    @property
+    def fits(self) -> bool:
+        """True where that is no more than a device gives to programs."""
+        return self.peak_memory_bytes <= self.machine.chip.usable_bytes
+
+    @property
+    def mfu(self) -> float:
+        """Share of the machine's 16-bit peak that the model's operations reach.
+
+        0 where nothing runs.
+        """
+        if not self.step_time_s:
+            return 0.0
+        peak = self.machine.chip.half_flops_per_s
+        return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
+
+    def energy_j(self, place: Place | None = None) -> float:
+        """Joules a step, the data centre's overhead included."""
+        chip = self.machine.chip
+        watts = chip.mean_w or chip.peak_w
+        if watts is None:
+            raise MachineError(
+                f"{self.machine.name} has no power in its description; set chip.mean_w"
+            )
+        pue = place.pue if place is not None and place.pue else self.machine.pue
+        return energy_j(self.step_time_s, self.machine.num_devices, watts, pue)
+
+    def co2e_g(self, place: Place) -> float:
+        """Grams of CO2 equivalent a step, gross, at a place."""
+        return co2e_g(self.energy_j(place), place.gross_g_per_kwh)
+
+    def cost_usd(self) -> float:
+        """Dollars a step at list price."""
+        price = self.machine.chip.usd_per_hour
+        if price is None:
+            raise MachineError(
+                f"{self.machine.name} has no price; set chip.usd_per_hour"
+            )
+        return rent_usd(self.step_time_s, self.machine.num_devices, price)
+
+
+def estimate(
+    decided: Decided, machine: Machine, donate_state: bool = False
+) -> Estimate:
+    """Simulate a decided program on a machine with as many devices as its mesh.
+
+    Memory is given up where the partitioned function donates it, and with
+    `donate_state` where a step hands its argument back in its next form.
+    """
+    require_size(decided.work.mesh, machine)  # by its own axes; lowered, they are parts
+    with one_collection():
+        return _simulated(decided, machine, donate_state)
+
+
+def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
+    lowered, rules = decided.lowered, rules_for(machine)
+    placement = place_mesh(lowered.mesh, machine)
+    formed = _fused(lowered, rules, machine.chip.tile)
+    program, units = formed.program, formed.units
+    donated = _donated(decided.captured, donate_state)
+    aliases = _aliases(decided.captured, program, donated)
+    timeline = timeline_of(formed.passes, Setting(placement, rules.overlaps))
+    waiting = _waiting_s(timeline.end_s, formed, placement)
+    layout = formed.layout_on(machine.chip.room_bytes)
+
+    def measure(layout: Layout) -> Memory:
+        return memory_of(program, aliases, layout, units, rules, formed.passes)
+
+    memory, usable = measure(layout), machine.chip.usable_bytes
+    if rules.compacts and memory.peak_bytes > usable:
+        fixed = {*program.inputs, *program.constants, *formed.outputs}
+        memory, layout = compacted(memory, layout, usable, units, fixed, measure)
+    return Estimate(
+        machine,
+        lowered.mesh,
+        timeline.end_s + waiting,
+        decided.captured.program,
+        program,
+        memory,
+        timeline,
+        _breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
+        units,
+        layout,
+        formed.origins,
+        donated,
+    )
+
+
+_KNOWN: WeakKeyDictionary[Lowered, dict[tuple[Rules, tuple[int, int]], Fused]] = (
+    WeakKeyDictionary()
+)
+"""Programs that have been simulated, grouped as compilers do, for as long as somebody has
+them: other machines under the same rules take no more than their times."""
+
+
+def _fused(lowered: Lowered, rules: Rules, tile: tuple[int, int]) -> Fused:
+    known = _KNOWN.setdefault(lowered, {})
+    if (rules, tile) not in known:
+        known[rules, tile] = fused(lowered.program, rules, tile)
+    return known[rules, tile]
+
+
+def _waiting_s(step_s: float, formed: Fused, placement: Placement) -> float:
+    """What pauses add, of groups on each level that a collective goes across."""
+    across = {segment.dim.level for segment in placement.of(formed.passes.axes)}
+    machine = placement.machine
+    return sum(
+        waiting_s(step_s, level, num_groups(machine, level))
+        for level in machine.levels
+        if level in across
+    )
+
+
+def _donated(captured: Captured, donate_state: bool) -> tuple[int, ...]:
+    """Positions of inputs that are given up; `donate_state` adds those handed back."""
+    state = captured.ties.values() if donate_state else ()
+    return tuple(dict.fromkeys((*captured.donated, *state)))
+
+
+def _aliases(
+    captured: Captured, program: Program, donated: Sequence[int]
+) -> dict[int, int]:
+    """Output position -> donated input whose memory it takes over, as JAX pairs them.
+
+    State goes to its own next value, all else to the first output like it.
+    """
+    aliases = {o: i for o, i in captured.ties.items() if i in donated}
+    for position in sorted(set(donated) - set(aliases.values())):
+        given = program.inputs[position]
+        for number, output in enumerate(program.outputs):
+            same = (output.shape, output.dtype) == (given.shape, given.dtype)
+            if same and number not in aliases:
+                aliases[number] = position
+                break
+    return aliases
+
+
+def _breakdown(timeline: Timeline) -> dict[str, float]:
+    """Seconds by what fills them; a loop's are those of its body, times its trips."""
+    told: dict[str, float] = {COMPUTE: timeline.busy_s(COMPUTE)}
+    for unit, exposed, hidden in waits_of(timeline):
+        for name, seconds in (("exposed", exposed), ("hidden", hidden)):
+            key = f"{unit.root.kind} {name}"
+            told[key] = told.get(key, 0.0) + seconds
+    filled = sum(s for name, s in told.items() if not name.endswith("hidden"))
+    told["idle"] = max(0.0, timeline.end_s - filled)
+    return told

@@ -1,0 +1,147 @@
+"""An estimate as plain data: what a plan keeps, prints and saves of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from meshwright.partitioner.lower import executions
+from meshwright.predict.energy import Place
+from meshwright.predict.estimate import Estimate
+from meshwright.predict.simulate.timeline import Timeline
+from meshwright.program.ir import Op, Program, show_type
+
+if TYPE_CHECKING:
+    from meshwright.partitioner.decide import Decided
+
+_LARGEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A value in memory at the peak.
+
+    name: an input's path, or the op that makes the value. value: its type on a device.
+    source: `file:line` of the user's code, "" if unknown.
+    """
+
+    name: str
+    value: str
+    bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A step of a plan on a machine, per device where a device is what counts.
+
+    mfu: share of the machine's 16-bit peak that the model's operations reach.
+    usable_bytes: what a device gives to programs.
+    breakdown: seconds by what fills the step: "compute", "idle", and for each kind of
+        collective those exposed and those hidden behind computation.
+    largest: of the values at the peak. peak_source: the line that runs there.
+    collective_s, collective_runs: of one execution, for each of the plan's collectives,
+        and how often the compiler takes it, which may be less often than the plan says:
+        what a loop only adds up once behind the loop, one of two that are added.
+    energy_j, co2e_g, cost_usd: of all devices; None where the machine has no power or
+        price. place: whose grid and overhead were taken, "" for none.
+    is_peak_power: whether the energy is that of the chip at its peak, an upper bound, for
+        no mean of it is known.
+    """
+
+    machine: str
+    num_devices: int
+    step_time_s: float
+    mfu: float
+    peak_memory_bytes: int
+    usable_bytes: float
+    breakdown: Mapping[str, float]
+    largest: tuple[Live, ...]
+    peak_source: str
+    collective_s: tuple[float, ...]
+    energy_j: float | None
+    co2e_g: float | None
+    cost_usd: float | None
+    place: str
+    is_peak_power: bool = False
+    collective_runs: tuple[int, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """True where the peak is no more than a device gives to programs."""
+        return self.peak_memory_bytes <= self.usable_bytes
+
+
+def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figures:
+    """The figures of an estimate; `place` for carbon, and for the overhead of energy."""
+    chip = found.machine.chip
+    has_power = (chip.mean_w or chip.peak_w) is not None
+    peak = found.memory.peak
+    taken = tuple(_collectives(decided.lowered.program, found))
+    runs_there = found.units[peak].root.source if peak >= 0 else ""
+    return Figures(
+        machine=found.machine.name,
+        num_devices=found.machine.num_devices,
+        step_time_s=found.step_time_s,
+        mfu=found.mfu,
+        peak_memory_bytes=found.peak_memory_bytes,
+        usable_bytes=chip.usable_bytes,
+        breakdown=dict(found.breakdown),
+        largest=tuple(_largest(decided, found)),
+        peak_source=str(runs_there),
+        collective_s=tuple(seconds for seconds, _ in taken),
+        collective_runs=tuple(runs for _, runs in taken),
+        energy_j=found.energy_j(place) if has_power else None,
+        co2e_g=found.co2e_g(place) if has_power and place is not None else None,
+        cost_usd=None if chip.usd_per_hour is None else found.cost_usd(),
+        place="" if place is None else place.name,
+        is_peak_power=has_power and chip.mean_w is None,
+    )
+
+
+def _largest(decided: Decided, found: Estimate) -> Iterator[Live]:
+    """The largest values at the peak, with what the author of the code calls them."""
+    program = decided.lowered.program
+    paths = dict(zip(program.inputs, decided.captured.paths, strict=True))
+    walked = (*found.program.walk(), *program.walk())
+    makers = {result: op for op in walked for result in op.results}
+    for value in found.memory.alive[:_LARGEST]:
+        op = makers.get(value)
+        name = paths.get(value, "a constant") if op is None else op.kind
+        source = "" if op is None else str(op.source)
+        shown = show_type(value.shape, value.dtype)
+        yield Live(name, shown, found.layout.size(value), source)
+
+
+def _collectives(program: Program, found: Estimate) -> Iterator[tuple[float, int]]:
+    """Seconds and runs of each collective of a program, in the order of `executions`.
+
+    Of one execution; where a compiler takes it less often, its share of what that takes.
+    """
+    runs, known = dict(executions(found.program)), dict[Op, tuple[float, int]]()
+    for op, seconds in _spans(found.timeline):
+        known[found.origins.get(op, op)] = seconds, runs.get(op, 0)
+    for op, times in executions(program):
+        seconds, taken = known.get(op, (0.0, 0))
+        yield seconds * taken / (times or 1), taken
+
+
+def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:
+    """Each op that has a span of its own, with its seconds."""
+    for span in timeline.spans:
+        if span.inner is not None:
+            yield from _spans(span.inner)
+        else:
+            yield span.unit.root, span.end_s - span.start_s
+
+
+def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
+    """The figures that `dataclasses.asdict` wrote, by way of JSON."""
+    if fields is None:
+        return None
+    made = dict(fields)
+    made["largest"] = tuple(Live(**live) for live in fields["largest"])
+    for name in ("collective_s", "collective_runs"):
+        made[name] = tuple(fields.get(name, ()))
+    return Figures(**made)

@@ -1,0 +1,1 @@
+"""Seconds of one collective over the links of a machine."""

@@ -1,0 +1,1 @@
+"""Memory of one device: live ranges, buffer assignment, packing."""

@@ -1,0 +1,46 @@
+"""Seconds of passes and collectives, each distinct one reckoned once.
+
+A program of many layers asks for the same product again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from meshwright.machine.placement import Placement
+from meshwright.predict.compilers.xla.kernels import Pass
+from meshwright.predict.links.collective import COLLECTIVE_S
+from meshwright.predict.roofline.bound import UnitTime
+from meshwright.predict.roofline.operation import Traffic, unit_time
+from meshwright.program.ir import Op
+
+
+class Prices:
+    """What has been reckoned so far for one placement."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+        self._passes: dict[Hashable, UnitTime] = {}
+        self._collectives: dict[Hashable, float] = {}
+
+    def pass_time(self, each: Pass, traffic: Traffic) -> UnitTime:
+        """The time of a pass that is no collective, and what bounds it."""
+        key = each.work, traffic
+        known = self._passes.get(key)
+        if known is None:
+            chip, unit = self.placement.machine.chip, each.unit
+            known = self._passes[key] = unit_time(unit.root, unit.work, traffic, chip)
+        return known
+
+    def collective_s(self, op: Op, num_bytes: float) -> float:
+        """Seconds of a collective whose whole value has so many bytes on one device."""
+        params: Mapping[str, Any] = op.params
+        axes = tuple(params["axes"])
+        key = op.kind, axes, num_bytes
+        known = self._collectives.get(key)
+        if known is None:
+            seconds: Callable[..., float] = COLLECTIVE_S[op.kind]
+            known = seconds(num_bytes, self.placement.of(axes))
+            self._collectives[key] = known
+        return known

@@ -1,0 +1,1 @@
+"""Facts about programs that several wings need: live bytes, accumulators, input ranges."""

@@ -1,0 +1,150 @@
+"""What the numbers of a program's inputs must be like: which index, which are positive.
+
+A small walk forward over the captured program. It looks for the first use that cares,
+through ops that hand numbers on; it decides nothing but what to try a program with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.program.ir import Atom, Op, Program, Value
+
+_MOVES = frozenset(
+    {
+        "broadcast_in_dim", "clamp", "concatenate", "convert_element_type", "copy",
+        "dynamic_slice", "expand_dims", "max", "min", "optimization_barrier", "pad",
+        "reduce_precision", "reshape", "rev", "select_n", "slice", "split", "squeeze",
+        "stop_gradient", "tag", "transpose",
+    }
+)  # fmt: skip
+"""Kinds that hand their operands' numbers on."""
+
+_INDEX_KINDS = _MOVES | frozenset({"add", "sub", "rem", "sort", "reduce_max"})
+_POSITIVE_KINDS = _MOVES | frozenset({"add", "mul", "div", "reduce_sum", "reduce_max"})
+_NEEDS_POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log1p", "pow", "lgamma"})
+"""Kinds whose first operand must not be negative."""
+
+
+@dataclass
+class Ranges:
+    """By input position: the least extent that it indexes; which must be positive."""
+
+    bounds: dict[int, int] = field(default_factory=dict)
+    positive: set[int] = field(default_factory=set)
+
+
+def find_ranges(program: Program) -> Ranges:
+    """What the uses of a program's inputs say about them."""
+    walk = _Walk()
+    origins = {value: frozenset({i}) for i, value in enumerate(program.inputs)}
+    walk.run(program, origins, {})
+    return walk.ranges
+
+
+Origins = dict[Value, frozenset[int]]
+
+
+class _Walk:
+    """Per value the inputs whose numbers it may hold, and the extents of iotas."""
+
+    def __init__(self) -> None:
+        self.ranges = Ranges()
+
+    def run(self, program: Program, origins: Origins, iotas: dict[Value, int]) -> None:
+        for op in program.ops:
+            if op.bodies:
+                self._region(op, origins, iotas)
+                continue
+            self._look(op, origins, iotas)
+            kinds = _POSITIVE_KINDS if _is_float(op) else _INDEX_KINDS
+            if op.kind == "iota":
+                iotas[op.results[0]] = max(op.results[0].shape, default=1)
+            if op.kind in kinds and not _is_square(op):
+                found = _union(origins, _values(op))
+                extents = [iotas[a] for a in _values(op) if a in iotas]
+                for result in op.results:
+                    if found:
+                        origins[result] = found
+                    if extents:
+                        iotas[result] = max(extents)
+
+    def _region(self, op: Op, origins: Origins, iotas: dict[Value, int]) -> None:
+        """Bodies see their operands' numbers; twice, so that carries come around."""
+        for _ in range(2):
+            for wire in op.wires:
+                outer = None if wire.operand is None else op.operands[wire.operand]
+                ends: list[Atom] = [op.bodies[b].outputs[i] for b, i in wire.outputs]
+                ends += [] if outer is None else [outer]
+                found = _union(origins, ends)
+                for body, i in wire.inputs:
+                    origins[op.bodies[body].inputs[i]] = found
+                if wire.result is not None:
+                    origins[op.results[wire.result]] = found
+            for body in op.bodies:
+                self.run(body, origins, iotas)
+
+    def _look(self, op: Op, origins: Origins, iotas: Mapping[Value, int]) -> None:
+        """Note what this op says about the inputs that reach it."""
+        if op.kind in _NEEDS_POSITIVE and isinstance(op.operands[0], Value):
+            self.ranges.positive |= origins.get(op.operands[0], frozenset())
+        for atom, extent in (*_indexed(op), *_compared(op, iotas)):
+            if isinstance(atom, Value):
+                for i in origins.get(atom, ()):
+                    known = self.ranges.bounds.get(i, extent)
+                    self.ranges.bounds[i] = max(1, min(known, extent))
+
+
+def _union(origins: Origins, atoms: Iterable[Atom]) -> frozenset[int]:
+    """The inputs whose numbers some of the atoms may hold."""
+    none = frozenset[int]()
+    return none.union(*(origins.get(a, none) for a in atoms if isinstance(a, Value)))
+
+
+def _values(op: Op) -> Iterator[Value]:
+    """The operands whose numbers the results may hold."""
+    first = 1 if op.kind == "select_n" else 0
+    return (a for a in op.operands[first:] if isinstance(a, Value))
+
+
+def _is_float(op: Op) -> bool:
+    return bool(op.results) and "float" in op.results[0].dtype
+
+
+def _is_square(op: Op) -> bool:
+    return op.kind == "mul" and op.operands[0] is op.operands[1]
+
+
+def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
+    """(operand, extent) for operands that are positions in another operand."""
+    params: Mapping[str, Any] = op.params
+    numbers = params.get("dimension_numbers")
+    if op.kind == "gather":
+        sizes = params["slice_sizes"]
+        dims = getattr(numbers, "start_index_map", ())
+        extents = [op.operands[0].shape[d] - sizes[d] + 1 for d in dims]
+        yield op.operands[1], min(extents, default=1)
+    elif op.kind.startswith("scatter"):
+        dims = getattr(numbers, "scatter_dims_to_operand_dims", ())
+        extents = [op.operands[0].shape[d] for d in dims]
+        yield op.operands[1], min(extents, default=1)
+    elif op.kind == "dynamic_slice":
+        shapes = zip(op.operands[0].shape, op.results[0].shape, strict=True)
+        extents = [whole - part + 1 for whole, part in shapes]
+        yield from zip(op.operands[1:], extents, strict=True)
+    elif op.kind == "dynamic_update_slice":
+        shapes = zip(op.operands[0].shape, op.operands[1].shape, strict=True)
+        extents = [whole - part + 1 for whole, part in shapes]
+        yield from zip(op.operands[2:], extents, strict=True)
+
+
+def _compared(op: Op, iotas: Mapping[Value, int]) -> Iterator[tuple[Atom, int]]:
+    """(operand, extent) for classes that are compared with 0, 1, 2, ... (one-hot)."""
+    if op.kind == "eq":
+        a, b = op.operands
+        if isinstance(b, Value) and b in iotas:
+            yield a, iotas[b]
+        if isinstance(a, Value) and a in iotas:
+            yield b, iotas[a]

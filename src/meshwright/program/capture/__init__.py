@@ -1,0 +1,12 @@
+"""JAX functions -> programs."""
+
+from meshwright.program.capture.capture import (
+    Captured,
+    abstract,
+    capture,
+    positional_names,
+)
+from meshwright.program.capture.convert import convert
+from meshwright.program.capture.tag import tag
+
+__all__ = ["Captured", "abstract", "capture", "convert", "positional_names", "tag"]

@@ -1,0 +1,167 @@
+"""A JAX function and its arguments -> a captured program, with names for its leaves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from meshwright.errors import CaptureError
+from meshwright.jax_private import is_ordered
+from meshwright.program.capture.convert import convert
+from meshwright.program.capture.kernel import note_kernels
+from meshwright.program.capture.ties import find_ties
+from meshwright.program.ir import Program
+from meshwright.program.ops import DRAWN, HEAVY
+from meshwright.program.rewrite import merge, prune
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """A program, and how its flat inputs and outputs hang together.
+
+    paths: of each input leaf, from the parameter's name: `state.params.0.kernel`.
+    out_paths: of each output leaf, from `out`.
+    in_tree, out_tree: pytree structures of `(args, kwargs)` and of the result.
+    avals, out_avals: `jax.ShapeDtypeStruct`s of the leaves.
+    ties: for outputs that are the next step's inputs, output position -> input.
+    donated: positions of input leaves whose buffers the caller gives up.
+    """
+
+    program: Program
+    paths: tuple[str, ...]
+    out_paths: tuple[str, ...]
+    in_tree: Any
+    out_tree: Any
+    avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    ties: Mapping[int, int]
+    donated: tuple[int, ...] = ()
+
+
+def capture(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None,
+    donated: Collection[str] = (),
+) -> Captured:
+    """Trace `fn(*args, **kwargs)`; leaves are arrays or `jax.ShapeDtypeStruct`s.
+
+    names: of the positional arguments; read off the signature of `fn` by default.
+    donated: names of arguments whose buffers the caller gives up.
+    Raises `CaptureError` for effects that need an order between devices.
+    """
+    tree_args = (tuple(args), dict(kwargs or {}))
+    with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
+    names = positional_names(fn, len(args)) if names is None else names
+    paths = tuple(_path(path, names) for path, _ in with_paths)
+    leaves = [
+        abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
+    ]
+    given = tuple(
+        i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
+    )
+    out_tree: list[Any] = []
+
+    def flat(*flat_leaves: Any) -> list[Any]:
+        inner_args, inner_kwargs = jax.tree_util.tree_unflatten(in_tree, flat_leaves)
+        result = fn(*inner_args, **inner_kwargs)
+        with_paths_out, tree = jax.tree_util.tree_flatten_with_path(result)
+        out_paths = tuple(
+            ".".join(["out", *map(_component, p)]) for p, _ in with_paths_out
+        )
+        out_tree[:] = [tree, out_paths]
+        return [leaf for _, leaf in with_paths_out]
+
+    jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+    _refuse_ordered(jaxpr.effects)
+    program = note_kernels(prune(merge(convert(jaxpr), HEAVY, DRAWN)))
+    _refuse_unpartitionable(program)
+    tree, out_paths = out_tree
+    ties = find_ties(in_tree, tree, program, given)
+    return Captured(
+        program,
+        paths,
+        out_paths,
+        in_tree,
+        tree,
+        tuple(leaves),
+        tuple(out_avals),
+        ties,
+        given,
+    )
+
+
+def abstract(leaf: Any, path: str = "argument") -> Any:
+    """The `ShapeDtypeStruct` of an array-like leaf; Python scalars stay weakly typed."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+    if isinstance(
+        leaf, bool | int | float | complex | np.ndarray | np.generic | jax.Array
+    ):
+        aval: Any = jax.api_util.shaped_abstractify(leaf)
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    raise CaptureError(
+        f"{path} is a {type(leaf).__name__}, not an array; pass it in static_argnums or "
+        "static_argnames, or register its class as a pytree"
+    )
+
+
+def positional_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """The parameter names of `count` positional arguments.
+
+    `args.0` and so on for those that the signature does not name one by one.
+    """
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return tuple(f"args.{i}" for i in range(count))
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in plain]
+    rest = next((p.name for p in parameters if p.kind == p.VAR_POSITIONAL), "args")
+    names += [f"{rest}.{i}" for i in range(count - len(names))]
+    return tuple(names[:count])
+
+
+def _argument(path: tuple[Any, ...], names: Sequence[str]) -> str:
+    """The name of the argument that a leaf of (args, kwargs) belongs to."""
+    return str(names[path[1].idx]) if path[0].idx == 0 else _component(path[1])
+
+
+def _path(path: tuple[Any, ...], names: Sequence[str]) -> str:
+    """The leaf's dotted path, which begins with the name of its argument."""
+    return ".".join([_argument(path, names), *map(_component, path[2:])])
+
+
+def _component(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute)).replace(".", "/")
+    return str(key)
+
+
+def _refuse_unpartitionable(program: Program) -> None:
+    """Bits must follow from an element's place, or a cut would change them."""
+    if jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    if any(op.kind == "random_bits" for op in program.walk()):
+        raise CaptureError(
+            "jax_threefry_partitionable is off, and random bits made so cannot be cut; "
+            "call jax.config.update('jax_threefry_partitionable', True)"
+        )
+
+
+def _refuse_ordered(effects: Any) -> None:
+    bad = [str(effect) for effect in effects if is_ordered(effect)]
+    if bad:
+        raise CaptureError(
+            f"ordered effects ({', '.join(bad)}) have no meaning on several devices; "
+            "use debug.print(..., ordered=False) or io_callback(..., ordered=False)"
+        )

@@ -1,0 +1,23 @@
+"""Meshes as users write them, our own or JAX's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+
+from meshwright.errors import MeshError
+from meshwright.machine import Mesh
+
+
+def as_mesh(mesh: Mesh | jax.sharding.Mesh | Mapping[str, int]) -> Mesh:
+    """Our mesh from any of the three ways to write one."""
+    if isinstance(mesh, Mesh):
+        return mesh
+    if isinstance(mesh, jax.sharding.Mesh):
+        return Mesh(dict(mesh.shape), tuple(mesh.devices.flat))
+    if isinstance(mesh, Mapping):
+        return Mesh(mesh)
+    raise MeshError(
+        f"{mesh!r} is no mesh; wanted Mesh, jax.sharding.Mesh or axis sizes"
+    )

@@ -1,0 +1,70 @@
+"""State that a step passes on: which outputs are the next call's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import jax
+
+from meshwright.program.ir import Program
+
+
+def find_ties(
+    in_tree: Any, out_tree: Any, program: Program, donated: Collection[int]
+) -> dict[int, int]:
+    """Outputs that are the next call's inputs: output position -> input position.
+
+    A part of the arguments and a part of the result of the same structure, shapes and
+    dtypes are taken to be the same state, first come first served; parts are found
+    through tuples and lists. A bare array must be donated as well: its shape alone says
+    too little.
+    """
+    inputs = [
+        part
+        for start, argument in _arguments(in_tree)
+        for part in _parts(argument, start)
+    ]
+    ties: dict[int, int] = {}
+    used: set[int] = set()
+    for start, tree in _parts(out_tree, 0):
+        if any(start + i in ties for i in range(tree.num_leaves)):
+            continue
+        for in_start, part in inputs:
+            span = range(part.num_leaves)
+            if part != tree or not used.isdisjoint(in_start + i for i in span):
+                continue
+            if jax.tree_util.treedef_is_leaf(part) and in_start not in donated:
+                continue
+            if all(_same(program, start + i, in_start + i) for i in span):
+                ties.update({start + i: in_start + i for i in span})
+                used.update(in_start + i for i in span)
+                break
+    return ties
+
+
+def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:
+    """(first leaf, structure) of each argument of an (args, kwargs) tree."""
+    start = 0
+    for group in in_tree.children():
+        for argument in group.children():
+            yield start, argument
+            start += argument.num_leaves
+
+
+def _parts(tree: Any, start: int) -> Iterator[tuple[int, Any]]:
+    """(first leaf, structure) of a tree and, through tuples and lists, of its parts."""
+    if not tree.num_leaves:
+        return
+    yield start, tree
+    data = tree.node_data()
+    if data is None or not issubclass(data[0], tuple | list):
+        return
+    for child in tree.children():
+        yield from _parts(child, start)
+        start += child.num_leaves
+
+
+def _same(program: Program, out_position: int, in_position: int) -> bool:
+    out, value = program.outputs[out_position], program.inputs[in_position]
+    return out.shape == value.shape and out.dtype == value.dtype

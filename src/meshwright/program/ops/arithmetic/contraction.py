@@ -1,0 +1,111 @@
+"""Matrix products: batch dims, free dims, and contracted dims, which are reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from meshwright.program.ir import Op
+from meshwright.program.rules.factors import Factor, Factors, can_sum, is_inexact
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
+
+_EITHER = (frozenset({0}), frozenset({1}))
+
+
+@rule("dot_general")
+def dot_general(op: Op) -> FactorRule:
+    """`bik,bkj->bij` for every choice of batch, free and contracted dims."""
+    params: Any = op.params
+    factors = Factors()
+    left, right, made = product_dims(
+        factors, op, params["dimension_numbers"], can_sum(op.results[0].dtype)
+    )
+    return factors.rule([left, right], [made], linear=product_linear(op))
+
+
+def product_linear(op: Op) -> tuple[frozenset[int], ...]:
+    """Linear in either factor; not where integers are widened: theirs wrap around."""
+    out = op.results[0].dtype
+    plain = all(a.dtype == out or is_inexact(a.dtype) for a in op.operands[:2])
+    return _EITHER if plain and can_sum(out) else ()
+
+
+def product_dims(
+    factors: Factors, op: Op, numbers: Any, is_summed: bool, grouped: Sequence[int] = ()
+) -> tuple[Dims, Dims, Dims]:
+    """Letters of both operands and of the result: batch, free left, free right.
+
+    is_summed: contracted dims may be cut. grouped: right dims that are none of these.
+    """
+    (left_sum, right_sum), (left_batch, right_batch) = numbers
+    shape, other = op.operands[0].shape, op.operands[1].shape
+    left: list[Factor] = [()] * len(shape)
+    right: list[Factor] = [()] * len(other)
+    for d, e in zip(left_batch, right_batch, strict=True):
+        left[d] = right[e] = factors.one(shape[d])
+    for d, e in zip(left_sum, right_sum, strict=True):
+        left[d] = right[e] = factors.one(shape[d]) if is_summed else ()
+    free = _free(shape, left_batch, left_sum)
+    other_free = _free(other, right_batch, (*right_sum, *grouped))
+    for d in free:
+        left[d] = factors.one(shape[d])
+    for e in other_free:
+        right[e] = factors.one(other[e])
+    made = [left[d] for d in (*left_batch, *free)] + [right[e] for e in other_free]
+    return tuple(left), tuple(right), tuple(made)
+
+
+def _free(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
+    return [d for d in range(len(shape)) if d not in batch and d not in contracted]
+
+
+@rule("scaled_dot")
+def scaled_dot(op: Op) -> FactorRule:
+    """`ik,kj,is,sj->ij`: each scale holds for a block of a contracted dim."""
+    params: Any = op.params
+    return _scaled(op, params["dimension_numbers"])
+
+
+@rule("scaled_matmul_wrapper")
+def scaled_matmul(op: Op) -> FactorRule:
+    """`bik,bjk,bis,bjs->bij`."""
+    return _scaled(op, (((2,), (2,)), ((0,), (0,))))
+
+
+def _scaled(op: Op, numbers: Any) -> FactorRule:
+    """The letters of a product, and those of each block of a contracted dim."""
+    factors = Factors()
+    sides = product_dims(factors, op, numbers, is_summed=False)
+    values, made = [list(dims) for dims in (*sides[:2], *sides[:2])], sides[2]
+    for d, e in zip(*numbers[0], strict=True):
+        counts = (op.operands[2].shape[d], op.operands[3].shape[e])
+        split = _blocks(factors, op.operands[0].shape[d], *counts)
+        values[0][d] = values[1][e] = split[0]
+        values[2][d], values[3][e] = split[1:]
+    for i, summed in enumerate(numbers[0]):
+        shapes = (op.operands[2 + i].shape, op.operands[i].shape)
+        pairs = enumerate(zip(*shapes, strict=True))
+        if any(n != m for d, (n, m) in pairs if d not in summed):
+            return opaque_rule(op, f"scales of {op.kind!r} are padded")
+    return factors.rule([tuple(v) for v in values], [made])
+
+
+def _blocks(
+    factors: Factors, extent: int, left: int, right: int
+) -> tuple[Factor, Factor, Factor]:
+    """Letters of a contracted dim, of its left scales and of its right ones.
+
+    The dim is blocks of the coarser scale, times those of the finer, times elements, of
+    which a device keeps at least two: JAX asks for that many to a scale.
+    """
+    coarse, fine = sorted((left, right))
+    if not coarse or fine % coarse or extent % fine:
+        return (), (), ()
+    major = factors.one(coarse) if coarse > 1 else ()
+    middle = factors.one(fine // coarse) if fine > coarse else ()
+    minor = factors.one(extent // fine, least=2) if extent > fine else ()
+    both = major + middle
+    left_scale = major if left == coarse else both
+    right_scale = major if right == coarse else both
+    return both + minor, left_scale, right_scale

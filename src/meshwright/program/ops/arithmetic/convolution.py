@@ -1,0 +1,186 @@
+"""Convolutions: batch, features, groups, and space by exchanging halos.
+
+With one group, features are those of a matmul: `nc,oc->no`. With feature groups, the
+input's features are (g c) and the kernel's outputs (g o); with batch groups, the
+input's batch is (g n) and the kernel's outputs (g o). A spatial dim is cut in input
+and output (the usual convolution), or in input and window with a partial output (the
+gradient of a kernel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops.arithmetic.halo import (
+    Halo,
+    Sliding,
+    extend,
+    number_at,
+    output_halo,
+    paddings_of,
+    window_halo,
+)
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import Factors, can_sum, local_shape
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, Dims, FactorRule, Shape, opaque_rule
+
+_INPUT, _KERNEL, _OUTPUT = range(3)
+
+
+@dataclass
+class _Draft:
+    """Letters of input, kernel and output as they are found.
+
+    dims: per value, per dim, its factors so far.
+    halos: by special factor, its spatial dim and the halo to fetch.
+    """
+
+    dims: tuple[list[tuple[int, ...]], ...]
+    factors: Factors = field(default_factory=Factors)
+    halos: dict[int, tuple[int, Halo]] = field(default_factory=dict)
+
+    def append(self, factor: tuple[int, ...], *places: tuple[int, int]) -> None:
+        """Add a factor to dims, given as (value, dim), behind what they have."""
+        for value, dim in places:
+            self.dims[value][dim] += factor
+
+
+@rule("conv_general_dilated")
+def convolve(op: Op) -> FactorRule:
+    """Letters of all three values; spatial ones with a halo are special."""
+    out = op.results[0].shape
+    if 0 in (*op.operands[0].shape, *op.operands[1].shape, *out):
+        return opaque_rule(op, "a convolution of no elements")
+    draft = _Draft(tuple([()] * len(out) for _ in range(3)))
+    _name_features(op, draft)
+    for spatial in range(len(out) - 2):
+        _name_space(op, draft, spatial)
+    lhs, rhs, result = map(tuple, draft.dims)
+    return draft.factors.rule(
+        (lhs, rhs),
+        (result,),
+        linear=_linear(op),
+        special=frozenset(draft.halos),
+        local_params=_local_params,
+        expand=_Exchange(result, draft.halos).expand,
+    )
+
+
+def _linear(op: Op) -> tuple[frozenset[int], ...]:
+    """Bilinear, except where integers are widened: those would wrap before adding."""
+    dtype = op.results[0].dtype
+    is_widened = "int" in dtype and any(a.dtype != dtype for a in op.operands)
+    if is_widened or not all(can_sum(a.dtype) for a in op.operands):
+        return ()
+    return (frozenset({0}), frozenset({1}))
+
+
+def _name_features(op: Op, draft: _Draft) -> None:
+    """Groups first, for they are the major part of the dims that they divide."""
+    (batch, feature, *_), (to, of, *_), (out_batch, out_feature, *_) = _specs(op)
+    kernel, out = op.operands[1].shape, op.results[0].shape
+    by_feature = cast(int, op.params["feature_group_count"])
+    by_batch = cast(int, op.params["batch_group_count"])
+    outputs = ((_KERNEL, to), (_OUTPUT, out_feature))
+    one = draft.factors.one
+    if by_feature > 1:
+        draft.append(one(by_feature), (_INPUT, feature), *outputs)
+    if by_batch > 1:
+        draft.append(one(by_batch), (_INPUT, batch), *outputs)
+    draft.append(one(out[out_batch]), (_INPUT, batch), (_OUTPUT, out_batch))
+    contract = one if can_sum(op.results[0].dtype) else draft.factors.never_cut
+    draft.append(contract(kernel[of]), (_INPUT, feature), (_KERNEL, of))
+    draft.append(one(kernel[to] // (by_feature * by_batch)), *outputs)
+
+
+def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
+    """Cut with the output, or with the window, whichever exchanges less."""
+    lhs, rhs, out = (
+        (value, spec[2 + spatial]) for value, spec in enumerate(_specs(op))
+    )
+    dim = _sliding(op, spatial)
+    found = [
+        (halo.moved, place is rhs, halo, place)
+        for halo, place in ((output_halo(dim), out), (window_halo(dim), rhs))
+        if halo is not None and (place is out or can_sum(op.results[0].dtype))
+    ]
+    if not found:
+        return
+    _, _, halo, partner = min(found, key=lambda each: each[:2])
+    factors = draft.factors
+    shared = factors.one(halo.factor, least=halo.least)
+    draft.append(shared, lhs, partner)
+    draft.append(factors.never_cut(halo.minor), lhs)
+    draft.append(factors.never_cut(halo.partner_minor), partner)
+    if not halo.is_plain:
+        draft.halos[shared[0]] = (spatial, halo)
+
+
+def _sliding(op: Op, spatial: int) -> Sliding:
+    values = (*op.operands, *op.results)
+    size, window, out = (
+        value.shape[spec[2 + spatial]]
+        for value, spec in zip(values, _specs(op), strict=True)
+    )
+    return Sliding(
+        size,
+        window,
+        out,
+        stride=number_at(op, "window_strides", spatial),
+        padding=paddings_of(op)[spatial],
+        base=number_at(op, "lhs_dilation", spatial),
+        dilation=number_at(op, "rhs_dilation", spatial),
+    )
+
+
+def _specs(op: Op) -> tuple[tuple[int, ...], ...]:
+    """Per value: batch, feature and spatial dims (of a kernel: to, of, spatial)."""
+    numbers = op.params["dimension_numbers"]
+    return tuple(
+        tuple(getattr(numbers, name)) for name in ("lhs_spec", "rhs_spec", "out_spec")
+    )
+
+
+def _local_params(
+    op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
+) -> Mapping[str, object]:
+    """The number of groups that one device holds."""
+    (batch, feature, *_), (_, of, *_), (out_batch, *_) = _specs(op)
+    return {
+        **op.params,
+        "feature_group_count": operands[0][feature] // operands[1][of],
+        "batch_group_count": operands[0][batch] // results[0][out_batch],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """The expansion: fetch halos, then convolve with what padding remains.
+
+    result: letters of the result. halos: by factor, its spatial dim and its halo.
+    """
+
+    result: Dims
+    halos: Mapping[int, tuple[int, Halo]]
+
+    def expand(
+        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+    ) -> tuple[Value, ...]:
+        """Dims one after the other, so that corners travel twice."""
+        lhs, rhs = operands
+        padding = paddings_of(op)
+        for factor, (spatial, halo) in self.halos.items():
+            if cut.is_cut(factor):
+                dim = _specs(op)[0][2 + spatial]
+                lhs = extend(builder, lhs, dim, cut.axes[factor], halo)
+                padding[spatial] = halo.padding
+        shape = local_shape(op.results[0].shape, self.result, cut)
+        params = {
+            **_local_params(op, (lhs.shape, rhs.shape), (shape,)),
+            "padding": tuple(padding),
+        }
+        return builder.apply(op, (lhs, rhs), [shape], params)

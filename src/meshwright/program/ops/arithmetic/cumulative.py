@@ -1,0 +1,102 @@
+"""Cumulative sums, products, maxima, minima and log-sum-exps along one dim.
+
+The scanned dim is cut by scanning each part, gathering the parts' totals, and
+combining every part with the total of those before it (after it, in reverse).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops.arithmetic.monoid import identity_of
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import Factors, can_sum
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, FactorRule
+
+_COMBINE = {
+    "cumsum": ("sum", "add"),
+    "cumprod": ("prod", "mul"),
+    "cummax": ("max", "max"),
+    "cummin": ("min", "min"),
+    "cumlogsumexp": ("max", "logaddexp"),
+}
+
+
+@rule(*_COMBINE)
+def scan_dim(op: Op) -> FactorRule:
+    """`ab->ab`, with the scanned letter cut by an expansion."""
+    shape = op.operands[0].shape
+    scanned = cast(int, op.params["axis"])
+    is_cuttable = shape[scanned] > 0 and _neutral(op) is not None
+    factors = Factors()
+    dims = tuple(
+        factors.one(extent) if is_cuttable or dim != scanned else ()
+        for dim, extent in enumerate(shape)
+    )
+    return factors.rule(
+        (dims,),
+        (dims,),
+        linear=(frozenset({0}),) if _is_linear(op) else (),
+        special=frozenset(dims[scanned]),
+        expand=_scan_parts,
+    )
+
+
+def _is_linear(op: Op) -> bool:
+    return op.kind == "cumsum" and can_sum(op.operands[0].dtype)
+
+
+def _neutral(op: Op) -> bool | int | float | None:
+    return identity_of(_COMBINE[op.kind][0], op.operands[0].dtype)
+
+
+def _scan_parts(
+    builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+) -> tuple[Value, ...]:
+    """Scan the part, then combine it with the total of the parts that come before."""
+    (x,) = operands
+    dim = cast(int, op.params["axis"])
+    axes = cut.axes[dim]  # factors count dims, for the scanned one has one too
+    (local,) = builder.apply(op, (x,), [x.shape])
+    totals = builder.all_gather(_last(builder, op, local), dim, axes)
+    earlier = _earlier_totals(builder, op, totals, axes)
+    (running,) = builder.apply(op, (earlier,), [earlier.shape])
+    carry = _last(builder, op, running)
+    kept = tuple(d for d in range(len(x.shape)) if d != dim)
+    flat = builder.reshape(carry, tuple(carry.shape[d] for d in kept))
+    return (_combine(builder, op, builder.broadcast(flat, x.shape, kept), local),)
+
+
+def _last(builder: Builder, op: Op, scanned: Value) -> Value:
+    """The last element that the scan reached: the total."""
+    dim = cast(int, op.params["axis"])
+    at = 0 if op.params["reverse"] else scanned.shape[dim] - 1
+    return builder.slice(scanned, dim, at, at + 1)
+
+
+def _earlier_totals(
+    builder: Builder, op: Op, totals: Value, axes: tuple[str, ...]
+) -> Value:
+    """The parts' totals, neutral for this part and those that the scan meets later."""
+    dim = cast(int, op.params["axis"])
+    before = "gt" if op.params["reverse"] else "lt"
+    part = builder.iota(totals.shape, dim)
+    is_earlier = builder.compare(before, part, builder.axis_index(axes))
+    neutral = builder.full(totals.shape, _neutral(op), totals.dtype)
+    return builder.select(is_earlier, neutral, totals)
+
+
+def _combine(builder: Builder, op: Op, carry: Value, local: Value) -> Value:
+    kind = _COMBINE[op.kind][1]
+    if kind != "logaddexp":
+        return builder.binary(kind, carry, local)
+    # log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)); a + b where a - b is NaN.
+    top = builder.binary("max", carry, local)
+    gap = builder.binary("sub", carry, local)
+    size = builder.unary("neg", builder.unary("abs", gap))
+    soft = builder.unary("log1p", builder.unary("exp", size))
+    is_nan = builder.compare("ne", gap, gap)
+    both = builder.binary("add", carry, local)
+    return builder.select(is_nan, builder.binary("add", top, soft), both)

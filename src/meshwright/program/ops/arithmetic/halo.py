@@ -1,0 +1,167 @@
+"""Windows that slide over a cut dim: how parts line up, and the edges they exchange.
+
+A part of the input and the part of the output with the same number line up when both
+grow by the same step. Each part then needs some elements of its neighbours, its halo:
+
+    input    |  0 1 2 3  |  4 5 6 7  |       window 3, padding (1, 1): left 1, right 1
+    needed   |. 0 1 2 3 4|3 4 5 6 7 .|       `.` arrives as zero: the global padding
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.rules.builder import Builder
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """One dim of a windowed op, in the words of `lax.conv_general_dilated`.
+
+    padding: elements added before and after the (dilated) input; may be negative.
+    base, dilation: spacing of the input's and of the window's elements.
+    """
+
+    size: int
+    window: int
+    out: int
+    stride: int = 1
+    padding: tuple[int, int] = (0, 0)
+    base: int = 1
+    dilation: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """How one dim is cut in parts that line up.
+
+    left, right: elements of the input needed from the neighbours.
+    padding: what the op pads the part with, once it has its halo.
+    factor: extent of the factor that input and its partner (output or window) share.
+    minor, partner_minor: what is left of the input's and of the partner's dim; these
+        minor factors stay whole.
+    is_plain: the part is the same op on smaller shapes, without exchange.
+    """
+
+    left: int
+    right: int
+    padding: tuple[int, int]
+    factor: int
+    minor: int
+    partner_minor: int
+    is_plain: bool
+
+    @property
+    def least(self) -> int:
+        """Smallest local size of the factor: the halo comes from one neighbour."""
+        return max(1, math.ceil(max(self.left, self.right) / self.minor))
+
+    @property
+    def moved(self) -> int:
+        """Elements that each part receives."""
+        return self.left + self.right
+
+
+def output_halo(dim: Sliding) -> Halo | None:
+    """Input and output cut together, the window whole; None if they do not line up."""
+    reach = (dim.window - 1) * dim.dilation
+    return _line_up(dim, dim.out, dim.stride, reach)
+
+
+def window_halo(dim: Sliding) -> Halo | None:
+    """Input and window cut together, the output whole and partial; or None."""
+    reach = (dim.out - 1) * dim.stride
+    return _line_up(dim, dim.window, dim.dilation, reach)
+
+
+def _line_up(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
+    """The input lines up with a partner whose elements are `step` apart.
+
+    Element j of the partner meets the dilated input from j * step - low on, over
+    `reach` further places. In n elements of input and m of the partner, both `base * n
+    = step * m` places long, the first place met is -low and the last one
+    `base * n - step - low + reach`, counted from the part's first element.
+    """
+    if min(dim.size, dim.window, dim.out) < 1 or dim.size * dim.base != partner * step:
+        return None
+    low, _ = dim.padding
+    shared = math.gcd(dim.base, step)
+    left = max(0, low // dim.base)
+    right = max(0, (reach - step - low) // dim.base + 1)
+    low -= left * dim.base
+    high = reach - step - low - (left + right - 1) * dim.base
+    high = 0 if -dim.stride < high < 0 else high  # no room for one more output
+    minor = step // shared
+    return Halo(
+        left,
+        right,
+        (low, high),
+        dim.size // minor,
+        minor,
+        dim.base // shared,
+        is_plain=left == right == 0 and (low, high) == dim.padding,
+    )
+
+
+def number_at(op: Op, name: str, dim: int) -> int:
+    """One dim's entry of a parameter that lists a number per dim."""
+    return cast(tuple[int, ...], op.params[name])[dim]
+
+
+def paddings_of(op: Op) -> list[tuple[int, int]]:
+    """Per dim what is added before and after."""
+    pairs = cast(tuple[tuple[int, int], ...], op.params["padding"])
+    return [(low, high) for low, high in pairs]
+
+
+def extend(
+    builder: Builder,
+    x: Value,
+    dim: int,
+    axes: tuple[str, ...],
+    halo: Halo,
+    fill: Atom | None = None,
+) -> Value:
+    """`x` with its neighbours' edges; the first and last part get `fill`, or zeros."""
+    num = builder.mesh.size(axes)
+    extent = x.shape[dim]
+    pieces = [x]
+    if halo.left:
+        edge = builder.slice(x, dim, extent - halo.left, extent)
+        pairs = tuple((i, i + 1) for i in range(num - 1))
+        pieces.insert(0, _received(builder, edge, axes, (pairs, 0), fill))
+    if halo.right:
+        edge = builder.slice(x, dim, 0, halo.right)
+        pairs = tuple((i + 1, i) for i in range(num - 1))
+        pieces.append(_received(builder, edge, axes, (pairs, num - 1), fill))
+    return builder.concatenate(pieces, dim) if len(pieces) > 1 else x
+
+
+def _received(
+    builder: Builder,
+    edge: Value,
+    axes: tuple[str, ...],
+    route: tuple[tuple[tuple[int, int], ...], int],
+    fill: Atom | None,
+) -> Value:
+    """The neighbour's edge; at the outermost part, which has none, `fill`."""
+    pairs, outermost = route
+    moved = builder.permute(edge, axes, pairs)
+    if fill is None:
+        return moved
+    is_outermost = builder.compare("eq", builder.axis_index(axes), outermost)
+    return builder.select(is_outermost, moved, builder.broadcast(fill, edge.shape, ()))
+
+
+def crop(
+    builder: Builder, x: Value, dim: int, halo: Halo
+) -> tuple[Value, tuple[int, int]]:
+    """`x` without what negative padding takes away, and the padding that remains."""
+    low, high = halo.padding
+    start, stop = max(0, -low), x.shape[dim] - max(0, -high)
+    if (start, stop) != (0, x.shape[dim]):
+        x = builder.slice(x, dim, start, stop)
+    return x, (max(0, low), max(0, high))

@@ -1,0 +1,74 @@
+"""Dense linear algebra: factorisations and solves, cut over their batch dims.
+
+The last dims of each operand are one matrix (or vector); those before are batch dims.
+Solves also cut the dim of their right-hand side that lists independent systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.program.ir import Atom, Op
+from meshwright.program.rules.factors import Factor, Factors
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Dims, FactorRule
+
+_OPERAND_RANKS: dict[str, tuple[int, ...]] = {
+    "cholesky": (2,),
+    "cholesky_update": (2, 1),
+    "eig": (2,),
+    "eigh": (2,),
+    "hessenberg": (2,),
+    "householder_product": (2, 1),
+    "lu": (2,),
+    "lu_pivots_to_permutation": (1,),
+    "ormqr": (2, 1, 2),
+    "qr": (2,),
+    "schur": (2,),
+    "svd": (2,),
+    "symmetric_product": (2, 2),
+    "triangular_solve": (2, 2),
+    "tridiagonal": (2,),
+    "tridiagonal_solve": (1, 1, 1, 2),
+}
+"""Dims of each operand that are no batch dims."""
+
+_RIGHT_HAND_SIDE = {"ormqr": 2, "triangular_solve": 1, "tridiagonal_solve": 3}
+"""The operand in which the op is linear and whose shape is the result's."""
+
+
+@rule(*(kind for kind in _OPERAND_RANKS if kind not in _RIGHT_HAND_SIDE))
+def factorise(op: Op) -> FactorRule:
+    """`ab--->ab--,ab-`: batch dims only."""
+    factors = Factors()
+    rank = len(op.operands[0].shape) - _OPERAND_RANKS[op.kind][0]
+    batch = factors.each(op.operands[0].shape[:rank])
+    return factors.rule(
+        [_batched(batch, a) for a in op.operands],
+        [_batched(batch, r) for r in op.results],
+    )
+
+
+@rule(*_RIGHT_HAND_SIDE)
+def solve(op: Op) -> FactorRule:
+    """`a--,a-k->a-k`: batch dims, and the systems k that share one matrix."""
+    right = _RIGHT_HAND_SIDE[op.kind]
+    shape = op.operands[right].shape
+    factors = Factors()
+    batch = factors.each(shape[:-2])
+    system = factors.one(shape[-1] if _are_columns(op) else shape[-2])
+    last = ((), system) if _are_columns(op) else (system, ())
+    operands = [_batched(batch, a) for a in op.operands]
+    operands[right] = (*batch, *last)
+    linear = (frozenset({right}),)
+    return factors.rule(operands, (operands[right],), linear=linear)
+
+
+def _are_columns(op: Op) -> bool:
+    """True where systems are columns: the matrix stands left of its unknown."""
+    return bool(op.params.get("left_side", op.params.get("left", True)))
+
+
+def _batched(batch: Sequence[Factor], value: Atom) -> Dims:
+    """Batch dims first, the others whole."""
+    return (*batch, *((),) * (len(value.shape) - len(batch)))

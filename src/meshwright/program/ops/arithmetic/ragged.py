@@ -1,0 +1,175 @@
+"""Ragged matrix products: rows in consecutive groups, a matrix for each group.
+
+Three forms, by what the ragged dim of the left operand is: free (`mk,gkn->mn`, the
+experts of a mixture), contracted (`mk,mn->gkn`, the gradient of their weights), or
+batch (where the groups change nothing). The sizes say which rows belong to which group.
+
+Where the ragged dim is cut, a device has a window of the rows, and takes for sizes what
+lies of each group in that window. Where the groups are cut, rows before and after the
+device's own groups make up one more group at either end, whose matrix is zero, or whose
+result is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops.arithmetic.contraction import product_dims, product_linear
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import Factor, Factors, can_sum, local_shape
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, Dims, FactorRule
+
+
+@dataclass(frozen=True, slots=True)
+class _Ragged:
+    """Where the ragged dim and the groups are.
+
+    row: factor of the ragged dim. group: factor of the groups, where there is one.
+    group_dim: the right operand's dim of groups; None if they are the result's dim 0.
+    result: the result's dims.
+    """
+
+    row: int
+    group: int
+    group_dim: int | None
+    num_rows: int
+    result: Dims
+
+
+@rule("ragged_dot_general")
+def ragged_dot_general(op: Op) -> FactorRule:
+    """`mk,gkn,g->mn`, `mk,mn,g->gkn` or `bmk,bkn,g->bmn`, with the sizes left whole."""
+    params: Any = op.params
+    numbers = params["ragged_dot_dimension_numbers"]
+    (left_sum, _), (left_batch, _) = numbers.dot_dimension_numbers
+    (ragged,) = numbers.lhs_ragged_dimensions
+    groups: tuple[int, ...] = tuple(numbers.rhs_group_dimensions)
+    factors = Factors()
+    is_summed = can_sum(op.results[0].dtype)
+    left, right, made = product_dims(
+        factors, op, numbers.dot_dimension_numbers, is_summed, groups
+    )
+    if ragged in left_batch or not is_summed or len(op.operands[2].shape) > 1:
+        return _plain(factors, op, (left, right, made), (ragged, left_sum, left_batch))
+    ((group,),) = factors.each(op.operands[2].shape)
+    (row,) = left[ragged]
+    if groups:
+        right = _with(right, groups[0], (group,))
+    else:
+        made = ((group,), *made)
+    num_rows = factors.sizes[row]
+    where = _Ragged(row, group, groups[0] if groups else None, num_rows, made)
+    return factors.rule(
+        [left, right, ((),)],
+        [made],
+        linear=product_linear(op),
+        special=frozenset({where.row, where.group}),
+        expand=partial(_own_rows_and_groups, where),
+    )
+
+
+def _plain(
+    factors: Factors,
+    op: Op,
+    sides: tuple[Dims, Dims, Dims],
+    roles: tuple[int, Any, Any],
+) -> FactorRule:
+    """No letter for the ragged dim; sizes given per batch row share batch letters."""
+    left, right, made = sides
+    ragged, left_sum, left_batch = roles
+    dropped = left[ragged]
+    left, right, made = (
+        tuple(() if f == dropped else f for f in dims) for dims in (left, right, made)
+    )
+    is_sum, is_batch = ragged in left_sum, ragged in left_batch
+    if len(op.operands[2].shape) > 1:
+        free = [
+            d for d in range(len(left)) if d not in left_sum and d not in left_batch
+        ]
+        order = list(left_sum) if is_sum else free
+        before = order[: order.index(ragged)] if not is_batch else []
+        batch = list(left_batch)
+        prefix = batch[: batch.index(ragged)] if is_batch else batch + before
+        sizes: Dims = (*(left[d] for d in prefix), ())
+    else:
+        sizes = ((),)
+    made = ((), *made) if is_sum else made
+    return factors.rule([left, right, sizes], [made], linear=product_linear(op))
+
+
+def _with(dims: Dims, at: int, factor: Factor) -> Dims:
+    return (*dims[:at], factor, *dims[at + 1 :])
+
+
+def _own_rows_and_groups(
+    where: _Ragged, builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+) -> tuple[Value, ...]:
+    """The product over the rows and groups that this device holds."""
+    left, right, sizes = operands
+    if cut.is_cut(where.row):
+        sizes = _sizes_in_window(builder, sizes, where, cut)
+    shape = local_shape(op.results[0].shape, where.result, cut)
+    if not cut.is_cut(where.group):
+        return builder.apply(op, (left, right, sizes), (shape,))
+    sizes = _with_rest(builder, sizes, cut.axes[where.group])
+    if where.group_dim is not None:
+        right = _with_zeros(builder, right, where.group_dim)
+        return builder.apply(op, (left, right, sizes), (shape,))
+    wider = (shape[0] + 2, *shape[1:])
+    (found,) = builder.apply(op, (left, right, sizes), (wider,))
+    return (builder.slice(found, 0, 1, shape[0] + 1),)
+
+
+def _sizes_in_window(builder: Builder, sizes: Value, where: _Ragged, cut: Cut) -> Value:
+    """How many rows of each group lie on this device."""
+    rows = where.num_rows // cut.parts[where.row]
+    start = builder.binary("mul", builder.axis_index(cut.axes[where.row]), rows)
+    sizes = builder.convert(sizes, "int32") if sizes.dtype != "int32" else sizes
+    ends = _sums_up_to(builder, sizes)
+    starts = builder.binary("sub", ends, sizes)
+    start = builder.broadcast(start, sizes.shape, ())
+    starts = _clip(builder, builder.binary("sub", starts, start), rows)
+    ends = _clip(builder, builder.binary("sub", ends, start), rows)
+    return builder.binary("sub", ends, starts)
+
+
+def _clip(builder: Builder, x: Value, high: int) -> Value:
+    return builder.binary("min", builder.binary("max", x, 0), high)
+
+
+def _sums_up_to(builder: Builder, sizes: Value) -> Value:
+    """Running sums: there are few groups, so a triangle of them does."""
+    (n,) = sizes.shape
+    square = (n, n)
+    is_past = builder.compare("le", builder.iota(square, 1), builder.iota(square, 0))
+    terms = builder.broadcast(sizes, square, (1,))
+    zeros = builder.full(square, 0, sizes.dtype)
+    return builder.reduce(builder.select(is_past, zeros, terms), (1,))
+
+
+def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
+    """All groups before this device's own as one, its own, all after as one."""
+    own = builder.all_slice(sizes, 0, axes)
+    (n,), (count,) = sizes.shape, own.shape
+    first = builder.binary("mul", builder.axis_index(axes), count)
+    index = builder.iota((n,), 0)
+    first = builder.broadcast(first, (n,), ())
+    is_before = builder.compare("lt", index, first)
+    is_after = builder.compare("ge", index, builder.binary("add", first, count))
+    zeros = builder.full((n,), 0, sizes.dtype)
+    ends = [
+        builder.reshape(builder.reduce(builder.select(m, zeros, sizes), (0,)), (1,))
+        for m in (is_before, is_after)
+    ]
+    return builder.concatenate((ends[0], own, ends[1]), 0)
+
+
+def _with_zeros(builder: Builder, right: Value, dim: int) -> Value:
+    """A matrix of zeros for the rows of other devices' groups."""
+    shape = (*right.shape[:dim], 1, *right.shape[dim + 1 :])
+    zeros = builder.full(shape, 0, right.dtype)
+    return builder.concatenate((zeros, right, zeros), dim)

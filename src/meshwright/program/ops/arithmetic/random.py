@@ -1,0 +1,152 @@
+"""Random numbers: the same bits as on one device, whatever the cut.
+
+Dims of key arrays are parallel: each key makes its own bits. A result dim of
+`random_bits` is new for threefry keys, whose bits are a function of the global index:
+a device asks for the window of bits that is its own. JAX's setting
+`jax_threefry_partitionable` must be on, as it is by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import cast
+
+from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ops.movement.indexing import INT32_MAX
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import Factor, Factors
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, Dims, FactorRule, opaque_rule
+
+_COUNTING = ("fry", "fry4", "phx2", "phx4")
+"""Key types whose bits are a hash of key and index: keys are independent."""
+
+_INDEPENDENT = (*_COUNTING, "rbg")
+"""Key types that split and fold in with such a hash. The bits of `rbg` keys come from
+one generator for a whole batch of keys, and `urbg` uses that for splitting as well."""
+
+_WINDOW_TAG = "fry"
+"""The key type of which `runtime` makes windows of bits."""
+
+
+def _tag(value: Atom) -> str:
+    """The key type's tag: `fry` of `key<fry>`."""
+    return value.dtype.removeprefix("key<").removesuffix(">")
+
+
+def _leading(op: Op, count: int) -> FactorRule:
+    """The first `count` dims of all values are the same; all others stay whole."""
+    factors = Factors()
+    first = factors.each(op.results[0].shape[:count])
+
+    def dims(value: Atom) -> Dims:
+        return (*first, *[()] * (len(value.shape) - count))
+
+    return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
+
+
+def _stretched(op: Op) -> FactorRule:
+    """Elementwise; scalars and dims of size 1 that are stretched have no letter."""
+    factors = Factors()
+    shape = op.results[0].shape
+    result = factors.each(shape)
+
+    def dims(value: Atom) -> Dims:
+        sizes = value.shape or (0,) * len(shape)
+        named = (
+            f if n == m else () for f, n, m in zip(result, shape, sizes, strict=True)
+        )
+        return tuple(named) if value.shape else ()
+
+    return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
+
+
+@rule("threefry2x32", "random_clone", "random_seed")
+def elementwise(op: Op) -> FactorRule:
+    """Every element by itself."""
+    return _stretched(op)
+
+
+@rule("random_fold_in")
+def random_fold_in(op: Op) -> FactorRule:
+    """Elementwise over keys and numbers, where keys are independent."""
+    independent = _tag(op.operands[0]) in _INDEPENDENT
+    return _stretched(op) if independent else _leading(op, 0)
+
+
+@rule("random_split")
+def random_split(op: Op) -> FactorRule:
+    """Dims of the keys are parallel; each device makes all new keys of one key."""
+    keys = op.operands[0]
+    return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
+
+
+@rule("random_wrap", "random_unwrap")
+def random_wrap(op: Op) -> FactorRule:
+    """Key arrays and their words: the dims of words are not cut."""
+    return _leading(op, min(len(op.operands[0].shape), len(op.results[0].shape)))
+
+
+@rule("random_gamma")
+def random_gamma(op: Op) -> FactorRule:
+    """Dims of the keys are parallel; each device makes all samples of one key."""
+    keys = op.operands[0]
+    return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
+
+
+@rule("rng_bit_generator")
+def rng_bit_generator(op: Op) -> FactorRule:
+    """Opaque: which bit comes where is known to the compiler only."""
+    return opaque_rule(op, "the order of its bits is the compiler's own")
+
+
+@rule("random_bits")
+def random_bits(op: Op) -> FactorRule:
+    """Dims of the keys are parallel; for threefry keys the dims of the bits are new."""
+    keys, result = op.operands[0], op.results[0]
+    batch = len(keys.shape)
+    if _tag(keys) != _WINDOW_TAG:
+        return _leading(op, batch if _tag(keys) in _COUNTING else 0)
+    factors = Factors()
+    first = tuple(factors.each(keys.shape))
+    made = [factors.one(n) if n <= INT32_MAX else () for n in result.shape[batch:]]
+    special = frozenset(f for dim in made for f in dim)
+    return factors.rule(
+        [first],
+        [(*first, *made)],
+        special=special,
+        expand=partial(_window, made) if special else None,
+    )
+
+
+def _window(
+    made: Sequence[Factor],
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: Cut,
+) -> tuple[Value, ...]:
+    """This device's window of the bits, made from the global index."""
+    keys = operands[0]
+    params = cast(Mapping[str, tuple[int, ...]], op.params)
+    starts: list[Atom] = []
+    local: list[int] = []
+    for factors, extent in zip(made, params["shape"], strict=True):
+        axes = cut.axes[factors[0]] if factors else ()
+        size = extent // cut.parts[factors[0]] if axes else extent
+        start = builder.literal(0, "int32")
+        if axes:
+            start = builder.binary("mul", builder.axis_index(axes), size)
+        starts.append(start)
+        local.append(size)
+    bits = builder.emit(
+        "random_bits_window",
+        (keys, *starts),
+        (*keys.shape, *local),
+        op.results[0].dtype,
+        bit_width=params["bit_width"],
+        shape=params["shape"],
+        local_shape=tuple(local),
+    )
+    return (bits,)

@@ -1,0 +1,148 @@
+"""Reductions over whole dims: sum, prod, max, min, and, or, xor, argmax, argmin.
+
+A reduced dim may be cut; the result is then partial with the reduction's monoid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops.arithmetic.monoid import (
+    identity_of,
+    integer_range,
+    is_neutral,
+    monoid_of,
+)
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import Factors, can_sum, no_dims
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, FactorRule, opaque_rule
+
+_MONOIDS = {
+    "reduce_sum": "sum",
+    "reduce_prod": "prod",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_and": "and",
+    "reduce_or": "or",
+    "reduce_xor": "xor",
+}
+
+_MAPPED = {"psum": "sum", "pmax": "max", "pmin": "min"}
+"""Over a named axis of `vmap`, which is a dim by now."""
+
+
+@rule(*_MONOIDS)
+def reduce_dims(op: Op) -> FactorRule:
+    """`ab->a` over dim 1: b is a reduction."""
+    monoid = _across_devices(_MONOIDS[op.kind], op.operands[0].dtype)
+    return _reduction(op, op.params["axes"], monoid)
+
+
+@rule("reduce")
+def reduce_any(op: Op) -> FactorRule:
+    """Reduced dims are cut only where the computation is seen to be a known monoid."""
+    monoid = None
+    if len(op.results) == 1:
+        found = monoid_of(op.params["jaxpr"])
+        if found and is_neutral(op.operands[1], found):
+            monoid = _across_devices(found, op.operands[0].dtype)
+    return _reduction(op, op.params["dimensions"], monoid)
+
+
+@rule(*_MAPPED)
+def reduce_mapped(op: Op) -> FactorRule:
+    """A reduction over an axis that `vmap` named and turned into a dim."""
+    axes = op.params["axes"]
+    is_plain = len(op.operands) == 1 and op.params.get("axis_index_groups") is None
+    if not is_plain or not all(
+        isinstance(a, int) for a in cast("Iterable[object]", axes)
+    ):
+        return opaque_rule(op, "it reduces over an axis of the user's own shard_map")
+    return _reduction(op, axes, _across_devices(_MAPPED[op.kind], op.operands[0].dtype))
+
+
+def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:
+    """As many operands as results are reduced over `axes`, uncut there if no monoid."""
+    reduced = frozenset(cast(Iterable[int], axes))
+    num = len(op.results)
+    factors = Factors()
+    dims = tuple(
+        factors.one(extent) if monoid or dim not in reduced else ()
+        for dim, extent in enumerate(op.operands[0].shape)
+    )
+    kept = tuple(fs for dim, fs in enumerate(dims) if dim not in reduced)
+    return factors.rule(
+        (*(dims,) * num, *map(no_dims, op.operands[num:])),
+        (kept,) * num,
+        monoid=monoid or "sum",
+        linear=(frozenset({0}),) if monoid == "sum" else (),
+    )
+
+
+def _across_devices(monoid: str, dtype: str) -> str | None:
+    """The monoid that combines parts; None where parts of the dtype cannot be combined.
+
+    Booleans have `or` for max; complex numbers have no order; narrow floats would
+    lose what one device keeps.
+    """
+    if monoid in ("sum", "prod"):
+        return monoid if can_sum(dtype) else None
+    if identity_of(monoid, dtype) is None:
+        return None
+    if dtype == "bool":
+        return {"max": "or", "min": "and"}.get(monoid, monoid)
+    return monoid
+
+
+@rule("argmax", "argmin")
+def locate_extremum(op: Op) -> FactorRule:
+    """`ab->a`: the searched b is cut by comparing the best of each part."""
+    searched = _searched(op)
+    factors = Factors()
+    can_compare = identity_of(_extremum(op), op.operands[0].dtype) is not None
+    dims = tuple(
+        factors.one(extent) if can_compare or dim != searched else ()
+        for dim, extent in enumerate(op.operands[0].shape)
+    )
+    kept = dims[:searched] + dims[searched + 1 :]
+    return factors.rule(
+        (dims,),
+        (kept,),
+        monoid="min",
+        special=frozenset(dims[searched]),
+        expand=_locate_in_parts,
+    )
+
+
+def _searched(op: Op) -> int:
+    return cast(tuple[int], op.params["axes"])[0]
+
+
+def _extremum(op: Op) -> str:
+    return "max" if op.kind == "argmax" else "min"
+
+
+def _locate_in_parts(
+    builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+) -> tuple[Value, ...]:
+    """Positions in parts that hold the best element; elsewhere the largest integer.
+
+    A partial `min` of these is the first position of the best. A NaN counts as best.
+    """
+    (x,) = operands
+    dim = _searched(op)
+    axes = cut.axes[dim]  # factors count dims, for the searched one has one too
+    shape = x.shape[:dim] + x.shape[dim + 1 :]
+    (index,) = builder.apply(op, operands, [shape])
+    start = builder.binary("mul", builder.axis_index(axes), x.shape[dim])
+    position = builder.binary("add", index, builder.convert(start, index.dtype))
+    best = builder.reduce(x, (dim,), _extremum(op))
+    every = builder.all_gather(builder.reshape(best, (1, *shape)), 0, axes)
+    wins = builder.compare("eq", best, builder.reduce(every, (0,), _extremum(op)))
+    if "float" in best.dtype:
+        wins = builder.binary("or", wins, builder.compare("ne", best, best))
+    never = builder.full(shape, integer_range(index.dtype)[1], index.dtype)
+    return (builder.select(wins, never, position),)

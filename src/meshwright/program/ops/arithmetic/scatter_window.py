@@ -1,0 +1,136 @@
+"""Selecting one element per window and scattering to it: the gradient of max-pooling.
+
+Windows that do not overlap stay within parts. Overlapping ones are exchanged with
+their sources; each part then scatters into more than its own and keeps its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.program.ir import Literal, Op, Value
+from meshwright.program.ops.arithmetic.halo import (
+    Halo,
+    Sliding,
+    extend,
+    number_at,
+    output_halo,
+    paddings_of,
+)
+from meshwright.program.ops.arithmetic.monoid import identity_of
+from meshwright.program.ops.arithmetic.window import selected_monoid
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import Factors, can_sum, no_dims
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, FactorRule
+
+
+@dataclass(frozen=True, slots=True)
+class _Overlap:
+    """One dim: what a part fetches of the operand and of the source."""
+
+    dim: int
+    operand: Halo
+    source: Halo
+
+
+@rule("select_and_scatter_add")
+def select_and_scatter_add(op: Op) -> FactorRule:
+    """Source and operand to the operand's shape; linear in the source."""
+    source, operand = op.operands
+    fill = identity_of(selected_monoid(op), operand.dtype)
+    linear = (frozenset({0}),) if can_sum(source.dtype) else ()
+    return _scattered(op, (0, 1), can_fill=fill is not None, linear=linear)
+
+
+@rule("select_and_scatter")
+def select_and_scatter(op: Op) -> FactorRule:
+    """Any selection and any scatter: only where windows do not overlap."""
+    return _scattered(op, (1, 0), can_fill=False, linear=())
+
+
+def _scattered(
+    op: Op, order: tuple[int, int], can_fill: bool, linear: tuple[frozenset[int], ...]
+) -> FactorRule:
+    """`order`: which operand is the source, and which the windowed one."""
+    source, operand = (op.operands[i] for i in order)
+    factors = Factors()
+    fewer: list[tuple[int, ...]] = []
+    more: list[tuple[int, ...]] = []
+    overlaps: dict[int, _Overlap] = {}
+    for dim, extents in enumerate(zip(operand.shape, source.shape, strict=True)):
+        overlap = _overlap_of(op, dim, extents)
+        if overlap is None or not (overlap.operand.is_plain or can_fill):
+            fewer.append(())
+            more.append(())
+            continue
+        halo = overlap.operand
+        shared = factors.one(halo.factor, max(halo.least, overlap.source.least))
+        fewer.append(shared)
+        more.append(shared + factors.never_cut(halo.minor))
+        if not halo.is_plain:
+            overlaps[shared[0]] = overlap
+    named = [tuple(fewer), tuple(more)]
+    return factors.rule(
+        (named[order[0]], named[order[1]], *map(no_dims, op.operands[2:])),
+        (tuple(more),),
+        linear=linear,
+        special=frozenset(overlaps),
+        expand=_Exchange(overlaps).expand,
+    )
+
+
+def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
+    """How a dim is cut; None where windows and parts do not line up.
+
+    Windows that reach into a part begin up to `before` windows earlier and `after`
+    later; together they meet the operand from `before * stride + low` ahead on.
+    """
+    window = number_at(op, "window_dimensions", dim)
+    stride = number_at(op, "window_strides", dim)
+    low, high = paddings_of(op)[dim]
+    size, num = extents
+    plain = output_halo(Sliding(size, window, num, stride, (low, high)))
+    if plain is None or low < 0:
+        return None
+    before = max(0, (window - 1 - low) // stride)
+    after = (low + stride - 1) // stride
+    left = before * stride + low
+    right = max(0, (after - 1) * stride - low + window)
+    if plain.is_plain and not before and not after:
+        return _Overlap(dim, plain, plain)
+    return _Overlap(
+        dim,
+        Halo(left, right, (0, 0), num, stride, 1, is_plain=False),
+        Halo(before, after, (0, 0), num, 1, 1, is_plain=False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """The expansion of `select_and_scatter_add`; overlaps by factor."""
+
+    overlaps: Mapping[int, _Overlap]
+
+    def expand(
+        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+    ) -> tuple[Value, ...]:
+        """Grow, scatter, and cut back: neighbours add what lies outside."""
+        source, operand = operands
+        chosen = [o for f, o in self.overlaps.items() if cut.is_cut(f)]
+        fill = Literal(identity_of(selected_monoid(op), operand.dtype), operand.dtype)
+        padding = paddings_of(op)
+        own = operand.shape
+        for factor, each in self.overlaps.items():
+            if cut.is_cut(factor):
+                axes = cut.axes[factor]
+                source = extend(builder, source, each.dim, axes, each.source)
+                operand = extend(builder, operand, each.dim, axes, each.operand, fill)
+                padding[each.dim] = (0, 0)
+        params = {**op.params, "padding": tuple(padding)}
+        (grown,) = builder.apply(op, (source, operand), [operand.shape], params)
+        for each in chosen:
+            start, extent = each.operand.left, own[each.dim]
+            grown = builder.slice(grown, each.dim, start, start + extent)
+        return (grown,)

@@ -1,0 +1,39 @@
+"""Sorting: every dim but the sorted one is a batch dim."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from meshwright.program.ir import Op
+from meshwright.program.rules.factors import Factors
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import FactorRule
+
+
+@rule("sort")
+def sort(op: Op) -> FactorRule:
+    """All operands alike: `a-b,a-b->a-b,a-b` for dim 1 of three."""
+    return _off_dim(op, op.params["dimension"])
+
+
+@rule("top_k")
+def top_k(op: Op) -> FactorRule:
+    """Values and positions have the operand's letters off the searched dim."""
+    return _off_dim(op, op.params["axis"])
+
+
+@rule("approx_top_k")
+def approx_top_k(op: Op) -> FactorRule:
+    """As `top_k`; the searched dim may be counted from behind."""
+    return _off_dim(op, op.params["reduction_dimension"])
+
+
+def _off_dim(op: Op, dim: object) -> FactorRule:
+    """All operands and results share their letters; `dim` has none."""
+    shape = op.operands[0].shape
+    searched = cast(int, dim) % len(shape)
+    factors = Factors()
+    dims = tuple(
+        factors.one(extent) if d != searched else () for d, extent in enumerate(shape)
+    )
+    return factors.rule((dims,) * len(op.operands), (dims,) * len(op.results))

@@ -1,0 +1,1 @@
+"""Rules of ops that move data: reshapes, slices, gathers, scatters, calls."""

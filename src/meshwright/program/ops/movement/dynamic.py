@@ -1,0 +1,208 @@
+"""Slices at positions known only when the program runs: read, or written.
+
+Positions are clamped as JAX clamps them, in the whole array; then each device moves
+them into its own chunk, and does the part of the work that falls there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from meshwright.program.ir import Atom, Literal, Op, Value
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import (
+    Factors,
+    can_sum,
+    is_key,
+    no_dims,
+    spelling_result,
+)
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, FactorRule, Shape
+
+_INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A dim of which a part of `size` elements is read or written.
+
+    factor: cuts the dim of `extent` elements into chunks.
+    """
+
+    dim: int
+    factor: int
+    extent: int
+    size: int
+
+    def chunk(self, cut: Cut) -> int:
+        """Elements on one device."""
+        return self.extent // cut.parts[self.factor]
+
+    def position(self, builder: Builder, start: Atom, cut: Cut) -> Value:
+        """Where the window starts, counted from the first element of this chunk."""
+        here = builder.axis_index(cut.axes[self.factor])
+        return builder.binary(
+            "sub", start, builder.binary("mul", here, self.chunk(cut))
+        )
+
+
+@rule("dynamic_slice")
+def dynamic_slice(op: Op) -> FactorRule:
+    """`ab->a-`: a dim of which a part is taken is a reduction.
+
+    Each device contributes the elements that lie in its chunk, and zeros elsewhere.
+    """
+    factors = Factors()
+    operand, *starts = op.operands
+    pairs = list(zip(operand.shape, op.results[0].shape, strict=True))
+    is_summed = can_sum(operand.dtype)
+    dims = tuple(
+        factors.one(n) if n == m or (is_summed and m) else () for n, m in pairs
+    )
+    windows = tuple(
+        _Window(d, f, n, m) for d, (n, m) in enumerate(pairs) for f in dims[d] if n != m
+    )
+    kept = tuple(f if n == m else () for f, (n, m) in zip(dims, pairs, strict=True))
+    return factors.rule(
+        [dims, *map(no_dims, starts)],
+        [kept],
+        linear=(frozenset({0}),),
+        special=frozenset(w.factor for w in windows),
+        local_params=spelling_result("slice_sizes"),
+        expand=partial(_read_own, windows),
+    )
+
+
+def _read_own(
+    windows: Sequence[_Window],
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: Cut,
+) -> tuple[Value, ...]:
+    """Slice the chunk between two margins of zeros."""
+    operand, *given = operands
+    whole, part = op.operands[0].shape, op.results[0].shape
+    sizes = tuple(
+        here if n == m else m
+        for n, m, here in zip(whole, part, operand.shape, strict=True)
+    )
+    starts = _clamped(builder, whole, part, given)
+    for window in windows:
+        if cut.is_cut(window.factor):
+            start = window.position(builder, starts[window.dim], cut)
+            start = _clip(builder, start, -window.size, window.chunk(cut))
+            starts[window.dim] = builder.binary("add", start, window.size)
+            operand = _with_margins(builder, operand, window.dim, window.size)
+    params = {**op.params, "slice_sizes": sizes}
+    return builder.apply(op, (operand, *starts), (sizes,), params)
+
+
+@rule("dynamic_update_slice")
+def dynamic_update_slice(op: Op) -> FactorRule:
+    """`ab,a-->ab`: along b the update is whole; each device writes what is its own."""
+    factors = Factors()
+    operand, update, *starts = op.operands
+    pairs = list(zip(operand.shape, update.shape, strict=True))
+    is_divisible = not is_key(operand.dtype)
+    dims = tuple(
+        factors.one(n) if n == m or (is_divisible and m) else () for n, m in pairs
+    )
+    windows = tuple(
+        _Window(d, f, n, m) for d, (n, m) in enumerate(pairs) for f in dims[d] if n != m
+    )
+    whole = tuple(f if n == m else () for f, (n, m) in zip(dims, pairs, strict=True))
+    return factors.rule(
+        [dims, whole, *map(no_dims, starts)],
+        [dims],
+        linear=(frozenset({0, 1}),),
+        special=frozenset(w.factor for w in windows),
+        expand=partial(_write_own, windows),
+    )
+
+
+def _write_own(
+    windows: Sequence[_Window],
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: Cut,
+) -> tuple[Value, ...]:
+    """Read what the update may touch of the chunk, merge the two, write it back."""
+    operand, update, *given = operands
+    starts = _clamped(builder, op.operands[0].shape, op.operands[1].shape, given)
+    inside: list[tuple[int, Value]] = []
+    for window in windows:
+        if not cut.is_cut(window.factor):
+            continue
+        dim, length = window.dim, min(window.size, window.chunk(cut))
+        start = window.position(builder, starts[dim], cut)
+        first = _clip(builder, start, 0, window.chunk(cut) - length)
+        skipped = builder.binary("sub", first, start)
+        update = _shifted(builder, update, dim, skipped, length)
+        inside.append((dim, _is_inside(builder, skipped, length, window.size)))
+        starts[dim] = first
+    current = _read(builder, operand, starts, update.shape)
+    for dim, mask in inside:
+        which = builder.broadcast(mask, update.shape, (dim,))
+        update = builder.select(which, current, update)
+    return builder.apply(op, (operand, update, *starts), (operand.shape,))
+
+
+def _clamped(
+    builder: Builder, whole: Shape, part: Shape, starts: Sequence[Atom]
+) -> list[Atom]:
+    """Starts as int32 such that the part lies inside the whole."""
+    found: list[Atom] = []
+    for n, m, start in zip(whole, part, starts, strict=True):
+        if n == m:
+            found.append(Literal(0, "int32"))
+            continue
+        if start.dtype.startswith("int"):
+            start = builder.binary("max", start, 0)
+        if n - m < 2 ** _INT_BITS.get(start.dtype, 31):
+            start = builder.binary("min", start, n - m)
+        is_int32 = start.dtype == "int32"
+        found.append(start if is_int32 else builder.convert(start, "int32"))
+    return found
+
+
+def _clip(builder: Builder, x: Atom, low: int, high: int) -> Value:
+    return builder.binary("min", builder.binary("max", x, low), high)
+
+
+def _with_margins(builder: Builder, x: Value, dim: int, margin: int) -> Value:
+    """Zeros before and after, along one dim."""
+    shape = (*x.shape[:dim], margin, *x.shape[dim + 1 :])
+    zeros = builder.full(shape, 0, x.dtype)
+    return builder.concatenate((zeros, x, zeros), dim)
+
+
+def _shifted(
+    builder: Builder, x: Value, dim: int, skipped: Value, length: int
+) -> Value:
+    """`length` elements along a dim from position `skipped` on, or zeros outside."""
+    size = x.shape[dim]
+    if size == length == 1:
+        return x
+    at = builder.binary("add", _clip(builder, skipped, -length, size), length)
+    starts: list[Atom] = [Literal(0, "int32")] * len(x.shape)
+    starts[dim] = at
+    shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
+    return _read(builder, _with_margins(builder, x, dim, length), starts, shape)
+
+
+def _is_inside(builder: Builder, skipped: Value, length: int, size: int) -> Value:
+    """Which of `length` elements from position `skipped` on lie in 0 to `size`."""
+    offset = builder.broadcast(skipped, (length,), ())
+    at = builder.binary("add", builder.iota((length,), 0), offset)
+    return builder.binary(
+        "and", builder.compare("ge", at, 0), builder.compare("lt", at, size)
+    )
+
+
+def _read(builder: Builder, x: Value, starts: Sequence[Atom], shape: Shape) -> Value:
+    return builder.emit("dynamic_slice", (x, *starts), shape, x.dtype, sizes=shape)

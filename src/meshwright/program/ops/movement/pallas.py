@@ -1,0 +1,167 @@
+"""Pallas kernels: cut along dims of their grid whose steps share nothing.
+
+A step of the grid sees one block of each operand and result, where index maps place it.
+A dim of the grid can be cut where the kernel does not ask for its place along it, where
+every result has blocks of its own for it, and where operands either have so too or do
+not depend on it: then a device that has some of the steps needs the same blocks alone,
+and numbers them from nought.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from meshwright.program.ir import Op
+from meshwright.program.rules.factors import Factors, no_dims
+from meshwright.program.rules.pallas_kernel import NOTE, kernel_of
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
+
+_PLACES = frozenset({"num_programs", "program_id"})
+_IN_ORDER = ("prng_", "dma_", "semaphore_")
+"""Beginnings of primitives whose effects last from one step to the next."""
+
+Blocks = tuple[Any, ...]
+"""JAX's `BlockMapping` of each operand and result."""
+
+
+@rule("pallas_call")
+def pallas(op: Op) -> FactorRule:
+    """`(gb)k->(gb)k` for a grid dim g whose blocks of b rows have steps of their own."""
+    params: Any = op.params
+    mapping = params["grid_mapping"]
+    whole = op.operands[: len(op.operands) - mapping.num_inputs]
+    cut = [dim for dim in range(len(mapping.grid)) if _is_free(op, dim)]
+    if not cut:
+        return opaque_rule(op, "no dim of its grid has blocks and steps of its own")
+    factors = Factors()
+    letters = {dim: factors.one(mapping.grid[dim]) for dim in cut}
+    named: list[Dims] = []
+    for block in mapping.block_mappings:
+        dims: list[tuple[int, ...]] = []
+        for size, own in zip(_sizes(block), _own(block), strict=True):
+            letter = letters.get(-1 if own is None else own, ())
+            dims.append((*letter, *factors.never_cut(size)) if letter else ())
+        named.append(tuple(dims))
+    return factors.rule(
+        [*map(no_dims, whole), *named[: mapping.num_inputs]],
+        named[mapping.num_inputs :],
+        local_params=_local_params,
+    )
+
+
+def _local_params(
+    op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
+) -> Mapping[str, object]:
+    """The kernel over the steps of one device."""
+    params: Any = op.params
+    mapping = params["grid_mapping"]
+    shapes = (*operands[len(operands) - mapping.num_inputs :], *results)
+    grid = list(mapping.grid)
+    for block, shape in zip(mapping.block_mappings, shapes, strict=True):
+        for own, size, now, was in zip(
+            _own(block), _sizes(block), shape, block.array_aval.shape, strict=True
+        ):
+            if own is not None and now != was:
+                grid[own] = now // size
+    parts = math.prod(mapping.grid) // math.prod(grid)
+    blocks = tuple(
+        block.replace(array_aval=block.array_aval.update(shape=shape))
+        for block, shape in zip(mapping.block_mappings, shapes, strict=True)
+    )
+    avals = (
+        aval.update(shape=shape)
+        for aval, shape in zip(params["out_avals"], results, strict=True)
+    )
+    local = {
+        **params,
+        "grid_mapping": mapping.replace(grid=tuple(grid), block_mappings=blocks),
+        "out_avals": tuple(avals),
+    }
+    kernel = kernel_of(op)
+    if kernel is not None:
+        local[NOTE] = kernel.shared(parts)
+    told = params["cost_estimate"]
+    if told is not None:
+        local["cost_estimate"] = replace(
+            told,
+            flops=told.flops // parts,
+            transcendentals=told.transcendentals // parts,
+            bytes_accessed=told.bytes_accessed // parts,
+        )
+    return local
+
+
+def _is_free(op: Op, dim: int) -> bool:
+    """Whether the steps along a dim of the grid have nothing to do with one another."""
+    params: Any = op.params
+    mapping = params["grid_mapping"]
+    if mapping.num_dynamic_grid_bounds or params["mesh"] is not None or op.has_effect:
+        return False
+    numbered = [d for d in range(len(mapping.grid)) if d not in mapping.vmapped_dims]
+    for eqn in _equations(params["jaxpr"]):
+        name = eqn.primitive.name
+        if name.startswith(_IN_ORDER):
+            return False
+        if name in _PLACES and numbered[eqn.params["axis"]] == dim:
+            return False
+    blocks: Blocks = mapping.block_mappings
+    if params["input_output_aliases"] and not all(_has_own(b, dim) for b in blocks):
+        return False
+    return all(_has_own(block, dim) for block in blocks[mapping.num_inputs :]) and all(
+        _has_own(block, dim) or not _depends(block, dim) for block in blocks
+    )
+
+
+def _has_own(block: Any, dim: int) -> bool:
+    """Whether each step along a grid dim has its own blocks, in order, of one dim."""
+    places = _own(block)
+    if places.count(dim) != 1 or _depends(block, dim, places.index(dim)):
+        return False
+    size = _sizes(block)[places.index(dim)]
+    return size > 0 and block.array_aval.shape[places.index(dim)] % size == 0
+
+
+def _own(block: Any) -> list[int | None]:
+    """Per dim of an array the grid dim that numbers its blocks, if one just does."""
+    jaxpr = block.index_map_jaxpr.jaxpr
+    numbers = {var: index for index, var in enumerate(jaxpr.invars)}
+    return [
+        None if hasattr(atom, "val") or not size else numbers.get(atom)
+        for atom, size in zip(jaxpr.outvars, _sizes(block), strict=True)
+    ]
+
+
+def _depends(block: Any, dim: int, besides: int = -1) -> bool:
+    """Whether some dim of an array, one left aside, is placed by a grid dim."""
+    jaxpr = block.index_map_jaxpr.jaxpr
+    reached = {jaxpr.invars[dim]}
+    for eqn in jaxpr.eqns:
+        if any(not hasattr(a, "val") and a in reached for a in eqn.invars):
+            reached.update(eqn.outvars)
+    return any(
+        not hasattr(atom, "val") and atom in reached
+        for index, atom in enumerate(jaxpr.outvars)
+        if index != besides
+    )
+
+
+def _sizes(block: Any) -> list[int]:
+    """Extents of a block; 0 for those that are not placed by counting blocks."""
+    sizes = {"Blocked": lambda dim: dim.block_size, "Squeezed": lambda dim: 1}
+    return [
+        sizes.get(type(dim).__name__, lambda dim: 0)(dim) for dim in block.block_shape
+    ]
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Of a jaxpr and of those inside."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple) else (value,):
+                if hasattr(inner, "eqns"):
+                    yield from _equations(inner)

@@ -1,0 +1,190 @@
+"""Scatter, and scatter with add, sub, mul, min, max.
+
+Whole windows and batching dims are parallel letters. A dim of the operand that is
+addressed element by element is parallel too: each device moves the indices into its
+chunk, and those of other chunks are dropped. Index batch dims are reductions, except
+for the plain scatter, where order matters: each device scatters its share, and the
+operand counts on the first device only.
+
+    table[V, E], ids[B, 1], grads[B, E] -> table'[V, E]    ve, b-, be -> ve
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Protocol, cast
+
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops.movement.indexing import (
+    INT32_MAX,
+    IndexedDim,
+    batch_positions,
+    chunk_start,
+    clamp_int32,
+    constant,
+    is_wide,
+    join_components,
+    split_components,
+    to_int32,
+)
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import Factor, Factors, can_sum
+from meshwright.program.rules.registry import rule
+from meshwright.program.rules.rule import Cut, FactorRule
+
+
+class _Numbers(Protocol):
+    """`jax.lax.ScatterDimensionNumbers`, as far as it is read here."""
+
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
+    operand_batching_dims: Sequence[int]
+    scatter_indices_batching_dims: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Combiner:
+    """How updates join the operand.
+
+    monoid: how the shares of devices combine; None where order matters.
+    neutral: what the operand is on all devices but the first; None where it may
+        count on each of them.
+    """
+
+    monoid: str | None
+    neutral: int | None
+    linear: tuple[frozenset[int], ...] = ()
+
+
+_JOINTLY = (frozenset({0, 2}),)
+_COMBINERS = {
+    "scatter": _Combiner(None, None, _JOINTLY),
+    "scatter-add": _Combiner("sum", 0, _JOINTLY),
+    "scatter-sub": _Combiner("sum", 0, _JOINTLY),
+    "scatter-mul": _Combiner("prod", 1, (frozenset({0}),)),
+    "scatter-min": _Combiner("min", None),
+    "scatter-max": _Combiner("max", None),
+}
+
+
+@rule(*_COMBINERS)
+def scatter(op: Op) -> FactorRule:
+    """Letters of a scatter in every form of its dimension numbers."""
+    combiner = _COMBINERS[op.kind]
+    numbers = cast(_Numbers, op.params["dimension_numbers"])
+    table, indices, updates = (a.shape for a in op.operands)
+    factors = Factors()
+    where_batch = batch_positions(len(updates), numbers.update_window_dims)
+    into: list[Factor] = [()] * len(table)
+    index: list[Factor] = [()] * len(indices)
+    update: list[Factor] = [()] * len(updates)
+    for dim, at in zip(
+        numbers.operand_batching_dims,
+        numbers.scatter_indices_batching_dims,
+        strict=True,
+    ):
+        into[dim] = index[at] = update[where_batch[at]] = factors.one(table[dim])
+    windows = _window_dims(numbers, len(table))
+    for dim, at in zip(windows, numbers.update_window_dims, strict=True):
+        if updates[at] == table[dim]:
+            into[dim] = update[at] = factors.one(table[dim])
+    indexed = _indexed_dims(op, numbers, factors, into)
+    shares: list[int] = []
+    if combiner.monoid is not None and can_sum(op.operands[0].dtype):
+        for at, place in enumerate(where_batch):
+            if at not in numbers.scatter_indices_batching_dims:
+                index[at] = update[place] = factors.one(indices[at])
+                shares.extend(index[at])
+    special = {d.factor for d in indexed if d.factor is not None}
+    special |= set(shares) if combiner.neutral is not None else set()
+    return factors.rule(
+        [tuple(into), tuple(index), tuple(update)],
+        [tuple(into)],
+        monoid=combiner.monoid or "sum",
+        linear=combiner.linear if _is_linear(op) else (),
+        special=frozenset(special),
+        expand=partial(_expand, indexed, tuple(shares)) if special else None,
+    )
+
+
+def _window_dims(numbers: _Numbers, rank: int) -> tuple[int, ...]:
+    """Operand dims that stand in the updates, in the order of `update_window_dims`."""
+    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    return tuple(d for d in range(rank) if d not in gone)
+
+
+def _is_linear(op: Op) -> bool:
+    """A plain scatter with a function of its own (`.at[].apply`) may be anything."""
+    if not can_sum(op.operands[0].dtype):
+        return False
+    return op.kind != "scatter" or op.params.get("update_jaxpr") is None
+
+
+def _indexed_dims(
+    op: Op, numbers: _Numbers, factors: Factors, into: list[Factor]
+) -> tuple[IndexedDim, ...]:
+    """Components of the index vector; gives letters to dims addressed by elements."""
+    table, _, updates = (a.shape for a in op.operands)
+    sizes = [1] * len(table)
+    windows = _window_dims(numbers, len(table))
+    for dim, at in zip(windows, numbers.update_window_dims, strict=True):
+        sizes[dim] = updates[at]
+    found: list[IndexedDim] = []
+    for dim in numbers.scatter_dims_to_operand_dims:
+        factor = None
+        if sizes[dim] == 1 and table[dim] > 1 and max(table) <= INT32_MAX:
+            into[dim] = factors.one(table[dim])
+            factor = into[dim][0]
+        found.append(IndexedDim(table[dim], sizes[dim], factor))
+    return tuple(found)
+
+
+def _expand(
+    indexed: tuple[IndexedDim, ...],
+    shares: tuple[int, ...],
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: Cut,
+) -> tuple[Value, ...]:
+    """Scatter this device's share of the updates into its chunk of the operand."""
+    into, indices, updates = operands
+    params = dict(op.params)
+    if any(dim.chunk(cut) is not None for dim in indexed):
+        mode = cast(Enum, params["mode"])
+        clips = mode.name == "CLIP"
+        indices = _moved_indices(indexed, clips, builder, indices, cut)
+        params["mode"] = type(mode)["FILL_OR_DROP"]
+    axes = tuple(axis for factor in shares for axis in cut.axes[factor])
+    neutral = _COMBINERS[op.kind].neutral
+    if axes and neutral is not None:
+        first = builder.compare("eq", builder.axis_index(axes), 0)
+        into = builder.select(first, constant(builder, into, neutral), into)
+    return builder.apply(op, (into, indices, updates), (into.shape,), params)
+
+
+def _moved_indices(
+    indexed: tuple[IndexedDim, ...],
+    clips: bool,
+    builder: Builder,
+    indices: Value,
+    cut: Cut,
+) -> Value:
+    """Indices counted from this device's chunks; out of bounds stays out of bounds."""
+    moved: list[Value] = []
+    parts = split_components(builder, indices)
+    for part, dim in zip(parts, indexed, strict=True):
+        if clips:
+            part = clamp_int32(builder, part, 0, dim.extent - dim.window)
+        elif is_wide(part.dtype):
+            part = clamp_int32(builder, part, -1, dim.extent)
+        else:
+            part = to_int32(builder, part)
+        if dim.chunk(cut) is not None:
+            part = builder.binary("sub", part, chunk_start(builder, dim, cut))
+        moved.append(part)
+    return join_components(builder, moved)

@@ -1,0 +1,1 @@
+"""Many small records, made fast."""

@@ -1,0 +1,103 @@
+"""Removes what nobody reads, inside loops and branches too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from meshwright.program.ir.program import Atom, Op, Program, Value, Wire
+
+
+def prune(program: Program) -> Program:
+    """The program without ops whose results cannot reach an output or an effect.
+
+    Law: inputs and outputs stay as they are; the pruned program computes the same.
+    """
+    return _prune_body(program, range(len(program.outputs)))
+
+
+def _prune_body(program: Program, kept_outputs: Collection[int]) -> Program:
+    """`program` with only the outputs at `kept_outputs` (positions), and all inputs."""
+    outputs = tuple(a for i, a in enumerate(program.outputs) if i in kept_outputs)
+    live: set[Atom] = set(outputs)
+    ops: list[Op] = []
+    for op in reversed(program.ops):
+        if not (op.has_effect or any(r in live for r in op.results)):
+            continue
+        kept = _prune_region(op, live) if op.bodies else op
+        live.update(kept.operands)
+        ops.append(kept)
+    constants = {v: c for v, c in program.constants.items() if v in live}
+    return Program(program.inputs, tuple(reversed(ops)), outputs, constants)
+
+
+def _prune_region(op: Op, live: Collection[Atom]) -> Op:
+    """The region op with dead wires cut out; a wire lives by its result or a body."""
+    wires = [w for w in op.wires if _is_root(op, w, live)]
+    while True:
+        bodies = tuple(
+            _prune_body(body, {i for w in wires for b, i in w.outputs if b == index})
+            for index, body in enumerate(op.bodies)
+        )
+        used = [_used_inputs(body) for body in bodies]
+        grown = [
+            w for w in op.wires if w in wires or any(i in used[b] for b, i in w.inputs)
+        ]
+        if len(grown) == len(wires):
+            break
+        wires = grown
+    return _rewire(op, bodies, wires)
+
+
+def _is_root(op: Op, wire: Wire, live: Collection[Atom]) -> bool:
+    """Needed whatever the bodies read: a live result, a condition, a branch index."""
+    if wire.result is not None:
+        return op.results[wire.result] in live
+    return bool(wire.outputs) or not wire.inputs
+
+
+def _used_inputs(body: Program) -> set[int]:
+    read = set(body.outputs).union(*(op.operands for op in body.ops))
+    return {i for i, v in enumerate(body.inputs) if v in read}
+
+
+def _rewire(op: Op, bodies: tuple[Program, ...], wires: list[Wire]) -> Op:
+    """The op with the operands, results and body ends of `wires` only, renumbered.
+
+    `bodies` have lost their dead outputs already, but still have all inputs.
+    """
+    operands = sorted(w.operand for w in wires if w.operand is not None)
+    results = sorted(w.result for w in wires if w.result is not None)
+    inputs = [
+        sorted({i for w in wires for b, i in w.inputs if b == k})
+        for k in range(len(bodies))
+    ]
+    outputs = [
+        sorted({i for w in wires for b, i in w.outputs if b == k})
+        for k in range(len(bodies))
+    ]
+    renumbered = tuple(
+        Wire(
+            None if w.operand is None else operands.index(w.operand),
+            tuple((b, inputs[b].index(i)) for b, i in w.inputs),
+            tuple((b, outputs[b].index(i)) for b, i in w.outputs),
+            None if w.result is None else results.index(w.result),
+            w.is_stacked,
+        )
+        for w in wires
+    )
+    trimmed = tuple(
+        replace(body, inputs=tuple(body.inputs[i] for i in inputs[k]))
+        for k, body in enumerate(bodies)
+    )
+    return replace(
+        op,
+        operands=tuple(op.operands[i] for i in operands),
+        results=_kept(op.results, results),
+        bodies=trimmed,
+        wires=renumbered,
+    )
+
+
+def _kept(values: tuple[Value, ...], positions: list[int]) -> tuple[Value, ...]:
+    return tuple(values[i] for i in positions)

@@ -1,0 +1,221 @@
+"""Writes device programs: ops on local shapes, with explicit collectives.
+
+Ops made here carry no primitive: their kinds are the names of `jax.lax` functions, or
+of the collectives below, with parameters of our own that do not change between
+releases of JAX. `runtime` holds the table that executes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshwright.machine import Mesh
+from meshwright.program.ir import Atom, Literal, Op, Value
+
+COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
+"""Kinds that move bytes between devices. `all_slice` and `axis_index` do not."""
+
+
+@dataclass
+class Builder:
+    """Ops of one device program so far; every method appends and returns new values.
+
+    source, reason: written into each op, so that a collective can be explained.
+    """
+
+    mesh: Mesh
+    ops: list[Op] = field(default_factory=list)
+    source: object = ""
+    reason: str = ""
+
+    # -- any op ---------------------------------------------------------------------
+
+    def emit(
+        self,
+        kind: str,
+        operands: Sequence[Atom],
+        shape: tuple[int, ...],
+        dtype: str,
+        /,
+        **params: object,
+    ) -> Value:
+        """Append an op of one result, by the name of a `jax.lax` function."""
+        result = Value(tuple(shape), dtype)
+        self.ops.append(Op(kind, tuple(operands), (result,), params, (), self.source))
+        return result
+
+    def apply(
+        self,
+        op: Op,
+        operands: Sequence[Atom],
+        shapes: Iterable[tuple[int, ...]],
+        params: Mapping[str, object] | None = None,
+    ) -> tuple[Value, ...]:
+        """Append the same primitive as `op` on other operands, with these result shapes."""
+        made = zip(shapes, op.results, strict=True)
+        results = tuple([Value(tuple(shape), old.dtype) for shape, old in made])
+        chosen = op.params if params is None else params
+        self.ops.append(
+            Op(
+                op.kind,
+                tuple(operands),
+                results,
+                chosen,
+                (),
+                op.source,
+                op.primitive,
+                has_effect=op.has_effect,
+            )
+        )
+        return results
+
+    # -- elementwise ----------------------------------------------------------------
+
+    def literal(self, value: object, like: Atom | str) -> Literal:
+        """A scalar constant of a dtype, or of the dtype of a value."""
+        return Literal(value, like if isinstance(like, str) else like.dtype)
+
+    def unary(self, kind: str, x: Atom) -> Value:
+        """`neg`, `not`, `exp`, ... of one value."""
+        return self.emit(kind, (x,), x.shape, x.dtype)
+
+    def binary(self, kind: str, x: Atom, y: Atom | float | int) -> Value:
+        """`add`, `sub`, `mul`, `max`, `rem`, ... with scalars stretched."""
+        other = y if isinstance(y, Value | Literal) else self.literal(y, x)
+        return self.emit(kind, (x, other), x.shape or other.shape, x.dtype)
+
+    def compare(self, kind: str, x: Atom, y: Atom | float | int) -> Value:
+        """`eq`, `ne`, `lt`, `le`, `gt`, `ge`: a bool value."""
+        other = y if isinstance(y, Value | Literal) else self.literal(y, x)
+        return self.emit(kind, (x, other), x.shape or other.shape, "bool")
+
+    def select(self, which: Atom, on_false: Atom, on_true: Atom) -> Value:
+        """`on_true` where `which` (a scalar or of the same shape), else `on_false`."""
+        shape = on_true.shape or on_false.shape
+        return self.emit("select_n", (which, on_false, on_true), shape, on_true.dtype)
+
+    def convert(self, x: Atom, dtype: str) -> Value:
+        """The same numbers in another dtype."""
+        return self.emit("convert_element_type", (x,), x.shape, dtype, new_dtype=dtype)
+
+    # -- shapes ---------------------------------------------------------------------
+
+    def full(self, shape: tuple[int, ...], value: object, dtype: str) -> Value:
+        """A constant array."""
+        return self.broadcast(Literal(value, dtype), shape, ())
+
+    def iota(self, shape: tuple[int, ...], dim: int, dtype: str = "int32") -> Value:
+        """0, 1, 2, ... along `dim`."""
+        return self.emit("iota", (), shape, dtype, shape=shape, dim=dim)
+
+    def broadcast(
+        self, x: Atom, shape: tuple[int, ...], dims: tuple[int, ...]
+    ) -> Value:
+        """Operand dim i becomes result dim `dims[i]`; all others are stretched."""
+        return self.emit(
+            "broadcast_in_dim", (x,), shape, x.dtype, shape=shape, dims=dims
+        )
+
+    def reshape(self, x: Atom, shape: tuple[int, ...]) -> Value:
+        """The same elements in another shape."""
+        return self.emit("reshape", (x,), shape, x.dtype, shape=shape)
+
+    def fence(self, x: Atom) -> Value:
+        """The same value, which the compiler may not merge with the original."""
+        return self.emit("optimization_barrier", (x,), x.shape, x.dtype)
+
+    def slice(self, x: Atom, dim: int, start: int, limit: int) -> Value:
+        """Elements `start` to `limit` of one dim."""
+        shape = x.shape[:dim] + (limit - start,) + x.shape[dim + 1 :]
+        return self.emit(
+            "slice", (x,), shape, x.dtype, dim=dim, start=start, limit=limit
+        )
+
+    def concatenate(self, values: Sequence[Atom], dim: int) -> Value:
+        """Values side by side along `dim`."""
+        first = values[0]
+        total = sum(v.shape[dim] for v in values)
+        shape = first.shape[:dim] + (total,) + first.shape[dim + 1 :]
+        return self.emit("concatenate", values, shape, first.dtype, dim=dim)
+
+    def reduce(self, x: Atom, dims: tuple[int, ...], monoid: str = "sum") -> Value:
+        """`x` reduced over `dims` with sum, max, min, prod, and, or, xor."""
+        shape = tuple(n for d, n in enumerate(x.shape) if d not in dims)
+        return self.emit("reduce", (x,), shape, x.dtype, dims=dims, monoid=monoid)
+
+    # -- devices --------------------------------------------------------------------
+
+    def axis_index(self, axes: tuple[str, ...]) -> Value:
+        """This device's int32 position along `axes` together, major to minor."""
+        return self.emit("axis_index", (), (), "int32", axes=axes)
+
+    def all_slice(self, x: Atom, dim: int, axes: tuple[str, ...]) -> Value:
+        """This device's chunk of a value that is whole along `axes`. Moves no bytes."""
+        shape = self._resized(x, dim, 1, self.mesh.size(axes))
+        return self.emit("all_slice", (x,), shape, x.dtype, dim=dim, axes=axes)
+
+    def all_gather(self, x: Atom, dim: int, axes: tuple[str, ...]) -> Value:
+        """The chunks of all devices along `axes`, concatenated on `dim`."""
+        shape = self._resized(x, dim, self.mesh.size(axes), 1)
+        return self._collective("all_gather", x, shape, dim=dim, axes=axes)
+
+    def all_reduce(self, x: Atom, axes: tuple[str, ...], monoid: str = "sum") -> Value:
+        """The reduction over all devices along `axes`, on each of them."""
+        return self._collective("all_reduce", x, x.shape, axes=axes, monoid=monoid)
+
+    def reduce_scatter(
+        self, x: Atom, dim: int, axes: tuple[str, ...], monoid: str = "sum"
+    ) -> Value:
+        """This device's chunk on `dim` of the reduction along `axes`."""
+        shape = self._resized(x, dim, 1, self.mesh.size(axes))
+        return self._collective(
+            "reduce_scatter", x, shape, dim=dim, axes=axes, monoid=monoid
+        )
+
+    def all_to_all(
+        self, x: Atom, gather: int, split: int, axes: tuple[str, ...]
+    ) -> Value:
+        """Move `axes` from dim `gather`, which grows, to dim `split`, which shrinks."""
+        n = self.mesh.size(axes)
+        shape = list(x.shape)
+        shape[gather] *= n
+        shape[split] //= n
+        return self._collective(
+            "all_to_all", x, tuple(shape), gather=gather, split=split, axes=axes
+        )
+
+    def permute(
+        self, x: Atom, axes: tuple[str, ...], pairs: tuple[tuple[int, int], ...]
+    ) -> Value:
+        """Send to other positions along `axes`: (from, to) pairs; others receive zeros.
+
+        Written down with the axes in the mesh's order, the only one that JAX takes.
+        """
+        order = tuple(a for a in self.mesh.axes if a in axes)
+        if order != axes:
+            pairs = tuple(
+                sorted((self._moved(a, axes, order), self._moved(b, axes, order))
+                       for a, b in pairs)
+            )  # fmt: skip
+        return self._collective("permute", x, x.shape, axes=order, pairs=pairs)
+
+    def _moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
+        """A position along `old`, counted along `new`, the same axes in another order."""
+        coordinates: dict[str, int] = {}
+        for axis in reversed(old):
+            position, coordinates[axis] = divmod(position, self.mesh.size(axis))
+        for axis in new:
+            position = position * self.mesh.size(axis) + coordinates[axis]
+        return position
+
+    def _collective(
+        self, kind: str, x: Atom, shape: tuple[int, ...], **params: object
+    ) -> Value:
+        return self.emit(kind, (x,), shape, x.dtype, reason=self.reason, **params)
+
+    @staticmethod
+    def _resized(x: Atom, dim: int, times: int, over: int) -> tuple[int, ...]:
+        shape = list(x.shape)
+        shape[dim] = shape[dim] * times // over
+        return tuple(shape)

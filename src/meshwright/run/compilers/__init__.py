@@ -1,0 +1,1 @@
+"""The real compilers of TPUs and GPUs, which need no device here."""

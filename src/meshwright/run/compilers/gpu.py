@@ -1,0 +1,130 @@
+"""The GPU compiler: XLA's for CUDA, which knows no GPU by name and is told its numbers."""
+
+from __future__ import annotations
+
+import re
+
+from meshwright.errors import CompilerError
+from meshwright.jax_private import hlo_flops
+from meshwright.machine import Machine
+from meshwright.run.compilers.backend import Backend, Compiled, Ended, Target
+from meshwright.run.compilers.hlo import transfers
+
+_PROGRAM = "*gpu_after_optimizations.txt"
+_REPORT = "*gpu_after_optimizations-memory-usage-report.txt"
+
+_PARTITIONED = "*after_spmd_partitioner.txt"
+
+_CONFIG = """\
+gpu_device_info {{
+  cuda_compute_capability {{
+    major: {major} minor: {minor} feature_extension: {extension}
+  }}
+  core_count: {gpu.num_cores}
+  fpus_per_core: {gpu.lanes}
+  shared_memory_per_core: {gpu.shared_bytes}
+  shared_memory_per_block_optin: {gpu.block_shared_bytes}
+  clock_rate_ghz: {clock_ghz}
+  memory_bandwidth: {chip.hbm_bytes_per_s:.0f}
+  device_memory_size: {chip.hbm_bytes:.0f}
+  l2_cache_size: {chip.on_chip_bytes:.0f}
+  shared_memory_per_block: 49152
+  threads_per_warp: 32
+  threads_per_block_limit: 1024
+  threads_per_core_limit: 2048
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  thread_dim_limit_x: 1024
+  thread_dim_limit_y: 1024
+  thread_dim_limit_z: 64
+  runtime_version: "12.8.0"
+  dnn_version: "9.10.0"
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 }}
+device_description_str: "{title}"
+"""
+"""A `GpuTargetConfigProto`. What is written out is alike in every GPU from compute
+capability 7.0 to 10.0 (OpenXLA, xla/backends/gpu/target_config/specs), as are the
+releases of CUDA and cuDNN there."""
+
+_ACCELERATED = 9
+"""Major compute capability from which code is made for one chip alone, as in "9.0a"."""
+
+
+def target_config(machine: Machine) -> str:
+    """One device of a machine, in the words of the compiler.
+
+    Raises `CompilerError` for a machine without `[gpu]` or a clock.
+    """
+    gpu, clock_hz = machine.gpu, machine.chip.clock_hz
+    if gpu is None or clock_hz is None:
+        raise CompilerError(
+            f"the description of {machine.name} lacks a table [gpu] or chip.clock_hz, "
+            f"which the GPU compiler needs; those of the presets show their form"
+        )
+    major, minor = gpu.capability
+    accelerated = major >= _ACCELERATED
+    return _CONFIG.format(
+        gpu=gpu,
+        chip=machine.chip,
+        major=major,
+        minor=minor,
+        extension="ACCELERATED_FEATURES" if accelerated else "NONE",
+        clock_ghz=clock_hz / 1e9,
+        title=machine.title,
+    )
+
+
+def _target(machine: Machine) -> Target:
+    """One process for each node, which is what the innermost level joins."""
+    node = min(machine.num_devices, machine.levels[0].largest)
+    options = {
+        "target_config": target_config(machine),
+        "topology": f"1x{machine.num_devices // node}x{node}",
+    }
+    return machine.name, options
+
+
+_LIBRARY = re.compile(r'custom_call_target="__cu(?:blas|dnn)')
+"""Products that a library computes: XLA does not count their operations."""
+
+
+def _read(ended: Ended, machine: Machine) -> Compiled:
+    """What lies in the dump: code is not waited for, since it tells nothing more.
+
+    Nor need `ptxas` be here, which makes it. This compiler knows no limit of memory:
+    whether a step fits is for us to say.
+    """
+    hlo, num_bytes = ended.memory(_PROGRAM, _REPORT)
+    return Compiled(
+        num_bytes,
+        num_bytes <= machine.chip.usable_bytes,
+        ended.elapsed_s,
+        hlo,
+        _flops(ended, hlo),
+        tuple(transfers(hlo, hlo, {}, 1.0)),
+    )
+
+
+def _flops(ended: Ended, hlo: str) -> float | None:
+    """Operations; where a library computes products, as they stood before that."""
+    if not _LIBRARY.search(hlo):
+        return hlo_flops(hlo)
+    partitioned = ended.dumped(_PARTITIONED)
+    return None if partitioned is None else hlo_flops(partitioned)
+
+
+GPU = Backend(
+    platform="cuda",
+    modules=("jax_cuda13_plugin", "jax_plugins.xla_cuda13", "flatbuffers"),
+    target=_target,
+    environment={},
+    program=_PROGRAM,
+    report=_REPORT,
+    tells_time=False,
+    read=_read,
+)

@@ -1,0 +1,114 @@
+"""The TPU compiler: `libtpu`, which knows every TPU by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from meshwright.errors import CompilerError
+from meshwright.jax_private import hlo_flops
+from meshwright.machine import Machine
+from meshwright.run.compilers.backend import Backend, Compiled, Ended, Target
+from meshwright.run.compilers.hlo import (
+    Transfer,
+    estimated_cycles,
+    scheduler_report,
+    transfers,
+)
+
+_PROGRAM = "*after_optimizations_after_buffer_assignment.txt"
+_REPORT = "*after_optimizations-memory-usage-report.txt"
+
+_ASSIGNED = "*after_optimizations-buffer-assignment.txt"
+
+_ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(.*)$", re.MULTILINE)
+
+_NEEDS = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm")
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def _target(machine: Machine) -> Target:
+    """Such as `v5e:2x4`; more than one slice where the machine has a network."""
+    if not machine.topology:
+        raise CompilerError(
+            f"the description of {machine.name} lacks topology, which is what the TPU "
+            'compiler calls the chip, such as "v5e"'
+        )
+    chips = machine.grid[-len(machine.levels[0].extents) :]
+    slices = machine.num_devices
+    for dim in chips:
+        slices //= dim.extent
+    options: dict[str, object] = {"num_slices": slices} if slices > 1 else {}
+    if machine.chip_config:
+        options["chip_config_name"] = machine.chip_config
+    shape = "x".join(str(dim.extent) for dim in chips)
+    return f"{machine.topology}:{shape}", options
+
+
+def _read(ended: Ended, machine: Machine) -> Compiled:
+    """The result, or what lies in the dump.
+
+    A small program may be done before its process is ended: unless all was asked for,
+    the dump speaks all the same.
+    """
+    found = ended.result() if ended.full else None
+    if found is not None:
+        return replace(
+            found,
+            transfers=_transfers(ended.log, found.hlo, machine),
+            cycles=estimated_cycles(found.hlo),
+        )
+    refused = _NEEDS.search(ended.log)
+    if refused:
+        needed = float(refused[1]) * _UNITS[refused[2]]
+        return Compiled(int(needed), False, ended.elapsed_s, "")
+    hlo, num_bytes = ended.memory(_PROGRAM, _REPORT)
+    assignment = ended.dumped(_ASSIGNED)
+    if assignment is not None:
+        num_bytes = min(num_bytes, assigned_bytes(assignment))
+    return Compiled(
+        num_bytes,
+        True,
+        ended.elapsed_s,
+        hlo,
+        hlo_flops(hlo),
+        _transfers(ended.log, hlo, machine),
+    )
+
+
+def assigned_bytes(assignment: str) -> int:
+    """Main memory that a buffer assignment takes, without buffers of other cores' calls.
+
+    From libtpu 0.0.52 on a report counts the arguments and results of computations that
+    are called, such as gathers that another core does, though they lie where the caller
+    has them.
+    """
+    found = _ALLOCATION.findall(assignment)
+    return sum(
+        int(size)
+        for size, rest in found
+        if "color" not in rest and "thread-local" not in rest
+    )
+
+
+def _transfers(log: str, hlo: str, machine: Machine) -> tuple[Transfer, ...]:
+    program, cycles = scheduler_report(log)
+    return tuple(transfers(program, hlo, cycles, machine.chip.clock_hz or 1.0))
+
+
+TPU = Backend(
+    platform="tpu",
+    modules=("libtpu", "flatbuffers"),
+    target=_target,
+    environment={
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_STDERR_LOG_LEVEL": "0",
+        "TPU_MIN_LOG_LEVEL": "0",
+        "TPU_VMODULE": "latency_hiding_scheduler=5",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    },
+    program=_PROGRAM,
+    report=_REPORT,
+    tells_time=True,
+    read=_read,
+)

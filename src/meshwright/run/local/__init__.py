@@ -1,0 +1,19 @@
+"""Executes device programs on this process's devices."""
+
+from meshwright.run.local.spmd import (
+    Executable,
+    jax_mesh,
+    make_executable,
+    named_shardings,
+    partition_spec,
+    place,
+)
+
+__all__ = [
+    "Executable",
+    "jax_mesh",
+    "make_executable",
+    "named_shardings",
+    "partition_spec",
+    "place",
+]

@@ -1,0 +1,287 @@
+"""Measures this process's devices, and describes them as a machine.
+
+An op is timed in a chain of itself inside one program, less what starting a program
+takes: what it costs in the middle of a step. All devices run the chain at once, as in a
+step, so that virtual devices that share cores are measured sharing them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from meshwright.errors import MachineError
+from meshwright.machine import Dim, Kind, Level, Machine, parse_machine
+from meshwright.machine.placement import Segment
+from meshwright.machine.write import (
+    MUL_ADDS,
+    TINY,
+    Probe,
+    Samples,
+    machine_toml,
+    measured_chip,
+    probes_of,
+)
+from meshwright.predict.links.collective import COLLECTIVE_S
+
+_AXIS = "devices"
+_MANY = 128  # tiny ops in a chain
+_QUICK_S = 4e-3  # an op that takes less is timed in a long chain
+_SLOW_S = 2.0  # an op that takes longer is left out
+_GROWTH = 4.0  # times longer that the next probe may take, with compilation
+_SHORT_S = 10.0  # budgets below have fewer repetitions
+_SETTLED_S = 0.02  # a program is repeated for this long at least
+
+ProgramTimer = Callable[[Probe, int], float]
+"""Seconds of a program that is a chain of so many of the op."""
+
+
+def calibrate(
+    path: str | Path | None = None,
+    *,
+    name: str = "this-machine",
+    budget_s: float = 30.0,
+    progress: bool = True,
+) -> Machine:
+    """This process's devices as a machine, measured; its TOML is written to `path`.
+
+    `mw.machine(path, chips=n)` reads it. Every number has its source; power and price,
+    which nobody measures, are left out.
+
+    budget_s: about how long it takes. A short one has fewer sizes and repetitions, but
+        every kind of op is compiled and run at least once.
+    progress: say on stderr what is measured, where that is a terminal.
+    Raises `MachineError` for a folder that does not exist, a file that does not end in
+    .toml, or a budget that is not above 0.
+    """
+    target = None if path is None else _checked(Path(path))
+    if not 0 < budget_s < math.inf:
+        raise MachineError(f"budget_s is {budget_s}; wanted seconds above 0")
+    devices = jax.local_devices()
+    repeats = 5 if budget_s >= _SHORT_S else 2
+    how = f"best of {repeats} or more, jax {jax.__version__}, {devices[0].platform}"
+    show = _show if progress and sys.stderr.isatty() else lambda what: None
+    timer = program_timer(devices, repeats, show)
+    samples = survey(timer, len(devices), _memory(devices)[0], budget_s)
+    show("")
+    text = machine_toml(describe(samples, devices, name, how))
+    if target is not None:
+        try:
+            target.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise MachineError(f"cannot write {target}: {error.strerror}") from None
+    return parse_machine(text, name, len(devices))
+
+
+def _checked(path: Path) -> Path:
+    if path.suffix != ".toml":
+        raise MachineError(f"path is {path}; wanted a file that ends in .toml")
+    if not path.parent.is_dir():
+        raise MachineError(f"there is no folder {path.parent}; make it first")
+    return path
+
+
+def _show(what: str) -> None:
+    """A line on stderr over the last one, without a thread that would disturb."""
+    sys.stderr.write(f"\r\x1b[K{what}")
+    sys.stderr.flush()
+
+
+# -- what is measured ---------------------------------------------------------------
+
+
+def survey(
+    program_s: ProgramTimer,
+    num_devices: int,
+    memory_bytes: float,
+    budget_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Samples:
+    """One op of each probe for which there is time; the first is a tiny op.
+
+    What a kind leaves of its share is there for the next ones.
+    """
+    end_s = clock() + budget_s
+    one_s, many_s = program_s(TINY, 1), program_s(TINY, _MANY)
+    tiny_s = max((many_s - one_s) / (_MANY - 1), many_s / 10 / _MANY)
+    start_program_s = max(one_s - tiny_s, 0.0)
+    samples = [(TINY, tiny_s)]
+    planned = probes_of(num_devices, sorted(COLLECTIVE_S))
+    for index, (share, needed, probes) in enumerate(planned):
+        shares = sum(each[0] for each in planned[index:])
+        until_s = clock() + (end_s - clock()) * share / shares
+        unit_s = took_s = 0.0
+        for number, probe in enumerate(probes):
+            start_s = clock()
+            is_late = start_s + _GROWTH * took_s > until_s
+            is_large = 64 * math.prod(probe.shapes[0]) > memory_bytes
+            expected_s = unit_s * probe.size
+            if number >= needed and (is_late or is_large or expected_s > _SLOW_S):
+                break
+            count = 16 if expected_s < _QUICK_S else 2
+            total_s = program_s(probe, count)
+            op_s = max(total_s - start_program_s, total_s / 10) / count
+            samples.append((probe, op_s))
+            unit_s, took_s = op_s / probe.size, clock() - start_s
+    return samples
+
+
+# -- how it is measured -------------------------------------------------------------
+
+
+def program_timer(
+    devices: Sequence[Any], repeats: int, show: Callable[[str], None]
+) -> ProgramTimer:
+    """Runs chains on all devices at once; the best of `repeats` runs or more."""
+    mesh = jax.sharding.Mesh(np.array(devices), (_AXIS,), axis_types=(AxisType.Auto,))
+    values = np.random.default_rng(0).standard_normal(1 << 16)
+
+    def program_s(probe: Probe, count: int) -> float:
+        show(f"calibrating: {probe} ...")
+        is_collective = probe.kind in COLLECTIVE_S
+        spec = PartitionSpec(_AXIS) if is_collective else PartitionSpec()
+        copies = len(devices) if is_collective else 1
+        scale = math.prod(probe.shapes[-1][:-1]) ** -0.5  # of a kernel: keeps the norm
+        some = (values * scale).astype(probe.dtype)
+        operands = [
+            np.resize(some, (copies * shape[0], *shape[1:]) if shape else ())
+            for shape in probe.shapes
+        ]
+        run = _chain(probe.kind, count, len(devices))
+        if is_collective:
+            run = jax.shard_map(
+                run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
+            )
+        placed = jax.device_put(operands, NamedSharding(mesh, spec))
+        return _best_s(jax.jit(run), placed, repeats)
+
+    return program_s
+
+
+def _best_s(run: Callable[..., Any], operands: Sequence[Any], repeats: int) -> float:
+    jax.block_until_ready(run(*operands))
+    times = list[float]()
+    while len(times) < repeats or sum(times) < _SETTLED_S:
+        start_s = time.perf_counter()
+        jax.block_until_ready(run(*operands))
+        times.append(time.perf_counter() - start_s)
+    return min(times)
+
+
+def _chain(kind: str, count: int, num_devices: int) -> Callable[..., Any]:
+    def mul_adds(x: Any, a: Any, b: Any) -> Any:
+        for _ in range(MUL_ADDS):
+            x = x * a + b
+        return x
+
+    def gathered(x: Any) -> Any:
+        return lax.all_gather(x, _AXIS, tiled=True)
+
+    convolution = partial(
+        lax.conv_general_dilated,
+        window_strides=(1, 1),
+        padding="SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    ring = [(i, (i + 1) % num_devices) for i in range(num_devices)]
+    ops: dict[str, tuple[Callable[..., Any], ...]] = {
+        "copy": (lambda x, b: x + b,),
+        "mul-adds": (mul_adds,),
+        "matmul": (lambda x, w: x @ w,),
+        "convolution": (convolution,),
+        "all_gather": (gathered, lambda x: x[: x.shape[0] // num_devices]),
+        "all_reduce": (lambda x: lax.psum(x, _AXIS),),
+        "all_to_all": (lambda x: lax.all_to_all(x, _AXIS, 0, 0, tiled=True),),
+        "permute": (lambda x: lax.ppermute(x, _AXIS, ring),),
+        # What is gathered again is as large as the next one wants it.
+        "reduce_scatter": (lambda x: lax.psum_scatter(x, _AXIS, tiled=True), gathered),
+    }
+
+    def run(x: Any, *others: Any) -> Any:
+        for op in ops[kind] * count:
+            x = lax.optimization_barrier(op(x, *others))
+        return x
+
+    return run
+
+
+# -- what it means ------------------------------------------------------------------
+
+
+def describe(samples: Samples, devices: Sequence[Any], name: str, how: str) -> Machine:
+    """The machine on which the probes would take what they took; without its grid."""
+    first, count = devices[0], len(devices)
+    chip, sources = measured_chip(samples, _memory(devices), how)
+    levels = list[Level]()
+    links = [s for s in samples if s[0].kind in COLLECTIVE_S]
+    if links:
+        level, error = fit_level(links, count)
+        fitted = f"measured: {len(links)} collectives, median error {error:.0%}, {how}"
+        levels.append(level)
+        for key in ("link_bytes_per_s", "latency_s"):
+            sources[f"levels[0].{key}"] = fitted
+        sources["levels[0].extents"] = "jax.local_devices()"
+    return Machine(
+        name=name,
+        title=f"{count} x {first.device_kind}, calibrated",
+        chip=chip,
+        levels=tuple(levels),
+        num_devices=count,
+        compiler={"cpu": "cpu", "tpu": "tpu"}.get(first.platform, "gpu"),
+        sources=sources,
+    )
+
+
+def _memory(devices: Sequence[Any]) -> tuple[int, str]:
+    stats = devices[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"], "device.memory_stats(): bytes_limit"
+    num_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    parts = f", 1/{len(devices)} of it" if len(devices) > 1 else ""
+    return num_bytes // len(devices), f"os.sysconf: memory of the host{parts}"
+
+
+def fit_level(samples: Samples, num_devices: int) -> tuple[Level, float]:
+    """The switch whose closed forms are nearest, and the median relative error.
+
+    Least squares of the relative error, in latency and seconds per byte.
+    """
+    op_s = np.array([each for _, each in samples])
+    units = _switch(num_devices, math.inf, 1.0), _switch(num_devices, 1.0, 0.0)
+    terms = np.array([[_modelled_s(p, unit) for unit in units] for p, _ in samples])
+    relative = terms / op_s[:, None]
+    norms = np.linalg.norm(relative, axis=0)
+    latency_s, byte_s = np.linalg.lstsq(relative / norms, np.ones(len(op_s)))[0] / norms
+    if latency_s < 0:
+        latency_s, byte_s = 0.0, relative[:, 1].sum() / norms[1] ** 2
+    elif byte_s <= 0:  # noise: the fastest that was seen
+        byte_s = 1 / relative[:, 1].max()
+    level = _switch(num_devices, float(f"{1 / byte_s:.4g}"), float(f"{latency_s:.4g}"))
+    errors = (abs(_modelled_s(p, level) / each - 1) for p, each in samples)
+    return level, median(errors)
+
+
+def _switch(num_devices: int, rate: float, latency_s: float) -> Level:
+    return Level("devices", Kind.SWITCH, (num_devices,), rate, latency_s)
+
+
+def _modelled_s(probe: Probe, level: Level) -> float:
+    """Of one op in its chain: a reduce-scatter is followed by an all-gather."""
+    count = level.largest
+    segments = (Segment(Dim(level, count, is_ring=False), count, 1),)
+    seconds = COLLECTIVE_S[probe.kind](probe.size, segments)
+    if probe.kind == "reduce_scatter":
+        seconds += COLLECTIVE_S["all_gather"](probe.size, segments)
+    return seconds

@@ -1,0 +1,33 @@
+"""Effects run once: on the first device of the mesh, on whole operands.
+
+Lowering marks them by a parameter `mesh_axes`. Those in a user's own `shard_map` carry
+none: there every device runs its own, as JAX does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from meshwright.program.ir import Op
+
+
+def run_effect(op: Op, operands: list[Any]) -> list[Any]:
+    """Apply an op with an effect on one device; all others receive its results."""
+    primitive: Any = op.primitive
+    axes = op.params["mesh_axes"]
+    params = {k: v for k, v in op.params.items() if k != "mesh_axes"}
+
+    def fire(given: list[Any]) -> list[Any]:
+        out = primitive.bind(*given, **params)
+        return list(out) if primitive.multiple_results else [out]
+
+    def stay(given: list[Any]) -> list[Any]:
+        del given
+        return [jnp.zeros(r.shape, r.dtype) for r in op.results]
+
+    first = sum(lax.axis_index(a) for a in axes) == 0  # pyright: ignore[reportGeneralTypeIssues]
+    results = lax.cond(first, fire, stay, operands)
+    return [lax.psum(r, axes) for r in results]

@@ -1,0 +1,136 @@
+"""A device program as one jitted SPMD function over a JAX mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from meshwright.errors import MeshError
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower import Lowered
+from meshwright.partitioner.propagate import whole_axes
+from meshwright.program.ir import Sharding
+from meshwright.run.local.execute import run_program
+
+
+def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
+    """The JAX mesh over this process group's devices; `MeshError` if they are too few."""
+    devices: list[Any] = list(mesh.devices or jax.devices())
+    count = mesh.num_devices
+    if len(devices) < count:
+        raise MeshError(
+            f"mesh {mesh} needs {count} devices, but JAX sees {len(devices)} "
+            f"({devices[0].platform}); to try it on one machine, set XLA_FLAGS="
+            f"--xla_force_host_platform_device_count={count} before JAX starts"
+        )
+    shape = tuple(size for _, size in mesh.sizes)
+    grid = np.array(devices[: math.prod(shape)], dtype=object).reshape(shape)
+    return jax.sharding.Mesh(grid, mesh.axes, axis_types=(AxisType.Auto,) * len(shape))
+
+
+def partition_spec(sharding: Sharding) -> PartitionSpec:
+    """The `PartitionSpec` of a sharding without partial sums."""
+    entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in sharding.dims]
+    while entries and entries[-1] is None:
+        entries.pop()
+    return PartitionSpec(*entries)
+
+
+def named_shardings(
+    mesh: jax.sharding.Mesh, shardings: Sequence[Sharding]
+) -> tuple[NamedSharding, ...]:
+    """What JAX calls these shardings on a mesh."""
+    return tuple(NamedSharding(mesh, partition_spec(s)) for s in shardings)
+
+
+@dataclass(frozen=True, eq=False)
+class Executable:
+    """A device program, jitted over a JAX mesh.
+
+    jitted: function of flat global arrays, stored as `in_shardings` say -> tuple of flat
+    global arrays.
+    """
+
+    jitted: Any
+    mesh: jax.sharding.Mesh
+    in_shardings: tuple[NamedSharding, ...]
+
+    def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """Run on leaves in any sharding, whatever mesh the caller's context has set."""
+        placed = place(leaves, self.in_shardings)
+        if jax.sharding.get_abstract_mesh().empty:
+            return self.jitted(*placed)
+        with jax.set_mesh(self.mesh):
+            return self.jitted(*placed)
+
+
+def make_executable(
+    lowered: Lowered, donated: Sequence[int] = (), user_mesh: Mesh | None = None
+) -> Executable:
+    """The device program as one jitted SPMD function; needs the mesh's devices.
+
+    user_mesh: the mesh before its axes were split; arrays that use whole axes only are
+        stored over it.
+    """
+    outer = jax_mesh(user_mesh or lowered.mesh)
+    mesh = jax_mesh(lowered.mesh)
+
+    def device_step(*inputs: Any) -> tuple[Any, ...]:
+        return tuple(run_program(lowered.program, inputs))
+
+    mapped = jax.shard_map(
+        device_step,
+        mesh=mesh,
+        in_specs=tuple(partition_spec(s) for s in lowered.inputs),
+        out_specs=tuple(partition_spec(s) for s in lowered.outputs),
+        check_vma=False,
+    )
+    in_shardings = tuple(_outermost(s, outer, mesh) for s in lowered.inputs)
+    jitted = jax.jit(
+        mapped,
+        in_shardings=in_shardings,
+        out_shardings=tuple(_outermost(s, outer, mesh) for s in lowered.outputs),
+        donate_argnums=tuple(donated),
+    )
+    return Executable(jitted, mesh, in_shardings)
+
+
+def _outermost(
+    sharding: Sharding, outer: jax.sharding.Mesh, inner: jax.sharding.Mesh
+) -> NamedSharding:
+    """Over the user's mesh where units make up whole axes, else over the units' mesh."""
+    named = whole_axes(sharding, inner.axis_names)
+    if named is None:
+        return NamedSharding(inner, partition_spec(sharding))
+    return NamedSharding(outer, partition_spec(named))
+
+
+def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any]:
+    """Arrays of any sharding, NumPy arrays or scalars, stored as a step wants them.
+
+    In a multi-process run, NumPy arrays must be the same on all processes.
+    """
+    return [_place(leaf, s) for leaf, s in zip(leaves, shardings, strict=True)]
+
+
+def _place(leaf: Any, sharding: NamedSharding) -> Any:
+    if isinstance(leaf, Tracer):
+        return leaf  # inside another transformation, which places it
+    if isinstance(leaf, jax.Array):
+        if leaf.sharding == sharding or leaf.sharding.is_equivalent_to(
+            sharding, leaf.ndim
+        ):
+            return leaf
+        if (
+            not leaf.is_fully_addressable
+            and leaf.sharding.device_set == sharding.device_set
+        ):
+            return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
+    return jax.device_put(leaf, sharding)

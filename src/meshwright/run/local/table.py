@@ -1,0 +1,254 @@
+"""What executes each kind of device op that carries no JAX primitive.
+
+The vocabulary is that of `rules.builder`: names of `jax.lax` functions with parameters
+of our own, and the collectives. Everything runs inside `jax.shard_map`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental.layout import Layout, with_layout_constraint
+
+from meshwright.jax_private import is_key
+from meshwright.run.local.random_window import random_bits_window
+
+
+def axis_index(axes: tuple[str, ...]) -> Any:
+    """This device's int32 position along `axes` together, major to minor."""
+    position = jnp.int32(0)
+    for axis in axes:
+        position = position * lax.axis_size(axis) + lax.axis_index(axis)
+    return position.astype(jnp.int32)
+
+
+def all_slice(x: Any, dim: int, axes: tuple[str, ...]) -> Any:
+    """This device's chunk of a value that is whole along `axes`."""
+    size = x.shape[dim] // math.prod(lax.axis_size(a) for a in axes)
+    start = axis_index(axes) * size
+    return lax.dynamic_slice_in_dim(x, start, size, dim)
+
+
+def all_gather(x: Any, dim: int, axes: tuple[str, ...], reason: str = "") -> Any:
+    """The chunks of all devices along `axes`, concatenated on `dim`."""
+    del reason
+    return _on_plain(lambda y: lax.all_gather(y, axes, axis=dim, tiled=True), x)
+
+
+def all_reduce(x: Any, axes: tuple[str, ...], monoid: str, reason: str = "") -> Any:
+    """The reduction over all devices along `axes`, on each of them."""
+    del reason
+    return _REDUCERS[monoid](x, axes)
+
+
+def reduce_scatter(
+    x: Any, dim: int, axes: tuple[str, ...], monoid: str, reason: str = ""
+) -> Any:
+    """This device's chunk on `dim` of the sum along `axes`."""
+    del reason
+    assert monoid == "sum", f"no reduce-scatter for {monoid}"
+    if not _is_summable(x):
+        return all_slice(_sum(x, axes), dim, axes)
+    if jnp.iscomplexobj(x):  # which the TPU compiler refuses, and sums of two parts not
+        parts = jnp.stack([jnp.real(x), jnp.imag(x)])
+        return lax.complex(*reduce_scatter(parts, dim + 1, axes, monoid))
+    return lax.psum_scatter(x, axes, scatter_dimension=dim, tiled=True)
+
+
+def all_to_all(
+    x: Any, gather: int, split: int, axes: tuple[str, ...], reason: str = ""
+) -> Any:
+    """Move `axes` from dim `gather` to dim `split`."""
+    del reason
+    return _on_plain(lambda y: lax.all_to_all(y, axes, split, gather, tiled=True), x)
+
+
+def permute(x: Any, axes: tuple[str, ...], pairs: Any, reason: str = "") -> Any:
+    """Send to other positions along `axes`; who receives nothing has zeros."""
+    del reason
+    return _on_plain(lambda y: lax.ppermute(y, axes, list(pairs)), x)
+
+
+def _on_plain(move: Callable[[Any], Any], x: Any) -> Any:
+    """Move bytes of any dtype: typed keys travel as their words."""
+    if not is_key(x.dtype):
+        return move(x)
+    impl = jax.random.key_impl(x)
+    return jax.random.wrap_key_data(move(jax.random.key_data(x)), impl=impl)
+
+
+def _is_summable(x: Any) -> bool:
+    return x.dtype != jnp.bool_ and x.dtype.itemsize > 1
+
+
+def _sum(x: Any, axes: tuple[str, ...]) -> Any:
+    if x.dtype == jnp.bool_:
+        return lax.psum(x.astype(jnp.int32), axes) > 0
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize == 1:
+        return lax.psum(x.astype(jnp.float32), axes).astype(x.dtype)
+    return lax.psum(x, axes)
+
+
+def _by_gather(reduce: Callable[[Any], Any]) -> Callable[[Any, tuple[str, ...]], Any]:
+    """A reduction that the backends lack: gather the terms, reduce them locally."""
+    return lambda x, axes: reduce(lax.all_gather(x, axes))
+
+
+def _extreme(
+    reduce: Callable[..., Any], nan_as: str
+) -> Callable[[Any, tuple[str, ...]], Any]:
+    """`pmax` or `pmin` that keeps NaN, which XLA's on CPU drops.
+
+    Floats are compared by integers in the same order, where NaN is the extreme one.
+    """
+
+    def run(x: Any, axes: tuple[str, ...]) -> Any:
+        if x.dtype == jnp.bool_:
+            return reduce(x.astype(jnp.int32), axes).astype(jnp.bool_)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return reduce(x, axes)
+        bits = jnp.iinfo(f"int{8 * x.dtype.itemsize}")
+        key = _flip(lax.bitcast_convert_type(x, bits.dtype))
+        key = jnp.where(jnp.isnan(x), getattr(bits, nan_as), key)
+        return lax.bitcast_convert_type(_flip(reduce(key, axes)), x.dtype)
+
+    return run
+
+
+def _flip(key: Any) -> Any:
+    """Between a float's bits and an integer in the same order; its own inverse."""
+    return key ^ ((key >> (8 * key.dtype.itemsize - 1)) & jnp.iinfo(key.dtype).max)
+
+
+_REDUCERS: dict[str, Callable[[Any, tuple[str, ...]], Any]] = {
+    "sum": _sum,
+    "max": _extreme(lax.pmax, "max"),
+    "min": _extreme(lax.pmin, "min"),
+    "or": _by_gather(lambda y: lax.reduce_or(y, [0])),
+    "and": _by_gather(lambda y: lax.reduce_and(y, [0])),
+    "xor": _by_gather(lambda y: lax.reduce_xor(y, [0])),
+    "prod": _by_gather(lambda y: lax.reduce_prod(y, [0])),
+}
+
+_LOCAL_REDUCERS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x, dims: lax.reduce_sum(x, dims),
+    "max": lambda x, dims: lax.reduce_max(x, dims),
+    "min": lambda x, dims: lax.reduce_min(x, dims),
+    "prod": lambda x, dims: lax.reduce_prod(x, dims),
+    "or": lambda x, dims: lax.reduce_or(x, dims),
+    "and": lambda x, dims: lax.reduce_and(x, dims),
+    "xor": lambda x, dims: lax.reduce_xor(x, dims),
+}
+
+
+def _broadcast_in_dim(x: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    return lax.broadcast_in_dim(x, shape, dims)
+
+
+def _slice(x: Any, dim: int, start: int, limit: int) -> Any:
+    return lax.slice_in_dim(x, start, limit, axis=dim)
+
+
+def _select_n(which: Any, *cases: Any) -> Any:
+    shape = next((c.shape for c in cases if jnp.ndim(c)), ())
+    return lax.select_n(which, *(jnp.broadcast_to(c, shape) for c in cases))
+
+
+def _stretched(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """An elementwise function whose scalar operands are stretched."""
+
+    def run(*operands: Any) -> Any:
+        shape = jnp.broadcast_shapes(*(jnp.shape(o) for o in operands))
+        return fn(*(jnp.broadcast_to(o, shape) for o in operands))
+
+    return run
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    "axis_index": axis_index,
+    "all_slice": all_slice,
+    "all_gather": all_gather,
+    "all_reduce": all_reduce,
+    "reduce_scatter": reduce_scatter,
+    "all_to_all": all_to_all,
+    "permute": permute,
+    "random_bits_window": random_bits_window,
+    "broadcast_in_dim": _broadcast_in_dim,
+    "slice": _slice,
+    "select_n": _select_n,
+    "iota": lambda shape, dim, dtype: lax.broadcasted_iota(
+        jnp.dtype(dtype), shape, dim
+    ),
+    "convert_element_type": lambda x, new_dtype: lax.convert_element_type(
+        x, jnp.dtype(new_dtype)
+    ),
+    "reshape": lambda x, shape: lax.reshape(x, shape),
+    "concatenate": lambda *xs, dim: lax.concatenate(xs, dim),
+    "reduce": lambda x, dims, monoid: _LOCAL_REDUCERS[monoid](x, dims),
+    "dynamic_slice": lambda x, *starts, sizes: lax.dynamic_slice(x, starts, sizes),
+    "dynamic_update_slice": lambda x, u, *starts: lax.dynamic_update_slice(
+        x, u, starts
+    ),
+    "pad": lambda x, value, config: lax.pad(x, value, config),
+    "rev": lambda x, dims: lax.rev(x, dims),
+}
+"""By kind; kinds that are plain elementwise functions of `jax.lax` are found there."""
+
+_ELEMENTWISE = {
+    "not": "bitwise_not",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
+
+
+def function_of(kind: str) -> Callable[..., Any]:
+    """What executes a kind of device op; `KeyError` for a kind nobody knows."""
+    if kind in TABLE:
+        return TABLE[kind]
+    fn = getattr(lax, _ELEMENTWISE.get(kind, kind), None)
+    if fn is None:
+        raise KeyError(f"no function executes device op {kind!r}")
+    return _stretched(fn)
+
+
+def _fft(operands: list[Any], params: Any) -> list[Any]:
+    """An fft, on CPU in row-major layout: XLA fails where a collective wants another."""
+
+    def pinned(x: Any) -> Any:
+        return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
+
+    result = lax.fft_p.bind(*operands, **params)
+    return [lax.platform_dependent(result, cpu=pinned, default=lambda x: x)]
+
+
+def _unchanged(operands: list[Any], params: Any) -> list[Any]:
+    del params
+    return operands
+
+
+MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
+    "fft": _fft,
+    "tag": _unchanged,
+    "sharding_constraint": _unchanged,
+    "reshard": _unchanged,
+    "pvary": _unchanged,
+    "pbroadcast": _unchanged,
+    "psum_invariant": lambda xs, params: [lax.psum(x, params["axes"]) for x in xs],
+    "all_gather_invariant": lambda xs, params: [
+        lax.all_gather(
+            x,
+            params["axis_name"],
+            axis=params["all_gather_dimension"],
+            tiled=params["tiled"],
+        )
+        for x in xs
+    ],
+}
+"""Captured primitives that are executed otherwise on one device: placements, which are
+done by then, the typed collectives of a user's own `shard_map`, and what needs help."""

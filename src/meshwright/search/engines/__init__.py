@@ -1,0 +1,1 @@
+"""Engines: one search algorithm a file, all driven by `search/engine.py`."""

@@ -1,0 +1,83 @@
+"""Small changes to one trajectory; worse ones are accepted less and less often."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from meshwright.errors import SearchError
+from meshwright.search.loop.engine import Exploration
+from meshwright.search.loop.problem import Prior, Problem
+from meshwright.search.loop.trajectory import Changer, Trajectory
+from meshwright.search.loop.walk import Walker
+
+
+@dataclass(frozen=True, slots=True)
+class Annealing:
+    """Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) in rounds.
+
+    A round begins hot, the first from the start and others from a random walk, and ends
+    cold; each is twice as long as the one before, so that no budget has to be known.
+
+    hot, cold: temperatures, in mean changes of the cost seen so far.
+    first_round: trials of the first round.
+    """
+
+    seed: int
+    hot: float = 1.0
+    cold: float = 0.02
+    first_round: int = 250
+    longest: int = 64
+    prior_fn: Prior | None = None
+    patience: int | None = 10_000
+
+    def __post_init__(self) -> None:
+        if not (0 < self.cold <= self.hot and self.first_round > 0):
+            raise SearchError(
+                f"{self}: wanted 0 < cold <= hot and a round of one trial or more"
+            )
+
+    def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
+        rng = random.Random(self.seed)
+        walker = Walker(problem, rng, self.prior_fn, self.longest)
+        changer, scale = Changer(walker), _Scale()
+        length, start = self.first_round, problem.start()
+        now: Trajectory[S, A] = Trajectory((start,), ())
+        cost = yield problem.key(start), start, ()
+        while True:
+            for trial in range(length):
+                new = changer.change(now)
+                new_cost = yield (
+                    problem.key(new.states[-1]),
+                    new.states[-1],
+                    new.actions,
+                )
+                heat = self.hot * (self.cold / self.hot) ** (trial / length)
+                if scale.accepts(new_cost, cost, heat, rng):
+                    now, cost = new, new_cost
+            states, actions = [start], list[A]()
+            cost = yield from walker.roll_out(states, actions)
+            now = Trajectory(tuple(states), tuple(actions))
+            length *= 2
+
+
+class _Scale:
+    """The mean size of the changes of the cost seen so far."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.count = 0
+
+    def accepts(self, new: float, old: float, heat: float, rng: random.Random) -> bool:
+        """Whether to go from a cost to another; what cannot be used is left gladly."""
+        if new == old or old == math.inf:
+            return True
+        if new == math.inf:
+            return False
+        self.total += abs(new - old)
+        self.count += 1
+        if new < old:
+            return True
+        return rng.random() < math.exp((old - new) * self.count / self.total / heat)

@@ -1,0 +1,84 @@
+"""A population of trajectories: changed, crossed, and the worst replaced."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from meshwright.errors import SearchError
+from meshwright.search.loop.engine import Exploration
+from meshwright.search.loop.problem import Prior, Problem
+from meshwright.search.loop.trajectory import Changer, Trajectory
+from meshwright.search.loop.walk import Walker
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """One child at a time, of parents that won a tournament; no state is born twice.
+
+    A child is its parents' actions in order, without those that cannot be done. A better
+    or equal one takes the place of the worst.
+
+    crossing: share of children that have two parents.
+    strangers: share that are random walks.
+    """
+
+    seed: int
+    population: int = 32
+    crossing: float = 0.5
+    strangers: float = 0.05
+    longest: int = 64
+    prior_fn: Prior | None = None
+    patience: int | None = 10_000
+
+    def __post_init__(self) -> None:
+        if self.population < 2:
+            raise SearchError(f"a population of {self.population} has no two parents")
+
+    def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
+        rng = random.Random(self.seed)
+        walker = Walker(problem, rng, self.prior_fn, self.longest)
+        changer, start = Changer(walker), problem.start()
+        living: list[tuple[float, Trajectory[S, A]]] = []
+        born: set[Hashable] = set()
+        while True:
+            if len(living) < 2 or self._is_stranger(rng, len(living)):
+                states, actions = [start], list[A]()
+                cost = yield from walker.roll_out(states, actions)
+                child = Trajectory(tuple(states), tuple(actions))
+                key = problem.key(states[-1])
+            else:
+                child = self._breed(rng, changer, living)
+                key = problem.key(child.states[-1])
+                cost = yield key, child.states[-1], child.actions
+            if key not in born:
+                born.add(key)
+                place = bisect_left(living, cost, key=lambda entry: entry[0])
+                living.insert(place, (cost, child))
+                if len(living) > self.population:
+                    living.pop()
+
+    def _is_stranger(self, rng: random.Random, num_living: int) -> bool:
+        """Always while places are free, save one child in two: the space may be small."""
+        share = 0.5 if num_living < self.population else self.strangers
+        return rng.random() < share
+
+    def _breed[S, A: Hashable](
+        self,
+        rng: random.Random,
+        changer: Changer[S, A],
+        living: list[tuple[float, Trajectory[S, A]]],
+    ) -> Trajectory[S, A]:
+        """A changed child of one or two; the better of two drawn is a parent."""
+
+        def parent() -> Trajectory[S, A]:
+            return living[min(rng.randrange(len(living)) for _ in range(2))][1]
+
+        child = parent()
+        if rng.random() < self.crossing:
+            child = changer.cross(child, parent())
+            if rng.random() < 0.5:
+                return child
+        return changer.change(child)

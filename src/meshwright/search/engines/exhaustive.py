@@ -1,0 +1,46 @@
+"""Every state, each once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+from meshwright.errors import SearchError
+from meshwright.search.loop.engine import Exploration
+from meshwright.search.loop.problem import Prior, Problem
+from meshwright.search.loop.walk import order
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustive:
+    """Prices all that can be reached, and so ends complete where that is finite.
+
+    first: "breadth" for few actions before many; "depth" for less memory.
+    """
+
+    first: Literal["breadth", "depth"] = "breadth"
+    prior_fn: Prior | None = None
+    patience: None = None
+
+    def __post_init__(self) -> None:
+        if self.first not in ("breadth", "depth"):
+            raise SearchError(f"{self.first!r} first; wanted 'breadth' or 'depth'")
+
+    def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
+        start = problem.start()
+        frontier: deque[tuple[S, tuple[A, ...]]] = deque([(start, ())])
+        seen = {problem.key(start)}
+        while frontier:
+            state, path = (
+                frontier.popleft() if self.first == "breadth" else frontier.pop()
+            )
+            for action in order(self.prior_fn, state, problem.actions(state)):
+                after = problem.apply(state, action)
+                key, done = problem.key(after), (*path, action)
+                yield key, after, done
+                if key not in seen:
+                    seen.add(key)
+                    frontier.append((after, done))
+        return True

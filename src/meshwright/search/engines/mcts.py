@@ -1,0 +1,212 @@
+"""Monte Carlo tree search over states, not over sequences of actions.
+
+UCT (Kocsis and Szepesvari, ECML 2006) on a graph: a state reached in two ways is one node
+(transpositions), and actions of a state that lead to one state are one edge (groups), so
+that what is learned on one way counts for all (Childs, Brodeur and Kocsis, CIG 2008; for
+partitioning: Alabed et al., arXiv 2210.06352). Rewards say how a cost ranks among those
+seen. What holds nothing new any more is not entered again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from meshwright.errors import SearchError
+from meshwright.search.loop.engine import Exploration
+from meshwright.search.loop.merit import Merits
+from meshwright.search.loop.node import Edge, Node, Stop
+from meshwright.search.loop.problem import Prior, Problem
+from meshwright.search.loop.scale import Scale
+from meshwright.search.loop.walk import Walker, order
+
+
+@dataclass(frozen=True, slots=True)
+class Mcts:
+    """Trajectories through a tree that grows by a state with each of them.
+
+    exploration: weight of what was tried little against what did well, UCT's constant.
+    widening: a state visited n times has about n ** widening edges; 1 tries every action
+      of a state before any goes deeper.
+    greed: share of the best cost below a state in its value, the rest being the mean.
+    num_draws: up to so many actions are drawn where one is taken at random, the one of
+      the largest merit being it; 1 is UCT's even walk.
+    longest: actions of a random walk beyond the tree, at most.
+    """
+
+    seed: int
+    exploration: float = 0.3
+    widening: float = 0.5
+    greed: float = 0.5
+    num_draws: int = 3
+    longest: int = 64
+    prior_fn: Prior | None = None
+    patience: int | None = 10_000
+
+    def __post_init__(self) -> None:
+        if not (0 < self.widening <= 1 and 0 <= self.greed <= 1):
+            raise SearchError(
+                f"widening {self.widening} and greed {self.greed} have to be shares"
+            )
+        if self.num_draws < 1:
+            raise SearchError(f"of {self.num_draws} actions none can be taken")
+
+    def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
+        return (yield from _Tree(self, problem).grow())
+
+
+class _Tree[S, A: Hashable]:
+    """The nodes by key, and what was learned beside them."""
+
+    def __init__(self, options: Mcts, problem: Problem[S, A]) -> None:
+        self.options = options
+        self.problem = problem
+        self.rng = random.Random(options.seed)
+        self.merits: Merits[A] = Merits()
+        self.walker = Walker(
+            problem,
+            self.rng,
+            options.prior_fn,
+            options.longest,
+            self.merits,
+            options.num_draws,
+        )
+        start = problem.start()
+        self.root: Node[S, A] = Node(start)
+        self.nodes: dict[Hashable, Node[S, A]] = {problem.key(start): self.root}
+        self.num_open = 1
+        """Nodes of which something is untried."""
+        self.serial = 0
+        self.scale = Scale()
+
+    def grow(self) -> Exploration[S, A]:
+        while self.num_open and not self.root.is_solved:
+            self.serial += 1
+            path, edges, is_new = self._descend()
+            state = path[-1].state
+            actions = [edge.action for edge in edges]
+            if is_new:
+                cost = yield from self.walker.roll_out([state], actions)
+                path[-1].is_priced = len(actions) == len(edges)
+            else:
+                cost = yield self.problem.key(state), state, actions
+            for edge in edges:
+                edge.visits += 1
+            self._learn(path, actions, cost)
+        return not self.num_open
+
+    # -- down ----------------------------------------------------------------------
+
+    def _descend(self) -> tuple[list[Node[S, A]], list[Edge[S, A]], bool]:
+        """Nodes and edges from the root to where a trajectory leaves the tree.
+
+        It ends at a new node, where it goes on at random, or at one that is priced.
+        """
+        node, path, edges = self.root, [self.root], list[Edge[S, A]]()
+        while True:
+            node.serial = self.serial
+            is_new = node.visits == 0
+            edge = None if is_new else self._choose(node)
+            if edge is None:
+                if is_new or not node.is_solved or len(path) == 1:
+                    return path, edges, is_new
+                path.pop()
+                edges.pop()
+                node = path[-1]
+            else:
+                node = edge.child
+                path.append(node)
+                edges.append(edge)
+
+    def _choose(self, node: Node[S, A]) -> Edge[S, A] | None:
+        """The edge to follow; `None` to stop here, or if nothing is left below."""
+        if node.untried is None:
+            node.untried = self._open(node)
+        while node.untried:
+            room = node.visits**self.options.widening
+            if len(node.edges) >= room:
+                edge = self._select(node)
+                if edge is not None:
+                    return edge
+            action = self._pop(node.untried)
+            self.num_open -= not node.untried
+            if action is Stop.HERE:
+                return None
+            edge = self._expand(node, action)
+            if edge is not None:
+                return edge
+        edge = self._select(node)
+        if edge is None:
+            node.is_solved = all(e.child.is_solved for e in node.edges)
+        return edge
+
+    def _open(self, node: Node[S, A]) -> list[A | Stop]:
+        """What can be tried from a node: its actions in some order, and to stop."""
+        actions = self.problem.actions(node.state)
+        ordered = order(self.options.prior_fn, node.state, actions)
+        untried: list[A | Stop] = [*reversed(ordered)]
+        if not node.is_priced:
+            untried.insert(int(self.rng.random() * (len(untried) + 1)), Stop.HERE)
+        self.num_open -= not untried
+        return untried
+
+    def _pop(self, untried: list[A | Stop]) -> A | Stop:
+        """The next one by the prior; without one, the best of some drawn evenly."""
+        if self.options.prior_fn is None:
+            rng, size = self.rng.random, len(untried)
+            best, chosen = -math.inf, -1
+            for _ in range(self.options.num_draws):
+                index = int(rng() * size)
+                action = untried[index]
+                merit = math.inf if action is Stop.HERE else self.merits.of(action)
+                if merit > best:
+                    best, chosen = merit, index
+            untried[chosen], untried[-1] = untried[-1], untried[chosen]
+        return untried.pop()
+
+    def _expand(self, node: Node[S, A], action: A) -> Edge[S, A] | None:
+        """A new edge, unless another action leads there or nothing is left there."""
+        state = self.problem.apply(node.state, action)
+        key = self.problem.key(state)
+        child = self.nodes.get(key)
+        if child is None:
+            child = self.nodes[key] = Node(state)
+            self.num_open += 1
+        elif any(edge.child is child for edge in node.edges):
+            return None
+        edge = Edge(action, child)
+        node.edges.append(edge)
+        if child.is_solved or child.serial == self.serial:
+            return None
+        return edge
+
+    def _select(self, node: Node[S, A]) -> Edge[S, A] | None:
+        """The edge of the largest upper bound among those that hold something new."""
+        middle, span = self.scale.bounds()
+        greed, log_visits = self.options.greed, math.log(node.visits)
+        best, chosen = -math.inf, None
+        for edge in node.edges:
+            child = edge.child
+            if child.is_solved or child.serial == self.serial:
+                continue
+            mean = child.total / (child.visits or 1)
+            height = max((middle - child.best) / span, 0.0)
+            value = mean + greed * (height - mean)
+            trust = math.sqrt(log_visits / (edge.visits or 1))
+            bound = value + self.options.exploration * trust
+            if bound > best:
+                best, chosen = bound, edge
+        return chosen
+
+    # -- up ------------------------------------------------------------------------
+
+    def _learn(self, path: list[Node[S, A]], actions: list[A], cost: float) -> None:
+        """Adds the cost of a trajectory to all that it went through."""
+        reward = self.scale.reward(cost)
+        for node in path:
+            node.visits += 1
+            node.total += reward
+            node.best = min(node.best, cost)
+        self.merits.learn(actions, reward)

@@ -1,0 +1,30 @@
+"""Random trajectories: what any other search has to beat."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from meshwright.search.loop.engine import Exploration
+from meshwright.search.loop.problem import Prior, Problem
+from meshwright.search.loop.walk import Walker
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Random walks from the start, each as if it were the first.
+
+    longest: actions of a walk, at most; a walk ends after any number up to that.
+    """
+
+    seed: int
+    longest: int = 64
+    prior_fn: Prior | None = None
+    patience: int | None = 10_000
+
+    def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
+        rng = random.Random(self.seed)
+        walker = Walker(problem, rng, self.prior_fn, self.longest)
+        while True:
+            yield from walker.roll_out([problem.start()], [])

@@ -1,0 +1,1 @@
+"""The loop that all searches share: problems, nodes, budgets, trajectories."""

@@ -1,0 +1,78 @@
+"""What a plan takes on a machine: relations that papers report, and conservation."""
+
+from dataclasses import replace
+from functools import cache
+
+import jax
+import pytest
+
+import meshwright as mw
+from meshwright.errors import MachineError
+from meshwright.machine import load_machine
+from meshwright.predict.energy import find_place
+from meshwright.predict.estimate import estimate
+from zoo import gpt
+
+CONFIG = replace(gpt.T32, layers=2)
+
+
+@cache
+def estimated(schedule, machine="tpu-v3"):
+    """PartIR's T32, cut to two layers, on 32 devices in a mesh of 8 by 4."""
+    mesh = {"batch": 8, "model": 4}
+    step = mw.partition(gpt.train_step, mesh, gpt.schedules[schedule], gather="at_use")
+    return estimate(step.decide(*gpt.shapes(CONFIG)), load_machine(machine, 32))
+
+
+def test_zero_2_leaves_the_time_and_takes_memory_away():
+    """PartIR, Table 4: an all-reduce becomes a reduce-scatter and an all-gather.
+
+    Theirs takes exactly as long; here half of it runs beside the optimizer.
+    """
+    both, zero_2 = estimated("bp+mp"), estimated("bp+mp+z2")
+    assert zero_2.step_time_s == pytest.approx(both.step_time_s, rel=0.06)
+    assert zero_2.peak_memory_bytes < both.peak_memory_bytes
+
+
+def test_zero_3_takes_more_memory_away():
+    assert (
+        estimated("bp+mp+z3").peak_memory_bytes
+        < estimated("bp+mp+z2").peak_memory_bytes
+    )
+
+
+def test_model_parallelism_alone_is_slower_and_larger():
+    alone, data = estimated("mp"), estimated("bp")
+    assert alone.step_time_s > 1.5 * data.step_time_s
+    assert alone.peak_memory_bytes > data.peak_memory_bytes
+
+
+def test_what_fills_a_step_adds_up_to_it():
+    found = estimated("bp+mp+z3")
+    filled = sum(
+        s for name, s in found.breakdown.items() if not name.endswith("hidden")
+    )
+    assert filled == pytest.approx(found.step_time_s)
+    assert 0 < found.mfu < 1
+
+
+def test_a_step_has_a_price_and_a_footprint():
+    found = estimated("bp+mp", "tpu-v4")
+    iowa = find_place("iowa")
+    seconds = found.step_time_s
+    assert found.cost_usd() == pytest.approx(seconds / 3600 * 32 * 3.22)
+    assert found.energy_j(iowa) == pytest.approx(seconds * 32 * 170 * 1.11)
+    assert found.co2e_g(iowa) == pytest.approx(found.energy_j(iowa) / 3.6e6 * 478)
+
+
+def test_what_a_machine_does_not_say_is_an_error():
+    with pytest.raises(MachineError, match=r"tpu-v5e has no power .* set chip\.mean_w"):
+        estimated("bp", "tpu-v5e").energy_j()
+    with pytest.raises(MachineError, match=r"a100-80g has no price; set chip\.usd"):
+        estimated("bp", "a100-80g").cost_usd()
+
+
+def test_where_nothing_runs_nothing_is_reached():
+    step = mw.partition(lambda x: x.reshape(-1), {"data": 8})
+    plan = step.plan(jax.ShapeDtypeStruct((8, 8), "float32"))
+    assert plan.on("tpu-v5e").mfu == 0

@@ -1,0 +1,60 @@
+"""A program is grouped once for a compiler, and says the same whoever asked before."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import meshwright as mw
+from meshwright.machine import load_machine
+from meshwright.predict import estimate as estimating
+from meshwright.predict.estimate import estimate
+
+
+def decided():
+    def step(w, x):
+        def layer(x, w):
+            return jnp.tanh(x @ w), None
+
+        x, _ = jax.lax.scan(layer, jnp.sin(x), w)
+        return (x @ w[0]).sum()
+
+    w = jax.ShapeDtypeStruct((3, 512, 512), jnp.bfloat16)
+    x = jax.ShapeDtypeStruct((1024, 512), jnp.bfloat16)
+    tactics = [mw.data_parallel("data", "x"), mw.shard({"w": 1}, axis="data")]
+    return mw.partition(step, {"data": 8}, tactics).decide(w, x)
+
+
+def told(found):
+    return (
+        found.step_time_s,
+        found.memory.curve,
+        found.breakdown,
+        [(s.stream, s.start_s, s.end_s, s.num_bytes) for s in found.timeline.spans],
+    )
+
+
+def test_machines_under_one_set_of_rules_share_the_groups(monkeypatch):
+    asked = []
+
+    def counted(*args):
+        asked.append(args)
+        return forming(*args)
+
+    forming = estimating.fused
+    monkeypatch.setattr(estimating, "fused", counted)
+    made = decided()
+    for name in ("tpu-v5e", "tpu-v5p", "tpu-v5e", "h100", "a100-40g"):
+        estimate(made, load_machine(name, 8))
+    rules = {rules for _, rules, _ in asked}
+    assert len(asked) == len(rules) == 3
+    estimate(decided(), load_machine("tpu-v5e", 8))
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize("name", ["tpu-v5e", "tpu-v5p", "h100", "cpu"])
+def test_a_machine_says_the_same_after_others(name):
+    made = decided()
+    for other in ("tpu-v6e", "h100", "cpu", "tpu-v5p"):
+        estimate(made, load_machine(other, 8), donate_state=True)
+    alone = estimate(decided(), load_machine(name, 8))
+    assert told(estimate(made, load_machine(name, 8))) == told(alone)

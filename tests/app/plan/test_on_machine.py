@@ -1,0 +1,150 @@
+"""A plan on a machine: what it then says, and what it keeps in JSON."""
+
+import json
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.app.explain.show import show_explanation
+from meshwright.errors import MachineError, PlanError
+from tests.partitioner.tactics import models
+from zoo import gpt
+
+MESH = {"batch": 4, "model": 2}
+
+
+@pytest.fixture(scope="module")
+def plan():
+    schedule = gpt.schedules["bp+mp+z3"]
+    step = mw.partition(gpt.train_step, MESH, schedule, donate_argnums=0)
+    return step.plan(*gpt.shapes(replace(gpt.T32, layers=2)))
+
+
+@pytest.fixture(scope="module")
+def placed(plan):
+    return plan.on(mw.machine("tpu-v4", chips=8), "iowa")
+
+
+def test_a_plan_on_a_machine_tells_time_memory_energy_and_money(placed):
+    assert 0 < placed.step_time_s < 10
+    assert 0 < placed.mfu < 1
+    exposed = [s for k, s in placed.breakdown.items() if not k.endswith("hidden")]
+    assert sum(exposed) == pytest.approx(placed.step_time_s)
+    assert placed.energy_j > 0
+    assert placed.cost_usd > 0
+    assert placed.co2e_g == pytest.approx(placed.energy_j / 3.6e6 * 478)
+
+
+def test_the_largest_values_at_the_peak_have_source_lines(placed):
+    largest = placed.figures.largest
+    assert [v.bytes for v in largest] == sorted(
+        (v.bytes for v in largest), reverse=True
+    )
+    assert sum(v.bytes for v in largest) <= placed.peak_memory_bytes
+    assert any("zoo/" in v.source for v in largest)
+    assert "zoo/" in placed.figures.peak_source
+
+
+def spent_s(placed):
+    """On collectives, by each of them and by the breakdown."""
+    seconds = placed.figures.collective_s
+    assert len(seconds) == len(placed.collectives)
+    assert all(s > 0 for s in seconds)
+    spent = sum(
+        s * c.executions for s, c in zip(seconds, placed.collectives, strict=True)
+    )
+    told = sum(
+        s for k, s in placed.breakdown.items() if k.endswith(("exposed", "hidden"))
+    )
+    return spent, told
+
+
+def test_every_collective_has_its_seconds(placed):
+    spent, told = spent_s(placed)
+    assert spent == pytest.approx(told)
+
+
+@pytest.mark.parametrize("machine", ["tpu-v5e", "h100"])
+def test_so_has_one_that_the_compiler_takes_once_for_all_turns(machine):
+    fn, args = models.lstm()
+    tactics = [mw.data_parallel("data"), mw.fsdp("data")]
+    placed = mw.partition(fn, {"data": 4}, tactics).plan(*args).on(machine)
+    assert max(c.executions for c in placed.collectives) > 1
+    spent, told = spent_s(placed)
+    assert spent == pytest.approx(told)
+
+
+def test_figures_survive_json(placed):
+    assert mw.Plan.from_json(placed.to_json()) == placed
+
+
+def test_a_plan_without_a_machine_says_how_to_name_one(plan):
+    with pytest.raises(PlanError, match=r"plan\.on\("):
+        _ = plan.step_time_s
+
+
+def test_a_machine_of_another_size_is_refused(plan):
+    with pytest.raises(MachineError, match=r"has 8 devices, machine tpu-v4 16"):
+        plan.on(mw.machine("tpu-v4", chips=16))
+
+
+def test_the_error_names_the_axes_that_were_given_not_the_parts_they_are_cut_into():
+    """Its second axis only goes into half of the dim, so that the first has parts."""
+    step = mw.partition(
+        lambda x: x.reshape(4, 4, 8).sum(0), {"data": 8}, [mw.shard({"x": 0}, "data")]
+    )
+    plan = step.plan(np.ones((16, 8), np.float32))
+    assert plan.counts["all_reduce"] == 1
+    with pytest.raises(MachineError, match=r"mesh data=8 has 8 devices"):
+        plan.on(mw.machine("tpu-v4", chips=16))
+
+
+def test_a_name_stands_for_as_many_devices_as_the_mesh_has(plan):
+    named, made = plan.on("tpu-v4"), plan.on(mw.machine("tpu-v4", chips=8))
+    assert named.figures == made.figures
+    with pytest.raises(MachineError, match="did you mean 'tpu-v5p'"):
+        plan.on("tpu-v5q")
+
+
+def test_a_plan_from_json_cannot_move(plan):
+    with pytest.raises(PlanError, match="no program to simulate"):
+        mw.Plan.from_json(plan.to_json()).on(mw.machine("tpu-v4", chips=8))
+
+
+def test_chips_with_two_cores_count_twice():
+    assert mw.machine("tpu-v3", chips=16).num_devices == 32
+    assert mw.machine("tpu-v5e", chips=16).num_devices == 16
+    with pytest.raises(MachineError, match="at least one chip, got 0"):
+        mw.machine("h100", chips=0)
+
+
+def test_a_plan_from_before_runs_were_told_is_read(plan):
+    fields = json.loads(plan.on("tpu-v4").to_json())
+    del fields["figures"]["collective_runs"], fields["figures"]["is_peak_power"]
+    old = mw.Plan.from_json(json.dumps(fields))
+    assert " us each, x" in show_explanation(old)
+    assert not old.figures.is_peak_power
+
+
+def test_what_a_compiler_takes_out_of_a_loop_is_told_with_what_it_then_takes():
+    """The TPU compiler sums once what a loop adds up; on a GPU each turn does it."""
+
+    def step(w, xs):
+        return jax.lax.scan(lambda total, x: (total + x.T @ w, None), 0 * w, xs)[0]
+
+    f32 = jax.ShapeDtypeStruct((1024, 1024), np.float32)
+    args = f32, jax.ShapeDtypeStruct((5, 1024, 1024), np.float32)
+    tactics = [mw.shard({"xs": 1}, "data"), mw.shard({"w": 0}, "data")]
+    plan = mw.partition(step, {"data": 8}, tactics).plan(*args)
+    (turn,) = (c for c in plan.collectives if c.kind == "reduce_scatter")
+    assert turn.executions == 5
+    found = {name: plan.on(name) for name in ("tpu-v4", "h100")}
+    at = plan.collectives.index(turn)
+    runs = {name: each.figures.collective_runs[at] for name, each in found.items()}
+    assert runs == {"tpu-v4": 1, "h100": 5}
+    told = {name: show_explanation(each) for name, each in found.items()}
+    assert "us each, x5 at" in told["h100"]
+    assert "x5, compiled into x1, " in told["tpu-v4"]

@@ -1,0 +1,357 @@
+"""The page about a plan: what stands in it, that nothing breaks it, that it works."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+
+import meshwright as mw
+from meshwright.app.report import make_page
+from meshwright.app.report.collectives import moved_by_line
+from meshwright.app.report.dots import find_dots
+from meshwright.app.report.live_values import groups_alive
+from meshwright.app.report.markup import TIMES, Tips, text
+from meshwright.errors import PlanError
+from meshwright.partitioner.propagate.sub_axes import UNIT
+from zoo import gpt
+
+MESH = {"batch": 4, "model": 2}
+VOID = {"line", "link", "meta", "path", "rect", "circle", "wbr"}
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def plan():
+    schedule = gpt.schedules["bp+mp+z3"]
+    step = mw.partition(gpt.train_step, MESH, schedule, donate_argnums=0)
+    return step.plan(*gpt.shapes(replace(gpt.T32, layers=2)))
+
+
+@pytest.fixture(scope="module")
+def placed(plan):
+    return plan.on(mw.machine("tpu-v4", chips=8), "iowa")
+
+
+@pytest.fixture(scope="module")
+def page(plan, placed):
+    return make_page(placed, [plan.on(mw.machine("h100", chips=8), "iowa")])
+
+
+class Reader(HTMLParser):
+    """Elements with their attributes, the text of each kind, and what does not close."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.elements, self.faults, self.texts = [], [], [], {}
+        self.feed(page)
+        self.close()
+        self.faults += [f"<{tag}> does not close" for tag in self.open]
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> closes something else, {self.getpos()}")
+
+    def handle_data(self, data):
+        tag = self.open[-1] if self.open else ""
+        self.texts[tag] = self.texts.get(tag, "") + "\n" + data
+
+
+def tips_of(page):
+    """The lines of each mark that has some."""
+    reader = Reader(page)
+    stored = re.search(r'<script type="application/json" id="tips">(.*)</script>', page)
+    lines = json.loads(stored[1])
+    return [
+        [lines[int(n)] for n in attrs["data-tip"].split()]
+        for _, attrs in reader.elements
+        if "data-tip" in attrs
+    ]
+
+
+# -- content ---------------------------------------------------------------------------
+
+
+def test_the_page_closes_what_it_opens_and_asks_nobody_for_anything(page):
+    reader = Reader(page)
+    assert reader.faults == []
+    assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg)", page)
+    for tag, attrs in reader.elements:
+        assert tag not in {"img", "iframe", "link", "object"}
+        assert not attrs.keys() & {"src", "href", "onload", "onclick", "onerror"}
+
+
+def test_the_page_has_all_its_parts(page):
+    found = {attrs["id"] for _, attrs in Reader(page).elements if "id" in attrs}
+    assert found >= {
+        "summary", "comparison", "time", "timeline", "memory", "collectives",
+        "roofline", "tactics", "shardings",
+    }  # fmt: skip
+
+
+def test_the_page_tells_the_figures(page, placed):
+    assert "Google TPU v4" in page
+    assert f"{100 * placed.mfu:.1f} %" in page
+    assert f"{1e3 * placed.step_time_s:.0f} ms" in page
+    assert f"{placed.energy_j:.0f} J" in page
+
+
+def test_each_unit_has_a_mark_with_its_line(page, placed):
+    tips = tips_of(page)
+    told = "\n".join(line for tip in tips for line in tip)
+    assert all(str(u.root.source) in told for u in placed.estimate.units)
+    marks = [attrs for _, attrs in Reader(page).elements if "data-name" in attrs]
+    assert len(marks) == len(placed.estimate.timeline.spans)
+
+
+def test_pointing_at_memory_tells_what_is_largest(page, placed):
+    alive = [tip for tip in tips_of(page) if any("largest:" in line for line in tip)]
+    at_peak = [tip for tip in alive if placed.figures.peak_source in tip[0]]
+    assert all(" at zoo/" in line for tip in at_peak for line in tip[3:5])
+
+
+def test_each_tactic_has_its_counts(page, plan):
+    told = {tip[0] for tip in tips_of(page)}
+    for step in plan.steps:
+        for kind, count in step.counts.items():
+            shown = f"{count} {TIMES} {kind.replace('_', '-')}"
+            assert (shown in told) == (count > 0)
+
+
+def test_inputs_alike_share_a_picture(page, plan):
+    cut = {
+        (leaf.shape, leaf.dtype, leaf.spec) for leaf in plan.inputs if any(leaf.spec)
+    }
+    pictures = [a for _, a in Reader(page).elements if a.get("class") == "cut"]
+    assert len(pictures) == len(cut) < len(plan.inputs) / 4
+    assert f"blocks.<wbr>*.<wbr>up&nbsp;({TIMES}&nbsp;2)" in page
+
+
+def test_an_axis_in_parts_has_the_colour_and_size_of_its_parts():
+    def f(x, y):
+        return x.reshape(4, 16, 32).sum(1), y * 2
+
+    tactics = [mw.shard({"x": 0, "y": 0}, axis="model")]
+    shapes = (jnp.zeros((64, 32)), jnp.zeros((64, 32)))
+    plan = mw.partition(f, {"batch": 2, "model": 8}, tactics).plan(*shapes)
+    page = make_page(plan.on(mw.machine("tpu-v4", chips=16)))
+    assert Reader(page).faults == []
+    assert "1/8 a device" in page
+    assert UNIT in "".join(plan.decided.lowered.mesh.axes)
+
+
+def test_machines_are_compared_only_if_there_are_several(page, placed):
+    assert "NVIDIA H100" in page
+    assert 'id="comparison"' not in make_page(placed)
+
+
+def test_a_step_without_collectives_has_a_page_too():
+    step = mw.partition(lambda x: jnp.tanh(x) * 2, {"batch": 2}, [])
+    placed = step.plan(jnp.zeros((64, 64))).on(mw.machine("tpu-v4", chips=2))
+    page = make_page(placed)
+    assert Reader(page).faults == []
+    assert "nothing to tell each other" in page
+
+
+def test_the_same_plan_makes_the_same_page(placed):
+    assert make_page(placed) == make_page(placed)
+
+
+def test_a_plan_without_a_machine_says_how_to_name_one(plan, placed, tmp_path):
+    with pytest.raises(PlanError, match=r"plan\.on\("):
+        plan.report(tmp_path / "report.html")
+    with pytest.raises(PlanError, match=r"plan\.on\("):
+        placed.report(tmp_path / "report.html", others=[plan])
+    assert not list(tmp_path.iterdir())
+
+
+# -- laws ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("donated", [(), 0])
+def test_groups_of_values_add_up_to_the_curve(donated):
+    schedule = gpt.schedules["bp+mp+z3"]
+    step = mw.partition(gpt.train_step, MESH, schedule, donate_argnums=donated)
+    plan = step.plan(*gpt.shapes(gpt.TINY)).on(mw.machine("tpu-v4", chips=8))
+    sums = [sum(g.bytes for g in groups) for groups in groups_alive(plan, 10**6)]
+    curve = plan.estimate.memory.curve
+    assert len(sums) == len(curve)
+    assert all(s <= there for s, there in zip(sums, curve, strict=True))
+    assert sum(sums) >= 0.95 * sum(curve)
+
+
+def test_what_is_updated_in_place_is_told_once():
+    def fn(x):
+        y = lax.sort(x, dimension=0)
+        for _ in range(3):
+            y = lax.dynamic_update_slice(y, y[:8], (8, 0))
+        return lax.sort(jnp.tanh(y), dimension=0)
+
+    x = jax.ShapeDtypeStruct((4096, 4096), jnp.float32)
+    step = mw.partition(fn, {"data": 8}, [mw.shard({"x": 1}, axis="data")])
+    plan = step.plan(x).on(mw.machine("tpu-v3", chips=4))
+    sums = [sum(g.bytes for g in groups) for groups in groups_alive(plan, 10**6)]
+    assert all(s <= c for s, c in zip(sums, plan.estimate.memory.curve, strict=True))
+
+
+def test_seconds_by_line_add_up_to_the_breakdown(placed):
+    rows = moved_by_line(placed)
+    told = placed.breakdown
+    for how in ("exposed", "hidden"):
+        wanted = sum(s for name, s in told.items() if name.endswith(how))
+        assert sum(getattr(r, f"{how}_s") for r in rows) == pytest.approx(wanted)
+    assert sum(r.executions for r in rows) == sum(placed.counts.values())
+
+
+def test_dots_add_up_to_computation_and_stay_under_the_roofs(placed):
+    dots = find_dots(placed.estimate)
+    assert sum(d.seconds for d in dots) == pytest.approx(placed.breakdown["compute"])
+    chip = placed.estimate.machine.chip
+    assert any(dot.num_bytes for dot in dots)
+    for dot in dots:
+        both = chip.half_flops_per_s + chip.vector_flops_per_s  # they run at once
+        assert dot.rate <= both * (1 + 1e-9)
+        assert dot.rate <= dot.intensity * chip.hbm_bytes_per_s * (1 + 1e-9)
+
+
+# -- escaping --------------------------------------------------------------------------
+
+HOSTILE = "</script><img src=x onerror=alert(1)> & \"two\" 'one' $title"
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    code = "def f(x):\n    y = x[NAME]\n    return (y @ y.T).sum()\n"
+    scope = {"NAME": HOSTILE}
+    exec(compile(code, f"/{HOSTILE}.py", "exec"), scope)
+    tactics = [mw.shard({"**": 0}, axis="batch")]
+    step = mw.partition(scope["f"], MESH, tactics)
+    plan = step.plan({HOSTILE: jnp.zeros((64, 32))})
+    return plan.on(mw.machine("tpu-v5p", chips=8))
+
+
+def test_names_with_markup_in_them_break_nothing(hostile):
+    assert any(HOSTILE in leaf.path for leaf in hostile.inputs)
+    assert any(HOSTILE in str(u.root.source) for u in hostile.estimate.units)
+    page = make_page(hostile)
+    reader = Reader(page)
+    assert reader.faults == []
+    assert not any(tag == "img" for tag, _ in reader.elements)
+    assert page.count("<script") == page.count("</script") == 2
+    assert any(HOSTILE in line for tip in tips_of(page) for line in tip)
+
+
+@given(st.text())
+def test_every_text_survives_in_an_element_an_attribute_and_a_tip(any_text):
+    reader = Reader(f'<p title="{text(any_text)}">{text(any_text)}</p>')
+    assert reader.elements == [("p", {"title": any_text})]
+    assert reader.texts.get("p", "\n") == f"\n{any_text}"
+    assert reader.faults == []
+    tips = Tips()
+    tips.add(any_text)
+    assert json.loads(tips.to_json()) == ([any_text] if any_text else [])
+    assert not set(tips.to_json()) & set("<>&")
+
+
+def test_a_path_that_is_no_utf_8_can_be_written(placed, tmp_path):
+    collective = replace(placed.collectives[0], source="\udcff.py:1")
+    odd = replace(placed, collectives=(collective, *placed.collectives[1:]))
+    odd.report(tmp_path / "report.html")
+    assert "&#56575;.py:1" in (tmp_path / "report.html").read_text("utf-8")
+
+
+# -- in a browser ----------------------------------------------------------------------
+
+HOVER = """<script>
+for (const [name, mark] of [
+  ["span", "#timeline rect[data-name]"], ["memory", "#memory rect.hit:nth-of-type(9)"],
+]) {
+  const target = document.querySelector(mark);
+  const seen = document.createElement("pre");
+  target.dispatchEvent(new MouseEvent("mousemove", { bubbles: true, clientX: 300 }));
+  seen.id = "seen-" + name;
+  seen.textContent = tip.hidden ? "nothing" : tip.innerText;
+  document.body.append(seen);
+}
+const before = document.querySelector("#memory .ticks").textContent;
+document.querySelector("#timeline").dispatchEvent(
+  new WheelEvent("wheel", { deltaY: -1500, clientX: 600, cancelable: true }));
+const after = document.querySelector("#memory .ticks").textContent;
+document.body.append(Object.assign(document.createElement("pre"),
+  { id: "seen-zoom", textContent: before === after ? "nothing" : after }));
+</script>"""
+
+
+def browse(page, path):
+    """The page's elements after its scripts ran, and what the console says."""
+    path.write_text(page)
+    flags = (
+        "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000",
+        "--enable-logging=stderr", f"--user-data-dir={path.parent / 'profile'}",
+    )  # fmt: skip
+    done = subprocess.run(
+        [CHROMIUM, *flags, "--dump-dom", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout, [x for x in done.stderr.splitlines() if "CONSOLE" in x]
+
+
+def seen(dom, name):
+    """What the appended script saw."""
+    return re.search(rf'<pre id="seen-{name}">(.*?)</pre>', dom, re.S)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_browser_shows_the_page_and_tells_lines_where_one_points(page, tmp_path):
+    dom, console = browse(
+        page.replace("</body>", HOVER + "</body>"), tmp_path / "a.html"
+    )
+    assert console == []
+    assert '<svg id="timeline"' in dom
+    assert '<svg id="memory"' in dom
+    assert re.search(r"zoo/\w+\.py:\d+", seen(dom, "span"))
+    assert "largest:" in seen(dom, "memory")
+    assert re.search(r"zoo/\w+\.py:\d+", seen(dom, "memory"))
+    assert "ms" in seen(dom, "zoom")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_browser_runs_nothing_that_stands_in_a_name(hostile, tmp_path):
+    page = make_page(hostile).replace(
+        "</body>",
+        HOVER.split("const before")[0].replace("rect.hit:nth-of-type(9)", "rect.hit")
+        + "</script></body>",
+    )
+    dom, console = browse(page, tmp_path / "a.html")
+    assert console == []
+    assert "<img" not in dom
+    assert "&lt;/script&gt;&lt;img" in seen(dom, "span")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_errors_on_the_console_are_found(page, tmp_path):
+    broken = page.replace("</body>", "<script>nothing.there()</script></body>")
+    _, console = browse(broken, tmp_path / "a.html")
+    assert any("nothing is not defined" in line for line in console)

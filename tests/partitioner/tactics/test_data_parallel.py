@@ -1,0 +1,125 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.errors import MeshError, TacticError
+from tests.partitioner.tactics import models
+from tests.partitioner.tactics.models import D, F, normal
+
+MESH = {"data": 4, "model": 2}
+
+
+def spec(plan, path):
+    return tuple(plan.spec(path))
+
+
+def test_gradients_and_loss_are_summed_and_numbers_stay():
+    fn, args = models.mlp()
+    step = mw.partition(fn, MESH, [mw.data_parallel("data")])
+    plan = step.plan(*args)
+    assert plan.counts["all_reduce"] == 4 + 1
+    assert sum(plan.counts.values()) == 5
+    assert spec(plan, "batch.x") == ("data", None)
+    assert step.check(*args).ok
+
+
+def test_a_pattern_names_the_data():
+    fn, args = models.mlp()
+    plan = mw.partition(fn, MESH, [mw.data_parallel("data", inputs="*.x")]).plan(*args)
+    assert spec(plan, "batch.x") == ("data", None)
+    assert plan.steps[1].tactic == "data_parallel('data', inputs='*.x')"
+
+
+def test_a_leaf_of_another_length_is_left_alone_and_noted():
+    def predict(weights, inputs):
+        x = inputs["x"] + inputs["scale"][0]
+        return (x @ weights) * inputs["y"]
+
+    inputs = {"x": normal(8, D), "y": normal(8, F), "scale": normal(4)}
+    plan = mw.partition(predict, MESH, [mw.data_parallel("data")]).plan(
+        normal(D, F), inputs
+    )
+    assert spec(plan, "inputs.x") == ("data", None)
+    assert spec(plan, "inputs.scale") == (None,)
+    (why,) = plan.steps[1].refused
+    assert "inputs.scale along 'data'" in why
+    assert "4 elements, the batch has 8" in why
+
+
+def test_what_is_joined_along_its_batch_is_cut_all_the_same():
+    """As words are by a sampler that asks with and without them at once."""
+
+    def predict(weights, inputs):
+        none = jnp.zeros_like(inputs["words"])
+        words = jnp.concatenate([inputs["words"], none]).mean(1) @ weights
+        return inputs["x"] @ weights + words[:8] - words[8:]
+
+    inputs = {"x": normal(8, D), "words": normal(8, 12, D)}
+    step = mw.partition(predict, MESH, [mw.data_parallel("data")])
+    plan = step.plan(normal(D, D), inputs)
+    assert spec(plan, "inputs.words") == ("data", None, None)
+    assert not plan.steps[1].refused
+    assert step.check(normal(D, D), inputs).ok
+
+
+def test_where_a_scan_runs_over_dim_0_the_batch_is_dim_1():
+    def loss(p, chunk):
+        return jnp.mean(jnp.tanh(chunk @ p) ** 2)
+
+    def step(params, batch):
+        def add(total, chunk):
+            value, grads = jax.value_and_grad(loss)(params, chunk)
+            return total + grads, value
+
+        total, values = jax.lax.scan(add, jnp.zeros_like(params), batch)
+        return params - 0.1 * total, values.mean()
+
+    step = mw.partition(step, MESH, [mw.data_parallel("data")])
+    args = normal(D, F), normal(3, 8, D)
+    plan = step.plan(*args)
+    assert spec(plan, "batch") == (None, "data", None)
+    assert step.check(*args).ok
+
+
+def test_a_batch_that_does_not_divide_is_an_error():
+    def predict(w, x):
+        return x @ w
+
+    with pytest.raises(TacticError, match="4 parts do not divide extent 6"):
+        mw.partition(predict, MESH, [mw.data_parallel("data")]).plan(
+            normal(D, F), normal(6, D)
+        )
+
+
+def test_without_data_the_error_says_what_there_is():
+    def step(state):
+        return {"w": state["w"] * 2.0}
+
+    with pytest.raises(TacticError, match=r"finds no data .*state\.w"):
+        mw.partition(step, MESH, [mw.data_parallel("data")]).plan(
+            {"w": np.ones((8, 8), np.float32)}
+        )
+
+
+def test_an_axis_that_is_not_in_the_mesh_is_an_error():
+    fn, args = models.mlp()
+    with pytest.raises(MeshError, match=r"'batch' is not in the mesh.*data=4"):
+        mw.partition(fn, MESH, [mw.data_parallel("batch")]).plan(*args)
+
+
+def test_several_patterns_name_the_data_together():
+    def predict(w, left, right):
+        return left @ w, right @ w
+
+    args = normal(D, F), normal(8, D), normal(8, D)
+    tactic = mw.data_parallel("data", inputs=("left", "right"))
+    assert str(tactic) == "data_parallel('data', inputs=['left', 'right'])"
+    plan = mw.partition(predict, MESH, [tactic]).plan(*args)
+    assert [leaf.spec[0] for leaf in plan.inputs] == [(), ("data",), ("data",)]
+
+
+def test_what_is_no_pattern_is_an_error():
+    with pytest.raises(TacticError, match="inputs holds 0; wanted patterns of paths"):
+        mw.data_parallel("data", inputs=(0,))

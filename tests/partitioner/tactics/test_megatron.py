@@ -1,0 +1,182 @@
+import jax.numpy as jnp
+import pytest
+
+import meshwright as mw
+from meshwright.errors import TacticError
+from tests.partitioner.tactics import models
+from tests.partitioner.tactics.models import normal
+from zoo import gpt
+
+MESH = {"data": 2, "model": 4}
+TACTICS = [mw.data_parallel("data"), mw.megatron("model")]
+
+
+def cuts(plan):
+    """The dim of each parameter that the axis "model" cuts."""
+    return {
+        leaf.path.removeprefix("state.p."): leaf.spec.index(("model",))
+        for leaf in plan.inputs
+        if leaf.path.startswith("state.p.") and ("model",) in leaf.spec
+    }
+
+
+def on_model(plan):
+    """Executions of collectives that involve the axis "model", by kind."""
+    found = {}
+    for c in plan.collectives:
+        if "model" in c.axes:
+            found[c.kind] = found.get(c.kind, 0) + c.executions
+    return found
+
+
+def test_a_matmul_by_columns_then_one_by_rows():
+    fn, args = models.mlp()
+    step = mw.partition(fn, MESH, TACTICS)
+    plan = step.plan(*args)
+    assert cuts(plan) == {"a": 1, "b": 0, "c": 0}
+    assert on_model(plan) == {"all_reduce": 1}
+    assert step.check(*args).ok
+
+
+BLOCKS = {
+    "llama": (
+        models.llama_block,
+        models.llama_weights(),
+        {"q": 1, "k": 1, "v": 1, "o": 0, "g": 1, "u": 1, "w": 0},
+    ),
+    "bert": (
+        models.bert_block,
+        models.bert_weights(),
+        {"q": 1, "k": 1, "v": 1, "qb": 0, "kb": 0, "vb": 0, "o": 0}
+        | {"u": 1, "ub": 0, "w": 0},
+    ),
+    "fused heads": (
+        models.fused_block,
+        models.fused_weights(),
+        {"f": 1, "o": 0, "u": 1, "w": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_has_two_sums_forward_and_two_backward(name):
+    block, weights, wanted = BLOCKS[name]
+    fn, args = models.language_model(block, weights, layers=2)
+    plan = mw.partition(fn, MESH, TACTICS).plan(*args)
+    assert cuts(plan) == {f"l.{i}.{n}": d for i in (0, 1) for n, d in wanted.items()}
+    (sums,) = on_model(plan).items()
+    # with the norm last, gradients of q, k, v may meet the residual's one by one
+    most = 2 * 6 if name == "bert" else 2 * 4
+    assert sums[0] == "all_reduce"
+    assert 2 * 4 <= sums[1] <= most
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_in_a_scan_are_cut_alike_and_give_the_same_numbers(name):
+    block, weights, wanted = BLOCKS[name]
+    fn, args = models.language_model(block, weights, layers=2, stacked=True)
+    step = mw.partition(fn, MESH, TACTICS)
+    plan = step.plan(*args)
+    assert cuts(plan) == {f"l.{n}": d + 1 for n, d in wanted.items()}
+    assert set(on_model(plan)) == {"all_reduce"}
+    assert step.check(*args).ok
+
+
+def test_two_heads_of_keys_on_four_devices_leave_attention_whole():
+    weights = models.llama_weights(kv_heads=2)
+    fn, args = models.language_model(models.llama_block, weights, layers=1)
+    step = mw.partition(fn, MESH, TACTICS)
+    plan = step.plan(*args)
+    found = cuts(plan)
+    assert {n: found[f"l.0.{n}"] for n in "guw"} == {"g": 1, "u": 1, "w": 0}
+    assert step.check(*args).ok
+
+
+def test_columns_that_a_split_would_tear_apart_stay_whole():
+    def predict(weights, x):
+        q, k, v = jnp.split(x @ weights["f"], 3, axis=-1)
+        return (q * k + v) @ weights["o"]
+
+    weights = {"f": normal(16, 48), "o": normal(16, 16)}
+    with pytest.raises(
+        TacticError, match=r"2 matmuls.*'model': split takes 16 of its 48"
+    ):
+        mw.partition(predict, MESH, [mw.megatron("model")]).plan(weights, normal(8, 16))
+
+
+def test_beside_pairs_that_are_cut_such_columns_are_told_of():
+    def predict(weights, x):
+        h = x @ weights["f"]
+        x = (h[:, :16] * h[:, 16:32] + h[:, 32:]) @ weights["o"]
+        return jnp.tanh(x @ weights["up"]) @ weights["down"]
+
+    weights = {
+        "f": normal(16, 48), "o": normal(16, 16),
+        "up": normal(16, 64), "down": normal(64, 16),
+    }  # fmt: skip
+    step = mw.partition(predict, MESH, [mw.megatron("model")])
+    plan = step.plan(weights, normal(8, 16))
+    assert tuple(plan.spec("weights.up")) == (None, "model")
+    (told,) = plan.steps[-1].refused
+    assert told.startswith("weights.f along 'model': slice takes 16 of its 48 columns")
+
+
+def test_the_residual_stream_is_not_cut_though_a_first_layer_makes_it():
+    def predict(weights, x):
+        x = x @ weights["stem"]
+        for w in weights["blocks"]:
+            x = x + jnp.tanh(x @ w["u"]) @ w["w"]
+        return x
+
+    blocks = [{"u": normal(16, 64), "w": normal(64, 16)} for _ in range(2)]
+    weights = {"stem": normal(8, 16), "blocks": blocks}
+    plan = mw.partition(predict, MESH, [mw.megatron("model")]).plan(
+        weights, normal(4, 8)
+    )
+    assert plan.spec("weights.stem") == plan.spec("x")
+    assert tuple(plan.spec("weights.blocks.0.u")) == (None, "model")
+    assert plan.counts["all_reduce"] == 2
+
+
+def test_an_adapter_of_low_rank_follows_the_matrix_that_it_adapts():
+    def predict(weights, x):
+        x = jnp.tanh(x @ weights["a"] + (x @ weights["l"]) @ weights["r"])
+        return x @ weights["c"]
+
+    weights = {
+        "a": normal(16, 32), "l": normal(16, 4),
+        "r": normal(4, 32), "c": normal(32, 16),
+    }  # fmt: skip
+    plan = mw.partition(predict, MESH, [mw.megatron("model")]).plan(
+        weights, normal(8, 16)
+    )
+    assert tuple(plan.spec("weights.r")) == (None, "model")
+    assert tuple(plan.spec("weights.l")) == (None, None)
+    assert plan.counts["all_reduce"] == 1
+
+
+def test_an_lstm_has_no_pair_and_the_error_says_what_there_is():
+    fn, args = models.lstm()
+    with pytest.raises(TacticError, match=r"no pair of matmuls.*1 matmuls"):
+        mw.partition(fn, MESH, [mw.megatron("model")]).plan(*args)
+
+
+def test_a_refused_trial_leaves_nothing_behind():
+    fn, args = models.lstm()
+    work = mw.partition(fn, MESH, [mw.data_parallel("data")]).decide(*args).work
+    mark, conflicts = work.state.mark(), dict(work.state.conflicts)
+    with pytest.raises(TacticError):
+        mw.megatron("model").apply(work)
+    assert work.state.mark() == mark
+    assert work.state.conflicts == conflicts
+    assert not work.refusals
+
+
+@pytest.mark.slow
+def test_t32_has_the_collectives_that_partir_prints():
+    fn, args = gpt.t32()
+    mesh = {"batch": 8, "model": 4}
+    both = [mw.data_parallel("batch"), mw.megatron("model")]
+    for tactics, sums in ((both, 418), (both[1:], 128)):
+        counts = mw.partition(fn, mesh, tactics, gather="at_use").plan(*args).counts
+        assert counts["all_reduce"] == sum(counts.values()) == sums

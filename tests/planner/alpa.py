@@ -1,0 +1,115 @@
+"""Alpa's models through our integer program, at what Alpa says that collectives cost.
+
+Computing costs nothing, but every product has to be cut along all axes, as theirs are.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+import meshwright as mw
+from meshwright.machine import Mesh, load_machine
+from meshwright.partitioner.decide import start_workspace
+from meshwright.partitioner.propagate import Graph, user_axes
+from meshwright.planner.columns.inputs_apart import divide
+from meshwright.planner.prices.chosen import choose
+from meshwright.planner.prices.compute import Compute
+from meshwright.planner.prices.integer_program import ModelBuilder
+from meshwright.planner.prices.peak_times import lives_of
+from meshwright.planner.prices.resharding import Moves
+from meshwright.planner.prices.strategy import Strategies
+from meshwright.planner.prices.symmetry import fold
+from meshwright.planner.prices.uniform_partition import stores_of
+from meshwright.planner.solve.optimum import Pricer, find_optimum
+from meshwright.predict.links.alpha_beta import FORMS
+from meshwright.predict.roofline.padding import fills_matrix_unit
+from tests.alpa.cases import CASES, built
+
+MACHINE = load_machine("h100", 4)
+"""Its arrays are not padded; nothing else of it counts."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """In place of `Compute`: each axis cuts a factor of a product for itself.
+
+    So no product is computed twice, and no dim is cut by two axes. All else is free.
+    """
+
+    compute: Compute
+
+    def __getattr__(self, name):
+        return getattr(self.compute, name)
+
+    def seconds(self, node, choices):
+        return np.array([self.seconds_of(node, strategy) for strategy in choices])
+
+    def seconds_of(self, node, strategy):
+        if node.op is None or not fills_matrix_unit(node.op):
+            return 0.0
+        taken = [user_axes(own) for _, own in strategy.axes]
+        is_mixed = any(len(own) > 1 for own in taken)
+        is_whole = sum(map(len, taken)) < len(user_axes(self.compute.mesh.axes))
+        return math.inf if is_mixed or is_whole else 0.0
+
+
+def lines_of(costs, axes, mesh):
+    """Alpa's closed forms as lines; what it has none for is not to be used.
+
+    Nor are both axes at once, or parts of one: `allow_mixed_mesh_shape` is off.
+    """
+
+    def line(kind, own, role):
+        if kind == "all_slice":
+            return 0.0, 0.0
+        place = axes.index(user_axes(own)[0])
+        size = costs.shape[place]
+        if kind not in FORMS or mesh.size(own) != size:
+            return math.inf, 0.0
+        share, tie = FORMS[kind]
+        # Alpa counts what all devices exchange, we what one of them holds.
+        times = size if kind == "all_to_all" else 1
+        return costs.alphas[place] + tie, times * costs.betas[place] * share(size)
+
+    return line
+
+
+@cache
+def optimum_of(name, costs, *given):
+    """The cheapest plan of a case on top of given tactics: the optimum, and the plan."""
+    case = CASES[name]
+    fn, args = built(case.build)
+    mesh = Mesh(case.mesh)
+    step = mw.partition(fn, mesh)
+    captured = step.capture(*args)
+    work = start_workspace(captured, mesh, Graph(captured.program, captured.ties))
+    for tactic in given:
+        tactic.apply(work)
+    state = work.state
+    folded = divide(work.graph, fold(state), list(range(len(work.graph.nodes))))
+    stores = stores_of(captured.program, MACHINE, mesh.num_devices)
+    compute = Products(Compute(MACHINE.chip, state.mesh, stores))
+    strategies = Strategies(state, tuple(state.size))
+    moves = Moves(state.mesh, lines_of(costs, mesh.axes, state.mesh))
+    model = ModelBuilder(state, folded, strategies, compute).build(moves)
+    lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
+    pricer = replace(Pricer.of(model, lives), gap=0.0)
+    found = find_optimum(pricer, None, 400, time.monotonic, time.monotonic() + 20)
+    chosen = choose(model, found.choices, state, "alpa")
+    plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
+    return found, plan
+
+
+def cost_of(plan, costs):
+    """What the collectives of a lowered plan cost on a logical mesh."""
+    axes, total = plan.mesh.axes, 0.0
+    for found in plan.collectives:
+        place = axes.index(*found.axes)
+        times = costs.shape[place] if found.kind == "all_to_all" else 1
+        total += costs.cost(found.kind, times * found.bytes, place)
+    return total

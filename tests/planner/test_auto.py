@@ -1,0 +1,62 @@
+"""`auto` among other tactics: what they decided stands, what is open is chosen."""
+
+import pytest
+
+import meshwright as mw
+from meshwright.errors import MeshwrightError
+from tests.planner.programs import DEEP, LARGE, MESH, MLP
+from tests.planner.test_autoplan import arrays
+
+MACHINE = "tpu-v5e"
+
+
+def test_what_was_decided_before_stands():
+    fn, args = DEEP
+    data = mw.data_parallel("data")
+    before = mw.partition(fn, MESH, [data]).decide(*args).work.state
+    tactics = [data, mw.auto("model", machine=MACHINE)]
+    after = mw.partition(fn, MESH, tactics).decide(*args).work.state
+    for old, new in zip(before.factor_of, after.factor_of, strict=True):
+        assert old.items() <= new.items()
+        assert {axis for axis in new if axis not in old} <= {"model"}
+    assert any("model" in cut for cut in after.factor_of)
+
+
+def test_it_pays():
+    fn, args = LARGE
+    tactics = [mw.data_parallel("data")]
+    without = mw.partition(fn, MESH, tactics).plan(*args)
+    tactics += [mw.auto(["model"], machine=MACHINE)]
+    found = mw.partition(fn, MESH, tactics).plan(*args)
+    times = [p.on(MACHINE, donate_state=True).step_time_s for p in (found, without)]
+    assert times[0] <= times[1]
+
+
+def test_the_step_equals_the_original():
+    fn, args = MLP
+    tactics = [mw.auto(["data", "model"], machine=MACHINE)]
+    assert mw.partition(fn, MESH, tactics).check(*arrays(args)).ok
+
+
+def test_it_says_its_name():
+    assert (
+        str(mw.auto("model", machine=MACHINE)) == "auto(['model'], machine='tpu-v5e')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"axes": []}, "at least one axis"),
+        ({"axes": ["modle"]}, "modle"),
+        ({"axes": "model", "budget_s": -1}, "above 0"),
+        ({"axes": "model", "machine": "tpu-v99"}, "tpu-v99"),
+        ({"axes": "model", "memory": 10.0}, "finds nothing that fits"),
+    ],
+)
+def test_bad_options_are_said(options, words):
+    fn, args = MLP
+    options = {"machine": MACHINE} | options
+    axes = options.pop("axes")
+    with pytest.raises(MeshwrightError, match=words):
+        mw.partition(fn, MESH, [mw.auto(axes, **options)]).plan(*args)

@@ -1,0 +1,291 @@
+"""From a step and a number of chips to a plan that runs, and what is said of bad input."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import meshwright as mw
+from meshwright.errors import MeshwrightError, PlanError
+from meshwright.machine import Mesh, load_machine
+from meshwright.planner.driver.search import Searcher
+from meshwright.planner.prices.chosen import choose
+from meshwright.planner.solve import trials
+from meshwright.planner.solve.candidates import Candidate
+from meshwright.planner.solve.meshes import experts_of, meshes_of
+from meshwright.planner.solve.objective import Objective
+from meshwright.planner.solve.programs import Programs
+from meshwright.planner.solve.solver_process import Beside
+from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
+
+
+def arrays(tree, seed=0):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), tree
+    )
+
+
+@pytest.fixture(scope="module")
+def plan():
+    fn, args = DEEP
+    return mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20)
+
+
+def test_the_best_of_all_that_were_simulated_is_taken(plan):
+    times = [c.step_time_s for c in plan.search.candidates if not c.why_not]
+    assert plan.step_time_s == pytest.approx(min(times))
+    assert len(times) > 3
+    assert plan.mesh.num_devices == 8
+
+
+def test_the_gap_is_of_the_plan_that_is_returned(plan):
+    """Its seconds by the prices of the bound, whichever solution it came from."""
+    fn, args = DEEP
+    search = plan.search
+    assert search.model_s >= search.bound_s * (1 - 1e-9) > 0
+    assert search.gap == pytest.approx(1 - search.bound_s / search.model_s, abs=1e-12)
+    tight = mw.autoplan(
+        fn, args, machine="tpu-v5e", mesh=plan.mesh, budget_s=20, experts=False
+    )
+    assert tight.search.candidates[0].name.startswith("auto")
+    assert tight.search.bound_s <= tight.search.model_s * (1 + 1e-9)
+
+
+def test_experts_are_among_them(plan):
+    names = {c.name for c in plan.search.candidates}
+    assert {"auto", "data parallel", "ZeRO-3"} <= names
+
+
+def test_the_plan_runs_and_equals_the_original(plan):
+    fn, args = DEEP
+    step = mw.partition(fn, plan.mesh, plan.tactics)
+    assert step.check(*arrays(args)).ok
+
+
+def test_meshes_that_seemed_to_take_too_long_are_looked_at_later(monkeypatch):
+    """A busy machine made the first pricing slow; there is time left all the same."""
+    looks, about_s, look = [], Programs._about_s, Programs.look
+
+    def counted(programs, *args):
+        looks.append(len(programs.own))
+        look(programs, *args)
+
+    def cautious(programs, mesh):
+        return np.inf if len(looks) == 1 else about_s(programs, mesh)
+
+    monkeypatch.setattr(Programs, "look", counted)
+    monkeypatch.setattr(Programs, "_about_s", cautious)
+    fn, args = DEEP
+    found = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20).search
+    assert looks[:2] == [0, 1]
+    meshes = {c.mesh for c in found.candidates if c.name == "auto"}
+    assert any(len(mesh.axes) == 2 for mesh in meshes)
+
+
+def residual_step(state, images):
+    """Four images a device on 16, little of which has to leave the chip."""
+
+    def conv(x, w):
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    def loss(weights):
+        y = jax.nn.relu(conv(images, weights[0]))
+        for w in weights[1:]:
+            y = y + jax.nn.relu(conv(y, w))
+        return jnp.mean(y**2)
+
+    weights, momenta = state
+    momenta = jax.tree.map(lambda m, g: 0.9 * m + g, momenta, jax.grad(loss)(weights))
+    return jax.tree.map(lambda w, m: w - 0.1 * m, weights, momenta), momenta
+
+
+def test_what_only_fits_since_scratch_memory_holds_some_is_found():
+    """The program of a search counts all of it; what is simulated says what fits."""
+    weights = [shape(3, 3, 3, 64), *[shape(3, 3, 64, 64)] * 5]
+    args = (weights, weights), shape(64, 32, 32, 3)
+    asked = {"machine": "tpu-v5e", "mesh": {"data": 16}}
+    free = mw.autoplan(residual_step, args, **asked).search.candidates
+    limit = 1.1 * min(c.peak_memory_bytes for c in free if c.name == "ZeRO-3")
+    assert (
+        mw.autoplan(residual_step, args, memory=limit, **asked).peak_memory_bytes
+        < limit
+    )
+
+
+def test_where_nothing_fits_it_is_said_for_how_many_meshes_there_was_time():
+    fn, args = DEEP
+    with pytest.raises(PlanError, match=r"nothing fits.*time for 1 of \d+ meshes"):
+        mw.autoplan(fn, args, machine="tpu-v5e", chips=8, memory=1e4, budget_s=0.01)
+
+
+@pytest.mark.parametrize("memory", [0, -1, float("nan")])
+def test_memory_that_no_device_has_is_refused(memory):
+    fn, args = DEEP
+    with pytest.raises(PlanError, match="above 0"):
+        mw.autoplan(fn, args, machine="tpu-v5e", chips=8, memory=memory)
+
+
+def test_the_same_search_finds_the_same_plan(plan):
+    fn, args = DEEP
+    again = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20)
+    assert again.to_json() == plan.to_json()
+
+
+@pytest.mark.parametrize("moment", ["by the program", "GiB", "spelling"])
+def test_an_interrupt_ends_the_search_with_the_best_so_far(moment):
+    fn, args = DEEP
+    said = []
+
+    def watch(text):
+        said.append(text)
+        if moment in text and "interrupted" not in said:
+            said.append("interrupted")
+            raise KeyboardInterrupt
+
+    plan = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, on_progress=watch)
+    assert "interrupted" in said
+    assert plan.search.is_interrupted
+    assert plan.step_time_s == plan.search.candidates[0].step_time_s
+
+
+def test_a_search_says_of_how_many_meshes_there_was_no_time_for(plan):
+    fn, args = DEEP
+    hasty = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=0.01).search
+    assert hasty.num_meshes == 1
+    assert hasty.all_meshes == plan.search.all_meshes == plan.search.num_meshes
+    assert not plan.search.is_interrupted
+
+
+def test_an_interrupt_before_anything_is_found_is_one():
+    fn, args = DEEP
+
+    def watch(text):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mw.autoplan(fn, args, machine="tpu-v5e", chips=8, on_progress=watch)
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32 - 1))
+def test_whatever_is_chosen_can_be_lowered_and_equals_the_original(seed):
+    """Any allowed choices, not only good ones, mean the same program."""
+    fn, args = MLP
+    space = space_of(MLP)
+    priced = space.price(Mesh(MESH))
+    choices = random_choices(priced.model, np.random.default_rng(seed))
+    tactic = choose(priced.model, choices, priced.work.state, "random")
+    step = mw.partition(fn, Mesh(MESH), (tactic,))
+    assert step.check(*arrays(args, seed % 1000)).ok
+
+
+def random_choices(model, rng):
+    """The optimum of random costs: random, and nothing forbidden."""
+    from meshwright.search.assignment import Assignment, solve
+
+    costs = [rng.uniform(0, 1, len(cost)) for cost in model.costs]
+    edges = [
+        (link.first, link.second, np.where(np.isfinite(link.seconds), 0.0, np.inf))
+        for link in model.links
+    ]
+    found = solve(Assignment.of(costs, edges), 20.0)
+    return tuple(int(choice) for choice in found.choices)
+
+
+def test_all_meshes_of_two_axes_that_lie_differently():
+    meshes = meshes_of(load_machine("v100", 8))
+    assert {tuple(size for _, size in mesh.sizes) for mesh in meshes} >= {(8,), (4, 2)}
+    assert all(mesh.num_devices == 8 for mesh in meshes)
+    assert all(experts_of(mesh) for mesh in meshes)
+
+
+def test_a_mesh_can_be_given_and_memory_limited():
+    fn, args = DEEP
+    free = mw.autoplan(
+        fn, args, machine="tpu-v5e", mesh=MESH, budget_s=10, experts=False
+    )
+    assert dict(free.mesh.sizes) == MESH
+    limit = 0.6 * free.peak_memory_bytes
+    try:
+        less = mw.autoplan(
+            fn, args, machine="tpu-v5e", mesh=MESH, memory=limit, budget_s=10
+        )
+    except MeshwrightError as error:
+        assert "nothing fits" in str(error)  # noqa: PT017
+    else:
+        assert less.peak_memory_bytes <= limit
+
+
+WRONG = {
+    "objective is 'speed'": {"objective": "speed"},
+    "weight of 'memory' is -1": {"objective": {"step_time": 1, "memory": -1}},
+    "how many chips of tpu-v5e": {"chips": None},
+    "wanted seconds above 0": {"budget_s": 0},
+    "there is nothing to decide": {"chips": 1},
+    "has 4 devices": {"mesh": {"data": 4}},
+    "nothing fits: the smallest plan found": {"memory": 1000},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_cannot_be_is_said(words):
+    fn, args = MLP
+    options = {"machine": "tpu-v5e", "chips": 8, "budget_s": 5} | WRONG[words]
+    with pytest.raises(MeshwrightError) as error:
+        mw.autoplan(fn, args, **options)
+    assert words in str(error.value)
+
+
+def test_what_computes_nothing_has_no_plan():
+    x = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    with pytest.raises(MeshwrightError, match="computes nothing that it gives back"):
+        mw.autoplan(lambda x: None, (x,), machine="tpu-v5e", chips=8)
+
+
+def test_a_chosen_tactic_refuses_another_program():
+    priced = space_of(MLP).price(Mesh(MESH))
+    choices = random_choices(priced.model, np.random.default_rng(0))
+    tactic = choose(priced.model, choices, priced.work.state, "random")
+    fn, args = DEEP
+    with pytest.raises(MeshwrightError, match="search again"):
+        mw.partition(fn, MESH, (tactic,)).plan(*args)
+
+
+def test_what_was_simulated_is_not_lowered_again(monkeypatch):
+    """Of the plan that is returned the program is that of its simulation."""
+    simulated, simulate = [], trials.estimate
+
+    def noted(decided, *args, **options):
+        simulated.append(decided.lowered)
+        return simulate(decided, *args, **options)
+
+    monkeypatch.setattr(trials, "estimate", noted)
+    fn, args = MLP
+    found = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=10)
+    assert any(found.decided.lowered is each for each in simulated)
+    again = mw.partition(fn, found.mesh, found.tactics).plan(*args)
+    assert again.counts == found.counts
+    assert again.collectives == found.collectives
+    assert again.steps == found.steps
+
+
+def test_a_search_that_follows_another_reads_experts_on_its_own_meshes(monkeypatch):
+    """What was simulated before may lie on a mesh that the second one has no prices of."""
+    space = space_of(MLP, "tpu-v5e", 8)
+    before = Candidate("auto", Mesh({"data": 8}), (), 1e-9, 1000)
+    with Beside() as beside:
+        searcher = Searcher(
+            space, beside, (Mesh({"data": 4, "model": 2}),), 1e9, time.monotonic() + 5,
+            Objective.of("step_time"), candidates=[before],
+        )  # fmt: skip
+        monkeypatch.setattr(searcher, "_has_time_to_refine", lambda *args: False)
+        searcher.run(with_experts=True)
+    named = {c.name for c in searcher.candidates if c.mesh == searcher.meshes[0]}
+    assert {"auto", "Megatron"} <= {name.split(" ")[0] for name in named}

@@ -1,0 +1,44 @@
+"""The process that solves: it answers as this one would, and is missed when it dies."""
+
+import pytest
+
+import meshwright as mw
+from meshwright.errors import PlanError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import decide
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.prices.value_roles import EXPOSED, Role, exposed_by_role
+from meshwright.planner.solve.solver_process import Beside, Question
+from meshwright.predict.compilers.rules import TPU
+from meshwright.predict.estimate import estimate
+from tests.planner.programs import DEEP, MESH, MLP, space_of
+
+
+def test_it_answers_as_this_process_would():
+    question = Question(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
+    with Beside() as beside:
+        assert beside.ask(question).result() == question.answer()
+
+
+def test_that_it_died_is_said():
+    question = Question(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
+    with Beside() as beside:
+        beside._process.kill()
+        with pytest.raises(PlanError, match="process ended with status -9"):
+            beside.ask(question).result()
+
+
+def test_shares_are_of_what_can_hide():
+    """Data parallelism alone reduces gradients, which a TPU does not do beside."""
+    space, mesh = space_of(DEEP), Mesh(MESH)
+
+    def shares(*tactics):
+        decided = decide(space.captured, mesh, tactics, Gather.SHARED)
+        found = estimate(decided, space.machine)
+        return exposed_by_role(found.program, found.timeline, TPU.overlaps)
+
+    data = mw.data_parallel("data")
+    assert shares(data) == {}
+    sharded = shares(data, mw.zero(3, "data"))
+    assert {Role.WEIGHT, Role.GRADIENT} <= sharded.keys() <= EXPOSED.keys()
+    assert all(0 < share <= 1 for share in sharded.values())

@@ -1,0 +1,173 @@
+"""Columns: propagation and prices over them are those of the engine and of the model."""
+
+import math
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.errors import SearchError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import start_workspace
+from meshwright.partitioner.propagate import Carrier, Graph
+from meshwright.planner.columns.columns import Rows, columns_of, start_cells
+from meshwright.planner.columns.cut import cut, new_work
+from meshwright.planner.columns.inputs_apart import divide, fold_finer
+from meshwright.planner.prices.projection import read_strategy
+from meshwright.planner.prices.symmetry import fold
+from meshwright.planner.solve.optimum import Pricer
+from meshwright.planner.tree.search import model_of, problem_of
+from tests.planner.programs import DEEP, MLP, space_of
+from zoo import gpt3, lstm, moe
+
+PROGRAMS = {
+    "products": lambda: MLP,
+    "layers": lambda: DEEP,
+    "attention": gpt3.tiny,
+    "scan": lstm.tiny,
+    "experts": moe.tiny,
+}
+MESHES = ({"batch": 4, "model": 2}, {"batch": 2, "model": 16})
+"""The second is split into units by a program with 8 heads."""
+
+
+@cache
+def captured_of(name):
+    fn, args = PROGRAMS[name]()
+    captured = mw.partition(fn, MESHES[0]).capture(*args)
+    return captured, Graph(captured.program, captured.ties)
+
+
+def start(name, mesh=MESHES[0]):
+    captured, graph = captured_of(name)
+    return start_workspace(captured, Mesh(mesh), graph)
+
+
+def unfolded(work):
+    """Each node a group of its own."""
+    graph = work.graph
+    return divide(graph, fold(work.state), list(range(len(graph.nodes))))
+
+
+def random_cuts(work, rng, most=5):
+    """(input node, axis, factor): a few, not all of which can be made."""
+    inputs = [node for node in work.graph.input_nodes if node.sizes]
+    for _ in range(rng.randint(1, most)):
+        node = rng.choice(inputs)
+        yield node, rng.choice(list(work.state.size)), rng.randrange(len(node.sizes))
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_where_each_group_is_one_node_propagation_is_the_engines(name, mesh):
+    work = start(name, mesh)
+    folded = unfolded(work)
+    columns = columns_of(work.state, folded)
+    room, axes = new_work(columns), list(work.state.size)
+    for seed in range(3):
+        work = start(name, mesh)
+        cells = np.array(start_cells(columns, work.state, folded))
+        for node, axis, factor in random_cuts(work, random.Random(seed)):
+            refusal = work.engine.cut(node, axis, factor)
+            is_cut = cut(columns, cells, room, node.index, axes.index(axis), factor)
+            assert is_cut == (refusal is None)
+            wanted = start_cells(columns, work.state, folded)
+            assert np.array_equal(cells, wanted), (node.label, axis, factor)
+
+
+@pytest.mark.parametrize("name", ["layers", "attention"])
+def test_folded_propagation_decides_nearly_all_nodes_as_the_engine_does(name):
+    """But for the layer at which one group ends and another does not yet.
+
+    Of eight layers the `up` of six may be a group, and the `down` of five; then what a
+    cut of one makes of the other holds for a layer more or less.
+    """
+    work = start(name)
+    folded = fold_finer(work.graph, fold(work.state))
+    columns = columns_of(work.state, folded)
+    room, axes = new_work(columns), list(work.state.size)
+    wrong = total = 0
+    for seed in range(8):
+        work = start(name)
+        cells = np.array(start_cells(columns, work.state, folded))
+        for node, axis, factor in random_cuts(work, random.Random(seed), most=3):
+            group = folded.group_of[node.index]
+            members = [work.graph.nodes[i] for i in folded.groups[group].members]
+            work.engine.cut_all([(member, factor) for member in members], axis)
+            cut(columns, cells, room, group, axes.index(axis), factor)
+        for node, group in zip(work.graph.nodes, folded.group_of, strict=True):
+            own = work.state.factor_of[node.index]
+            total += len(axes)
+            wrong += sum(cells[group, i] != own.get(a, -1) for i, a in enumerate(axes))
+    assert wrong <= total / 8 / 2
+
+
+def test_sums_are_handed_on_as_the_carrier_says():
+    space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
+    problem = problem_of(space, mesh)
+    work = start_workspace(space.captured, mesh, space.graph)
+    rng, differ, total = random.Random(0), 0, 0
+    for node, axis, factor in random_cuts(work, rng, most=9):
+        work.engine.cut(node, axis, factor)
+        folded = unfolded(work)
+        model, lives = model_of(space, work, folded)
+        single = type(problem)(work, model, lives, 1e12)
+        choices, carrier = single.choices(single.start()), Carrier(work.state)
+        for own, choice, each in zip(
+            model.choices, choices, work.graph.nodes, strict=False
+        ):
+            wanted = read_strategy(work.state, carrier, each)
+            differ += wanted in own and own[choice] != wanted
+            total += 1
+    assert differ <= 0.005 * total
+
+
+def test_prices_are_those_of_the_model():
+    space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
+    work = start_workspace(space.captured, mesh, space.graph)
+    folded = fold_finer(work.graph, fold(work.state))
+    model, lives = model_of(space, work, folded)
+    pricer, problem = Pricer.of(model, lives), problem_of(space, mesh)
+    rng, point = random.Random(0), problem.start()
+    while actions := problem.actions(point):
+        point = problem.apply(point, rng.choice(actions))
+        cost, choices = problem.measure(point), problem.choices(point)
+        assert math.isclose(cost.seconds, pricer.seconds(choices), rel_tol=1e-9)
+        assert math.isclose(cost.bytes, pricer.curve(choices).max(), rel_tol=1e-9)
+
+
+def test_what_belongs_to_different_inputs_is_in_different_groups():
+    work = start("attention")
+    coarse = fold(work.state)
+    fine = fold_finer(work.graph, coarse)
+    group = {
+        path: fine.group_of[node.index]
+        for path, node in zip(work.paths, work.graph.input_nodes, strict=True)
+    }
+    moments = "state.optimizer.0.mu.blocks.{}.{}"
+    assert group[moments.format(0, "q")] == group[moments.format(1, "q")]
+    assert group[moments.format(0, "q")] != group[moments.format(0, "k")]
+    for part in ("groups", "edges"):
+        runs = [sum(each.runs for each in getattr(f, part)) for f in (coarse, fine)]
+        assert math.isclose(*runs)
+
+
+def test_a_state_says_what_its_rows_mean():
+    work = start("products")
+    folded = unfolded(work)
+    columns = columns_of(work.state, folded)
+    node = work.graph.input_nodes[-1]
+    work.engine.cut(node, "batch", 0)
+    cells, rows = start_cells(columns, work.state, folded), Rows.of(columns)
+    assert cells[node.index].tolist() == [0, -1]
+    assert cells[rows.ranks + node.index].tolist() == [0, 0]
+    assert cells[rows.total, 0] == len(work.state.scattered)
+
+
+def test_too_many_axes_are_refused():
+    space = space_of(MLP, devices=32)
+    mesh = Mesh(dict.fromkeys("abcde", 2))
+    with pytest.raises(SearchError, match="needs 5 axes; tree search takes 4"):
+        problem_of(space, mesh)

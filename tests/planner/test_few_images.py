@@ -1,0 +1,153 @@
+"""Prices where a device has few images, which a TPU's compiler cuts in space."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import meshwright as mw
+from meshwright.machine import Mesh, load_machine
+from meshwright.partitioner.decide import decide
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.prices.small_batches import told_of
+from meshwright.planner.prices.uniform_partition import stores_of
+from meshwright.planner.solve.known_plans import Experts
+from meshwright.planner.solve.space import Space
+from meshwright.predict.compilers.tpu.space_to_batch import regrouped
+from meshwright.predict.compilers.xla.fusion import REGROUP, SAME_MEMORY
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.estimate import estimate
+from tests.planner.programs import shape
+
+DEVICES, SIZE, FEATURES = 16, 64, 128
+
+
+def conv(x, w):
+    return jax.lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def step(weights, images):
+    """Convolutions with what is computed of each image between them, and their step."""
+
+    def loss(weights):
+        y = images
+        for w in weights:
+            y = jax.nn.silu(conv(y, w))
+            y = y * jax.nn.sigmoid(jnp.mean(y, axis=(1, 2), keepdims=True))
+        return jnp.mean(y**2)
+
+    gradients = jax.grad(loss)(weights)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradients)
+
+
+def space_with(images, machine="tpu-v5e"):
+    weights = [shape(3, 3, FEATURES, FEATURES)] * 4
+    args = weights, shape(images, SIZE, SIZE, FEATURES)
+    captured = mw.partition(step, {"data": DEVICES}).capture(*args)
+    return Space(captured, load_machine(machine, None, DEVICES))
+
+
+MESH = Mesh({"data": DEVICES})
+
+
+def said_and_simulated(space):
+    """Seconds of data parallelism."""
+    priced = space.price(MESH)
+    (plan,) = (
+        p for p in Experts(space, []).on(MESH, priced) if p.name == "data parallel"
+    )
+    decided = decide(space.captured, MESH, plan.tactics, Gather.SHARED)
+    return plan.seconds, estimate(decided, space.machine).step_time_s
+
+
+def test_prices_of_few_images_are_near_the_simulation_and_those_of_many_are_not():
+    space = space_with(4 * DEVICES)
+    said, simulated = said_and_simulated(space)
+    assert said == pytest.approx(simulated, rel=0.12)
+    space.stores = replace(space.stores, few=None)
+    said, _ = said_and_simulated(space)
+    assert said < 0.8 * simulated
+
+
+def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
+    """Only what leaves few has prices of its own, such as a cut along both axes."""
+    space = space_with(4 * DEVICES)
+    mesh = Mesh({"data": DEVICES // 2, "model": 2})
+    prices: list[dict[object, float]] = []
+    for stores in (space.stores, replace(space.stores, few=None)):
+        space.stores = stores
+        model = space.price(mesh).model
+        number = next(
+            n
+            for n, group in enumerate(model.fold.groups)
+            if group.node.label == "logistic" and len(group.node.sizes) == 4
+        )
+        axes = [choice.axes for choice in model.choices[number]]
+        prices.append(dict(zip(axes, model.costs[number], strict=True)))
+    few, many = prices
+    assert many.keys() == few.keys()
+    changed = {axes for axes in many if few[axes] != many[axes]}
+    assert changed == {((0, ("data", "model")),), ((0, ("model", "data")),)}
+
+
+@pytest.mark.parametrize(("images", "machine"), [(8, "tpu-v5e"), (4, "h100")])
+def test_there_are_no_such_prices_where_nothing_is_cut_in_space(images, machine):
+    assert space_with(images * DEVICES, machine).stores.few is None
+
+
+def test_all_that_is_computed_with_images_is_priced_by_them():
+    space = space_with(4 * DEVICES)
+    few = space.stores.few
+    program = space.captured.program
+    convs = [op for op in program.walk() if op.kind == "conv_general_dilated"]
+    assert len(convs) > 8
+    assert few.most == 7
+    for op in program.walk():
+        is_image = [v.shape == (4 * DEVICES, SIZE, SIZE, FEATURES) for v in op.operands]
+        if op.kind in {"conv_general_dilated", "mul", "logistic"} and any(is_image):
+            assert op in few.images, op
+
+
+def flattened(weights, images):
+    """What follows the convolutions reads images whole, in one row each."""
+    y = jax.nn.relu(conv(jax.nn.relu(conv(images, weights[0])), weights[1]))
+    return y.reshape(y.shape[0], -1) @ jnp.ones((y.size // y.shape[0], 16))
+
+
+def scanned(weights, images):
+    """The same twice, in a loop."""
+
+    def turn(y, _):
+        return jax.nn.relu(conv(jax.nn.relu(conv(y, weights[0])), weights[1])), None
+
+    return jax.lax.scan(turn, images, None, length=2)[0]
+
+
+@pytest.mark.parametrize("fn", [step, flattened, scanned])
+def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
+    args = [shape(3, 3, FEATURES, FEATURES)] * 4, shape(64, 60, 60, FEATURES)
+    program = mw.partition(fn, {"data": DEVICES}).capture(*args).program
+    machine = load_machine("tpu-v5e", None, DEVICES)
+    layout = Layout(machine.chip.tile)
+    layout.note_shapes(program)
+    changed, origins = regrouped(program, layout, DEVICES)
+    assert any(op.kind == REGROUP for op in changed.walk())
+    taken = stores_of(changed, machine, DEVICES)
+    priced = {op for op in program.walk() if op.kind not in SAME_MEMORY}
+    told = told_of(taken, changed, origins, priced)
+    for each in (told.matrix, told.vector, told.launch):
+        assert not any(op.kind == REGROUP for op in each)
+    assert sum(told.launch.values()) == pytest.approx(sum(taken.launch.values()))
+    assert seconds_of(told, priced) == pytest.approx(
+        seconds_of(taken, {op for op in changed.walk() if op.kind not in SAME_MEMORY})
+    )
+
+
+def seconds_of(stores, ops):
+    """In memory and the vector unit, of what some ops touch."""
+    return sum(
+        touch.seconds for op in ops for touch in stores.touches.get(op, {}).values()
+    )

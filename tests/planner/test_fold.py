@@ -1,0 +1,67 @@
+"""Nodes that stand alike are one group, and what a decision costs stays the same."""
+
+import jax
+import pytest
+
+import meshwright as mw
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import start_workspace
+from meshwright.planner.prices.symmetry import fold
+from tests.planner.programs import DEEP, MESH, MLP, space_of
+
+TACTICS = {
+    "none": (),
+    "data": (mw.data_parallel("data"),),
+    "both": (mw.data_parallel("data"), mw.megatron("model")),
+    "zero": (mw.data_parallel("data"), mw.zero(3, "data")),
+}
+
+
+def state_of(space, tactics=()):
+    work = start_workspace(space.captured, Mesh(MESH), space.graph)
+    for tactic in tactics:
+        tactic.apply(work)
+    return work.state
+
+
+def test_twice_as_many_layers_make_as_many_groups():
+    fn, ((*layers,), x) = DEEP
+    folds = [fold(state_of(space_of((fn, (layers * times, x))))) for times in (1, 2)]
+    assert len(folds[0].groups) == len(folds[1].groups)
+    assert len(folds[1].group_of) > 1.8 * len(folds[0].group_of)
+
+
+@pytest.mark.parametrize("program", [MLP, DEEP], ids=["mlp", "deep"])
+def test_every_node_and_every_reading_is_counted(program):
+    space = space_of(program)
+    folded = fold(state_of(space))
+    assert sum(len(g.members) for g in folded.groups) == len(space.graph.nodes)
+    readings = sum(len(node.ins) for node in space.graph.nodes)
+    assert sum(edge.runs for edge in folded.edges) == readings
+
+
+@pytest.mark.parametrize("tactics", TACTICS.values(), ids=TACTICS)
+def test_what_is_decided_differently_is_not_one(tactics):
+    space = space_of(DEEP)
+    state = state_of(space, tactics)
+    for group in fold(state).groups:
+        decided = {
+            tuple(sorted(state.axes_of[index].items())) for index in group.members
+        }
+        assert len(decided) == 1
+
+
+def test_a_loops_body_runs_as_often_as_it_turns():
+    def step(x, ws):
+        return jax.lax.scan(lambda y, w: (jax.numpy.tanh(y @ w), None), x, ws)[0]
+
+    args = (jax.ShapeDtypeStruct((8, 8), "float32"),) + (
+        jax.ShapeDtypeStruct((5, 8, 8), "float32"),
+    )
+    space = space_of((step, args))
+    runs = {
+        g.node.op.kind: g.runs
+        for g in fold(state_of(space)).groups
+        if g.node.op is not None and g.node.wire is None
+    }
+    assert runs["tanh"] == 5

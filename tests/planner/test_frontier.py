@@ -1,0 +1,155 @@
+"""Plans that take ever less memory, against all choices and against a known curve."""
+
+import math
+import time
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import meshwright as mw
+from meshwright.planner.solve.frontier import frontier
+from meshwright.planner.solve.optimum import Optimum, find_optimum
+from tests.planner.programs import DEEP, LARGE, MESH, PAIR
+from tests.planner.test_model import SMALL, all_choices
+
+
+def ask(pricer, limit, known=None):
+    starts = () if known is None else (known.choices,)
+    until = time.monotonic() + 20
+    return find_optimum(pricer, limit, 100, time.monotonic, until, starts)
+
+
+def found_for(pricer, value_of):
+    """What is found before and after, all of it."""
+    whole = ask(pricer, None)
+    least = partial(ask, pricer)
+    return [whole, *frontier(whole, least, value_of, lambda: False)]
+
+
+def figures(pricer):
+    """Of all choices."""
+    return [
+        (pricer.seconds(choices), float(pricer.curve(choices).max()))
+        for choices in all_choices(pricer)
+    ]
+
+
+def test_a_small_program_comes_to_the_least_memory_of_all_choices():
+    found = found_for(SMALL, lambda seconds, num_bytes: num_bytes)
+    assert min(p.bytes for p in found) == min(b for _, b in figures(SMALL))
+    assert found[-1].bytes < found[0].bytes
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.5, 1.0, 3.0])
+def test_a_small_program_comes_to_the_best_product_of_all_choices(weight):
+    """Nearly: limits are tried as long as they promise at least a hundredth."""
+
+    def value(seconds, num_bytes):
+        return seconds * num_bytes**weight
+
+    best = min(value(s, b) for s, b in figures(SMALL) if s < math.inf)
+    found = min(value(p.seconds, p.bytes) for p in found_for(SMALL, value))
+    assert best <= found * (1 + 1e-9) <= best * 1.05
+
+
+SIZES = st.lists(st.floats(1.0, 1e12), min_size=1, max_size=20)
+
+
+def known(sizes):
+    """Answers of a solver that knows plans of these sizes, the larger the faster."""
+
+    def answer(limit, start):
+        within = [b for b in sizes if b <= limit] or [min(sizes)]
+        return Optimum((), 1 / max(within), max(within), 0.0)
+
+    return answer
+
+
+@given(SIZES)
+def test_the_smallest_that_is_found_is_nearly_the_smallest_there_is(sizes):
+    first = known(sizes)(math.inf, None)
+    found = [
+        p.bytes for p in frontier(first, known(sizes), lambda s, b: b, lambda: False)
+    ]
+    assert min([*found, first.bytes]) <= min(sizes) / 0.97
+    assert all(num_bytes < first.bytes for num_bytes in found)
+
+
+@given(SIZES)
+def test_nothing_is_asked_where_memory_does_not_count(sizes):
+    first = known(sizes)(math.inf, None)
+
+    def refuse(limit, start):
+        raise AssertionError("asked")
+
+    assert not list(frontier(first, refuse, lambda s, b: s, lambda: False))
+
+
+@given(SIZES, st.integers(0, 5))
+def test_it_ends_when_time_is_over(sizes, most):
+    asked = []
+
+    def answer(limit, start):
+        asked.append(limit)
+        return known(sizes)(limit, start)
+
+    first = known(sizes)(math.inf, None)
+    list(frontier(first, answer, lambda s, b: b, lambda: len(asked) >= most))
+    assert len(asked) <= most
+
+
+def search_for(program, objective, budget_s):
+    fn, args = program
+    return mw.autoplan(
+        fn, args, machine="tpu-v5e", mesh=MESH, objective=objective, budget_s=budget_s
+    ).search
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Of arrays that no scratch memory holds: what does, takes none of a device's."""
+    return search_for(LARGE, "memory", 20)
+
+
+def names_of_experts(search):
+    return {c.name for c in search.candidates if not c.name.startswith("auto")}
+
+
+def test_the_smallest_plan_takes_no_more_than_any_that_was_looked_at(small):
+    for search in (small, search_for(PAIR, "memory", 3)):
+        runs = [c for c in search.candidates if not c.why_not]
+        least = min(c.peak_memory_bytes for c in runs)
+        assert search.candidates[0].peak_memory_bytes == least
+        assert names_of_experts(search)
+
+
+def test_memory_is_searched_for_and_not_only_chosen(small):
+    """Less than what people do by hand, and than what is fastest."""
+    best, *others = (c for c in small.candidates if not c.why_not)
+    assert best.name == "auto"
+    assert all(best.peak_memory_bytes < c.peak_memory_bytes for c in others)
+    assert len(small.frontier) > 1
+
+
+def test_weights_come_to_plans_as_good_by_them_as_any_that_were_seen(small):
+    both = search_for(DEEP, {"step_time": 1, "memory": 2}, 12).candidates[0]
+
+    def weighted(c):
+        return c.step_time_s * c.peak_memory_bytes**2
+
+    seen = [c for c in small.candidates if not c.why_not]
+    assert weighted(both) <= min(map(weighted, seen))
+    quick = min(seen, key=lambda c: c.step_time_s)
+    assert both.peak_memory_bytes < quick.peak_memory_bytes
+
+
+def test_the_frontier_of_a_search_is_of_plans_that_nothing_beats(small):
+    found = [(c.step_time_s, c.peak_memory_bytes) for c in small.frontier]
+    assert found == sorted(found)
+    assert [b for _, b in found] == sorted({b for _, b in found}, reverse=True)
+    for c in small.candidates:
+        if not c.why_not:
+            seconds, num_bytes = c.step_time_s, c.peak_memory_bytes
+            assert any(s <= seconds and b <= num_bytes for s, b in found)

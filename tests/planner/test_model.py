@@ -1,0 +1,180 @@
+"""What the integer program says, against the simulator and against all choices."""
+
+import time
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import meshwright as mw
+from meshwright.errors import MeshwrightError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import decide
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.prices.projection import read_choices
+from meshwright.planner.prices.value_roles import Role
+from meshwright.planner.solve.known_plans import Experts
+from meshwright.planner.solve.meshes import experts_of
+from meshwright.planner.solve.optimum import Optimum, Pricer, best_within
+from meshwright.predict.estimate import estimate
+from tests.planner.programs import DEEP, MESH, MLP, PAIR, RECURRENT, space_of
+
+TACTICS = {
+    "data": (mw.data_parallel("data"),),
+    "megatron": (mw.megatron("model"),),
+    "both": (mw.data_parallel("data"), mw.megatron("model")),
+    "zero": (mw.data_parallel("data"), mw.zero(3, "data")),
+}
+
+
+def collective_s(found):
+    """Seconds of collectives of a simulated step, hidden or not."""
+    return sum(
+        seconds
+        for name, seconds in found.breakdown.items()
+        if name.endswith(("hidden", "exposed"))
+    )
+
+
+TURNS = mw.data_parallel("data", "xs"), mw.shard({"w": 0, "v": 0}, "data")
+
+KNOWN = {
+    f"{name}-{tactics}": (program, TACTICS[tactics])
+    for name, program in {"mlp": MLP, "deep": DEEP}.items()
+    for tactics in TACTICS
+} | {"turns": (RECURRENT, TURNS)}
+
+
+@pytest.mark.parametrize(("program", "tactics"), KNOWN.values(), ids=KNOWN)
+def test_collectives_of_known_strategies_cost_what_they_are_simulated_to(
+    program, tactics
+):
+    space = space_of(program, "v100")
+    mesh = Mesh(MESH)
+    decided = decide(space.captured, mesh, tactics, Gather.SHARED)
+    exact = collective_s(estimate(decided, space.machine, donate_state=True))
+    priced = space.price(mesh, exposed=dict.fromkeys(Role, 1.0))  # as if all waited
+    choices = read_choices(priced.model, decided.work.state)
+    free = Pricer.of(_without_compute(priced), priced.pricer.lives)
+    assert free.seconds(choices) == pytest.approx(exact, rel=0.05)
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1)
+
+
+@given(SIZES, st.integers(1, 60))
+def test_the_best_within_a_limit_fits_or_is_about_the_smallest(sizes, limit):
+    plans = [Optimum((), float(s), float(b), 0.0) for s, b in sizes]
+    best = best_within(plans, limit)
+    fitting = [p.seconds for p in plans if p.bytes <= limit]
+    if fitting:
+        assert best.bytes <= limit
+        assert best.seconds == min(fitting)
+    else:
+        least = min(p.bytes for p in plans)
+        assert best.bytes <= 1.01 * least
+        assert best.seconds <= min(p.seconds for p in plans if p.bytes == least)
+
+
+@pytest.mark.parametrize("mesh", [{"data": 8}, MESH], ids=["one axis", "two axes"])
+def test_experts_read_one_after_the_other_are_as_each_alone(mesh):
+    space = space_of(DEEP, "v100")
+    mesh = Mesh(mesh)
+    priced = space.price(mesh)
+    noted = []
+    read = {p.name: p.choices for p in Experts(space, noted).on(mesh, priced)}
+    refused = {candidate.name for candidate in noted}
+    assert read
+    for name, tactics in experts_of(mesh).items():
+        work = space.start(mesh)
+        try:
+            for tactic in tactics:
+                tactic.apply(work)
+        except MeshwrightError:
+            assert name in refused
+        else:
+            assert read[name] == read_choices(priced.model, work.state)
+
+
+def _without_compute(priced):
+    from dataclasses import replace
+
+    costs = []
+    for group, own, cost in zip(
+        priced.model.fold.groups, priced.model.choices, priced.model.costs, strict=False
+    ):
+        compute = priced.compute
+        costs.append(cost - group.runs * compute.seconds(group.node, own))
+    rest = priced.model.costs[len(costs) :]
+    return replace(priced.model, costs=(*costs, *rest))
+
+
+def all_choices(pricer):
+    return product(*(range(len(cost)) for cost in pricer.costs))
+
+
+def cheapest_of_all(pricer, limit):
+    """By trying every choice of the groups, with the best form for each view."""
+    best = np.inf
+    for choices in all_choices(pricer):
+        seconds = pricer.seconds(choices)
+        if seconds < best and pricer.curve(choices).max() <= limit:
+            best = seconds
+    return best
+
+
+def small(space, most=4):
+    """A program of few choices: of each variable the first ones."""
+    from dataclasses import replace
+
+    priced = space.price(Mesh({"data": 4}))
+    model = priced.model
+    kept = [min(most, len(cost)) for cost in model.costs]
+    cut = replace(
+        model,
+        choices=tuple(own[:k] for own, k in zip(model.choices, kept, strict=False)),
+        views=tuple(
+            replace(view, forms=view.forms[:k])
+            for view, k in zip(model.views, kept[len(model.choices) :], strict=True)
+        ),
+        costs=tuple(cost[:k] for cost, k in zip(model.costs, kept, strict=True)),
+        links=tuple(
+            replace(
+                link,
+                seconds=link.seconds[: kept[link.first], : kept[link.second]],
+                extra=link.extra[: kept[link.first], : kept[link.second]],
+            )
+            for link in model.links
+        ),
+        held=tuple(
+            tuple(row[:k] for row in held)
+            for held, k in zip(model.held, kept, strict=False)
+        ),
+    )
+    return replace(Pricer.of(cut, priced.pricer.lives), gap=0.0)
+
+
+@given(st.floats(0.2, 1.2))
+def test_the_optimum_of_a_small_program_is_that_of_all_choices(share):
+    from meshwright.planner.solve.optimum import find_optimum
+
+    pricer = SMALL
+    whole = max(pricer.curve(choices).max() for choices in all_choices(pricer))
+    limit = share * whole
+    best = cheapest_of_all(pricer, limit)
+    found = find_optimum(pricer, limit, 400, time.monotonic, time.monotonic() + 20)
+    if found.bytes > limit:
+        return
+    assert found.bytes <= limit
+    assert found.bound <= best * (1 + 1e-9)
+    assert best <= found.seconds * (1 + 1e-9)
+    if (
+        pricer.curve(pricer.cheapest(np.zeros(pricer.lives.num_times), 5, 400)[0]).max()
+        <= limit
+    ):
+        assert found.seconds == pytest.approx(best, rel=1e-6)
+
+
+SMALL = small(space_of(PAIR, devices=4))

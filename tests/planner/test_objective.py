@@ -1,0 +1,83 @@
+"""What is to be small: how plans are ordered, and what is said of weights that are none."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import PlanError
+from meshwright.machine import Mesh
+from meshwright.planner.solve.candidates import Candidate
+from meshwright.planner.solve.objective import OBJECTIVES, Objective
+
+FIGURES = st.tuples(st.floats(1e-6, 1e3), st.integers(1, 2**40))
+WEIGHTS = st.tuples(st.floats(0, 10), st.floats(0, 10)).filter(lambda w: sum(w) > 0.01)
+
+
+def plan(seconds, num_bytes):
+    return Candidate("some", Mesh({"data": 2}), (), seconds, num_bytes)
+
+
+def aim(time, memory):
+    return Objective.of({"step_time": time, "memory": memory})
+
+
+@given(FIGURES, FIGURES, WEIGHTS, st.floats(1e-3, 1e3))
+def test_only_ratios_of_weights_count_and_no_units(one, other, weights, scale):
+    """The value of one plan in parts of another's is the same in all units and scales."""
+    ratio = aim(*weights)(plan(*one)) / aim(*weights)(plan(*other))
+    scaled = aim(*(scale * w for w in weights))
+    in_units = [plan(scale * seconds, b) for seconds, b in (one, other)]
+    assert scaled(in_units[0]) / scaled(in_units[1]) == pytest.approx(ratio, rel=1e-9)
+
+
+@given(FIGURES)
+def test_a_share_of_one_figure_is_worth_the_ratio_of_weights_of_the_other(figures):
+    seconds, num_bytes = figures
+    value = aim(1, 0.5)
+    dearer = Candidate("some", Mesh({"data": 2}), (), seconds, 4 * num_bytes)
+    assert value(dearer) == pytest.approx(value(plan(2 * seconds, num_bytes)))
+
+
+@pytest.mark.parametrize("name", ["cost", "energy", "carbon"])
+def test_what_chips_take_goes_with_the_time(name):
+    assert Objective.of(name)(plan(3.0, 5)) == pytest.approx(3.0)
+
+
+def test_a_plan_that_cannot_be_is_the_last():
+    none = Candidate("none", Mesh({"data": 2}), (), why_not="no")
+    assert Objective.of("memory")(none) == math.inf
+
+
+def test_what_it_says_can_be_read_back():
+    for text in (
+        *OBJECTIVES,
+        "step_time=1,memory=0.3",
+        "memory=2,cost=1e-05",
+        "memory=0.12345678,cost=3",
+    ):
+        assert str(Objective.of(text)) == text
+        assert Objective.of(str(Objective.of(text))) == Objective.of(text)
+
+
+WRONG = {
+    "objective is 'speed'; wanted one of step_time, memory": "speed",
+    "objective is 'spede'": {"spede": 1.0},
+    "objective is 3; wanted a name": 3,
+    "cannot read 'memory=much'": "step_time=1,memory=much",
+    "'memory' stands twice": "memory=1,memory=2",
+    "weight of 'memory' is -1": {"memory": -1},
+    "weight of 'memory' is nan": {"memory": math.nan},
+    "weight of 'memory' is inf": "memory=inf",
+    "weight of 'memory' is 'high'; wanted a number": {"memory": "high"},
+    "no weight of the objective is above 0": {"memory": 0, "step_time": 0.0},
+    "nothing to aim at": {},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_no_objective_is_said(words):
+    with pytest.raises(PlanError) as error:
+        Objective.of(WRONG[words])
+    assert words in str(error.value)

@@ -1,0 +1,59 @@
+"""What a machine's compiler stores of a program, and what that costs."""
+
+import jax
+import jax.numpy as jnp
+
+import meshwright as mw
+from meshwright.machine import load_machine
+from meshwright.planner.prices.uniform_partition import stores_of
+from tests.planner.programs import shape
+
+BATCH, WIDTH = 64, 512
+
+
+def masked(x, w):
+    """Layers that read one mask, which repeats a smaller one for each of a batch."""
+    mask = jnp.broadcast_to(jnp.tril(jnp.ones((WIDTH, WIDTH), bool)), x.shape)
+
+    def layer(x, w):
+        return jnp.where(mask, jnp.tanh(x @ w), 0.0), None
+
+    return jax.lax.scan(layer, x, w)[0]
+
+
+ARGS = shape(BATCH, WIDTH, WIDTH), shape(3, WIDTH, WIDTH)
+
+
+def results(program):
+    return [(op, value) for op in program.walk() for value in op.results]
+
+
+def test_what_a_loop_makes_itself_costs_what_writing_it_would():
+    program = mw.partition(masked, {"data": 8}).capture(*ARGS).program
+    machine = load_machine("tpu-v5e", 8)
+    (mask,) = (
+        op
+        for op, v in results(program)
+        if v.shape == ARGS[0].shape and v.dtype == "bool"
+    )
+    touch = stores_of(program, machine, 8).touches[mask][mask.results[0]]
+    num_bytes = BATCH * WIDTH * WIDTH
+    assert touch.seconds == num_bytes / machine.chip.hbm_bytes_per_s
+
+
+def test_what_a_loop_rounds_is_not_what_it_makes_itself():
+    """Its maker writes it for another reader too, in 32 bits, and reads the argument."""
+
+    def fn(x, w):
+        y = jnp.sin(x)
+        last, _ = jax.lax.scan(lambda c, _: (c @ y, None), w, length=3)
+        return last, jnp.cumsum(y)
+
+    wide = shape(WIDTH, WIDTH)
+    program = mw.partition(fn, {"data": 8}).capture(wide, wide).program
+    machine = load_machine("tpu-v5e", 8)
+    touches = stores_of(program, machine, 8).touches
+    (sine,) = (op for op, _ in results(program) if op.kind == "sin")
+    assert set(touches[sine]) == {*sine.operands, *sine.results}
+    written = touches[sine][sine.results[0]]
+    assert written.seconds != 4 * WIDTH * WIDTH / machine.chip.hbm_bytes_per_s

@@ -1,0 +1,140 @@
+"""Tree search: what it finds can be run, is the same for one seed, and keeps its budget."""
+
+import math
+from collections import Counter
+
+import pytest
+
+import meshwright as mw
+from meshwright.errors import SearchError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import decide
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.solve.meshes import experts_of
+from meshwright.planner.tree.kinds import kinds_prior
+from meshwright.planner.tree.search import (
+    ENGINES,
+    engine_of,
+    needed,
+    problem_of,
+    search_cuts,
+    tree_search,
+)
+from meshwright.planner.tree.tree import Cut
+from meshwright.predict.estimate import estimate
+from tests.planner.programs import LARGE, MESH, space_of
+from zoo import gpt3
+
+
+@pytest.fixture(scope="module")
+def space():
+    return space_of(LARGE)
+
+
+@pytest.fixture(scope="module")
+def problem(space):
+    return problem_of(space, Mesh(MESH))
+
+
+def state_of(problem, space, tactics):
+    decided = decide(space.captured, Mesh(MESH), tactics, Gather.SHARED)
+    return decided, problem.read(decided.work.state)
+
+
+def test_layers_are_decided_once(problem):
+    num_groups = len({cut.group for cut in problem.cuts})
+    assert num_groups < len(problem.work.graph.input_nodes) == 17
+
+
+def test_cuts_that_follow_from_others_need_no_decision(problem):
+    start = problem.start()
+    before = problem.actions(start)
+    after = problem.actions(problem.apply(start, before[0]))
+    assert before[0] not in after
+    assert len(after) < len(before)
+
+
+def test_one_state_has_one_key_however_it_was_reached(problem):
+    start = problem.start()
+    first = problem.actions(start)[0]
+    other = first._replace(dim=1 - first.dim, axis="model")
+    ways = [problem.follow(way) for way in ((first, other), (other, first))]
+    assert ways[0].key == ways[1].key
+    assert problem.key(ways[0]) != problem.key(start)
+
+
+def test_what_does_not_fit_costs_more_than_what_does(space):
+    problem = problem_of(space, Mesh(MESH), limit=1.0)
+    point = problem.apply(problem.start(), problem.cuts[0])
+    assert problem.cost(point) > problem.measure(problem.start()).seconds
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_any_engine_finds_a_plan_within_its_budget(problem, name):
+    found = search_cuts(problem, 60, engine_of(problem, name, 0))
+    assert found.trials <= 60
+    assert found.evaluations <= found.trials
+    assert found.cost.seconds < problem.measure(problem.start()).seconds
+
+
+def test_one_seed_finds_one_plan(problem):
+    first, second = (
+        search_cuts(problem, 40, engine_of(problem, "mcts", 3)) for _ in range(2)
+    )
+    assert first == second
+
+
+def test_the_tactics_decide_what_was_found(space):
+    found = tree_search(space, Mesh(MESH), trajectories=120, seed=1)
+    assert found.fits
+    problem = problem_of(space, Mesh(MESH))
+    decided, point = state_of(problem, space, found.tactics)
+    assert math.isclose(
+        problem.measure(point).seconds, found.cost.seconds, rel_tol=0.02
+    )
+    exact = estimate(decided, space.machine, donate_state=True)
+    assert math.isclose(exact.step_time_s, found.cost.seconds, rel_tol=0.3)
+
+
+def test_it_is_at_least_as_good_as_data_parallelism(space, problem):
+    tactics = [mw.data_parallel("data", "x"), mw.data_parallel("model", "x")]
+    _, point = state_of(problem, space, tactics)
+    found = search_cuts(problem, 150, engine_of(problem, "mcts", 0))
+    assert found.cost.seconds <= 1.001 * problem.measure(point).seconds
+
+
+def test_no_cut_is_kept_that_is_not_needed(problem):
+    useful = search_cuts(problem, 60, engine_of(problem, "mcts", 0)).cuts
+    again = Cut(*useful[0])
+    assert needed(problem, (*useful, again)) == needed(problem, useful)
+
+
+def test_an_unknown_engine_is_refused(problem):
+    with pytest.raises(SearchError, match="wanted one of annealing, beam"):
+        engine_of(problem, "alphazero", 0)
+
+
+@pytest.mark.slow
+def test_every_seed_finds_what_experts_do_within_50_trajectories():
+    """Megatron and ZeRO-3 on T24; docs/autoplan.md has the curve."""
+    mesh = Mesh({"data": 8, "model": 4})
+    space = space_of(gpt3.t24(), "tpu-v3", 32)
+    problem = problem_of(space, mesh)
+    expert = experts_of(mesh)["Megatron + ZeRO-3"]
+    decided = decide(space.captured, mesh, expert, Gather.SHARED)
+    wanted = problem.cost(problem.read(decided.work.state))
+    for seed in range(25):
+        found = search_cuts(problem, 50, engine_of(problem, "mcts", seed))
+        assert found.fits
+        assert found.cost.seconds <= wanted
+
+
+def test_cuts_that_come_to_the_same_share_their_weight(problem):
+    start = problem.start()
+    cuts = problem.actions(start)
+    weights = kinds_prior(problem)(start, cuts)
+    by_state = Counter()
+    for cut, weight in zip(cuts, weights, strict=True):
+        by_state[problem.apply(start, cut).key] += weight
+    assert all(math.isclose(total, 1) for total in by_state.values())
+    assert len(by_state) < len(cuts)

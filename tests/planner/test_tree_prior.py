@@ -1,0 +1,220 @@
+"""The learned prior: it orders cuts and rules none out, whatever its weights are."""
+
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+
+from benchmarks import learned_prior as judged
+from benchmarks import train_prior as training
+from meshwright.errors import SearchError
+from meshwright.machine import Mesh
+from meshwright.planner.tree.features import FEATURES, KIND_FEATURES, Outlook, Phase
+from meshwright.planner.tree.kinds import kinds_prior
+from meshwright.planner.tree.prior import (
+    SHIPPED,
+    learned_prior,
+    load_weights,
+    prior_of,
+)
+from meshwright.planner.tree.search import PRIORS, engine_of, problem_of, search_cuts
+from meshwright.planner.tree.tree import Cost
+from meshwright.search import Budget, Mcts, search
+from tests.planner.programs import LARGE, MESH, PAIR, space_of
+
+SHAPE = len(Phase), len(FEATURES)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return problem_of(space_of(LARGE), Mesh(MESH))
+
+
+def cut_of(problem, path, dim, axis):
+    """The cut of an input by its path."""
+    work = problem.work
+    node = work.graph.input_nodes[list(work.paths).index(path)]
+    group = problem.fold.group_of[node.index]
+    return next(
+        c for c in problem.cuts if (c.group, c.dim, c.axis) == (group, dim, axis)
+    )
+
+
+@pytest.fixture(scope="module")
+def batch(problem):
+    return cut_of(problem, "x", 0, "data")
+
+
+@pytest.fixture(scope="module")
+def weight(problem):
+    return cut_of(problem, "params.0.up", 1, "data")
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, -1.0, 1e3, -1e3])
+def test_every_open_cut_has_a_weight_above_zero(problem, scale):
+    prior = prior_of(problem, scale * load_weights(SHIPPED))
+    rng = random.Random(0)
+    for _ in range(20):
+        state = problem.start()
+        while cuts := problem.actions(state):
+            for axis in ("data", "model", None):
+                some = [c for c in cuts if axis in (c.axis, None)]
+                weights = prior(state, some)
+                assert len(weights) == len(some)
+                assert all(0 < w < math.inf for w in weights)
+            state = problem.apply(state, rng.choice(cuts))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, -1.0])
+def test_a_search_to_the_end_finds_the_same_best_whatever_the_weights(scale):
+    problem = problem_of(space_of(PAIR), Mesh({"data": 4, "model": 2}))
+    prior = prior_of(problem, scale * load_weights(SHIPPED))
+    budget = Budget(trials=20_000)
+    found = search(problem, Mcts(0, prior_fn=prior), budget)
+    plain = search(problem, Mcts(0), budget)
+    assert found.is_complete
+    assert plain.is_complete
+    assert found.cost == plain.cost
+
+
+def test_without_weights_kinds_count_alike(problem, batch):
+    for state in (problem.start(), problem.apply(problem.start(), batch)):
+        cuts = problem.actions(state)
+        found = prior_of(problem, np.zeros(SHAPE))(state, cuts)
+        assert np.allclose(found, kinds_prior(problem)(state, cuts))
+
+
+def test_where_states_have_no_price_kinds_count_alike(problem, monkeypatch):
+    monkeypatch.setattr(problem, "measure", lambda state: Cost(math.inf, 1.0))
+    start = problem.start()
+    cuts = problem.actions(start)
+    assert np.allclose(
+        learned_prior(problem)(start, cuts), kinds_prior(problem)(start, cuts)
+    )
+
+
+def test_where_nothing_is_open_there_are_no_weights(problem):
+    assert list(learned_prior(problem)(problem.start(), [])) == []
+
+
+def test_one_state_always_has_the_same_weights(problem, batch, weight):
+    state = problem.follow([batch])
+    cuts = problem.actions(state)
+    fresh = learned_prior(problem)(state, cuts)
+    used = learned_prior(problem)
+    for other in (problem.start(), problem.follow([weight])):
+        used(other, problem.actions(other))
+    assert used(state, cuts) == fresh
+
+
+def test_the_batch_comes_before_a_weight(problem, batch, weight):
+    start = problem.start()
+    cuts = [c for c in problem.actions(start) if c.axis == "data"]
+    weights = dict(zip(cuts, learned_prior(problem)(start, cuts), strict=True))
+    assert max(weights, key=weights.get) == batch
+    assert weights[batch] > 5 * weights[weight]
+
+
+def test_a_phase_says_what_an_axis_cuts(problem, batch, weight):
+    outlook = Outlook(problem)
+    start = problem.start()
+    cut = problem.apply(start, batch)
+    assert outlook.phase(start, "data") is Phase.NOTHING
+    assert outlook.phase(cut, "data") is Phase.DATA
+    assert outlook.phase(cut, "model") is Phase.NOTHING
+    assert outlook.phase(problem.apply(start, weight), "data") is Phase.STATE
+
+
+def test_features_are_those_of_the_state_after_the_cut(problem, batch):
+    outlook, start = Outlook(problem), problem.start()
+    told = dict(
+        zip(
+            FEATURES,
+            outlook.features(start, "data")[Phase.NOTHING][
+                list(outlook.rows["data"]).index(outlook.number[batch])
+            ],
+            strict=True,
+        )
+    )
+    before, after = (
+        problem.measure(start),
+        problem.measure(problem.apply(start, batch)),
+    )
+    assert told["seconds"] == pytest.approx(math.log(after.seconds / before.seconds))
+    assert told["bytes"] == pytest.approx(math.log(after.bytes / before.bytes))
+    x, params = 65536 * 1024, 8 * 2 * 1024 * 4096
+    assert told["input bytes reached"] == pytest.approx(x / (x + params))
+    assert told["data reached"] == told["all data reached"] == told["own is data"] == 1
+
+
+def test_once_data_is_cut_features_are_those_on_top_of_it(problem, batch):
+    outlook = Outlook(problem)
+    cut = problem.apply(problem.start(), batch)
+    first = next(c for c in problem.actions(cut) if c.axis == "data")
+    row = outlook.rows["data"].tolist().index(outlook.number[first])
+    told = outlook.features(problem.start(), "data")[Phase.DATA][row]
+    after = problem.measure(problem.apply(cut, first))
+    assert told[KIND_FEATURES.index("seconds")] == pytest.approx(
+        math.log(after.seconds / problem.measure(cut).seconds)
+    )
+
+
+def test_a_state_without_an_axis_is_that_of_the_others_alone(problem, batch):
+    other = cut_of(problem, "params.0.up", 1, "model")
+    both, alone = problem.follow([other, batch]), problem.follow([other])
+    assert both.key != alone.key
+    assert problem.without(both, "data").key == alone.key
+    assert problem.without(alone, "model").key == problem.start().key
+
+
+def test_weights_of_other_features_are_refused(tmp_path):
+    told = json.loads(SHIPPED.read_text())
+    del told["weights"]["data"]["seconds"]
+    path = tmp_path / "prior.json"
+    path.write_text(json.dumps(told))
+    with pytest.raises(SearchError, match=r"phase data .* amiss are seconds"):
+        load_weights(path)
+
+
+def test_an_unknown_prior_is_refused(problem):
+    with pytest.raises(SearchError, match="wanted one of kinds, learned"):
+        engine_of(problem, "mcts", 0, "alphafold")
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_with_any_prior_one_seed_finds_one_plan(problem, name):
+    first, second = (
+        search_cuts(problem, 40, engine_of(problem, "mcts", 3, name)) for _ in range(2)
+    )
+    assert first == second
+
+
+def test_no_family_is_both_trained_on_and_judged():
+    trained = {program.split(":")[0] for program in training.PROGRAMS}
+    held_out = {program.split(":")[0] for program, _, _ in judged.CASES} | {"gpt3"}
+    assert not trained & held_out
+    assert json.loads(SHIPPED.read_text())["trained"]["programs"] == training.PROGRAMS
+
+
+def test_the_fit_prefers_what_is_worth_more():
+    features = np.zeros((3, len(FEATURES)))
+    features[1, FEATURES.index("own is data")] = 1
+    worths = np.array([0.0, 1.0, 0.1])
+    example = training.Example(Phase.NOTHING, features, np.ones(3), worths)
+    weights, loss = training.fit([[example]])
+    assert weights[Phase.NOTHING, FEATURES.index("own is data")] > 1
+    assert not weights[Phase.DATA].any()
+    assert loss < training.loss_of_kinds([[example]])
+
+
+def test_what_spares_a_cut_of_the_way_is_worth_most(problem, batch):
+    way = training._Way(problem, Outlook(problem), random.Random(0))
+    start = problem.start()
+    example = way.example(start, [batch], "data")
+    row = way.outlook.rows["data"].tolist().index(way.outlook.number[batch])
+    features = way.outlook.features(start, "data")[Phase.NOTHING][row]
+    is_batch = (example.features == features).all(1)
+    assert example.worths[is_batch].min() == pytest.approx(example.worths.max())
+    assert example.worths[~is_batch].max() < example.worths.max()

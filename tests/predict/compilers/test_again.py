@@ -1,0 +1,141 @@
+"""What products compute again, by the seconds that it takes on one chip or another."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshwright.machine import load_machine
+from meshwright.predict.compilers.rules import RULES, TPU, rules_for
+from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
+from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.program.capture import capture
+from meshwright.program.ops import Work
+
+N = 1024
+SQUARE = jax.ShapeDtypeStruct((N, N), jnp.float32)
+THIN = jax.ShapeDtypeStruct((N, 8), jnp.float32)
+
+
+def stored(fn, balance, *args):
+    """Shapes of what is written, those handed out left out."""
+    program = capture(fn, args).program
+    layout = Layout(narrow=narrow_values(program))
+    units = fuse(program, layout, replace(TPU, balance=balance))
+    made = [v for unit in units for v in unit.writes if v not in program.outputs]
+    return [v.shape for v in made]
+
+
+def read_twice(x, y, left, right):
+    made = jnp.exp(x) * y
+    return made @ left, right @ made
+
+
+def product():
+    return capture(lambda x, w: x @ w, (SQUARE, THIN)).program.ops[0]
+
+
+def test_what_memory_bounds_is_computed_again():
+    # Of one array of 32 bits, for 16: twice 4 bytes, or 4 read, 2 written, twice 2 read.
+    fast = Balance(vector=1e9, matrix=1e9)
+    size = N * N
+    assert fast.is_computed_again([product()] * 2, Work(size), 4 * size, 2 * size)
+    # Of two such arrays 16, or 8 + 2 + 4.
+    assert not fast.is_computed_again([product()] * 2, Work(size), 8 * size, 2 * size)
+
+
+def heads(width):
+    """Scores that two products read by heads so wide, made on the way from one array."""
+    shapes = (2, N, N), (2, N, width), (2, N, width)
+    args = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+
+    def fn(scores, left, right):
+        made = jnp.exp(scores)
+        return made @ left, jnp.einsum("bij,bik->bjk", made, right)
+
+    # Again takes 11.3 bytes' time; kept 6 and twice 2, or of 32 bits 8 and twice 4.
+    return stored(fn, Balance(vector=3.0, matrix=1e9), *args)
+
+
+def test_narrow_heads_compute_again_what_others_have_kept():
+    assert heads(128) == [(2, N, N)]
+    assert heads(64) == []
+
+
+def test_what_the_vector_unit_bounds_is_kept():
+    # One operation for each byte: 6 and 6 bytes' time, or 6 once and twice 2.
+    slow, size = Balance(vector=1.0, matrix=1e9), N * N
+    assert not slow.is_computed_again(
+        [product()] * 2, Work(6 * size), 4 * size, 2 * size
+    )
+
+
+def test_a_large_product_does_not_wait_for_what_it_reads():
+    # 16 operations for each element of the left operand, and a matrix unit that takes a
+    # byte's time for each.
+    slow, size = Balance(vector=1.0, matrix=1.0), N * N
+    assert slow.waits(product(), 17 * size)
+    assert not slow.waits(product(), 16 * size)
+
+
+@pytest.mark.parametrize(("vector", "is_kept"), [(1e9, False), (1.0, True)])
+def test_a_slow_vector_unit_has_an_exponential_stored(vector, is_kept):
+    args = (
+        SQUARE,
+        jax.ShapeDtypeStruct((), jnp.float32),
+        THIN,
+        THIN.update(shape=(8, N)),
+    )
+    found = stored(read_twice, Balance(vector, 1e9), *args)
+    assert found == ([(N, N)] if is_kept else [])
+
+
+def test_balances_are_of_peaks():
+    chip = load_machine("tpu-v5p", 8).chip
+    found = balance_of(chip)
+    assert found.vector == chip.vector_flops_per_s / chip.hbm_bytes_per_s
+    assert found.matrix == chip.peak_flops_per_s("bfloat16") / chip.hbm_bytes_per_s
+
+
+@pytest.mark.parametrize("name", ["cpu", "h100", "tpu-v5e"])
+def test_only_compilers_that_weigh_ask_for_a_balance(name):
+    machine = load_machine(name, 8)
+    rules = rules_for(machine)
+    own = RULES[machine.compiler]
+    plain = replace(rules, balance=None, receives=False, step_bytes=0)
+    assert replace(plain, joins_softmax=own.joins_softmax) == own
+    assert (rules.balance is None) == (machine.compiler != "tpu")
+
+
+def test_only_an_array_that_is_rounded_itself_counts_as_rounded():
+    """A scale that is rounded on the way to a large product of it does not."""
+
+    def fn(x, scale, left, right):
+        made = x * scale.astype(jnp.bfloat16)
+        return made @ left, right @ made
+
+    large = jax.ShapeDtypeStruct((4 * N, N), jnp.bfloat16)
+    scale = jax.ShapeDtypeStruct((N,), jnp.float32)
+    left = jax.ShapeDtypeStruct((N, 8), jnp.bfloat16)
+    right = jax.ShapeDtypeStruct((8, 4 * N), jnp.bfloat16)
+    balance = balance_of(load_machine("tpu-v5e", 1).chip)
+    assert (4 * N, N) not in stored(fn, balance, large, scale, left, right)
+
+
+def test_what_a_program_rounds_of_32_bits_is_kept():
+    def fn(x, left, right):
+        made = (x * 2.0).astype(jnp.bfloat16)
+        return made @ left, right @ made
+
+    large = jax.ShapeDtypeStruct((4 * N, N), jnp.float32)
+    left = jax.ShapeDtypeStruct((N, 8), jnp.bfloat16)
+    right = jax.ShapeDtypeStruct((8, 4 * N), jnp.bfloat16)
+    found = {
+        chip: stored(fn, balance_of(load_machine(chip, 1).chip), large, left, right)
+        for chip in ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
+    }
+    kept = [chip for chip, shapes in found.items() if (4 * N, N) in shapes]
+    assert kept == ["tpu-v4", "tpu-v5p"]

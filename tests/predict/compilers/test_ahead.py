@@ -1,0 +1,92 @@
+"""What starts ahead of its turn: gathers of weights, a few at a time, each unit once."""
+
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+
+import meshwright as mw
+from meshwright.machine import load_machine
+from meshwright.machine.placement import place_mesh
+from meshwright.predict.compilers.rules import GPU, TPU
+from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.predict.compilers.xla.kernels import passes_of
+from meshwright.predict.compilers.xla.latency_hiding import Ahead
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.simulate.timeline import COMPUTE, Setting, timeline_of
+
+LAYERS, WIDTH = 6, 2048
+
+
+def lowered():
+    def step(weights, x):
+        for w in weights:
+            x = jnp.tanh(x @ w)
+        return x
+
+    weights = [jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.bfloat16)] * LAYERS
+    x = jax.ShapeDtypeStruct((65536, WIDTH), jnp.bfloat16)
+    tactics = [mw.data_parallel("data", "x"), mw.shard({"weights.*": 0}, axis="data")]
+    return mw.partition(step, {"data": 8}, tactics).decide(weights, x).lowered
+
+
+MADE = lowered()
+
+
+def timeline(is_async):
+    placement = place_mesh(MADE.mesh, load_machine("tpu-v5e", 8))
+    return timeline_of(
+        passes_of(MADE.program, Layout(), fuse(MADE.program)),
+        Setting(placement, is_async),
+    )
+
+
+def test_only_the_first_gather_is_waited_for():
+    spans = timeline(TPU.overlaps).spans
+    gathers = [s for s in spans if s.unit.kind is Kind.COLLECTIVE]
+    assert len(gathers) == LAYERS
+    computing = [s for s in spans if s.stream == COMPUTE]
+    waits = [after.start_s - before.end_s for before, after in pairwise(computing)]
+    assert computing[0].start_s == gathers[0].end_s
+    assert max(waits) == 0
+
+
+def test_each_unit_runs_once_in_any_case():
+    program = MADE.program
+    units = fuse(program)
+    for is_async in (frozenset(), TPU.overlaps):
+        ahead, ran = Ahead(units, program.inputs, is_async), []
+        for unit in units:
+            ran += ahead.next()
+            ran += [unit] if ahead.take(unit) else []
+        assert len(ran) == len(units)
+        assert set(ran) == set(units)
+
+
+def test_few_results_wait_for_their_reader():
+    program = MADE.program
+    ahead = Ahead(fuse(program), program.inputs, TPU.overlaps)
+    early = []
+    while chain := ahead.next():
+        early.append(chain)
+    assert len(early) == 4 < LAYERS
+
+
+def test_what_needs_something_computed_waits_for_its_turn():
+    def step(x, w):
+        return jnp.tanh(x @ w) @ w
+
+    x = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+    tactics = [mw.shard({"w": 0}, axis="data"), mw.shard({"x": 1}, axis="data")]
+    made = mw.partition(step, {"data": 8}, tactics).decide(x, x).lowered
+    units = fuse(made.program)
+    ahead = Ahead(units, made.program.inputs, GPU.overlaps)
+    early = {unit for chain in iter(ahead.next, ()) for unit in chain}
+    made_by = {v: u for u in units for v in u.writes}
+    assert not any(
+        made_by[v].kind is Kind.PRODUCT
+        for unit in early
+        for v in unit.reads
+        if v in made_by
+    )

@@ -1,0 +1,202 @@
+"""Which values a device program writes to memory."""
+
+import jax
+import jax.numpy as jnp
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+
+from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.program.capture import capture
+from meshwright.program.ir import Op, Program, Value, Wire
+
+X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+
+
+def units(fn, *args):
+    return fuse(capture(fn, args).program)
+
+
+def test_elementwise_ops_run_in_one_unit():
+    (unit,) = units(lambda x: jnp.tanh(x * 2 + 1) - x, X)
+    assert unit.kind is Kind.LOOP
+    assert unit.root.kind == "sub"
+    assert unit.work.flops == 3 * 64 * 128
+    assert unit.work.transcendentals == 64 * 128
+
+
+def test_a_product_takes_in_what_makes_its_operands_and_what_is_made_of_it():
+    (product,) = units(lambda x, w: jnp.sin(jnp.tanh(x) @ w), X, W)
+    assert product.kind is Kind.PRODUCT
+    assert product.work.transcendentals == 2 * 64 * 128
+    assert [str(v) for v in product.reads] == ["f32[64, 128]", "f32[128, 128]"]
+
+
+def test_every_reader_computes_an_elementwise_op_again():
+    first, second = units(lambda x, w: (jnp.tanh(x) @ w, jnp.tanh(x).sum(1)), X, W)
+    assert first.work.transcendentals == second.work.transcendentals == 64 * 128
+
+
+def test_a_result_of_the_program_is_written_though_others_read_it():
+    assert len(units(lambda x: (x + 1, (x + 1) * 2), X)) == 2
+
+
+def test_a_sort_needs_its_operand_in_memory():
+    kinds = [unit.kind for unit in units(lambda x: jnp.sort(x * 2), X)]
+    assert kinds == [Kind.LOOP, Kind.OTHER]
+
+
+def test_a_reshape_is_no_unit_and_no_copy():
+    (unit,) = units(lambda x: x.reshape(128, 64).sum(0), X)
+    assert unit.reads[0].shape == (64, 128)
+
+
+def test_a_scatter_makes_what_it_starts_from():
+    index = jax.ShapeDtypeStruct((4,), jnp.int32)
+
+    def fn(i):
+        return jnp.zeros((64, 128)).at[i].add(1.0)
+
+    assert [unit.root.kind for unit in units(fn, index)][-1] == "scatter-add"
+
+
+def test_an_element_picked_from_each_row_is_put_back_without_memory():
+    """The gradient of picking is a comparison with the index: elementwise."""
+    index = jax.ShapeDtypeStruct((64, 1), jnp.int32)
+
+    def fn(x, i):
+        return jax.grad(lambda x: jnp.take_along_axis(x, i, axis=1).sum())(x) * x
+
+    (unit,) = units(fn, X, index)
+    assert unit.kind is Kind.LOOP
+
+
+def test_a_loop_makes_what_only_repeats_a_smaller_value():
+    def fn(x, row):
+        wide = jnp.broadcast_to(row, (64, 128))
+        return lax.scan(lambda c, _: (c + wide, None), x, length=4)[0]
+
+    row = jax.ShapeDtypeStruct((128,), jnp.float32)
+    (loop,) = units(fn, X, row)
+    assert loop.kind is Kind.REGION
+    assert {v.shape for v in loop.reads} == {(64, 128), (128,)}
+
+
+def test_a_long_chain_of_elementwise_ops_is_one_unit():
+    def chain(x):
+        for _ in range(2000):
+            x = x + 1.0
+        return x
+
+    assert len(units(chain, X)) == 1
+
+
+OPS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1
+)
+
+
+def build(ops):
+    """A program of products, sums, reductions and elementwise ops, drawn as numbers."""
+
+    def fn(x):
+        made = [x]
+        for kind, a, b in ops:
+            left, right = made[a % len(made)], made[b % len(made)]
+            made.append(
+                [
+                    lambda p, q: p @ q,
+                    lambda p, q: p + q,
+                    lambda p, q: jnp.broadcast_to(p.sum(0), q.shape),
+                    lambda p, q: jnp.tanh(p) * q,
+                ][kind](left, right)
+            )
+        return made[-1]
+
+    return capture(fn, (jax.ShapeDtypeStruct((32, 32), jnp.float32),)).program
+
+
+@given(OPS)
+def test_a_unit_reads_what_was_written_before(ops):
+    program = build(ops)
+    known = {*program.inputs}
+    for unit in fuse(program):
+        assert set(unit.reads) <= known
+        known |= set(unit.writes)
+    assert set(program.outputs) <= known
+
+
+def test_a_sum_of_two_with_several_readers_is_written():
+    """Else a residual stream would be added up anew by every reader of every layer."""
+
+    def fn(x, y, w):
+        stream = x + y
+        return stream @ w, stream @ w.T
+
+    kinds = [unit.kind for unit in units(fn, X, X, W)]
+    assert kinds == [Kind.LOOP, Kind.PRODUCT, Kind.PRODUCT]
+
+
+def test_what_meets_in_one_op_that_writes_is_computed_there():
+    def fn(x, y):
+        z = x + y
+        return lax.sort(z * jax.nn.sigmoid(z))
+
+    (first, _) = units(fn, X, X)
+    assert (first.root.kind, len(first.reads)) == ("mul", 2)
+
+
+def test_what_meets_in_a_result_is_computed_there():
+    def fn(x, y):
+        z = x + y
+        return z * jax.nn.sigmoid(z)
+
+    assert [unit.root.kind for unit in units(fn, X, X)] == ["mul"]
+
+
+def test_what_meets_in_one_op_that_others_compute_is_written():
+    def fn(x, y, w):
+        z = x + y
+        return (z * jax.nn.sigmoid(z)) @ w
+
+    assert [unit.root.kind for unit in units(fn, X, X, W)] == ["add", "dot_general"]
+
+
+def test_a_convolution_reads_from_memory_what_was_reshaped_for_it():
+    def fn(x, w):
+        return lax.conv(x, w, (1, 1), "SAME")
+
+    kernel = jax.ShapeDtypeStruct((16, 16, 3, 3), jnp.float32)
+    image = jax.ShapeDtypeStruct((8, 16, 24, 24), jnp.float32)
+    assert len(units(lambda x, w: fn(jnp.tanh(x), w), image, kernel)) == 1
+    assert len(units(lambda x, w: fn(x.repeat(2, axis=2), w), image, kernel)) == 2
+
+
+def test_what_is_only_rounded_for_a_loop_is_made_all_the_same():
+    """The second result of an op, which no other op reads, and loops keep as bfloat16."""
+    x, first, second, carry, inner, inside, made, result = (
+        Value((8, 8), "float32") for _ in range(8)
+    )
+    numbers = {"dimension_numbers": (((1,), (0,)), ((), ()))}
+    body = Program(
+        (inside, inner),
+        (Op("dot_general", (inner, inside), (made,), numbers),),
+        (made,),
+    )
+    wires = (
+        Wire(operand=0, inputs=((0, 0),)),
+        Wire(operand=1, inputs=((0, 1),), outputs=((0, 0),), result=0),
+    )
+    ops = (
+        Op("custom_call", (x,), (first, second)),
+        Op("scan", (second, carry), (result,), {"length": 3}, (body,), wires=wires),
+    )
+    program = Program((x, carry), ops, (result, first))
+    units = fuse(program, Layout(narrow=[inside]))
+    assert any(second in unit.writes for unit in units)
+    assert [unit.root.kind for unit in units] == [
+        "custom_call", "convert_element_type", "scan",
+    ]  # fmt: skip

@@ -1,0 +1,232 @@
+"""Whose place a result comes in, what is filled when, and what addresses take."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+from jax import lax
+
+import meshwright as mw
+from meshwright.machine import load_machine
+from meshwright.predict.compilers.compile import fused
+from meshwright.predict.compilers.rules import PLAIN, TPU, rules_for
+from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.predict.compilers.xla.kernels import passes_of, written_together
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.program.capture import capture
+from tests.predict.compilers.test_fusion import OPS, build
+
+X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+X_BYTES = 64 * 128 * 4
+APART = replace(TPU, overwrites=False)
+
+
+def blocks(fn, *args, rules=TPU):
+    """Arrays beside the arguments, at the peak."""
+    program = capture(fn, args).program
+    memory = memory_of(program, rules=rules)
+    return (memory.peak_bytes - len(args) * X_BYTES) / X_BYTES
+
+
+# -- in the place of an operand --------------------------------------------------------
+
+
+def test_an_elementwise_result_comes_where_its_operand_was():
+    def fn(x):
+        return jnp.tanh(lax.sort(x))
+
+    assert blocks(fn, X) == 1
+    assert blocks(fn, X, rules=APART) == blocks(fn, X, rules=PLAIN) == 2
+
+
+def test_not_where_the_operand_is_read_again():
+    def fn(x):
+        y = lax.sort(x)
+        return jnp.tanh(y), lax.sort(y)
+
+    assert blocks(fn, X) == 3
+
+
+def test_not_where_the_operand_is_an_argument():
+    assert blocks(jnp.tanh, X) == 1
+
+
+def test_not_where_elements_move():
+    def fn(x):
+        return jnp.tanh(lax.sort(x)[::-1])
+
+    assert blocks(fn, X) == 2
+
+
+def test_not_where_the_operand_comes_with_others():
+    def fn(x, y):
+        x, y = lax.sort((x, y))
+        return jnp.tanh(x), lax.sort(y)
+
+    assert blocks(fn, X, X) == blocks(fn, X, X, rules=APART) == 3
+
+
+def test_not_where_the_operand_is_summed_up_as_it_is_written():
+    def fn(x, w, bias, *, is_summed):
+        logits = x @ w
+        beside, bias = lax.sort(logits), lax.sort(bias)
+        logits = logits + bias
+        most = logits.max(1, keepdims=True) if is_summed else 0.0
+        return lax.sort(jnp.tanh(logits - most)) + beside
+
+    square = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+    bias = jax.ShapeDtypeStruct((128,), jnp.float32)
+    found: list[bool] = []
+    for is_summed in (False, True):
+        take = partial(fn, is_summed=is_summed)
+        program = capture(take, (square, square, bias)).program
+        (product,) = [u for u in fuse(program) if u.kind is Kind.PRODUCT]
+        found.append(product.writes[0] in memory_of(program).overwritten)
+    assert found == [True, False]
+
+
+def test_the_end_of_a_product_comes_where_what_it_adds_was():
+    w = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+
+    def fn(w, x):
+        return w @ x + lax.sort(x)
+
+    program = capture(fn, (w, X)).program
+    peaks = [memory_of(program, rules=rules).peak_bytes for rules in (TPU, APART)]
+    assert peaks[1] - peaks[0] == X_BYTES
+
+
+@given(OPS)
+def test_nothing_takes_more_for_it(ops):
+    program = build(ops)
+    peaks = [max(memory_of(program, rules=r).curve) for r in (TPU, APART)]
+    assert peaks[0] <= peaks[1]
+
+
+def test_a_sum_over_devices_comes_where_its_operand_was():
+    def fn(x, w):
+        return lax.sort(x @ w)
+
+    x = jax.ShapeDtypeStruct((512, 1024), jnp.float32)
+    w = jax.ShapeDtypeStruct((1024, 512), jnp.float32)
+    rules = [mw.shard({"x": 1, "w": 0}, axis="model")]
+    lowered = mw.partition(fn, {"model": 8}, rules).decide(x, w).lowered
+    units = fuse(lowered.program)
+    assert Kind.COLLECTIVE in {unit.kind for unit in units}
+    peaks = [memory_of(lowered.program, rules=r).peak_bytes for r in (TPU, APART)]
+    inputs = 2 * 512 * 1024 * 4 / 8
+    assert [(peak - inputs) / 2**20 for peak in peaks] == [2, 2]
+    memory = memory_of(lowered.program)
+    assert memory.curve[2] == inputs + 2**20
+    assert memory_of(lowered.program, rules=APART).curve[2] == inputs + 2 * 2**20
+
+
+# -- fills -----------------------------------------------------------------------------
+
+
+def filled(x):
+    """A cache with one slice of it written."""
+    zeros = jnp.zeros((8, *x.shape))
+    return lax.dynamic_update_slice(zeros, x.reshape(1, *x.shape), (0, 0, 0))
+
+
+def kinds(fn, rules=TPU):
+    return [u.root.kind for u in fuse(capture(fn, (X, X)).program, rules=rules)]
+
+
+def test_what_is_filled_to_be_written_into_is_when_it_is_read():
+    def fn(x, y):
+        cache = filled(lax.sort(x))
+        y = lax.sort(lax.sort(y))
+        return lax.scan(lambda c, z: (c + z, None), y, cache)[0]
+
+    late = ["sort", "sort", "sort", "dynamic_update_slice", "scan"]
+    assert kinds(fn) == late
+    early = ["sort", "broadcast_in_dim", "dynamic_update_slice", "sort", "sort", "scan"]
+    assert kinds(fn, replace(TPU, fills_late=False)) == early
+
+
+def test_what_nobody_reads_is_filled_last():
+    order = kinds(lambda x, y: (filled(x), lax.sort(y)))
+    assert order == ["sort", "dynamic_update_slice"]
+
+
+def test_what_writes_into_what_is_stored_stays_in_its_turn():
+    def fn(x, y):
+        cache = lax.sort(jnp.zeros((8, 64, 128)) + x)
+        return lax.dynamic_update_slice(cache, y[None], (0, 0, 0)), lax.sort(y)
+
+    assert kinds(fn)[-2:] == ["dynamic_update_slice", "sort"]
+
+
+def test_a_slice_is_written_before_another_comes_in_its_place():
+    def fn(x, y):
+        part = lax.sort(x)
+        cache = filled(part)
+        other = lax.dynamic_update_slice(part, y[:1], (0, 0))
+        return cache, lax.sort(other)
+
+    units = fuse(capture(fn, (X, X)).program)
+    updates = [u for u in units if u.root.kind == "dynamic_update_slice"]
+    assert [unit.in_place is None for unit in updates] == [True, False]
+
+
+# -- addresses -------------------------------------------------------------------------
+
+
+def test_places_are_multiples_of_a_step_and_tables_have_one_each():
+    def fn(x):
+        a, b = lax.sort((x[:1], x[1:2]))
+        return lax.sort(a + b)
+
+    program = capture(fn, (X,)).program
+    plain = memory_of(program, rules=APART)
+    memory = memory_of(program, rules=replace(APART, step_bytes=16384))
+    assert plain.beside_bytes == 0
+    assert memory.beside_bytes == 2 * 16384
+    assert memory.curve == plain.curve
+    assert plain.gaps_bytes == 0
+    assert memory.gaps_bytes == 4 * (16384 - 512)
+    stepped = memory_of(program, rules=replace(TPU, step_bytes=16384))
+    together = written_together(passes_of(program, Layout(), fuse(program)))
+    assert stepped.beside_bytes == (1 + len(together)) * 16384
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "receives"),
+    [
+        ("tpu-v4", 16384, False),
+        ("tpu-v5e", 16384, True),
+        ("tpu-v5p", 16384, False),
+        ("tpu-v6e", 16384, True),
+        ("h100", 0, False),
+        ("cpu", 0, False),
+    ],
+)
+def test_machines_say_which_of_it_is_theirs(name, step, receives):
+    rules = rules_for(load_machine(name, 8))
+    assert (rules.step_bytes, rules.receives) == (step, receives)
+
+
+# -- what collectives write ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("receives", [False, True])
+def test_scratch_memory_holds_what_collectives_write_where_it_can(receives):
+    def fn(x, w):
+        return jnp.tanh(x @ w) @ w
+
+    x = jax.ShapeDtypeStruct((512, 1024), jnp.float32)
+    w = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+    rules = [mw.data_parallel("data", "x"), mw.shard({"w": 0}, axis="data")]
+    lowered = mw.partition(fn, {"data": 8}, rules).decide(x, w).lowered
+    found = fused(lowered.program, replace(TPU, receives=receives), (1, 1))
+    kept = found.layout_on(2**30).on_chip
+    gathered = {v for u in found.units if u.kind is Kind.COLLECTIVE for v in u.writes}
+    assert gathered
+    assert gathered <= kept if receives else gathered.isdisjoint(kept)

@@ -1,0 +1,69 @@
+"""What tiles make of an array."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.program.capture import capture
+from meshwright.program.ir import Value, itemsize_bytes
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.integers(1, 300), min_size=2, max_size=4),
+    st.sampled_from(["float32", "bfloat16", "int8"]),
+)
+def test_padding_is_that_of_the_best_two_minor_dims(shape, dtype):
+    layout = Layout((8, 128))
+    itemsize = itemsize_bytes(dtype)
+
+    def padded(columns, rows):
+        size = itemsize
+        high = next(n for n in (1, 2, 4, 8) if n >= min(shape[rows], 8))
+        tiles = {columns: 128, rows: max(high, 4 // itemsize)}
+        for dim, extent in enumerate(shape):
+            tile = tiles.get(dim, 1)
+            size *= -(-extent // tile) * tile
+        return size
+
+    pairs = itertools.permutations(range(len(shape)), 2)
+    want = min(padded(*pair) for pair in pairs)
+    assert layout.size(Value(tuple(shape), dtype)) == want
+
+
+@pytest.mark.parametrize(
+    ("extent", "dtype", "rows"),
+    [  # as libtpu 0.0.50 has them, along the dim before the last
+        (5, "float32", 8),
+        (4, "float32", 4),
+        (1, "float32", 1),
+        (1, "bfloat16", 2),
+        (3, "bfloat16", 4),
+        (1, "bool", 4),
+        (9, "float32", 16),
+    ],
+)
+def test_a_tile_has_as_many_rows_as_its_dim_needs(extent, dtype, rows):
+    value = Value((extent, 1024), dtype)
+    assert Layout((8, 128)).size(value) == rows * 1024 * itemsize_bytes(dtype)
+
+
+def test_of_a_batch_of_products_the_batch_is_no_minor_dim():
+    """Scores of 50 patches lie so in libtpu 0.0.50, though 128 sequences fill lanes."""
+
+    def fn(q, k):
+        return jnp.einsum("bqh,bkh->bqk", q, k) * 2.0
+
+    heads = jax.ShapeDtypeStruct((128, 50, 64), jnp.float32)
+    program = capture(fn, (heads, heads)).program
+    layout = Layout((8, 128))
+    (scores,) = program.outputs
+    assert layout.size(scores) == 50 * 56 * 128 * 4
+    layout = Layout((8, 128))
+    layout.note_shapes(program)
+    assert layout.size(scores) == 128 * 56 * 128 * 4

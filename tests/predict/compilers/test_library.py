@@ -1,0 +1,97 @@
+"""What XLA's CPU compiler stores: libraries read memory, loops write in place."""
+
+import jax
+import jax.numpy as jnp
+
+from meshwright.predict.compilers.cpu.library_operands import prepare
+from meshwright.predict.compilers.rules import CPU
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.predict.memory.packing import Block, packed_beside, packed_bytes
+from meshwright.program.capture import capture
+
+X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+X_BYTES = 64 * 128 * 4
+
+
+def units(fn, *args):
+    program, _ = prepare(capture(fn, args).program)
+    return fuse(program, rules=CPU)
+
+
+def kinds(fn, *args):
+    return [unit.root.kind for unit in units(fn, *args)]
+
+
+def test_a_product_reads_its_operands_from_memory_and_writes_its_own_result():
+    assert kinds(lambda x, w: jnp.sin(jnp.tanh(x) @ w), X, W) == [
+        "tanh", "dot_general", "sin"
+    ]  # fmt: skip
+
+
+def test_an_expensive_op_is_computed_once_and_a_cheap_one_by_every_reader():
+    def fn(x, w):
+        y, z = jnp.tanh(x), x + 1
+        return y * 2, y * 3, z * 2, z * 3
+
+    assert kinds(fn, X, W) == ["tanh", "mul", "mul", "mul", "mul"]
+
+
+def test_a_stack_of_matrices_is_read_by_rows_or_columns_without_a_copy():
+    y = jax.ShapeDtypeStruct((8, 64, 32), jnp.float32)
+    assert kinds(lambda y: jnp.einsum("bij,bkj->bik", y, y), y) == ["dot_general"]
+
+
+def test_heads_between_rows_are_moved_before_a_product():
+    y = jax.ShapeDtypeStruct((8, 64, 4, 32), jnp.float32)
+    found = kinds(lambda y: jnp.einsum("bshd,bthd->bhst", y, y), y)
+    assert found == ["copy_p", "copy_p", "dot_general"]
+
+
+def test_a_product_writes_what_a_transpose_makes_of_it():
+    assert kinds(lambda x, w: (x @ w).T, X, W) == ["dot_general"]
+
+
+def test_a_sum_with_what_was_scattered_into_zeros_is_a_scatter_into_it():
+    index = jax.ShapeDtypeStruct((4,), jnp.int32)
+
+    def fn(x, w, i):
+        return jnp.zeros((64, 128)).at[i].add(1.0) + x @ w
+
+    found = units(fn, X, W, index)
+    assert [u.root.kind for u in found if u.writes[0].shape == X.shape] == [
+        "dot_general", "scatter-add"
+    ]  # fmt: skip
+    assert found[-1].overwrites == found[-1].reads[:1]
+
+
+def test_an_elementwise_result_lies_where_its_operand_lay():
+    program, _ = prepare(capture(lambda x, w: jnp.tanh(x @ w), (X, W)).program)
+    memory = memory_of(program, units=fuse(program, rules=CPU), rules=CPU)
+    assert memory.peak_bytes == 128 * 128 * 4 + 2 * X_BYTES
+
+
+def test_what_depends_on_arguments_alone_runs_first():
+    def fn(x, w):
+        y = jnp.sort(x @ w, axis=0)
+        return jnp.sort(y, axis=0), jnp.sort(w, axis=0)
+
+    assert [u.writes[0].shape for u in units(fn, X, W)] == [
+        X.shape, W.shape, X.shape, X.shape
+    ]  # fmt: skip
+
+
+def test_results_have_places_of_their_own_that_others_use_before():
+    result, early, late = Block(8, 3, 4), Block(8, 0, 2), Block(4, 3, 4)
+    assert packed_beside([early, late], [result]) == 12
+    assert packed_beside([Block(16, 0, 2)], [result]) == 24
+    assert packed_bytes([Block(16, 0, 2), result]) == 16
+
+
+def test_what_only_has_an_effect_lies_nowhere():
+    def fn(x, w):
+        jax.debug.print("{}", (x @ w).sum() * 2)
+        return x * 2
+
+    assert [u.writes for u in units(fn, X, W) if u.root.has_effect] == [()]

@@ -1,0 +1,104 @@
+"""What stays in scratch memory: short lives first, never more than there is room for."""
+
+import jax
+import jax.numpy as jnp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.predict.compilers.compile import fused
+from meshwright.predict.compilers.rules import TPU
+from meshwright.predict.compilers.tpu.memory_space_assignment import lives_of
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.program.capture import capture
+
+SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+BYTES = 4 * 256 * 256
+
+
+def chain(x, w):
+    for _ in range(4):
+        x = jnp.tanh(x @ w) @ w
+    return x
+
+
+def kept(fn, *args, room):
+    program = capture(fn, args).program
+    units = fuse(program)
+    return program, units, lives_of(units, program.outputs, Layout()).within(room)
+
+
+def test_what_is_read_at_once_never_leaves():
+    program, units, found = kept(chain, SQUARE, SQUARE, room=100 * BYTES)
+    made = {v for unit in units for v in unit.writes}
+    assert found == made - set(program.outputs)
+
+
+def test_nothing_stays_where_there_is_no_room():
+    assert not kept(chain, SQUARE, SQUARE, room=BYTES - 1)[2]
+
+
+def test_what_a_loop_reads_comes_from_main_memory():
+    def fn(x, w):
+        y = jnp.tanh(x @ w)
+        return jax.lax.scan(lambda c, _: (c @ y, None), x, length=3)[0]
+
+    assert not kept(fn, SQUARE, SQUARE, room=100 * BYTES)[2]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0, 10))
+def test_what_stays_fits(room):
+    def fn(x, w):
+        a, b = jnp.tanh(x @ w), jnp.sin(x @ w)
+        c = a @ b
+        return a @ c + b @ (c @ w)
+
+    _, units, found = kept(fn, SQUARE, SQUARE, room=room * BYTES)
+    made = {v: i for i, u in enumerate(units) for v in u.writes}
+    last = {v: i for i, u in enumerate(units) for v in u.reads}
+    for index in range(len(units)):
+        alive = [v for v in found if made[v] <= index <= last[v]]
+        assert BYTES * len(alive) <= room * BYTES
+
+
+def test_what_never_is_in_main_memory_takes_none_of_it():
+    program = capture(chain, (SQUARE, SQUARE)).program
+    units, layout = fuse(program), Layout()
+    outside = memory_of(program, layout=layout, units=units).peak_bytes
+    layout = layout.keeping(
+        lives_of(units, program.outputs, layout).within(100 * BYTES)
+    )
+    assert memory_of(program, layout=layout, units=units).peak_bytes == 3 * BYTES
+    assert outside > 3 * BYTES
+
+
+def test_what_is_handed_out_under_another_name_is_in_main_memory():
+    def fn(x, w):
+        y = x @ w
+        return y.reshape(128, 512), jnp.sin(y)
+
+    found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
+    made = {v for unit in found.units for v in unit.writes}
+    layout = found.layout_on(100 * BYTES)
+    assert [layout.size(v) for v in made] == [BYTES, BYTES]
+    assert not found.passes.lives.within(100 * BYTES)
+    memory = memory_of(found.program, layout=layout, units=found.units)
+    assert memory.peak_bytes == 4 * BYTES
+
+
+def test_so_it_is_where_a_loop_hands_it_on():
+    def fn(x, w):
+        def body(c, _):
+            y = c @ w
+            return y.reshape(c.shape[::-1]).T, jnp.sin(y).sum()
+
+        return jax.lax.scan(body, x, length=3)
+
+    found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
+    ends = {
+        v for unit in found.units for body in unit.root.bodies for v in body.outputs
+    }
+    kept = {v for lives in found.lives for v in lives.within(100 * BYTES)}
+    assert kept.isdisjoint(ends)

@@ -1,0 +1,41 @@
+"""How blocks fit into a heap."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.predict.memory.packing import Block, packed_bytes, packed_in_time
+
+BLOCKS = st.lists(
+    st.tuples(st.integers(1, 50), st.integers(0, 12), st.integers(0, 5)).map(
+        lambda t: Block(t[0], t[1], t[1] + t[2])
+    ),
+    max_size=20,
+)
+
+
+@given(BLOCKS)
+def test_a_heap_holds_what_is_alive_and_no_more_than_all(blocks):
+    most = max(
+        (sum(b.size for b in blocks if b.start <= t <= b.end) for t in range(20)),
+        default=0,
+    )
+    for pack in (packed_bytes, packed_in_time):
+        assert most <= pack(blocks) <= sum(b.size for b in blocks)
+
+
+@given(BLOCKS)
+def test_in_time_blocks_of_one_size_leave_no_gaps(blocks):
+    same = [b._replace(size=3) for b in blocks]
+    most = max(sum(3 for b in same if b.start <= t <= b.end) for t in range(20))
+    assert packed_in_time(same) == most
+
+
+def test_in_time_a_block_that_stays_behind_splits_the_space_for_larger_ones():
+    blocks = [Block(4, 0, 1), Block(1, 1, 3), Block(5, 2, 3)]
+    assert packed_bytes(blocks) == 6
+    assert packed_in_time(blocks) == 10
+
+
+def test_in_time_a_block_lies_in_the_smallest_gap_that_holds_it():
+    first = [Block(5, 0, 0), Block(1, 0, 2), Block(3, 0, 0), Block(1, 0, 2)]
+    assert packed_in_time([*first, Block(3, 1, 2), Block(5, 2, 2)]) == 10

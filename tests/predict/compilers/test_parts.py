@@ -1,0 +1,80 @@
+"""What is computed and read where a device takes its part of a whole value."""
+
+import pytest
+
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.program.ir import Op, Program, Value, Wire
+
+PART = {"axes": ("data",), "dim": 0}
+
+
+def value(*shape):
+    return Value(shape, "float32")
+
+
+def unit_of(x, ops, output):
+    """The one unit that a program comes to."""
+    (unit,) = fuse(Program((x,), tuple(ops), (output,)))
+    return unit
+
+
+def test_only_the_part_is_read_and_computed():
+    """cos of a quarter of 8 numbers, and 2 of the 8 are read."""
+    x, y, part, z = value(8), value(8), value(2), value(2)
+    ops = [
+        Op("neg", (x,), (y,)),
+        Op("all_slice", (y,), (part,), PART),
+        Op("neg", (part,), (z,)),
+    ]
+    unit = unit_of(x, ops, z)
+    assert unit.shares == {x: 0.25}
+    assert unit.work.flops == 2 + 2
+
+
+def test_what_another_reader_needs_whole_is_whole():
+    x, part, whole, z = value(8), value(2), value(8), value(8)
+    ops = [
+        Op("all_slice", (x,), (part,), PART),
+        Op("broadcast_in_dim", (part,), (whole,), {"shape": (8,)}),
+        Op("add", (x, whole), (z,)),
+    ]
+    assert unit_of(x, ops, z).shares == {}
+
+
+def test_what_is_repeated_before_the_part_is_whole():
+    """A part of the repetition needs all of what was repeated."""
+    x, wide, part, z = value(4), value(8, 4), value(2, 4), value(2, 4)
+    ops = [
+        Op("broadcast_in_dim", (x,), (wide,), {"shape": (8, 4)}),
+        Op("all_slice", (wide,), (part,), PART),
+        Op("neg", (part,), (z,)),
+    ]
+    assert unit_of(x, ops, z).shares == {}
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 8)])
+def test_nothing_of_nothing_is_read(shape):
+    x, part, z = value(*shape), value(*shape), value(*shape)
+    ops = [Op("all_slice", (x,), (part,), PART), Op("neg", (part,), (z,))]
+    assert unit_of(x, ops, z).work.flops == 0
+
+
+def test_a_loop_makes_a_repeated_operand_unless_it_takes_a_part_of_it():
+    """A mask that each turn reads in part is whole before the loop, once."""
+    x, wide = value(8), value(64, 8)
+    for rows, stored in ((64, 0), (16, 1)):
+        carry, result, inner = value(rows, 8), value(rows, 8), value(rows, 8)
+        mask, part = value(64, 8), value(rows, 8)
+        cut = [Op("all_slice", (mask,), (part,), PART)] if rows < 64 else []
+        last = Op("mul", (inner, part if cut else mask), (made := value(rows, 8),))
+        body = Program((mask, inner), (*cut, last), (made,))
+        wires = (
+            Wire(operand=0, inputs=((0, 0),)),
+            Wire(operand=1, inputs=((0, 1),), outputs=((0, 0),), result=0),
+        )
+        ops = (
+            Op("broadcast_in_dim", (x,), (wide,), {"shape": (64, 8)}),
+            Op("scan", (wide, carry), (result,), {"length": 3}, (body,), wires=wires),
+        )
+        units = fuse(Program((x, carry), ops, (result,)))
+        assert sum(wide in unit.writes for unit in units) == stored

@@ -1,0 +1,156 @@
+"""Copies that images cut in space need, and how they lie."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from meshwright.predict.compilers.compile import fused
+from meshwright.predict.compilers.rules import TPU
+from meshwright.predict.compilers.tpu.space_to_batch import regrouped
+from meshwright.predict.compilers.xla.fusion import REGROUP
+from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.program.capture import capture
+
+TILE = (8, 128)
+
+
+def shape(*extents):
+    return jax.ShapeDtypeStruct(extents, jnp.float32)
+
+
+def conv(x, w):
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def copies_of(fn, *args):
+    """By copy in a program, its bytes, in order."""
+    found = fused(capture(fn, args).program, TPU, TILE)
+    return [
+        found.layout.size(unit.writes[0])
+        for unit in found.units
+        if unit.root.kind == REGROUP
+    ]
+
+
+def test_nothing_is_copied_where_images_are_many():
+    def fn(x, w):
+        return conv(jnp.tanh(conv(x, w)), w)
+
+    program = capture(fn, (shape(8, 64, 64, 128), shape(3, 3, 128, 128))).program
+    layout = Layout(TILE)
+    layout.note_shapes(program)
+    assert regrouped(program, layout) == (program, {})
+
+
+def test_parts_with_their_seams_are_written_and_whole_images_put_together():
+    """64 + 2 pixels are 8 parts of 9, with 2 of the next; 16 bits as operands."""
+    found = copies_of(conv, shape(2, 64, 64, 128), shape(3, 3, 128, 128))
+    parts, whole = 16 * 64 * 11 * 128 * 2, 2 * 64 * 64 * 128 * 4
+    assert found == [parts, whole]
+
+
+def test_few_features_lie_otherwise_between_convolutions():
+    """Of 32 features in rows of 128, three quarters are padding; of 128 pixels none."""
+
+    def fn(x, w):
+        y = conv(x, w)
+        return jnp.tanh(y) * y
+
+    found = copies_of(fn, shape(2, 128, 64, 32), shape(3, 3, 32, 32))
+    parts, made = 16 * 128 * 11 * 32 * 2, 16 * 128 * 9 * 32 * 4
+    assert found == [parts, 4 * parts, made, 2 * 128 * 64 * 32 * 4]
+
+
+def test_what_is_only_summed_lies_as_its_convolution_writes():
+    def fn(x, w):
+        return (conv(x, w) ** 2).sum((1, 2))
+
+    program = capture(fn, (shape(2, 128, 64, 32), shape(3, 3, 32, 32))).program
+    found = fused(program, TPU, TILE)
+    sizes = {found.layout.size(v) for unit in found.units for v in unit.writes}
+    assert 16 * 128 * 9 * 128 * 4 in sizes
+    assert 16 * 128 * 9 * 32 * 4 not in sizes
+
+
+def test_what_is_the_same_for_an_image_is_spread_once_however_many_read_it():
+    def fn(x, w, scale):
+        y = conv(x, w)
+        scales = scale[:, None, None]
+        return (y * scales).sum((0, 1, 2)), (y + scales).max((0, 1, 2))
+
+    found = copies_of(fn, shape(2, 64, 64, 128), shape(3, 3, 128, 128), shape(2, 128))
+    assert found == [16 * 64 * 11 * 128 * 2, 16 * 64 * 9 * 128 * 4]
+
+
+def test_a_sum_for_each_image_reads_it_whole():
+    def fn(x, w):
+        return conv(x, w).sum((1, 2))
+
+    parts, whole = 16 * 64 * 11 * 128 * 2, 2 * 64 * 64 * 128 * 4
+    assert copies_of(fn, shape(2, 64, 64, 128), shape(3, 3, 128, 128)) == [parts, whole]
+
+
+def test_loops_have_their_own_copies():
+    def fn(x, w):
+        return lax.scan(lambda x, _: (conv(x, w), None), x, length=3)[0]
+
+    program = capture(fn, (shape(2, 64, 64, 128), shape(3, 3, 128, 128))).program
+    layout = Layout(TILE)
+    layout.note_shapes(program)
+    changed, origins = regrouped(program, layout)
+    (scan,) = changed.ops
+    assert sum(op.kind == REGROUP for op in scan.bodies[0].ops) == 2
+    assert origins[scan] is program.ops[0]
+
+
+def test_what_is_spread_over_images_is_spread_for_each_of_their_shapes():
+    """One number for an image, over 128 features and over 256."""
+
+    def fn(x, w, v, scale):
+        def scaled(y):
+            return y * lax.broadcast_in_dim(scale, y.shape, (0,))
+
+        return conv(scaled(conv(x, w)), w), conv(scaled(conv(x, v)), v.swapaxes(2, 3))
+
+    kernels = shape(3, 3, 128, 128), shape(3, 3, 128, 256)
+    program = capture(fn, (shape(2, 64, 64, 128), *kernels, shape(2))).program
+    found = fused(program, TPU, TILE).program
+    for op in found.walk():
+        if op.kind == "mul":
+            assert len({operand.shape for operand in op.operands}) == 1
+
+
+def test_products_of_rows_written_as_convolutions_have_no_space_to_cut():
+    def fn(x, w):
+        return lax.conv_general_dilated(x, w, (), [])
+
+    program = capture(fn, (shape(2, 3), shape(4, 3))).program
+    assert fused(program, TPU, TILE).program is program
+
+
+def test_a_program_with_a_loop_and_nothing_to_cut_stays_itself():
+    def fn(x, w):
+        return lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ w), x)
+
+    program = capture(fn, (shape(64, 64), shape(64, 64))).program
+    layout = Layout(TILE)
+    layout.note_shapes(program)
+    layout.images[1, 1] = (0, 0)  # as if a few images were somewhere
+    assert regrouped(program, layout)[0] is program
+
+
+def test_sums_of_several_arrays_put_any_of_them_together():
+    def fn(order):
+        def reduced(x, w):
+            return lax.reduce(
+                order(conv(x, w), x),
+                (0.0, 0.0),
+                lambda a, b: (a[0] + b[0], a[1] + b[1]),
+                (3,),
+            )
+
+        return copies_of(reduced, shape(2, 64, 64, 128), shape(3, 3, 128, 128))
+
+    assert sorted(fn(lambda a, b: (a, b))) == sorted(fn(lambda a, b: (b, a)))

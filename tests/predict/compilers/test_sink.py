@@ -1,0 +1,236 @@
+"""Sums over devices that loops add up: once behind them, and the same numbers."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import meshwright as mw
+from meshwright.partitioner.lower.count import executions
+from meshwright.predict.compilers.compile import fused
+from meshwright.predict.compilers.rules import GPU, TPU
+from meshwright.predict.compilers.xla.all_reduce_code_motion import sunk
+from meshwright.program.ops import COLLECTIVES
+from meshwright.run.local import make_executable
+
+TURNS = 6
+W = jnp.linspace(-1, 1, 64).reshape(8, 8)
+X = jnp.sin(jnp.arange(16.0 * TURNS * 8)).reshape(16, TURNS, 8)
+
+
+def recurrent(w, x):
+    """The gradient of a weight that every turn of a scan reads."""
+
+    def loss(w):
+        def cell(state, x):
+            return jnp.tanh(state @ w + x), None
+
+        return lax.scan(cell, jnp.zeros_like(x[:, 0]), jnp.moveaxis(x, 1, 0))[0].sum()
+
+    return w - 0.1 * jax.grad(loss)(w)
+
+
+def accumulated(w, x):
+    """Gradients in 16 bits, added up in 32 to what is there."""
+
+    def turn(total, x):
+        def loss(w):
+            return jnp.tanh(x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)).sum()
+
+        return total + jax.grad(loss)(w).astype(jnp.float32), None
+
+    return lax.scan(turn, jnp.cos(w), jnp.moveaxis(x, 1, 0))[0]
+
+
+def nested(w, x):
+    """The same within a loop that does something else."""
+
+    def outer(c, i):
+        return jnp.tanh(c) + accumulated(w, x * i), None
+
+    return lax.scan(outer, w, jnp.arange(1.0, 3.0))[0]
+
+
+def read_in_between(w, x):
+    """What is added up is also looked at."""
+
+    def turn(total, x):
+        total = total + jax.grad(lambda w: jnp.tanh(x @ w).sum())(w)
+        return total, total.max()
+
+    return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))
+
+
+def cut(fn):
+    """The function with images and weights cut along one axis."""
+    tactics = [mw.shard({"x": 0}, axis="data"), mw.shard({"w": 0}, axis="data")]
+    return mw.partition(fn, {"data": 8}, tactics).plan(W, X).decided.lowered
+
+
+def reductions(program):
+    """How often each is run."""
+    sums = ("all_reduce", "reduce_scatter")
+    return [times for op, times in executions(program) if op.kind in sums]
+
+
+@pytest.mark.parametrize("fn", [recurrent, accumulated, nested])
+def test_the_numbers_are_the_same(fn):
+    lowered = cut(fn)
+    changed, origins = sunk(lowered.program)
+    assert max(reductions(lowered.program)) >= TURNS
+    assert max(reductions(changed)) <= 2
+    known = {*lowered.program.walk()}
+    assert {op for op in changed.walk() if op.kind in COLLECTIVES} - known <= {*origins}
+    assert {*origins.values()} <= known
+    (got,) = make_executable(replace(lowered, program=changed))([W, X])
+    # 16-bit sums are rounded at other places; a sum too many or too few is far more.
+    np.testing.assert_allclose(got, fn(W, X), rtol=2e-2, atol=6e-2)
+
+
+def test_of_two_sums_that_are_added_one_is_taken():
+    """A matrix that is both looked up, in 32 bits, and multiplied with, in 16."""
+
+    def tied(w, x):
+        def loss(w):
+            rows = w[x[:, :, 0].astype(jnp.int32) % 8]
+            rows, halved = rows.astype(jnp.bfloat16), w.astype(jnp.bfloat16)
+            made = jnp.einsum(
+                "btd,vd->btv", rows, halved, preferred_element_type=jnp.float32
+            )
+            return (made**2).sum()
+
+        return w - 0.01 * jax.grad(loss)(w)
+
+    tactics = [mw.shard({"x": 0}, axis="data")]
+    lowered = mw.partition(tied, {"data": 8}, tactics).plan(W, X).decided.lowered
+    changed, origins = sunk(lowered.program)
+    assert len(reductions(lowered.program)) == 2
+    assert len(reductions(changed)) == 1
+    assert {*origins.values()} <= {*lowered.program.walk()}
+    (got,) = make_executable(replace(lowered, program=changed))([W, X])
+    np.testing.assert_allclose(got, tied(W, X), rtol=2e-2, atol=2e-2)
+
+
+def rounded(value):
+    return value.astype(jnp.bfloat16).astype(jnp.float32)
+
+
+def summed(w, x):
+    """A gradient of one image's, with one sum of its own over devices."""
+    return rounded(jax.grad(lambda w: jnp.tanh(x @ w).sum())(w))
+
+
+def along(fn):
+    """The function with images cut alone: its sums are all-reduces."""
+    tactics = [mw.shard({"x": 0}, axis="data")]
+    return mw.partition(fn, {"data": 8}, tactics).plan(W, X).decided.lowered
+
+
+def test_of_three_sums_that_are_added_one_is_taken():
+    def thrice(w, x):
+        return summed(w, x[:, 0]) + summed(w, x[:, 1]) + summed(w, x[:, 2])
+
+    lowered = along(thrice)
+    assert reductions(lowered.program) == [1, 1, 1]
+    changed, _ = sunk(lowered.program)
+    assert reductions(changed) == [1]
+    (got,) = make_executable(replace(lowered, program=changed))([W, X])
+    np.testing.assert_allclose(got, thrice(W, X), rtol=2e-2, atol=6e-2)
+
+
+def test_two_sums_that_a_loop_adds_up_are_one_in_each_turn():
+    """As compiled: a sum of sums is none that is taken out of a loop."""
+
+    def turns(w, x):
+        def turn(total, x):
+            return total + (summed(w, x) + summed(w, 2 * x)), None
+
+        return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
+
+    lowered = along(turns)
+    assert reductions(lowered.program) == [TURNS, TURNS]
+    changed, origins = sunk(lowered.program)
+    assert reductions(changed) == [TURNS]
+    assert {*origins.values()} <= {*lowered.program.walk()}
+
+
+def test_a_sum_that_somebody_else_reads_is_taken_for_itself():
+    def fn(w, x):
+        first, second = summed(w, x[:, 0]), summed(w, x[:, 1])
+        return first + second, first * 2
+
+    assert reductions(sunk(along(fn).program)[0]) == [1, 1]
+
+
+def test_sums_along_other_axes_are_two():
+    def fn(w, x, y):
+        return summed(w, x) + summed(w, y)
+
+    tactics = [mw.shard({"x": 0}, "data"), mw.shard({"y": 0}, "more")]
+    step = mw.partition(fn, {"data": 4, "more": 2}, tactics)
+    program = step.plan(W, X[:, 0], X[:, 1]).decided.lowered.program
+    assert reductions(program) == [1, 1]
+    assert reductions(sunk(program)[0]) == [1, 1]
+
+
+def test_sums_that_end_otherwise_than_they_were_taken_are_two():
+    """One in 16 bits, widened, and one in 32."""
+
+    def fn(w, x):
+        narrow = jax.grad(lambda w: jnp.tanh(x[:, 1].astype(w.dtype) @ w).sum())
+        half = narrow(w.astype(jnp.bfloat16)).astype(jnp.float32)
+        return summed(w, x[:, 0]) + half
+
+    program = along(fn).program
+    assert reductions(program) == [1, 1]
+    assert reductions(sunk(program)[0]) == [1, 1]
+
+
+def test_a_total_that_the_sum_is_made_of_stays():
+    def fn(w, x):
+        def turn(total, x):
+            return total + summed(w + 0.01 * jnp.tanh(total), x), None
+
+        return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
+
+    assert reductions(sunk(along(fn).program)[0]) == [TURNS]
+
+
+def test_a_largest_value_over_devices_stays():
+    def fn(w, x):
+        def turn(total, x):
+            return total + x.max(0), None
+
+        return lax.scan(turn, jnp.zeros(8), jnp.moveaxis(x, 1, 0))[0]
+
+    program = along(fn).program
+    assert {
+        op.params["monoid"] for op in program.walk() if op.kind == "all_reduce"
+    } == {"max"}
+    assert sunk(program) == (program, {})
+
+
+def test_what_is_looked_at_in_between_stays():
+    lowered = cut(read_in_between)
+    assert max(reductions(lowered.program)) >= TURNS
+    assert sunk(lowered.program) == (lowered.program, {})
+
+
+def test_what_a_loop_carries_is_then_as_large_as_what_is_reduced():
+    program = cut(recurrent).program
+    tpu, gpu = (fused(program, rules, (8, 128)) for rules in (TPU, GPU))
+    assert max(reductions(tpu.program)) == 1
+    assert max(reductions(gpu.program)) == TURNS
+    (*_, loop) = (op for op in tpu.program.ops if op.kind == "scan")
+    assert W.shape in {v.shape for v in loop.results}
+
+
+def test_zeros_are_not_added_to():
+    changed, _ = sunk(cut(recurrent).program)
+    kinds = [op.kind for op in changed.ops]
+    behind = kinds[kinds.index("reduce_scatter") + 1 :]
+    assert "add" not in behind
+    assert "add_any" not in behind

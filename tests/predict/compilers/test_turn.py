@@ -1,0 +1,98 @@
+"""In which order a loop's turn runs: gradients of weights last, what is joined in turn."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from meshwright.predict.compilers.xla.call_inliner import inline
+from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.instruction_fusion import fuse
+from meshwright.predict.compilers.xla.loop_schedule import in_turn
+from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.program.capture import capture
+from meshwright.program.ir import num_bytes
+
+X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+XS = jax.ShapeDtypeStruct((4, 64, 128), jnp.float32)
+W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+
+
+def loop_of(fn, *args):
+    """The loop of a program, and the units of its body in the order of a turn."""
+    (unit,) = (u for u in fuse(capture(fn, args).program) if u.kind is Kind.REGION)
+    return unit, in_turn(unit.root, 0, unit.bodies[0])
+
+
+def backward(c, xs, w):
+    """A loop that hands on `c @ w` twice, and a product for each turn out."""
+
+    def body(c, x):
+        first = jnp.tanh(c @ w)
+        for_weights = x.T @ first
+        return jnp.tanh(first @ w), for_weights
+
+    return lax.scan(body, c, xs)
+
+
+def test_products_for_the_stack_come_after_those_for_the_next_turn():
+    loop, units = loop_of(backward, X, XS, W)
+    before = [u.writes[0].shape for u in loop.bodies[0]]
+    assert before == [X.shape, W.shape, X.shape]
+    assert [u.writes[0].shape for u in units] == [X.shape, X.shape, W.shape]
+
+
+def test_what_comes_last_keeps_what_it_reads():
+    """Beside the slices: the carried value, the one before, and the next."""
+    program = capture(backward, (X, XS, W)).program
+    inputs = sum(map(num_bytes, program.inputs))
+    stacked = num_bytes(program.outputs[1])
+    peak = memory_of(program).peak_bytes
+    assert peak == inputs + stacked + 3 * num_bytes(program.inputs[0])
+
+
+def test_only_loops_have_turns():
+    def fn(x, w):
+        return lax.cond(x[0, 0] > 0, lambda: (x @ w, w @ w), lambda: (x, w @ w))
+
+    (unit,) = (u for u in fuse(capture(fn, (X, W)).program) if u.kind is Kind.REGION)
+    assert in_turn(unit.root, 0, unit.bodies[0]) is unit.bodies[0]
+
+
+def test_joined_products_are_written_in_the_order_of_the_whole():
+    def fn(c, w):
+        def body(c, _):
+            first = jnp.sin(c @ w)
+            last = jnp.sin(first @ w)
+            later, earlier = first.T @ first, last.T @ last
+            return last, jnp.stack([earlier, later])
+
+        return lax.scan(body, c, length=4)
+
+    _, units = loop_of(fn, X, W)
+    joined = [u.reads for u in units if u.writes[0].shape == W.shape]
+    made = [u.writes[0] for u in units if u.writes[0].shape == X.shape]
+    assert joined == [(made[1],), (made[0],)]
+
+
+# -- remat -----------------------------------------------------------------------------
+
+
+def test_what_is_made_again_is_made_in_its_place():
+    again = jax.checkpoint(lambda x, w: jnp.sin(x @ w) @ w)
+    program, origins = inline(
+        capture(jax.grad(lambda x, w: again(x, w).sum()), (X, W)).program
+    )
+    assert not any(op.bodies for op in program.ops)
+    assert not origins
+
+
+def test_what_comes_to_a_barrier_is_in_memory():
+    """Not fused into what is made again: that reads it from before the barrier."""
+    again = jax.checkpoint(lambda y, w: jnp.sin(y) @ w)
+
+    def fn(x, w):
+        return jax.vjp(again, x * 2, w)[1](x)
+
+    program, _ = inline(capture(fn, (X, W)).program)
+    written = [u.root.kind for u in fuse(program) if u.writes]
+    assert "mul" in written

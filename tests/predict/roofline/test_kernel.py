@@ -1,0 +1,78 @@
+"""Seconds of hand-written kernels: which unit holds them up."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshwright.machine import load_machine
+from meshwright.predict.roofline.bound import Bound
+from meshwright.predict.roofline.operation import Traffic, unit_time
+from meshwright.predict.roofline.pallas_time import ALUS, STEP_CYCLES
+from meshwright.program.capture import capture
+from meshwright.program.ops import Work
+from meshwright.program.rules.pallas_kernel import Kernel, Stretch, noted
+
+CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
+"""One that reaches all its peaks."""
+CYCLE_S = 1 / 1.5e9
+MANY = 10_000
+
+
+def product(dtype):
+    """The op of a product of 512 x 512 blocks."""
+    block = jax.ShapeDtypeStruct((512, 512), dtype)
+    return capture(jnp.matmul, (block, block)).program.ops[0]
+
+
+def time_of(*stretches, steps=MANY, num_bytes=0, told=None):
+    """The time of an op that calls such a kernel; its operands do not matter."""
+    op = noted(product(jnp.float32), Kernel(steps, stretches, num_bytes, told))
+    return unit_time(op, Work(), Traffic(1e12, 10**12), CHIP)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+def test_products_go_through_the_matrix_unit_in_16_bits(dtype):
+    time = time_of(Stretch(products=((product(dtype), MANY),)))
+    wanted = MANY * (2 * 512**3 / 197e12 + STEP_CYCLES * CYCLE_S)
+    assert (time.bound, time.seconds) == (Bound.MATRIX, pytest.approx(wanted))
+
+
+@pytest.mark.parametrize(
+    "stretch",
+    [
+        Stretch(rest=Work(6_100 * MANY)),
+        Stretch(rest=Work(1, transcendentals=6_100 * MANY // ALUS)),
+        Stretch(stored=6_100 * MANY // ALUS),
+    ],
+)
+def test_the_busiest_slot_of_the_vector_unit_holds_all_others_up(stretch):
+    time = time_of(stretch)
+    wanted = MANY * (6_100 / 6.1e12 + STEP_CYCLES * CYCLE_S)
+    assert (time.bound, time.seconds) == (Bound.VECTOR, pytest.approx(wanted))
+
+
+def test_branches_follow_one_another_and_units_in_one_do_not():
+    matrix = Stretch(products=((product(jnp.bfloat16), MANY),))
+    vector = Stretch(rest=Work(10_000 * MANY))
+    together = replace(matrix, rest=vector.rest)
+    assert time_of(matrix, vector).seconds == pytest.approx(
+        time_of(matrix).seconds + time_of(vector, steps=0).seconds
+    )
+    assert time_of(together).seconds == time_of(matrix).seconds
+
+
+def test_blocks_come_and_go_while_units_work():
+    slow = time_of(Stretch(rest=Work(1)), num_bytes=819e9)
+    assert (slow.bound, slow.seconds) == (Bound.MEMORY, pytest.approx(1.0))
+
+
+def test_an_author_who_tells_of_half_the_operations_is_believed():
+    stretch = Stretch(rest=Work(10**9))
+    half = time_of(stretch, steps=0, told=Work(10**9 // 2))
+    assert half.seconds == pytest.approx(time_of(stretch, steps=0).seconds / 2)
+
+
+def test_a_tiny_kernel_takes_what_starting_takes():
+    assert time_of(steps=1).seconds == CHIP.launch_s

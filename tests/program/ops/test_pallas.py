@@ -1,0 +1,47 @@
+"""Which dims of a kernel's grid may be cut; that they can is tested against numbers."""
+
+import jax
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.program.capture import capture
+from meshwright.program.ops import rule_of
+from tests.program.ops.catalogue import pallas
+
+
+def rule_for(fn):
+    """The rule of the kernel that an example calls."""
+    example = next(e for e in pallas.EXAMPLES if e.fn is fn)
+    ops = capture(fn, example.args).program.ops
+    return rule_of(next(op for op in ops if op.kind == "pallas_call"))
+
+
+@pytest.mark.parametrize(
+    ("fn", "cut"),
+    [
+        (pallas.blocks, ["10", "01", "11"]),
+        (pallas.summed, ["10", "00", "10"]),
+        (pallas.placed, ["01", "01"]),
+        (pallas.picked, ["0", "01", "01"]),
+        (pallas.squeezed, ["1100", "110"]),
+        (pallas.in_place, ["11", "11"]),
+    ],
+)
+def test_dims_are_cut_whose_blocks_have_steps_of_their_own(fn, cut):
+    rule = rule_for(fn)
+    values = (*rule.operands, *rule.results)
+    assert ["".join("01"[bool(fs)] for fs in dims) for dims in values] == cut
+
+
+def test_a_kernel_without_a_grid_stays_whole_and_says_why():
+    told = "no dim of its grid has blocks and steps of its own"
+    assert rule_for(pallas.whole).opaque == told
+
+
+def test_a_cut_kernel_needs_no_collective():
+    args = pallas.EXAMPLES[0].args
+    tactics = [mw.shard({"x": 0}, "x"), mw.shard({"w": 1}, "y")]
+    step = mw.partition(pallas.blocks, {"x": 4, "y": 2}, tactics)
+    assert not step.plan(*args).collectives
+    np.testing.assert_allclose(step(*args), jax.jit(pallas.blocks)(*args), rtol=1e-6)

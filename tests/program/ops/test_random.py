@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax, random
+
+import meshwright as mw
+from meshwright.machine import Mesh
+from meshwright.predict.roofline.work import program_work
+from meshwright.program.ir import Value
+from meshwright.program.ops import Builder, Cut, rule_of
+from tests.program.ops.catalogue import Example
+from tests.program.ops.catalogue.random import RAW, SAMPLERS
+from tests.program.ops.letters import f32, last_op, letters, rule_for
+from tests.program.ops.test_numbers import (
+    test_splitting_any_factor_gives_the_same_numbers as check_numbers,
+)
+
+
+def keys(shape=(), impl="threefry2x32"):
+    return random.split(random.key(0, impl=impl), shape)
+
+
+def _bits(batch, shape, impl="threefry2x32"):
+    fn = partial(random.bits, shape=shape)
+    for _ in batch:
+        fn = jax.vmap(fn)
+    return last_op(fn, keys(batch, impl))
+
+
+def _generator(words):
+    return lax.rng_bit_generator(words, (4, 2))
+
+
+@pytest.mark.parametrize(
+    ("impl", "expected"),
+    [
+        ("threefry2x32", "ab->abcd"),
+        ("threefry4x32", "ab->ab--"),
+        ("philox4x32", "ab->ab--"),
+        ("rbg", "--->----"),
+        ("unsafe_rbg", "--->----"),
+    ],
+)
+def test_bits_are_cut_where_they_are_a_function_of_the_index(impl, expected):
+    op = _bits((2, 3), (4, 5), impl)
+    rule = rule_of(op)
+    rule.check(op)
+    assert letters(rule) == expected
+
+
+def test_only_dims_of_the_bits_need_a_window():
+    assert rule_of(_bits((2,), (4, 5))).special == {1, 2}
+    assert rule_of(_bits((), ())).special == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "expected"),
+    [
+        (jax.vmap(partial(random.split, num=(4, 2))), (keys((8,)),), "a->a--"),
+        (partial(random.split, num=8), (keys((8,))[0],), "->-"),
+        (jax.vmap(random.fold_in), (keys((8,)), np.arange(8)), "a,a->a"),
+        (jax.vmap(random.fold_in, (None, 0)), (keys((8,))[0], np.arange(8)), ",a->a"),
+        (random.wrap_key_data, (np.zeros((3, 2), np.uint32),), "a-->a"),
+        (random.key_data, (keys((3, 4)),), "ab->ab-"),
+        (random.clone, (keys((3, 4)),), "ab->ab"),
+        (jax.vmap(random.key), (np.arange(8),), "a->a"),
+        (jax.vmap(random.gamma), (keys((8,)), f32(8, 4)), "a,a-->a-"),
+        (random.gamma, (keys((8,))[0], f32(8, 4)), ",--->--"),
+        (_generator, (np.zeros(4, np.uint32),), "-->-,--"),
+    ],
+)
+def test_dims_of_keys_are_parallel(fn, args, expected):
+    assert letters(rule_for(fn, *args)) == expected
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_only_hashes_split_keys_one_by_one(impl):
+    rule = rule_for(jax.vmap(random.split), keys((8,), impl))
+    assert letters(rule) == ("a->a-" if impl == "rbg" else "-->--")
+
+
+def test_a_device_asks_for_its_window_of_the_bits():
+    op = _bits((), (8, 6))
+    builder = Builder(Mesh({"x": 4, "y": 2}))
+    cut = Cut((("x", "y"), ()), (8, 1))
+    (bits,) = rule_of(op).expand(builder, op, (Value((), "key<fry>"),), cut)
+    last = builder.ops[-1]
+    assert bits.shape == last.params["local_shape"] == (1, 6)
+    assert last.params["shape"] == (8, 6)
+    assert builder.ops[0].params["axes"] == ("x", "y")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_gives_the_numbers_of_one_device(name):
+    check_numbers(Example(name, SAMPLERS[name], (RAW,)))
+
+
+def test_bits_of_a_part_take_a_part_of_the_work():
+    step = mw.partition(
+        lambda key, x: x * jax.random.bits(key, x.shape),
+        {"a": 4},
+        [mw.data_parallel("a", "x")],
+    )
+    x = jax.ShapeDtypeStruct((8, 6), jnp.uint32)
+    decided = step.decide(jax.random.key(0), x)
+    whole = program_work(decided.captured.program).flops
+    assert whole > 48 * 100
+    assert program_work(decided.lowered.program).flops * 4 == pytest.approx(
+        whole, rel=0.02
+    )
