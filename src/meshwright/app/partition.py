@@ -17,6 +17,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured, abstract, capture, positional_names
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.program.records.collector import one_collection
@@ -109,7 +110,13 @@ class Partitioned:
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
         """The device program itself, without the plan around it."""
         captured = self.capture(*args, **kwargs)
-        return decide(captured, self.mesh, self.tactics, self.gather)
+        return decide(
+            captured,
+            self.mesh,
+            self.tactics,
+            self.gather,
+            workarounds=XLA_WORKAROUNDS,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on this process's devices; results are in the plan's out-shardings."""

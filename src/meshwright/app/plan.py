@@ -29,6 +29,7 @@ from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.lower import Gather, Lowered, count_collectives, lower
 from meshwright.partitioner.propagate.sub_axes import UNIT
 from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.energy import Place, find_place
 from meshwright.predict.estimate import Estimate, estimate
 from meshwright.predict.figures import Figures, make_figures, read_figures
@@ -313,7 +314,7 @@ def make_plan(
         nonlocal seen, lowered, counts, counted
         if work.state.version != counted:  # not all tactics decide anything
             is_last = len(steps) == len(tactics)
-            lowered = (is_last and known) or lower(work.state, gather)
+            lowered = (is_last and known) or lower(work.state, gather, XLA_WORKAROUNDS)
             counts = count_collectives(lowered.program)
             counted = work.state.version
         step, seen = describe_step(tactic, work, counts, seen)

@@ -9,7 +9,7 @@ from types import FunctionType
 from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.constraints import apply_constraints, manual_names
-from meshwright.partitioner.lower import Gather, Lowered, lower
+from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
 from meshwright.partitioner.propagate import Engine, Graph, State, split_axes
 from meshwright.partitioner.tactics import Recompute, Tactic, Workspace
 from meshwright.program.capture import Captured
@@ -36,11 +36,15 @@ def decide(
     tactics: Sequence[Tactic],
     gather: Gather,
     graph: Graph | None = None,
+    workarounds: Sequence[Workaround] = (),
 ) -> Decided:
-    """Apply tactics in order, and lower; graph: as in `apply_tactics`."""
+    """Apply tactics in order, then lower the program.
+
+    graph: as in `apply_tactics`. workarounds: as in `lower`.
+    """
     with one_collection():
         work = apply_tactics(captured, mesh, tactics, graph=graph)
-        lowered = lower(work.state, gather)
+        lowered = lower(work.state, gather, workarounds)
     return Decided(captured, work, lowered, tuple(tactics), gather)
 
 

@@ -1,8 +1,8 @@
-"""What lowering makes, and the one option that it has."""
+"""The device program that lowering returns, and the options that lowering takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -15,6 +15,13 @@ class Gather(Enum):
 
     AT_USE = "at_use"  # anew for each op, so that it need not be kept (PartIR)
     SHARED = "shared"  # once, then kept
+
+
+type Workaround = Callable[[Op], Op]
+"""Rewrites one loop, branch or rematted region of a device program for a compiler.
+
+Called once for each, inner ones first; the result computes the same.
+"""
 
 
 @dataclass(frozen=True, slots=True)

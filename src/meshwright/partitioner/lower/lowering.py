@@ -8,11 +8,10 @@ same dim cut, else as an all-reduce.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from meshwright.partitioner.lower.fences import fence_totals
-from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin
+from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
 from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.partitioner.lower.scope import Scope, Shared
 from meshwright.partitioner.propagate import Node, State
@@ -20,8 +19,16 @@ from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
 from meshwright.program.ops import Cut, FactorRule
 
 
-def lower(state: State, gather: Gather = Gather.SHARED) -> Lowered:
-    """The device program of a state's decisions."""
+def lower(
+    state: State,
+    gather: Gather = Gather.SHARED,
+    workarounds: Sequence[Workaround] = (),
+) -> Lowered:
+    """The device program of a state's decisions.
+
+    workarounds: what the compiler that will compile it needs, such as
+        `predict.compilers.xla.workarounds.XLA_WORKAROUNDS`; each is applied in order.
+    """
     graph = state.graph
     shared = Shared(state, gather)
     inputs = tuple(state.sharding_at(n, n.outs[0]) for n in graph.input_nodes)
@@ -35,8 +42,26 @@ def lower(state: State, gather: Gather = Gather.SHARED) -> Lowered:
         for i, atom in enumerate(graph.program.outputs)
     ]
     program = scope.finish(tuple(atom for atom, _ in outputs))
+    program = _worked_around(program, workarounds)
     stored = tuple(sharding for _, sharding in outputs)
     return Lowered(program, state.mesh, inputs, stored, shared.origins)
+
+
+def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:
+    """The program with the workarounds applied to its regions, inner ones first."""
+    if not workarounds or not any(op.bodies for op in program.ops):
+        return program
+    ops: list[Op] = []
+    for op in program.ops:
+        if op.bodies:
+            bodies = tuple(_worked_around(body, workarounds) for body in op.bodies)
+            is_same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
+            op = op if is_same else replace(op, bodies=bodies)
+            for workaround in workarounds:
+                op = workaround(op)
+        ops.append(op)
+    is_same = all(a is b for a, b in zip(ops, program.ops, strict=True))
+    return program if is_same else replace(program, ops=tuple(ops))
 
 
 _REPLACED = "an output that must be stored as the input it replaces"
@@ -186,7 +211,7 @@ def _lower_region(scope: Scope, op: Op) -> None:
         for i, r in enumerate(op.results)
     )
     made = replace(op, operands=tuple(operands), results=locals_, bodies=bodies)
-    scope.builder.ops.append(fence_totals(made))
+    scope.builder.ops.append(made)
     for i, (value, local) in enumerate(zip(op.results, locals_, strict=True)):
         scope.have[value] = (local, results[i])
         if results[i].partial:

@@ -16,6 +16,7 @@ from meshwright.planner.solve.meshes import shape_text
 from meshwright.planner.solve.proposal import FOUND, OnProgress, ValueOf
 from meshwright.planner.solve.space import Space
 from meshwright.predict.compilers.rules import RULES
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.estimate import estimate
 
 
@@ -47,7 +48,9 @@ class Trials:
         began = self.clock()
         try:
             original, graph = self.space.original.captured, self.space.graph
-            decided = decide(original, mesh, tactics, self.gather, graph=graph)
+            decided = decide(
+                original, mesh, tactics, self.gather, graph, XLA_WORKAROUNDS
+            )
             found = estimate(decided, self.space.machine, donate_state=True)
             candidate = Candidate(
                 name, mesh, tuple(tactics), found.step_time_s, found.peak_memory_bytes,

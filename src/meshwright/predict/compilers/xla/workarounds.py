@@ -1,0 +1,187 @@
+"""Barriers that keep XLA from failing on a device program, or from changing its result.
+
+XLA's pass WhileLoopAllReduceCodeMotion moves the all-reduce of an accumulator out of a
+loop: it sums once, after the loop, what each device has accumulated. The pass looks
+through dtype conversions. Two kinds of accumulators break it (libtpu 0.0.50):
+
+- A reduce-scatter whose result is rounded and widened again before it is accumulated.
+  Compilation fails: "RET_CHECK failure ... while_loop_all_reduce_code_motion.cc". The
+  gradient of a float32 scale that a step rounds to bfloat16 has this form, with ZeRO and
+  gradient accumulation.
+- A sum that is converted to an integer before it is accumulated. The pass then truncates
+  each device's addend instead of the sum: eight addends of 0.5 give 0, not 4.
+
+Lowering applies `XLA_WORKAROUNDS` to every loop of a device program, inner loops first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from meshwright.partitioner.lower import Workaround
+from meshwright.program.analysis.accumulators import ADDS, SUMS, carries
+from meshwright.program.ir import LOOPS, Atom, Op, Program, Value
+
+_INEXACT = ("float", "bfloat", "complex")
+
+
+def keep_reductions_inside(loop: Op) -> Op:
+    """The loop with a barrier after each reduction that XLA must not move out of it.
+
+    before: total + float32(bfloat16(reduce_scatter(x)))
+    after: total + float32(bfloat16(optimization_barrier(reduce_scatter(x))))
+    """
+    reductions = {r.value for _, r in _Dataflow(loop).accumulated() if r.is_risky}
+    if not reductions:
+        return loop
+    bodies = tuple(_with_barriers(body, reductions) for body in loop.bodies)
+    return replace(loop, bodies=bodies)
+
+
+XLA_WORKAROUNDS: tuple[Workaround, ...] = (keep_reductions_inside,)
+"""Rewrites of loops that every device program needs which XLA compiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """The result of a cross-device sum, possibly after dtype conversions.
+
+    value: the result before any conversion. dtype: its dtype now. is_truncated: whether
+    it was converted from a floating-point dtype to an integer one.
+    """
+
+    value: Value
+    is_scattered: bool
+    dtype: str
+    is_converted: bool = False
+    is_truncated: bool = False
+
+    @property
+    def is_risky(self) -> bool:
+        """Whether XLA fails on the accumulation, or changes its result."""
+        is_rounded = self.is_converted and self.dtype == self.value.dtype
+        return self.is_truncated or (is_rounded and self.is_scattered)
+
+    def converted(self, dtype: str) -> _Reduction:
+        """The same reduction in another dtype."""
+        loses = self.dtype.startswith(_INEXACT) and not dtype.startswith(_INEXACT)
+        return replace(
+            self,
+            dtype=dtype,
+            is_converted=True,
+            is_truncated=self.is_truncated or loses,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Carry:
+    """A loop-carried value: its position in the body's inputs, and what was added to it."""
+
+    position: int
+    added: _Reduction | None = None
+
+
+class _Dataflow:
+    """Reductions and loop-carried values through one iteration, rematted regions too."""
+
+    def __init__(self, loop: Op) -> None:
+        self.loop = loop
+        self.of: dict[Atom, _Reduction | _Carry] = {}
+        self.num_reads: Counter[int] = Counter()
+
+    def accumulated(self) -> Iterator[tuple[int, _Reduction]]:
+        """Reductions that the loop only accumulates, each after its result's position."""
+        ends = [(result, wire) for _, result, wire in carries(self.loop)]
+        for number in {body for _, wire in ends for body, _ in wire.outputs}:
+            body = self.loop.bodies[number]
+            starts = {i for _, wire in ends for at, i in wire.inputs if at == number}
+            self.of |= {body.inputs[i]: _Carry(i) for i in starts}
+            self._visit(body)
+            for found in map(self.of.get, body.outputs):
+                if isinstance(found, _Carry):
+                    self.num_reads[found.position] += 1
+        for result, wire in ends:
+            ((number, output),) = wire.outputs
+            end = self.of.get(self.loop.bodies[number].outputs[output])
+            if not isinstance(end, _Carry) or end.added is None:
+                continue
+            # The addition reads the accumulator once, the next iteration once more.
+            is_only_added = self.num_reads[end.position] == 2
+            if (number, end.position) in wire.inputs and is_only_added:
+                yield result, end.added
+
+    def _visit(self, program: Program) -> None:
+        for op in program.ops:
+            if op.kind == "remat":
+                self._visit_remat(op)
+                continue
+            for operand in op.operands:
+                found = self.of.get(operand)
+                if isinstance(found, _Carry):
+                    self.num_reads[found.position] += 1
+            if op.kind in LOOPS:
+                # XLA moves reductions out of the inner loop before it visits this one.
+                for result, reduction in _Dataflow(op).accumulated():
+                    value = op.results[result]
+                    is_scattered = reduction.is_scattered
+                    self.of[value] = _Reduction(value, is_scattered, value.dtype)
+            elif op.results:
+                found = self._result(op)
+                if found is not None:
+                    self.of[op.results[0]] = found
+
+    def _visit_remat(self, op: Op) -> None:
+        (body,) = op.bodies
+        for wire in op.wires:
+            if wire.operand is not None and op.operands[wire.operand] in self.of:
+                for _, i in wire.inputs:
+                    self.of[body.inputs[i]] = self.of[op.operands[wire.operand]]
+        self._visit(body)
+        for wire in op.wires:
+            ends = [body.outputs[i] for _, i in wire.outputs]
+            if wire.result is not None and ends and ends[0] in self.of:
+                self.of[op.results[wire.result]] = self.of[ends[0]]
+
+    def _result(self, op: Op) -> _Reduction | _Carry | None:
+        """The reduction or the carry that an op's result is, if it is either."""
+        if op.kind in SUMS and op.params["monoid"] == "sum":
+            (value,) = op.results
+            return _Reduction(value, op.kind == "reduce_scatter", value.dtype)
+        found = [self.of.get(operand) for operand in op.operands]
+        if op.kind == "convert_element_type" and isinstance(found[0], _Reduction):
+            return found[0].converted(op.results[0].dtype)
+        if op.kind in ADDS:
+            reductions = [each for each in found if isinstance(each, _Reduction)]
+            carried = [each for each in found if isinstance(each, _Carry)]
+            if reductions and carried and carried[0].added is None:
+                return _Carry(carried[0].position, reductions[0])
+        return None
+
+
+def _with_barriers(program: Program, reductions: Collection[Value]) -> Program:
+    """A body, rematted regions included, with a barrier after each of the reductions.
+
+    Only conversions and regions read the barrier's result; others read the reduction.
+    """
+    renamed: dict[Atom, Atom] = {}
+    ops: list[Op] = []
+    for op in program.ops:
+        operands, bodies = op.operands, op.bodies
+        if op.kind == "convert_element_type" or op.bodies:
+            operands = tuple(renamed.get(atom, atom) for atom in operands)
+        if op.kind == "remat":
+            bodies = tuple(_with_barriers(body, reductions) for body in op.bodies)
+        is_same = operands == op.operands and bodies == op.bodies
+        ops.append(op if is_same else replace(op, operands=operands, bodies=bodies))
+        for value in op.results:
+            if value in reductions:
+                kept = Value(value.shape, value.dtype)
+                barrier = Op(
+                    "optimization_barrier", (value,), (kept,), source=op.source
+                )
+                ops.append(barrier)
+                renamed[value] = kept
+    outputs = tuple(renamed.get(atom, atom) for atom in program.outputs)
+    return replace(program, ops=tuple(ops), outputs=outputs)
