@@ -13,7 +13,7 @@ from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.capture import capture
-from meshwright.program.ops import Work
+from meshwright.program.ops import OpWork
 
 N = 1024
 SQUARE = jax.ShapeDtypeStruct((N, N), jnp.float32)
@@ -42,9 +42,9 @@ def test_what_memory_bounds_is_computed_again():
     # Of one array of 32 bits, for 16: twice 4 bytes, or 4 read, 2 written, twice 2 read.
     fast = Balance(vector=1e9, matrix=1e9)
     size = N * N
-    assert fast.is_computed_again([product()] * 2, Work(size), 4 * size, 2 * size)
+    assert fast.is_computed_again([product()] * 2, OpWork(size), 4 * size, 2 * size)
     # Of two such arrays 16, or 8 + 2 + 4.
-    assert not fast.is_computed_again([product()] * 2, Work(size), 8 * size, 2 * size)
+    assert not fast.is_computed_again([product()] * 2, OpWork(size), 8 * size, 2 * size)
 
 
 def heads(width):
@@ -69,7 +69,7 @@ def test_what_the_vector_unit_bounds_is_kept():
     # One operation for each byte: 6 and 6 bytes' time, or 6 once and twice 2.
     slow, size = Balance(vector=1.0, matrix=1e9), N * N
     assert not slow.is_computed_again(
-        [product()] * 2, Work(6 * size), 4 * size, 2 * size
+        [product()] * 2, OpWork(6 * size), 4 * size, 2 * size
     )
 
 

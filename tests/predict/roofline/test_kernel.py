@@ -11,8 +11,8 @@ from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.operation import Traffic, unit_time
 from meshwright.predict.roofline.pallas_time import ALUS, STEP_CYCLES
 from meshwright.program.capture import capture
-from meshwright.program.ops import Work
-from meshwright.program.rules.pallas_kernel import Kernel, Stretch, noted
+from meshwright.program.ops import OpWork
+from meshwright.program.rules.pallas_kernel import PallasKernel, Stretch, noted
 
 CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
 """One that reaches all its peaks."""
@@ -28,8 +28,8 @@ def product(dtype):
 
 def time_of(*stretches, steps=MANY, num_bytes=0, told=None):
     """The time of an op that calls such a kernel; its operands do not matter."""
-    op = noted(product(jnp.float32), Kernel(steps, stretches, num_bytes, told))
-    return unit_time(op, Work(), Traffic(1e12, 10**12), CHIP)
+    op = noted(product(jnp.float32), PallasKernel(steps, stretches, num_bytes, told))
+    return unit_time(op, OpWork(), Traffic(1e12, 10**12), CHIP)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
@@ -42,8 +42,8 @@ def test_products_go_through_the_matrix_unit_in_16_bits(dtype):
 @pytest.mark.parametrize(
     "stretch",
     [
-        Stretch(rest=Work(6_100 * MANY)),
-        Stretch(rest=Work(1, transcendentals=6_100 * MANY // ALUS)),
+        Stretch(rest=OpWork(6_100 * MANY)),
+        Stretch(rest=OpWork(1, transcendentals=6_100 * MANY // ALUS)),
         Stretch(stored=6_100 * MANY // ALUS),
     ],
 )
@@ -55,7 +55,7 @@ def test_the_busiest_slot_of_the_vector_unit_holds_all_others_up(stretch):
 
 def test_branches_follow_one_another_and_units_in_one_do_not():
     matrix = Stretch(products=((product(jnp.bfloat16), MANY),))
-    vector = Stretch(rest=Work(10_000 * MANY))
+    vector = Stretch(rest=OpWork(10_000 * MANY))
     together = replace(matrix, rest=vector.rest)
     assert time_of(matrix, vector).seconds == pytest.approx(
         time_of(matrix).seconds + time_of(vector, steps=0).seconds
@@ -64,13 +64,13 @@ def test_branches_follow_one_another_and_units_in_one_do_not():
 
 
 def test_blocks_come_and_go_while_units_work():
-    slow = time_of(Stretch(rest=Work(1)), num_bytes=819e9)
+    slow = time_of(Stretch(rest=OpWork(1)), num_bytes=819e9)
     assert (slow.bound, slow.seconds) == (Bound.MEMORY, pytest.approx(1.0))
 
 
 def test_an_author_who_tells_of_half_the_operations_is_believed():
-    stretch = Stretch(rest=Work(10**9))
-    half = time_of(stretch, steps=0, told=Work(10**9 // 2))
+    stretch = Stretch(rest=OpWork(10**9))
+    half = time_of(stretch, steps=0, told=OpWork(10**9 // 2))
     assert half.seconds == pytest.approx(time_of(stretch, steps=0).seconds / 2)
 
 

@@ -13,7 +13,7 @@ from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.operation import Traffic, unit_time
 from meshwright.predict.roofline.padding import padded_flops
 from meshwright.program.capture import capture
-from meshwright.program.ops import Work, work_of
+from meshwright.program.ops import OpWork, work_of
 
 CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
 """One that reaches all its peaks."""
@@ -78,7 +78,7 @@ def test_filling_up_never_takes_operations_away(rows, summed, columns):
 @given(st.integers(0, 10**12), st.integers(0, 10**9), st.floats(0, 1e12))
 def test_more_work_is_never_faster(flops, transcendentals, num_bytes):
     op = capture(jnp.tanh, (jax.ShapeDtypeStruct((8,), jnp.float32),)).program.ops[0]
-    work = Work(flops, transcendentals)
+    work = OpWork(flops, transcendentals)
     once = unit_time(op, work, Traffic(num_bytes), CHIP).seconds
     twice = unit_time(op, work + work, Traffic(2 * num_bytes), CHIP).seconds
     assert twice >= once >= CHIP.launch_s

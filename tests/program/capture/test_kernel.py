@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.capture import capture
-from meshwright.program.ops import Work
+from meshwright.program.ops import OpWork
 from meshwright.program.rules.pallas_kernel import kernel_of
 from tests.program.ops.catalogue import pallas
 
@@ -53,7 +53,7 @@ def test_products_and_functions_are_counted_over_the_grid():
     x, w = pallas.EXAMPLES[0].args
     (found,) = kernels(pallas.blocks, x, w)
     assert found.steps == 8
-    assert found.work == Work(2 * 32 * 16 * 64, transcendentals=32 * 64)
+    assert found.work == OpWork(2 * 32 * 16 * 64, transcendentals=32 * 64)
 
 
 def test_a_block_is_fetched_again_only_where_its_place_has_changed():
@@ -116,7 +116,7 @@ def test_the_estimate_of_the_author_stands():
         )(x)
 
     (found,) = kernels(fn, X)
-    assert (found.work, found.num_bytes) == (Work(10, 20), 30)
+    assert (found.work, found.num_bytes) == (OpWork(10, 20), 30)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])

@@ -5,7 +5,7 @@ import pytest
 from jax import lax
 
 from meshwright.machine import Mesh
-from meshwright.program.ops import Builder, Cut, rule_of
+from meshwright.program.ops import Builder, OpCut, rule_of
 from tests.program.ops.letters import f32, last_op, letters, rule_for
 
 SCANS = [lax.cumsum, lax.cumprod, lax.cummax, lax.cummin, lax.cumlogsumexp]
@@ -34,7 +34,7 @@ def test_only_totals_travel():
     op = last_op(lambda x: lax.cumsum(x, 1), f32(4, 16))
     builder = Builder(Mesh({"x": 8}))
     part = builder.full((4, 2), 0, "float32")
-    cut = Cut(((), ("x",)), (1, 8))
+    cut = OpCut(((), ("x",)), (1, 8))
     rule_of(op).expand(builder, op, (part,), cut)
     (gather,) = [o for o in builder.ops if o.kind == "all_gather"]
     assert gather.operands[0].shape == (4, 1)

@@ -10,7 +10,7 @@ from jax import lax
 
 from meshwright.machine import Mesh
 from meshwright.program.ir import Value
-from meshwright.program.ops import COLLECTIVES, Builder, Cut, rule_of
+from meshwright.program.ops import COLLECTIVES, Builder, OpCut, rule_of
 from tests.program.ops.letters import f32, last_op, letters, rule_for
 
 IDS = np.zeros((2, 3), np.int32)
@@ -97,7 +97,7 @@ def test_integers_filled_with_their_limit_are_not_linear():
 def test_a_cut_lookup_moves_no_bytes():
     op = last_op(lambda t, i: t[i], f32(8, 4), IDS)
     rule = rule_of(op)
-    cut = Cut(((), (), (), ("x",)), (1, 1, 1, 4))
+    cut = OpCut(((), (), (), ("x",)), (1, 1, 1, 4))
     builder = Builder(Mesh({"x": 4}))
     local = (Value((2, 4), "float32"), Value((2, 3, 1), "int32"))
     (rows,) = rule.expand(builder, op, local, cut)

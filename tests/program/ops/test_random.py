@@ -12,7 +12,7 @@ import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.ir import Value
-from meshwright.program.ops import Builder, Cut, rule_of
+from meshwright.program.ops import Builder, OpCut, rule_of
 from tests.program.ops.catalogue import Example
 from tests.program.ops.catalogue.random import RAW, SAMPLERS
 from tests.program.ops.letters import f32, last_op, letters, rule_for
@@ -87,7 +87,7 @@ def test_only_hashes_split_keys_one_by_one(impl):
 def test_a_device_asks_for_its_window_of_the_bits():
     op = _bits((), (8, 6))
     builder = Builder(Mesh({"x": 4, "y": 2}))
-    cut = Cut((("x", "y"), ()), (8, 1))
+    cut = OpCut((("x", "y"), ()), (8, 1))
     (bits,) = rule_of(op).expand(builder, op, (Value((), "key<fry>"),), cut)
     last = builder.ops[-1]
     assert bits.shape == last.params["local_shape"] == (1, 6)

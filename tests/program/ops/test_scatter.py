@@ -8,7 +8,7 @@ from jax import lax
 
 from meshwright.machine import Mesh
 from meshwright.program.ir import Value
-from meshwright.program.ops import COLLECTIVES, Builder, Cut, rule_of
+from meshwright.program.ops import COLLECTIVES, Builder, OpCut, rule_of
 from tests.program.ops.letters import f32, last_op, letters, rule_for
 
 IDS = np.zeros((2, 3), np.int32)
@@ -149,7 +149,7 @@ def test_a_cut_scatter_moves_no_bytes(kind, factor):
     if factor not in rule.special:
         return
     axes = tuple(("x",) if f == factor else () for f in range(4))
-    cut = Cut(axes, tuple(2 if a else 1 for a in axes))
+    cut = OpCut(axes, tuple(2 if a else 1 for a in axes))
     table, share = ((4, 4), 2) if factor == 1 else ((8, 4), 1)
     local = (
         Value(table, "float32"),
@@ -167,5 +167,5 @@ def test_indices_of_other_chunks_are_dropped_though_the_mode_clips():
     rule = rule_of(op)
     builder = Builder(Mesh({"x": 2}))
     local = (Value((4,), "float32"), Value((3, 1), "int32"), op.operands[2])
-    rule.expand(builder, op, local, Cut((("x",), ()), (2, 1)))
+    rule.expand(builder, op, local, OpCut((("x",), ()), (2, 1)))
     assert builder.ops[-1].params["mode"].name == "FILL_OR_DROP"

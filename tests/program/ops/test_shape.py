@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from meshwright.program.ops.movement.reshape import common_factors
-from meshwright.program.rules.factors import Factors
+from meshwright.program.rules.factors import RuleFactors
 from tests.program.ops.letters import f32, last_op, letters, rule_for
 
 
@@ -99,7 +99,7 @@ def _same_size(draw):
 def test_chunks_of_a_common_factor_hold_the_same_elements(shapes):
     """Each factor that may be cut, after the factors more major in its dim."""
     source, target = shapes
-    factors = Factors()
+    factors = RuleFactors()
     sides = common_factors(factors, source, target)
     for factor, size in enumerate(factors.sizes):
         if factor in factors.least:

@@ -16,7 +16,7 @@ from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.partitioner.lower.scope import Scope, Shared
 from meshwright.partitioner.propagate import Node, State
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
-from meshwright.program.ops import Cut, FactorRule
+from meshwright.program.ops import FactorRule, OpCut
 
 
 def lower(
@@ -149,7 +149,7 @@ def _expand(
     node = scope.graph.op_node[op]
     axes_of = scope.state.axes_of[node.index]
     every = range(len(rule.sizes))
-    cut = Cut(
+    cut = OpCut(
         tuple(axes_of.get(f, ()) for f in every),
         tuple(scope.state.parts(node, f) for f in every),
     )

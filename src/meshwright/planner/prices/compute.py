@@ -18,7 +18,7 @@ from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.operation import Traffic, bound_times, unit_time
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Atom, Op, Value
-from meshwright.program.ops import COLLECTIVES, Builder, Cut, work_of
+from meshwright.program.ops import COLLECTIVES, Builder, OpCut, work_of
 from meshwright.program.rules.pallas_kernel import kernel_of
 from meshwright.program.rules.rule import Dims
 
@@ -125,7 +125,7 @@ class Compute:
             return []
         axes = dict(strategy.axes)
         every = range(len(rule.sizes))
-        cut = Cut(
+        cut = OpCut(
             tuple(axes.get(f, ()) for f in every), tuple(parts.get(f, 1) for f in every)
         )
         builder = Builder(self.mesh)

@@ -37,7 +37,7 @@ from meshwright.predict.roofline.operation import (
 )
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Atom, Op, Program, Value
-from meshwright.program.ops import Work, work_of
+from meshwright.program.ops import OpWork, work_of
 
 _SHARPNESS = 4
 """Power of the norm that stands for the maximum over the bounds of a unit."""
@@ -172,7 +172,7 @@ class _Reader:
             touch, known = Touch(seconds, seconds, 0.0), stores.touches
             known.setdefault(makers[value], {})[value] = touch
 
-    def _slopes(self, root: Op, work: Work, traffic: Traffic) -> dict[Bound, float]:
+    def _slopes(self, root: Op, work: OpWork, traffic: Traffic) -> dict[Bound, float]:
         """Seconds for a second in the matrix unit, a vector operation, a byte, a launch."""
         whole = bound_times(root, work, traffic, self.chip)
         even = {b: t / self.num_devices for b, t in whole.items()}

@@ -17,7 +17,7 @@ from meshwright.predict.roofline.padding import PADDED, fills_matrix_unit, padde
 from meshwright.predict.roofline.pallas_time import kernel_time
 from meshwright.predict.roofline.tiles import Streams, bytes_read_again
 from meshwright.program.ir import Op
-from meshwright.program.ops import Work, work_of
+from meshwright.program.ops import OpWork, work_of
 from meshwright.program.rules.pallas_kernel import kernel_of
 
 TRANSCENDENTAL_FLOPS = 16
@@ -40,7 +40,7 @@ class Traffic(NamedTuple):
     streams: Streams | None = None
 
 
-def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
+def unit_time(op: Op, work: OpWork, traffic: Traffic, chip: Chip) -> UnitTime:
     """The time of a unit with `op` at its root; `work` is that of all its ops.
 
     Hand-written kernels say themselves what they work and move.
@@ -53,7 +53,9 @@ def unit_time(op: Op, work: Work, traffic: Traffic, chip: Chip) -> UnitTime:
     return UnitTime(times[bound], bound)
 
 
-def bound_times(op: Op, work: Work, traffic: Traffic, chip: Chip) -> dict[Bound, float]:
+def bound_times(
+    op: Op, work: OpWork, traffic: Traffic, chip: Chip
+) -> dict[Bound, float]:
     """Seconds by each bound, if no other held; of no kernel."""
     is_product = fills_matrix_unit(op)
     matrix_flops = padded_flops(op, chip) if is_product else 0

@@ -11,7 +11,7 @@ from meshwright.machine import Chip
 from meshwright.predict.roofline.bound import Bound, UnitTime, reached_share
 from meshwright.predict.roofline.padding import padded_flops
 from meshwright.program.ir import Op
-from meshwright.program.rules.pallas_kernel import Kernel, Stretch
+from meshwright.program.rules.pallas_kernel import PallasKernel, Stretch
 
 ALUS = 4
 """Of the vector unit, beside one unit for transcendentals and one that stores, each of
@@ -23,7 +23,7 @@ STEP_CYCLES = 160
 branches of splash attention's three kernels on v5e, 219, 100 and 158."""
 
 
-def kernel_time(kernel: Kernel, chip: Chip) -> UnitTime:
+def kernel_time(kernel: PallasKernel, chip: Chip) -> UnitTime:
     """What its units take, or its blocks to come and go while they work.
 
     Shares of peaks are those of products and of main memory; the vector unit, fed from

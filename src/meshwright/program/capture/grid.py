@@ -18,7 +18,7 @@ from jax.core import Tracer
 
 from meshwright.jax_private import open_jaxpr, scan_counts
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops import Work, work_of
+from meshwright.program.ops import OpWork, work_of
 from meshwright.program.rules.pallas_kernel import Stretch
 
 type Known = np.ndarray | None
@@ -217,7 +217,7 @@ def _with(stretch: Stretch, eqn: Any, runs: int) -> Stretch:
     )
     if name in _PRODUCTS:
         return Stretch((*stretch.products, (op, runs)), stretch.rest, stretch.stored)
-    work: Work = work_of(op) * runs
+    work: OpWork = work_of(op) * runs
     return Stretch(stretch.products, stretch.rest + work, stretch.stored)
 
 

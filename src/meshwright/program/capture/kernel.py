@@ -12,8 +12,8 @@ from jax.core import Tracer
 
 from meshwright.program.capture.grid import Grid, Known
 from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
-from meshwright.program.ops import Work
-from meshwright.program.rules.pallas_kernel import Kernel, noted
+from meshwright.program.ops import OpWork
+from meshwright.program.rules.pallas_kernel import PallasKernel, noted
 
 Tables = Mapping[Value, Any]
 """Constants by the values that hold them."""
@@ -64,7 +64,7 @@ def _known(atom: Atom, tables: Tables) -> Known:
     return np.asarray(const)
 
 
-def read_kernel(op: Op, given: Sequence[Known]) -> Kernel | None:
+def read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
     """What a `pallas_call` does; None where its grid is not known before it runs.
 
     Its author's `cost_estimate` stands where there is one. given: operands that are
@@ -84,13 +84,13 @@ def read_kernel(op: Op, given: Sequence[Known]) -> Kernel | None:
     stretches = tuple(grid.stretches)
     told = params.get("cost_estimate")
     if told is not None:
-        work = Work(told.flops, told.transcendentals)
-        return Kernel(grid.steps, stretches, told.bytes_accessed, work)
+        work = OpWork(told.flops, told.transcendentals)
+        return PallasKernel(grid.steps, stretches, told.bytes_accessed, work)
     num_bytes = sum(
         _block_bytes(block) * grid.moves(block.index_map_jaxpr, tables)
         for block in mapping.block_mappings
     )
-    return Kernel(grid.steps, stretches, num_bytes)
+    return PallasKernel(grid.steps, stretches, num_bytes)
 
 
 def _block_bytes(block: Any) -> int:

@@ -3,18 +3,18 @@
 from meshwright.program.ops import families as _families  # noqa: F401  (fills the table)
 from meshwright.program.rules.builder import COLLECTIVES, Builder
 from meshwright.program.rules.registry import known_ops, rule, rule_of
-from meshwright.program.rules.rule import Cut, FactorRule, einsum_rule, opaque_rule
+from meshwright.program.rules.rule import FactorRule, OpCut, einsum_rule, opaque_rule
 from meshwright.program.rules.traits import DRAWN, HEAVY
-from meshwright.program.rules.work import Work, work_of
+from meshwright.program.rules.work import OpWork, work_of
 
 __all__ = [
     "COLLECTIVES",
     "DRAWN",
     "HEAVY",
     "Builder",
-    "Cut",
     "FactorRule",
-    "Work",
+    "OpCut",
+    "OpWork",
     "einsum_rule",
     "known_ops",
     "opaque_rule",

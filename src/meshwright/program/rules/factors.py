@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.program.ir import Atom, Op
-from meshwright.program.rules.rule import Cut, Dims, FactorRule, LocalParams, Shape
+from meshwright.program.rules.rule import Dims, FactorRule, LocalParams, OpCut, Shape
 
 Factor = tuple[int, ...]
-"""The factors of one dim: what `Factors` hands out, ready to be put into `Dims`."""
+"""The factors of one dim: what `RuleFactors` hands out, ready to be put into `Dims`."""
 
 
 @dataclass
-class Factors:
+class RuleFactors:
     """Hands out new factors while a rule is written, then makes the rule of them."""
 
     sizes: list[int] = field(default_factory=list)
@@ -55,7 +55,7 @@ def no_dims(value: Atom) -> Dims:
     return ((),) * len(value.shape)
 
 
-def local_shape(shape: Shape, dims: Dims, cut: Cut) -> Shape:
+def local_shape(shape: Shape, dims: Dims, cut: OpCut) -> Shape:
     """The shape on one device of a value with these factors."""
     local = list(shape)
     for d, factors in enumerate(dims):

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.work import NO_WORK, Work, work_of
+from meshwright.program.rules.work import NO_WORK, OpWork, work_of
 
 NOTE = "kernel"
-"""The parameter under which a captured op has its `Kernel`; no primitive knows it."""
+"""The parameter under which a captured op has its `PallasKernel`; no primitive knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Stretch:
     """
 
     products: tuple[tuple[Op, int], ...] = ()
-    rest: Work = NO_WORK
+    rest: OpWork = NO_WORK
     stored: int = 0
 
     @property
-    def work(self) -> Work:
+    def work(self) -> OpWork:
         """That of the products too."""
         return sum((work_of(op) * runs for op, runs in self.products), self.rest)
 
@@ -37,13 +37,13 @@ class Stretch:
         """What one of `parts` devices does of it."""
         return Stretch(
             tuple((op, runs // parts) for op, runs in self.products),
-            Work(self.rest.flops // parts, self.rest.transcendentals // parts),
+            OpWork(self.rest.flops // parts, self.rest.transcendentals // parts),
             self.stored // parts,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class PallasKernel:
     """All steps of a kernel's grid.
 
     stretches: one after another in each step. num_bytes: what passes between main
@@ -54,36 +54,36 @@ class Kernel:
     steps: int
     stretches: tuple[Stretch, ...]
     num_bytes: int
-    told: Work | None = None
+    told: OpWork | None = None
 
     @property
-    def counted(self) -> Work:
+    def counted(self) -> OpWork:
         """What the stretches come to."""
         return sum((stretch.work for stretch in self.stretches), NO_WORK)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> OpWork:
         """As told, else as counted."""
         return self.counted if self.told is None else self.told
 
-    def shared(self, parts: int) -> Kernel:
+    def shared(self, parts: int) -> PallasKernel:
         """What one of `parts` devices does that share the steps evenly."""
         told = self.told
-        return Kernel(
+        return PallasKernel(
             self.steps // parts,
             tuple(stretch.shared(parts) for stretch in self.stretches),
             self.num_bytes // parts,
-            told and Work(told.flops // parts, told.transcendentals // parts),
+            told and OpWork(told.flops // parts, told.transcendentals // parts),
         )
 
 
-def kernel_of(op: Op) -> Kernel | None:
+def kernel_of(op: Op) -> PallasKernel | None:
     """What is known of the kernel that an op calls; None for ops that call none."""
     found = op.params.get(NOTE)
-    return found if isinstance(found, Kernel) else None
+    return found if isinstance(found, PallasKernel) else None
 
 
-def noted(op: Op, kernel: Kernel) -> Op:
+def noted(op: Op, kernel: PallasKernel) -> Op:
     """The op with what its kernel does."""
     return replace(op, params={**op.params, NOTE: kernel})
 

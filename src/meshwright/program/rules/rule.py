@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class OpCut:
     """How one op is cut: per factor the mesh axes, and their number of parts."""
 
     axes: tuple[tuple[str, ...], ...]
@@ -44,7 +44,7 @@ LocalParams = Callable[[Op, tuple[Shape, ...], tuple[Shape, ...]], Mapping[str, 
 """(op, local operand shapes, local result shapes) -> the primitive's parameters for one
 device; needed where parameters spell out shapes."""
 
-Expand = Callable[["Builder", Op, tuple[Any, ...], Cut], tuple[Value, ...]]
+Expand = Callable[["Builder", Op, tuple[Any, ...], OpCut], tuple[Value, ...]]
 """(builder, op, local operands, cut) -> local results; needed where the part on one
 device is not the same primitive on smaller shapes."""
 

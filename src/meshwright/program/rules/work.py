@@ -48,7 +48,7 @@ _OPS_A_ROUND = 5
 
 @born_open
 @dataclass(frozen=True, slots=True)
-class Work:
+class OpWork:
     """Operations of one application.
 
     flops: additions, multiplications, comparisons and their like, of any dtype.
@@ -58,65 +58,65 @@ class Work:
     flops: int = 0
     transcendentals: int = 0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(
+    def __add__(self, other: OpWork) -> OpWork:
+        return OpWork(
             self.flops + other.flops, self.transcendentals + other.transcendentals
         )
 
-    def __mul__(self, times: int) -> Work:
-        return Work(self.flops * times, self.transcendentals * times)
+    def __mul__(self, times: int) -> OpWork:
+        return OpWork(self.flops * times, self.transcendentals * times)
 
-    def scaled(self, share: float) -> Work:
+    def scaled(self, share: float) -> OpWork:
         """That of a share of the elements."""
-        return Work(int(self.flops * share), int(self.transcendentals * share))
+        return OpWork(int(self.flops * share), int(self.transcendentals * share))
 
 
-NO_WORK = Work()
+NO_WORK = OpWork()
 """That of what only moves data."""
 
 
-def work_of(op: Op) -> Work:
+def work_of(op: Op) -> OpWork:
     """The work of one op; of a region op nothing, for its bodies are ops themselves."""
     count = WORK.get(op.kind)
     return NO_WORK if count is None else count(op)
 
 
-def _elements(op: Op) -> Work:
+def _elements(op: Op) -> OpWork:
     return _flops_of(op.results[0].shape)
 
 
-def _evaluations(op: Op) -> Work:
+def _evaluations(op: Op) -> OpWork:
     return _transcendentals_of(op.results[0].shape)
 
 
 # Most ops are elementwise, over few shapes: each shape is counted once.
 @lru_cache(maxsize=4096)
-def _flops_of(shape: tuple[int, ...]) -> Work:
-    return Work(flops=_size(shape))
+def _flops_of(shape: tuple[int, ...]) -> OpWork:
+    return OpWork(flops=_size(shape))
 
 
 @lru_cache(maxsize=4096)
-def _transcendentals_of(shape: tuple[int, ...]) -> Work:
-    return Work(transcendentals=_size(shape))
+def _transcendentals_of(shape: tuple[int, ...]) -> OpWork:
+    return OpWork(transcendentals=_size(shape))
 
 
-def _reduced(op: Op) -> Work:
+def _reduced(op: Op) -> OpWork:
     """One operation for each operand element that does not start a result."""
-    return Work(max(_size(op.operands[0].shape) - _size(op.results[0].shape), 0))
+    return OpWork(max(_size(op.operands[0].shape) - _size(op.results[0].shape), 0))
 
 
-def _updates(op: Op) -> Work:
-    return Work(flops=_size(op.operands[2].shape))
+def _updates(op: Op) -> OpWork:
+    return OpWork(flops=_size(op.operands[2].shape))
 
 
-def _product(op: Op) -> Work:
+def _product(op: Op) -> OpWork:
     params: Any = op.params
     (contracted, _), _ = params["dimension_numbers"]
     summed = math.prod(op.operands[0].shape[d] for d in contracted)
-    return Work(2 * _size(op.results[0].shape) * summed)
+    return OpWork(2 * _size(op.results[0].shape) * summed)
 
 
-def _ragged_product(op: Op) -> Work:
+def _ragged_product(op: Op) -> OpWork:
     """Each row meets one group: the groups' dim is not multiplied out."""
     params: Any = op.params
     numbers = params["ragged_dot_dimension_numbers"]
@@ -125,10 +125,10 @@ def _ragged_product(op: Op) -> Work:
     summed = math.prod(left[d] for d in contracted)
     is_ragged_sum = any(d in contracted for d in numbers.lhs_ragged_dimensions)
     made = _size(result[1:]) if is_ragged_sum else _size(result)
-    return Work(2 * made * summed)
+    return OpWork(2 * made * summed)
 
 
-def _convolution(op: Op) -> Work:
+def _convolution(op: Op) -> OpWork:
     """Products of kernel and real input elements: neither padding nor stuffed zeros."""
     params: Any = op.params
     numbers = params["dimension_numbers"]
@@ -150,7 +150,7 @@ def _convolution(op: Op) -> Work:
             )
         )
     made = result[numbers.out_spec[0]] * result[numbers.out_spec[1]]
-    return Work(2 * made * right[numbers.rhs_spec[1]] * pairs)
+    return OpWork(2 * made * right[numbers.rhs_spec[1]] * pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,34 +193,34 @@ def _multiples(window: _Window, offset: int, span: int) -> int:
     return 0
 
 
-def _window_reduction(op: Op) -> Work:
+def _window_reduction(op: Op) -> OpWork:
     params: Any = op.params
     window = _size(params["window_dimensions"])
-    return Work(_size(op.results[0].shape) * max(window - 1, 0))
+    return OpWork(_size(op.results[0].shape) * max(window - 1, 0))
 
 
-def _sorting(op: Op) -> Work:
+def _sorting(op: Op) -> OpWork:
     params: Any = op.params
     extent = op.operands[0].shape[params["dimension"]]
-    return Work(_size(op.operands[0].shape) * _log2(extent))
+    return OpWork(_size(op.operands[0].shape) * _log2(extent))
 
 
-def _selection(op: Op) -> Work:
+def _selection(op: Op) -> OpWork:
     params: Any = op.params
-    return Work(_size(op.operands[0].shape) * _log2(params["k"]))
+    return OpWork(_size(op.operands[0].shape) * _log2(params["k"]))
 
 
-def _scanning(op: Op) -> Work:
-    return Work(_size(op.operands[0].shape))
+def _scanning(op: Op) -> OpWork:
+    return OpWork(_size(op.operands[0].shape))
 
 
-def _fourier(op: Op) -> Work:
+def _fourier(op: Op) -> OpWork:
     """5 n log2 n for a complex transform of length n, half for a real one."""
     params: Any = op.params
     length = _size(params["fft_lengths"])
     is_complex = all(a.dtype.startswith("complex") for a in (*op.operands, *op.results))
     batch = _size(op.operands[0].shape if is_complex else _real_shape(op)) // length
-    return Work(batch * length * _log2(length) * (5 if is_complex else 3))
+    return OpWork(batch * length * _log2(length) * (5 if is_complex else 3))
 
 
 def _real_shape(op: Op) -> tuple[int, ...]:
@@ -228,30 +228,30 @@ def _real_shape(op: Op) -> tuple[int, ...]:
     return next(a.shape for a in sides if not a.dtype.startswith("complex"))
 
 
-def _factorisation(numerator: int, denominator: int) -> Callable[[Op], Work]:
+def _factorisation(numerator: int, denominator: int) -> Callable[[Op], OpWork]:
     """`numerator / denominator` n^3 for each square matrix of side n."""
 
-    def count(op: Op) -> Work:
+    def count(op: Op) -> OpWork:
         *batch, rows, columns = op.operands[0].shape
         cube = rows * columns * min(rows, columns)
-        return Work(_size(tuple(batch)) * cube * numerator // denominator)
+        return OpWork(_size(tuple(batch)) * cube * numerator // denominator)
 
     return count
 
 
-def _triangular(op: Op) -> Work:
+def _triangular(op: Op) -> OpWork:
     """n^2 for each right-hand side."""
-    return Work(op.operands[0].shape[-1] * _size(op.operands[1].shape))
+    return OpWork(op.operands[0].shape[-1] * _size(op.operands[1].shape))
 
 
-def _random(op: Op) -> Work:
-    return Work(_size(op.results[0].shape) * _THREEFRY_ROUNDS * _OPS_A_ROUND)
+def _random(op: Op) -> OpWork:
+    return OpWork(_size(op.results[0].shape) * _THREEFRY_ROUNDS * _OPS_A_ROUND)
 
 
-def _kernel(op: Op) -> Work:
+def _kernel(op: Op) -> OpWork:
     """As noted of the kernel that is called; nothing where nothing is known of it."""
     found = getattr(op.params.get("kernel"), "work", None)
-    return found if isinstance(found, Work) else NO_WORK
+    return found if isinstance(found, OpWork) else NO_WORK
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -262,7 +262,7 @@ def _log2(extent: int) -> int:
     return max(1, math.ceil(math.log2(max(extent, 2))))
 
 
-WORK: Mapping[str, Callable[[Op], Work]] = {
+WORK: Mapping[str, Callable[[Op], OpWork]] = {
     **dict.fromkeys(ARITHMETIC, _elements),
     **dict.fromkeys(TRANSCENDENTAL, _evaluations),
     **dict.fromkeys(_REDUCTIONS, _reduced),

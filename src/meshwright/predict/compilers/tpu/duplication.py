@@ -16,7 +16,7 @@ from meshwright.predict.compilers.xla.producers import Fed
 from meshwright.predict.roofline.operation import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.padding import product_extents
 from meshwright.program.ir import Op, Value, num_bytes
-from meshwright.program.ops import Work, work_of
+from meshwright.program.ops import OpWork, work_of
 
 _LANES = 128
 
@@ -49,7 +49,7 @@ class Balance:
         return work_of(product).flops < self.matrix * num_bytes
 
     def is_computed_again(
-        self, readers: Sequence[Op], work: Work, read_bytes: int, num_bytes: int
+        self, readers: Sequence[Op], work: OpWork, read_bytes: int, num_bytes: int
     ) -> bool:
         """Whether that takes products that wait for a value less time than to keep it.
 
@@ -82,10 +82,10 @@ class Made:
         return sum(int(self.size(v) * shares.get(v, 1.0)) for v in self.fed.reads)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> OpWork:
         """What makes it, rounding it included."""
         flops = _FLOPS + _ROUNDING_FLOPS * self._is_rounded()
-        rounding = Work(flops * math.prod(self.value.shape))
+        rounding = OpWork(flops * math.prod(self.value.shape))
         return self.fed.work_with(work_of(self.op) + rounding, self._shares())
 
     def _is_rounded(self) -> bool:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
-from meshwright.program.ops import COLLECTIVES, Work
+from meshwright.program.ops import COLLECTIVES, OpWork
 from meshwright.program.records.born_open import born_open
 
 
@@ -149,7 +149,7 @@ class Unit:
     kind: Kind
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
-    work: Work
+    work: OpWork
     in_place: Value | None = None
     bodies: tuple[tuple[Unit, ...], ...] = ()
     merged: tuple[Unit, ...] = ()

@@ -44,7 +44,7 @@ from meshwright.predict.compilers.xla.output_fusion import with_epilogues
 from meshwright.predict.compilers.xla.producers import PART, Fed
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Op, Program, Value, num_bytes
-from meshwright.program.ops import Work, work_of
+from meshwright.program.ops import OpWork, work_of
 
 
 def fuse(
@@ -121,7 +121,7 @@ class _Fusion:
     def _taken_in(self, op: Op) -> Fed:
         """What an op computes itself, and reads."""
         links, fed, operands = self.links.get, self.fed, self.flow.operands
-        ops: dict[Op, Work] = {}
+        ops: dict[Op, OpWork] = {}
         reads: dict[Value, None] = {}
         chain: list[Op] = []
         waiting = operands[op][::-1]

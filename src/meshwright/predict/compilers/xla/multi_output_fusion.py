@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from meshwright.predict.compilers.xla.fusion import TAKES_IN, Kind, Unit, shares_of
 from meshwright.program.ir import Value
-from meshwright.program.ops import Work
+from meshwright.program.ops import OpWork
 
 _Space = tuple[int, ...]
 
@@ -70,7 +70,7 @@ def _merged(units: Sequence[Unit]) -> Unit:
     """All in one, with a product at its root if there is one, else the first."""
     products = (u for u in units if u.kind is Kind.PRODUCT)
     first = next(products, units[0])
-    work = Work(
+    work = OpWork(
         sum([unit.work.flops for unit in units]),
         sum([unit.work.transcendentals for unit in units]),
     )

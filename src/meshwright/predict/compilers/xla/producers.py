@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops import Work
+from meshwright.program.ops import OpWork
 
 PART = "all_slice"
 """What takes a device's own part of a value that is there whole."""
@@ -20,11 +20,11 @@ class Fed:
 
     __slots__ = ("ops", "reads")
 
-    def __init__(self, ops: dict[Op, Work], reads: dict[Value, None]) -> None:
+    def __init__(self, ops: dict[Op, OpWork], reads: dict[Value, None]) -> None:
         self.ops = ops
         self.reads = reads
 
-    def with_op(self, op: Op, work: Work) -> Fed:
+    def with_op(self, op: Op, work: OpWork) -> Fed:
         """The same and one more op, which reads what those before it make."""
         return Fed({**self.ops, op: work}, self.reads)
 
@@ -52,7 +52,7 @@ class Fed:
                 shares[value] = known if known == needed else min(1.0, known + needed)
         return shares
 
-    def work_with(self, work: Work, shares: Mapping[Value, float]) -> Work:
+    def work_with(self, work: OpWork, shares: Mapping[Value, float]) -> OpWork:
         """That of all the ops, each counted once, and more."""
         if not self.ops:
             return work
@@ -66,4 +66,4 @@ class Fed:
         for each in works:
             flops += each.flops
             transcendentals += each.transcendentals
-        return Work(flops, transcendentals)
+        return OpWork(flops, transcendentals)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.factors import Factor, Factors, can_sum, is_inexact
+from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, is_inexact
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
 
@@ -17,7 +17,7 @@ _EITHER = (frozenset({0}), frozenset({1}))
 def dot_general(op: Op) -> FactorRule:
     """`bik,bkj->bij` for every choice of batch, free and contracted dims."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     left, right, made = product_dims(
         factors, op, params["dimension_numbers"], can_sum(op.results[0].dtype)
     )
@@ -32,7 +32,11 @@ def product_linear(op: Op) -> tuple[frozenset[int], ...]:
 
 
 def product_dims(
-    factors: Factors, op: Op, numbers: Any, is_summed: bool, grouped: Sequence[int] = ()
+    factors: RuleFactors,
+    op: Op,
+    numbers: Any,
+    is_summed: bool,
+    grouped: Sequence[int] = (),
 ) -> tuple[Dims, Dims, Dims]:
     """Letters of both operands and of the result: batch, free left, free right.
 
@@ -75,7 +79,7 @@ def scaled_matmul(op: Op) -> FactorRule:
 
 def _scaled(op: Op, numbers: Any) -> FactorRule:
     """The letters of a product, and those of each block of a contracted dim."""
-    factors = Factors()
+    factors = RuleFactors()
     sides = product_dims(factors, op, numbers, is_summed=False)
     values, made = [list(dims) for dims in (*sides[:2], *sides[:2])], sides[2]
     for d, e in zip(*numbers[0], strict=True):
@@ -92,7 +96,7 @@ def _scaled(op: Op, numbers: Any) -> FactorRule:
 
 
 def _blocks(
-    factors: Factors, extent: int, left: int, right: int
+    factors: RuleFactors, extent: int, left: int, right: int
 ) -> tuple[Factor, Factor, Factor]:
     """Letters of a contracted dim, of its left scales and of its right ones.
 

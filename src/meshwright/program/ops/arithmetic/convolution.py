@@ -24,9 +24,9 @@ from meshwright.program.ops.arithmetic.halo import (
     window_halo,
 )
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factors, can_sum, local_shape
+from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, Dims, FactorRule, Shape, opaque_rule
+from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape, opaque_rule
 
 _INPUT, _KERNEL, _OUTPUT = range(3)
 
@@ -40,7 +40,7 @@ class _Draft:
     """
 
     dims: tuple[list[tuple[int, ...]], ...]
-    factors: Factors = field(default_factory=Factors)
+    factors: RuleFactors = field(default_factory=RuleFactors)
     halos: dict[int, tuple[int, Halo]] = field(default_factory=dict)
 
     def append(self, factor: tuple[int, ...], *places: tuple[int, int]) -> None:
@@ -98,7 +98,7 @@ def _name_features(op: Op, draft: _Draft) -> None:
 
 
 def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
-    """Cut with the output, or with the window, whichever exchanges less."""
+    """Cut with the output or with the window, whichever exchanges less."""
     lhs, rhs, out = (
         (value, spec[2 + spatial]) for value, spec in enumerate(_specs(op))
     )
@@ -168,7 +168,7 @@ class _Exchange:
     halos: Mapping[int, tuple[int, Halo]]
 
     def expand(
-        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
     ) -> tuple[Value, ...]:
         """Dims one after the other, so that corners travel twice."""
         lhs, rhs = operands

@@ -11,9 +11,9 @@ from typing import cast
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.monoid import identity_of
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factors, can_sum
+from meshwright.program.rules.factors import RuleFactors, can_sum
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, FactorRule
+from meshwright.program.rules.rule import FactorRule, OpCut
 
 _COMBINE = {
     "cumsum": ("sum", "add"),
@@ -30,7 +30,7 @@ def scan_dim(op: Op) -> FactorRule:
     shape = op.operands[0].shape
     scanned = cast(int, op.params["axis"])
     is_cuttable = shape[scanned] > 0 and _neutral(op) is not None
-    factors = Factors()
+    factors = RuleFactors()
     dims = tuple(
         factors.one(extent) if is_cuttable or dim != scanned else ()
         for dim, extent in enumerate(shape)
@@ -53,7 +53,7 @@ def _neutral(op: Op) -> bool | int | float | None:
 
 
 def _scan_parts(
-    builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+    builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
     """Scan the part, then combine it with the total of the parts that come before."""
     (x,) = operands

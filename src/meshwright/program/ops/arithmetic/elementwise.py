@@ -14,7 +14,7 @@ from typing import Any
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.rules.factors import (
     Factor,
-    Factors,
+    RuleFactors,
     all_operands,
     is_inexact,
     is_narrow,
@@ -125,7 +125,7 @@ ELEMENTWISE = frozenset(_LINEAR)
 @rule(*_LINEAR)
 def elementwise(op: Op) -> FactorRule:
     """`ab,ab->ab`, less the dims of operands that are stretched."""
-    factors = Factors()
+    factors = RuleFactors()
     (result,) = op.results
     dims = tuple(factors.each(result.shape))
     operands = [_unstretched(a, result, dims) for a in op.operands]
@@ -145,7 +145,7 @@ def _unstretched(operand: Atom, result: Value, dims: Dims) -> Dims:
 @rule("bitcast_convert_type", "to_edtype", "from_edtype")
 def reinterpretation(op: Op) -> FactorRule:
     """`ab->ab`; a last dim that holds the pieces of one element has no letter."""
-    factors = Factors()
+    factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
     shared = min(len(operand.shape), len(result.shape))
     dims: list[Factor] = factors.each(result.shape[:shared])
@@ -168,7 +168,7 @@ def placement(op: Op) -> FactorRule:
 
 
 def _side_by_side(op: Op) -> FactorRule:
-    factors = Factors()
+    factors = RuleFactors()
     dims = [tuple(factors.each(a.shape)) for a in op.operands]
     return factors.rule(dims, dims[: len(op.results)], linear=all_operands(op))
 
@@ -189,5 +189,5 @@ def _memories(
 @rule("dce_sink")
 def sink(op: Op) -> FactorRule:
     """`ab->`: keeps a value alive, in whatever pieces it comes."""
-    factors = Factors()
+    factors = RuleFactors()
     return factors.rule([tuple(factors.each(op.operands[0].shape))], [])

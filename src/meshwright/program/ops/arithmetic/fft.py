@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.factors import Factors
+from meshwright.program.rules.factors import RuleFactors
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule
 
@@ -16,6 +16,6 @@ def fft(op: Op) -> FactorRule:
     shape = op.operands[0].shape
     lengths = cast(tuple[int, ...], op.params["fft_lengths"])
     num_batch = len(shape) - len(lengths)
-    factors = Factors()
+    factors = RuleFactors()
     dims = (*factors.each(shape[:num_batch]), *((),) * len(lengths))
     return factors.rule((dims,), (dims,), linear=(frozenset({0}),))

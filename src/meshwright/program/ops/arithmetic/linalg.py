@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.program.ir import Atom, Op
-from meshwright.program.rules.factors import Factor, Factors
+from meshwright.program.rules.factors import Factor, RuleFactors
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule
 
@@ -40,7 +40,7 @@ _RIGHT_HAND_SIDE = {"ormqr": 2, "triangular_solve": 1, "tridiagonal_solve": 3}
 @rule(*(kind for kind in _OPERAND_RANKS if kind not in _RIGHT_HAND_SIDE))
 def factorise(op: Op) -> FactorRule:
     """`ab--->ab--,ab-`: batch dims only."""
-    factors = Factors()
+    factors = RuleFactors()
     rank = len(op.operands[0].shape) - _OPERAND_RANKS[op.kind][0]
     batch = factors.each(op.operands[0].shape[:rank])
     return factors.rule(
@@ -54,7 +54,7 @@ def solve(op: Op) -> FactorRule:
     """`a--,a-k->a-k`: batch dims, and the systems k that share one matrix."""
     right = _RIGHT_HAND_SIDE[op.kind]
     shape = op.operands[right].shape
-    factors = Factors()
+    factors = RuleFactors()
     batch = factors.each(shape[:-2])
     system = factors.one(shape[-1] if _are_columns(op) else shape[-2])
     last = ((), system) if _are_columns(op) else (system, ())

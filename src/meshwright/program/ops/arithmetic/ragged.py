@@ -19,9 +19,9 @@ from typing import Any
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.contraction import product_dims, product_linear
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, Factors, can_sum, local_shape
+from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, local_shape
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, Dims, FactorRule
+from meshwright.program.rules.rule import Dims, FactorRule, OpCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def ragged_dot_general(op: Op) -> FactorRule:
     (left_sum, _), (left_batch, _) = numbers.dot_dimension_numbers
     (ragged,) = numbers.lhs_ragged_dimensions
     groups: tuple[int, ...] = tuple(numbers.rhs_group_dimensions)
-    factors = Factors()
+    factors = RuleFactors()
     is_summed = can_sum(op.results[0].dtype)
     left, right, made = product_dims(
         factors, op, numbers.dot_dimension_numbers, is_summed, groups
@@ -73,7 +73,7 @@ def ragged_dot_general(op: Op) -> FactorRule:
 
 
 def _plain(
-    factors: Factors,
+    factors: RuleFactors,
     op: Op,
     sides: tuple[Dims, Dims, Dims],
     roles: tuple[int, Any, Any],
@@ -106,7 +106,7 @@ def _with(dims: Dims, at: int, factor: Factor) -> Dims:
 
 
 def _own_rows_and_groups(
-    where: _Ragged, builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+    where: _Ragged, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
     """The product over the rows and groups that this device holds."""
     left, right, sizes = operands
@@ -124,7 +124,9 @@ def _own_rows_and_groups(
     return (builder.slice(found, 0, 1, shape[0] + 1),)
 
 
-def _sizes_in_window(builder: Builder, sizes: Value, where: _Ragged, cut: Cut) -> Value:
+def _sizes_in_window(
+    builder: Builder, sizes: Value, where: _Ragged, cut: OpCut
+) -> Value:
     """How many rows of each group lie on this device."""
     rows = where.num_rows // cut.parts[where.row]
     start = builder.binary("mul", builder.axis_index(cut.axes[where.row]), rows)

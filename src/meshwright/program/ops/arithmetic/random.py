@@ -15,9 +15,9 @@ from typing import cast
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops.movement.indexing import INT32_MAX
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, Factors
+from meshwright.program.rules.factors import Factor, RuleFactors
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, Dims, FactorRule, opaque_rule
+from meshwright.program.rules.rule import Dims, FactorRule, OpCut, opaque_rule
 
 _COUNTING = ("fry", "fry4", "phx2", "phx4")
 """Key types whose bits are a hash of key and index: keys are independent."""
@@ -37,7 +37,7 @@ def _tag(value: Atom) -> str:
 
 def _leading(op: Op, count: int) -> FactorRule:
     """The first `count` dims of all values are the same; all others stay whole."""
-    factors = Factors()
+    factors = RuleFactors()
     first = factors.each(op.results[0].shape[:count])
 
     def dims(value: Atom) -> Dims:
@@ -48,7 +48,7 @@ def _leading(op: Op, count: int) -> FactorRule:
 
 def _stretched(op: Op) -> FactorRule:
     """Elementwise; scalars and dims of size 1 that are stretched have no letter."""
-    factors = Factors()
+    factors = RuleFactors()
     shape = op.results[0].shape
     result = factors.each(shape)
 
@@ -108,7 +108,7 @@ def random_bits(op: Op) -> FactorRule:
     batch = len(keys.shape)
     if _tag(keys) != _WINDOW_TAG:
         return _leading(op, batch if _tag(keys) in _COUNTING else 0)
-    factors = Factors()
+    factors = RuleFactors()
     first = tuple(factors.each(keys.shape))
     made = [factors.one(n) if n <= INT32_MAX else () for n in result.shape[batch:]]
     special = frozenset(f for dim in made for f in dim)
@@ -125,7 +125,7 @@ def _window(
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
-    cut: Cut,
+    cut: OpCut,
 ) -> tuple[Value, ...]:
     """This device's window of the bits, made from the global index."""
     keys = operands[0]

@@ -16,9 +16,9 @@ from meshwright.program.ops.arithmetic.monoid import (
     monoid_of,
 )
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factors, can_sum, no_dims
+from meshwright.program.rules.factors import RuleFactors, can_sum, no_dims
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, FactorRule, opaque_rule
+from meshwright.program.rules.rule import FactorRule, OpCut, opaque_rule
 
 _MONOIDS = {
     "reduce_sum": "sum",
@@ -68,7 +68,7 @@ def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:
     """As many operands as results are reduced over `axes`, uncut there if no monoid."""
     reduced = frozenset(cast(Iterable[int], axes))
     num = len(op.results)
-    factors = Factors()
+    factors = RuleFactors()
     dims = tuple(
         factors.one(extent) if monoid or dim not in reduced else ()
         for dim, extent in enumerate(op.operands[0].shape)
@@ -101,7 +101,7 @@ def _across_devices(monoid: str, dtype: str) -> str | None:
 def locate_extremum(op: Op) -> FactorRule:
     """`ab->a`: the searched b is cut by comparing the best of each part."""
     searched = _searched(op)
-    factors = Factors()
+    factors = RuleFactors()
     can_compare = identity_of(_extremum(op), op.operands[0].dtype) is not None
     dims = tuple(
         factors.one(extent) if can_compare or dim != searched else ()
@@ -126,7 +126,7 @@ def _extremum(op: Op) -> str:
 
 
 def _locate_in_parts(
-    builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+    builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
     """Positions in parts that hold the best element; elsewhere the largest integer.
 

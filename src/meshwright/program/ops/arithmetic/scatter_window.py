@@ -21,9 +21,9 @@ from meshwright.program.ops.arithmetic.halo import (
 from meshwright.program.ops.arithmetic.monoid import identity_of
 from meshwright.program.ops.arithmetic.window import selected_monoid
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factors, can_sum, no_dims
+from meshwright.program.rules.factors import RuleFactors, can_sum, no_dims
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, FactorRule
+from meshwright.program.rules.rule import FactorRule, OpCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def _scattered(
 ) -> FactorRule:
     """`order`: which operand is the source, and which the windowed one."""
     source, operand = (op.operands[i] for i in order)
-    factors = Factors()
+    factors = RuleFactors()
     fewer: list[tuple[int, ...]] = []
     more: list[tuple[int, ...]] = []
     overlaps: dict[int, _Overlap] = {}
@@ -114,7 +114,7 @@ class _Exchange:
     overlaps: Mapping[int, _Overlap]
 
     def expand(
-        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
     ) -> tuple[Value, ...]:
         """Grow, scatter, and cut back: neighbours add what lies outside."""
         source, operand = operands

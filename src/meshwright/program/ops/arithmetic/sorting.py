@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.factors import Factors
+from meshwright.program.rules.factors import RuleFactors
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule
 
@@ -32,7 +32,7 @@ def _off_dim(op: Op, dim: object) -> FactorRule:
     """All operands and results share their letters; `dim` has none."""
     shape = op.operands[0].shape
     searched = cast(int, dim) % len(shape)
-    factors = Factors()
+    factors = RuleFactors()
     dims = tuple(
         factors.one(extent) if d != searched else () for d, extent in enumerate(shape)
     )

@@ -23,9 +23,9 @@ from meshwright.program.ops.arithmetic.halo import (
 )
 from meshwright.program.ops.arithmetic.monoid import identity_of, is_neutral, monoid_of
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factors, can_sum, local_shape, no_dims
+from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape, no_dims
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, Dims, FactorRule
+from meshwright.program.rules.rule import Dims, FactorRule, OpCut
 
 _MONOIDS = {
     "reduce_window_sum": "sum",
@@ -78,7 +78,7 @@ def _windowed(
     op: Op, fills: tuple[Atom | None, ...], linear: tuple[frozenset[int], ...]
 ) -> FactorRule:
     """The first `len(fills)` operands are windowed alike, and end in `fills`."""
-    factors = Factors()
+    factors = RuleFactors()
     operand: list[tuple[int, ...]] = []
     result: list[tuple[int, ...]] = []
     halos: dict[int, tuple[int, Halo]] = {}
@@ -133,7 +133,7 @@ class _Exchange:
     result: Dims
 
     def expand(
-        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
     ) -> tuple[Value, ...]:
         """Dims one after the other, so that corners travel twice."""
         arrays = list(operands[: len(self.fills)])

@@ -13,14 +13,14 @@ from functools import partial
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import (
-    Factors,
+    RuleFactors,
     can_sum,
     is_key,
     no_dims,
     spelling_result,
 )
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, FactorRule, Shape
+from meshwright.program.rules.rule import FactorRule, OpCut, Shape
 
 _INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
 
@@ -37,11 +37,11 @@ class _Window:
     extent: int
     size: int
 
-    def chunk(self, cut: Cut) -> int:
+    def chunk(self, cut: OpCut) -> int:
         """Elements on one device."""
         return self.extent // cut.parts[self.factor]
 
-    def position(self, builder: Builder, start: Atom, cut: Cut) -> Value:
+    def position(self, builder: Builder, start: Atom, cut: OpCut) -> Value:
         """Where the window starts, counted from the first element of this chunk."""
         here = builder.axis_index(cut.axes[self.factor])
         return builder.binary(
@@ -55,7 +55,7 @@ def dynamic_slice(op: Op) -> FactorRule:
 
     Each device contributes the elements that lie in its chunk, and zeros elsewhere.
     """
-    factors = Factors()
+    factors = RuleFactors()
     operand, *starts = op.operands
     pairs = list(zip(operand.shape, op.results[0].shape, strict=True))
     is_summed = can_sum(operand.dtype)
@@ -81,7 +81,7 @@ def _read_own(
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
-    cut: Cut,
+    cut: OpCut,
 ) -> tuple[Value, ...]:
     """Slice the chunk between two margins of zeros."""
     operand, *given = operands
@@ -104,7 +104,7 @@ def _read_own(
 @rule("dynamic_update_slice")
 def dynamic_update_slice(op: Op) -> FactorRule:
     """`ab,a-->ab`: along b the update is whole; each device writes what is its own."""
-    factors = Factors()
+    factors = RuleFactors()
     operand, update, *starts = op.operands
     pairs = list(zip(operand.shape, update.shape, strict=True))
     is_divisible = not is_key(operand.dtype)
@@ -129,7 +129,7 @@ def _write_own(
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
-    cut: Cut,
+    cut: OpCut,
 ) -> tuple[Value, ...]:
     """Read what the update may touch of the chunk, merge the two, write it back."""
     operand, update, *given = operands

@@ -31,9 +31,9 @@ from meshwright.program.ops.movement.indexing import (
     to_int32,
 )
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, Factors, can_sum
+from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, FactorRule, Shape
+from meshwright.program.rules.rule import FactorRule, OpCut, Shape
 
 
 class _Numbers(Protocol):
@@ -77,7 +77,7 @@ def gather(op: Op) -> FactorRule:
     """Letters of a gather in every form of its dimension numbers."""
     read = _read(op)
     operand, indices = (a.shape for a in op.operands)
-    factors = Factors()
+    factors = RuleFactors()
     batch = factors.each(indices[:-1])
     table: list[Factor] = [()] * len(operand)
     for dim, where in zip(
@@ -107,7 +107,7 @@ def gather(op: Op) -> FactorRule:
 
 
 def _indexed_dims(
-    op: Op, read: _Gather, factors: Factors, table: list[Factor]
+    op: Op, read: _Gather, factors: RuleFactors, table: list[Factor]
 ) -> tuple[IndexedDim, ...]:
     """Components of the index vector; gives letters to dims indexed by elements."""
     operand = op.operands[0]
@@ -151,7 +151,7 @@ def _expand(
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
-    cut: Cut,
+    cut: OpCut,
 ) -> tuple[Value, ...]:
     """Gather what lies in this device's chunks; zeros for the rest.
 
@@ -184,7 +184,7 @@ def _expand(
     return (builder.select(mask, constant(builder, rows, 0), rows),)
 
 
-def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: Cut) -> Value:
+def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: OpCut) -> Value:
     """Where the nearest index in bounds lies in this device's chunk: [..., 1] bools."""
     nearest = clamp(builder, index, 0, dim.extent - 1)
     offset = builder.binary("sub", nearest, chunk_start(builder, dim, cut))

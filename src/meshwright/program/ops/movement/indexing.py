@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from meshwright.program.ir import Atom, Value
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.rule import Cut
+from meshwright.program.rules.rule import OpCut
 
 INT32_MAX = 2**31 - 1
 """Chunks are counted in int32: operands with longer dims are not cut by index."""
@@ -33,7 +33,7 @@ class IndexedDim:
     window: int
     factor: int | None = None
 
-    def chunk(self, cut: Cut) -> int | None:
+    def chunk(self, cut: OpCut) -> int | None:
         """Elements per device where the dim is cut, else None."""
         if self.factor is None or not cut.is_cut(self.factor):
             return None
@@ -85,7 +85,7 @@ def to_int32(builder: Builder, x: Value) -> Value:
     return x if x.dtype == "int32" else builder.convert(x, "int32")
 
 
-def chunk_start(builder: Builder, dim: IndexedDim, cut: Cut) -> Value:
+def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
     """Where this device's chunk of a cut dim starts: an int32 scalar."""
     assert dim.factor is not None, "only a cut dim has chunks"
     chunk = dim.chunk(cut)

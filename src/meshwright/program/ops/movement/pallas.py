@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.factors import Factors, no_dims
+from meshwright.program.rules.factors import RuleFactors, no_dims
 from meshwright.program.rules.pallas_kernel import NOTE, kernel_of
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
@@ -37,7 +37,7 @@ def pallas(op: Op) -> FactorRule:
     cut = [dim for dim in range(len(mapping.grid)) if _is_free(op, dim)]
     if not cut:
         return opaque_rule(op, "no dim of its grid has blocks and steps of its own")
-    factors = Factors()
+    factors = RuleFactors()
     letters = {dim: factors.one(mapping.grid[dim]) for dim in cut}
     named: list[Dims] = []
     for block in mapping.block_mappings:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.factors import Factor, Factors, spelling_result
+from meshwright.program.rules.factors import Factor, RuleFactors, spelling_result
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, Shape
 
@@ -25,7 +25,7 @@ def reshape(op: Op) -> FactorRule:
     (operand,), (result,) = op.operands, op.results
     order = params["dimensions"]
     order = range(len(operand.shape)) if order is None else [int(d) for d in order]
-    factors = Factors()
+    factors = RuleFactors()
     source, target = common_factors(
         factors, tuple(operand.shape[d] for d in order), result.shape
     )
@@ -67,7 +67,7 @@ class _Side:
         self.letters[self.at] += factor
         self.left //= size
 
-    def close(self, factors: Factors) -> None:
+    def close(self, factors: RuleFactors) -> None:
         """Complete a dim that has letters already; one without stays without."""
         if self.letters[self.at]:
             self.letters[self.at] += factors.never_cut(self.left)
@@ -76,7 +76,7 @@ class _Side:
 
 
 def common_factors(
-    factors: Factors, source: Shape, target: Shape
+    factors: RuleFactors, source: Shape, target: Shape
 ) -> tuple[list[Factor], list[Factor]]:
     """Letters per dim of two shapes of equally many elements, in row-major order."""
     a, b = _Side(source), _Side(target)
@@ -95,7 +95,7 @@ def common_factors(
     return a.letters, b.letters
 
 
-def _skip_to_boundary(factors: Factors, a: _Side, b: _Side) -> None:
+def _skip_to_boundary(factors: RuleFactors, a: _Side, b: _Side) -> None:
     """Pass dims without letters until both sides have passed equally many elements."""
     passed_a, passed_b = a.left, b.left
     a.close(factors)

@@ -31,9 +31,9 @@ from meshwright.program.ops.movement.indexing import (
     to_int32,
 )
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, Factors, can_sum
+from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, FactorRule
+from meshwright.program.rules.rule import FactorRule, OpCut
 
 
 class _Numbers(Protocol):
@@ -77,7 +77,7 @@ def scatter(op: Op) -> FactorRule:
     combiner = _COMBINERS[op.kind]
     numbers = cast(_Numbers, op.params["dimension_numbers"])
     table, indices, updates = (a.shape for a in op.operands)
-    factors = Factors()
+    factors = RuleFactors()
     where_batch = batch_positions(len(updates), numbers.update_window_dims)
     into: list[Factor] = [()] * len(table)
     index: list[Factor] = [()] * len(indices)
@@ -125,7 +125,7 @@ def _is_linear(op: Op) -> bool:
 
 
 def _indexed_dims(
-    op: Op, numbers: _Numbers, factors: Factors, into: list[Factor]
+    op: Op, numbers: _Numbers, factors: RuleFactors, into: list[Factor]
 ) -> tuple[IndexedDim, ...]:
     """Components of the index vector; gives letters to dims addressed by elements."""
     table, _, updates = (a.shape for a in op.operands)
@@ -149,7 +149,7 @@ def _expand(
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
-    cut: Cut,
+    cut: OpCut,
 ) -> tuple[Value, ...]:
     """Scatter this device's share of the updates into its chunk of the operand."""
     into, indices, updates = operands
@@ -172,7 +172,7 @@ def _moved_indices(
     clips: bool,
     builder: Builder,
     indices: Value,
-    cut: Cut,
+    cut: OpCut,
 ) -> Value:
     """Indices counted from this device's chunks; out of bounds stays out of bounds."""
     moved: list[Value] = []

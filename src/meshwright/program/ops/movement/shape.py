@@ -14,14 +14,14 @@ from meshwright.program.ir import Literal, Op, Value
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import (
     Factor,
-    Factors,
+    RuleFactors,
     all_operands,
     is_key,
     local_shape,
     spelling_result,
 )
 from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import Cut, FactorRule, Shape
+from meshwright.program.rules.rule import FactorRule, OpCut, Shape
 
 _FIRST = (frozenset({0}),)
 
@@ -30,7 +30,7 @@ _FIRST = (frozenset({0}),)
 def broadcast_in_dim(op: Op) -> FactorRule:
     """`a->ba`: new dims are letters of the result; so is a dim of size 1 stretched."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
     dims = factors.each(result.shape)
     places = [int(d) for d in params["broadcast_dimensions"]]
@@ -51,7 +51,7 @@ def broadcast_in_dim(op: Op) -> FactorRule:
 def transpose(op: Op) -> FactorRule:
     """`ab->ba`."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     dims = factors.each(op.operands[0].shape)
     turned = tuple(dims[int(d)] for d in params["permutation"])
     return factors.rule([tuple(dims)], [turned], linear=_FIRST)
@@ -61,7 +61,7 @@ def transpose(op: Op) -> FactorRule:
 def squeeze(op: Op) -> FactorRule:
     """`a-->a`: dims of size 1 fall away."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     dropped = {int(d) for d in params["dimensions"]}
     shape = op.operands[0].shape
     dims = [() if d in dropped else factors.one(n) for d, n in enumerate(shape)]
@@ -77,7 +77,7 @@ def slice_(op: Op) -> FactorRule:
     strides = params["strides"] or (1,) * len(shape)
     taken = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
     whole = [t == (0, n, 1) for t, n in zip(taken, shape, strict=True)]
-    factors = Factors()
+    factors = RuleFactors()
     dims = tuple(factors.one(n) if w else () for n, w in zip(shape, whole, strict=True))
     return factors.rule([dims], [dims], linear=_FIRST, local_params=_local_limits)
 
@@ -100,7 +100,7 @@ def pad(op: Op) -> FactorRule:
     """`ab,->a-`: dims without padding have a letter; zeros pad partial sums rightly."""
     params: Any = op.params
     operand, value = op.operands
-    factors = Factors()
+    factors = RuleFactors()
     config = [tuple(int(n) for n in c) for c in params["padding_config"]]
     plain = [c == (0, 0, 0) for c in config]
     dims = tuple(
@@ -119,7 +119,7 @@ def concatenate(op: Op) -> FactorRule:
 
 
 def _joined(op: Op, dim: int) -> FactorRule:
-    factors = Factors()
+    factors = RuleFactors()
     shape = op.results[0].shape
     is_alone = len(op.operands) == 1
     dims = tuple(
@@ -132,7 +132,7 @@ def _joined(op: Op, dim: int) -> FactorRule:
 def split(op: Op) -> FactorRule:
     """`a-->a-,a-`: the inverse of `concatenate`."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     shape, is_alone = op.operands[0].shape, len(op.results) == 1
     dims = tuple(
         factors.one(n) if d != int(params["axis"]) or is_alone else ()
@@ -154,7 +154,7 @@ def _local_sizes(
 @rule("stack")
 def stack(op: Op) -> FactorRule:
     """`a,a->-a`: operands lie along a new dim, which has no letter."""
-    factors = Factors()
+    factors = RuleFactors()
     dims = factors.each(op.operands[0].shape)
     return factors.rule(
         [tuple(dims)] * len(op.operands),
@@ -167,7 +167,7 @@ def stack(op: Op) -> FactorRule:
 def unstack(op: Op) -> FactorRule:
     """`-a->a,a`: the inverse of `stack`."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     shape = list(op.operands[0].shape)
     del shape[params["axis"]]
     dims = factors.each(tuple(shape))
@@ -185,7 +185,7 @@ def _with_hole(op: Op, dims: Sequence[Factor]) -> tuple[Factor, ...]:
 def tile(op: Op) -> FactorRule:
     """`a->(ra)`: repeated r times; r is a letter of the result alone."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     taken, made = [], []
     for n, times in zip(op.operands[0].shape, params["reps"], strict=True):
         dim = factors.one(n)
@@ -208,7 +208,7 @@ def _local_repeats(
 def rev(op: Op) -> FactorRule:
     """`ab->ab`; parts of a reversed dim also change places among the devices."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     (operand,) = op.operands
     turned = {int(d) for d in params["dimensions"]}
     dims = tuple(
@@ -222,7 +222,7 @@ def rev(op: Op) -> FactorRule:
 
 
 def _swap_parts(
-    builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+    builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
     """Reverse each part, then send part i of n to place n - 1 - i."""
     params: Any = op.params
@@ -241,7 +241,7 @@ def _swap_parts(
 def iota(op: Op) -> FactorRule:
     """`->ab`: counted from this device's position on a cut dim."""
     params: Any = op.params
-    factors = Factors()
+    factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
     return factors.rule(
         [],
@@ -253,7 +253,7 @@ def iota(op: Op) -> FactorRule:
 
 
 def _count_on(
-    builder: Builder, op: Op, operands: tuple[Value, ...], cut: Cut
+    builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
     """Integers of 32 bits first, so that narrow floats round what one device rounds."""
     del operands
@@ -270,7 +270,7 @@ def _count_on(
 @rule("empty")
 def empty(op: Op) -> FactorRule:
     """`->ab`: memory that nothing has been written to."""
-    factors = Factors()
+    factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
     return factors.rule([], [dims], local_params=spelling_result("shape"))
 
@@ -279,4 +279,4 @@ def empty(op: Op) -> FactorRule:
 def platform_index(op: Op) -> FactorRule:
     """`->`: which branch of a choice by platform runs."""
     del op
-    return Factors().rule([], [()])
+    return RuleFactors().rule([], [()])
