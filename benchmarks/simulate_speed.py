@@ -62,7 +62,7 @@ def measure(schedule: str, machine: str, rounds: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "schedule": schedule,
         "ops": len(decided.lowered.program.ops),
-        "units": len(found.units),
+        "units": len(found.fusions),
     }
     for name, times in (
         ("first", [first]), ("new", grouping), ("again", again), ("lower", lowering)

@@ -70,7 +70,7 @@ def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
         "predicted_fits": found.fits,
     }
     if compiled.get("flops"):
-        row["flops_error"] = unit_flops(found.units) / compiled["flops"] - 1
+        row["flops_error"] = unit_flops(found.fusions) / compiled["flops"] - 1
     if compiled["fits"]:
         moved, stored = unit_traffic(found), compiled["collectives"]
         got = collective_bytes({kind: t.num_bytes for kind, t in moved.items()})

@@ -31,7 +31,7 @@ from benchmarks.tpu_cases import CHIPS
 from meshwright.machine import load_machine
 from meshwright.predict.compilers.compile import fused
 from meshwright.predict.compilers.rules import TPU
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.roofline.operation import unit_time
 from meshwright.program.capture import capture
 from meshwright.run.compilers.confirm import find_backend
@@ -142,9 +142,9 @@ def found_s(case: Case) -> float:
     """Our seconds, nothing kept on the chip."""
     chip = load_machine(case.chip, 4).chip
     known = fused(capture(*case.built()).program, TPU, chip.tile)
-    (each,) = (p for p in known.passes.passes if p.unit.kind is Kind.PRODUCT)
+    (each,) = (p for p in known.kernels.kernels if p.fusion.kind is FusionKind.PRODUCT)
     traffic = each.traffic((), known.layout)
-    return unit_time(each.unit.root, each.unit.work, traffic, chip).seconds
+    return unit_time(each.fusion.root, each.fusion.work, traffic, chip).seconds
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.partitioner.lower import Lowered
 from meshwright.predict.compilers.compile import Fused, fused
 from meshwright.predict.compilers.rules import Rules, rules_for
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.energy import Place, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.pause import num_groups, waiting_s
@@ -48,7 +48,7 @@ class Estimate:
         ("all_reduce hidden"), and "waiting" for pauses of other groups of devices,
         where there are any; all but the hidden add up to the step.
     original: the program before it was partitioned. program: that of one device.
-    units: what runs as one, in order; the memory's curve is over them.
+    fusions: in the order in which they run; the memory's curve is over them.
     layout: how values lie in memory.
     origins: of ops that stand for others of the device program, those.
     donated: positions of the inputs whose memory the caller gives up.
@@ -62,7 +62,7 @@ class Estimate:
     memory: Memory = field(repr=False)
     timeline: Timeline = field(repr=False)
     breakdown: Mapping[str, float]
-    units: tuple[Unit, ...] = field(repr=False)
+    fusions: tuple[Fusion, ...] = field(repr=False)
     layout: Layout = field(repr=False)
     origins: Mapping[Op, Op] = field(repr=False)
     donated: tuple[int, ...]
@@ -135,15 +135,15 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
     lowered, rules = decided.lowered, rules_for(machine)
     placement = place_mesh(lowered.mesh, machine)
     formed = _fused(lowered, rules, machine.chip.tile)
-    program, units = formed.program, formed.units
+    program, units = formed.program, formed.fusions
     donated = _donated(decided.captured, donate_state)
     aliases = _aliases(decided.captured, program, donated)
-    timeline = timeline_of(formed.passes, Setting(placement, rules.overlaps))
+    timeline = timeline_of(formed.kernels, Setting(placement, rules.overlaps))
     waiting = _waiting_s(timeline.end_s, formed, placement)
     layout = formed.layout_on(machine.chip.room_bytes)
 
     def measure(layout: Layout) -> Memory:
-        return memory_of(program, aliases, layout, units, rules, formed.passes)
+        return memory_of(program, aliases, layout, units, rules, formed.kernels)
 
     memory, usable = measure(layout), machine.chip.usable_bytes
     if rules.compacts and memory.peak_bytes > usable:
@@ -181,7 +181,7 @@ def _fused(lowered: Lowered, rules: Rules, tile: tuple[int, int]) -> Fused:
 
 def _waiting_s(step_s: float, formed: Fused, placement: Placement) -> float:
     """What pauses add, of groups on each level that a collective goes across."""
-    across = {segment.dim.level for segment in placement.of(formed.passes.axes)}
+    across = {segment.dim.level for segment in placement.of(formed.kernels.axes)}
     machine = placement.machine
     return sum(
         waiting_s(step_s, level, num_groups(machine, level))

@@ -79,7 +79,7 @@ def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figu
     has_power = (chip.mean_w or chip.peak_w) is not None
     peak = found.memory.peak
     taken = tuple(_collectives(decided.lowered.program, found))
-    runs_there = found.units[peak].root.source if peak >= 0 else ""
+    runs_there = found.fusions[peak].root.source if peak >= 0 else ""
     return Figures(
         machine=found.machine.name,
         num_devices=found.machine.num_devices,
@@ -133,7 +133,7 @@ def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:
         if span.inner is not None:
             yield from _spans(span.inner)
         else:
-            yield span.unit.root, span.end_s - span.start_s
+            yield span.fusion.root, span.end_s - span.start_s
 
 
 def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:

@@ -4,7 +4,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.estimate import estimate
 from meshwright.predict.simulate.timeline import COMPUTE
 from zoo import gpt
@@ -27,8 +27,8 @@ def test_hidden_and_exposed_are_those_of_all_pairs_of_spans(schedule, machine):
     computing = [s for s in found.timeline.spans if s.stream == COMPUTE]
     wanted = {}
     for span in found.timeline.spans:
-        if span.unit.kind is Kind.COLLECTIVE:
-            name = f"{span.unit.root.kind} hidden"
+        if span.fusion.kind is FusionKind.COLLECTIVE:
+            name = f"{span.fusion.root.kind} hidden"
             wanted[name] = wanted.get(name, 0.0) + hidden_s(span, computing)
     assert wanted
     told = {k: s for k, s in found.breakdown.items() if k.endswith("hidden")}

@@ -115,7 +115,7 @@ def test_the_page_tells_the_figures(page, placed):
 def test_each_unit_has_a_mark_with_its_line(page, placed):
     tips = tips_of(page)
     told = "\n".join(line for tip in tips for line in tip)
-    assert all(str(u.root.source) in told for u in placed.estimate.units)
+    assert all(str(u.root.source) in told for u in placed.estimate.fusions)
     marks = [attrs for _, attrs in Reader(page).elements if "data-name" in attrs]
     assert len(marks) == len(placed.estimate.timeline.spans)
 
@@ -248,7 +248,7 @@ def hostile():
 
 def test_names_with_markup_in_them_break_nothing(hostile):
     assert any(HOSTILE in leaf.path for leaf in hostile.inputs)
-    assert any(HOSTILE in str(u.root.source) for u in hostile.estimate.units)
+    assert any(HOSTILE in str(u.root.source) for u in hostile.estimate.fusions)
     page = make_page(hostile)
     reader = Reader(page)
     assert reader.faults == []

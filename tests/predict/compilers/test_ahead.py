@@ -9,9 +9,9 @@ import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.predict.compilers.rules import GPU, TPU
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import passes_of
+from meshwright.predict.compilers.xla.kernels import kernels_of
 from meshwright.predict.compilers.xla.latency_hiding import Ahead
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.simulate.timeline import COMPUTE, Setting, timeline_of
@@ -37,14 +37,14 @@ MADE = lowered()
 def timeline(is_async):
     placement = place_mesh(MADE.mesh, load_machine("tpu-v5e", 8))
     return timeline_of(
-        passes_of(MADE.program, Layout(), fuse(MADE.program)),
+        kernels_of(MADE.program, Layout(), fuse(MADE.program)),
         Setting(placement, is_async),
     )
 
 
 def test_only_the_first_gather_is_waited_for():
     spans = timeline(TPU.overlaps).spans
-    gathers = [s for s in spans if s.unit.kind is Kind.COLLECTIVE]
+    gathers = [s for s in spans if s.fusion.kind is FusionKind.COLLECTIVE]
     assert len(gathers) == LAYERS
     computing = [s for s in spans if s.stream == COMPUTE]
     waits = [after.start_s - before.end_s for before, after in pairwise(computing)]
@@ -85,7 +85,7 @@ def test_what_needs_something_computed_waits_for_its_turn():
     early = {unit for chain in iter(ahead.next, ()) for unit in chain}
     made_by = {v: u for u in units for v in u.writes}
     assert not any(
-        made_by[v].kind is Kind.PRODUCT
+        made_by[v].kind is FusionKind.PRODUCT
         for unit in early
         for v in unit.reads
         if v in made_by

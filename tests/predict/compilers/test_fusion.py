@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.capture import capture
@@ -22,7 +22,7 @@ def units(fn, *args):
 
 def test_elementwise_ops_run_in_one_unit():
     (unit,) = units(lambda x: jnp.tanh(x * 2 + 1) - x, X)
-    assert unit.kind is Kind.LOOP
+    assert unit.kind is FusionKind.LOOP
     assert unit.root.kind == "sub"
     assert unit.work.flops == 3 * 64 * 128
     assert unit.work.transcendentals == 64 * 128
@@ -30,7 +30,7 @@ def test_elementwise_ops_run_in_one_unit():
 
 def test_a_product_takes_in_what_makes_its_operands_and_what_is_made_of_it():
     (product,) = units(lambda x, w: jnp.sin(jnp.tanh(x) @ w), X, W)
-    assert product.kind is Kind.PRODUCT
+    assert product.kind is FusionKind.PRODUCT
     assert product.work.transcendentals == 2 * 64 * 128
     assert [str(v) for v in product.reads] == ["f32[64, 128]", "f32[128, 128]"]
 
@@ -46,7 +46,7 @@ def test_a_result_of_the_program_is_written_though_others_read_it():
 
 def test_a_sort_needs_its_operand_in_memory():
     kinds = [unit.kind for unit in units(lambda x: jnp.sort(x * 2), X)]
-    assert kinds == [Kind.LOOP, Kind.OTHER]
+    assert kinds == [FusionKind.LOOP, FusionKind.OTHER]
 
 
 def test_a_reshape_is_no_unit_and_no_copy():
@@ -71,7 +71,7 @@ def test_an_element_picked_from_each_row_is_put_back_without_memory():
         return jax.grad(lambda x: jnp.take_along_axis(x, i, axis=1).sum())(x) * x
 
     (unit,) = units(fn, X, index)
-    assert unit.kind is Kind.LOOP
+    assert unit.kind is FusionKind.LOOP
 
 
 def test_a_loop_makes_what_only_repeats_a_smaller_value():
@@ -81,7 +81,7 @@ def test_a_loop_makes_what_only_repeats_a_smaller_value():
 
     row = jax.ShapeDtypeStruct((128,), jnp.float32)
     (loop,) = units(fn, X, row)
-    assert loop.kind is Kind.REGION
+    assert loop.kind is FusionKind.REGION
     assert {v.shape for v in loop.reads} == {(64, 128), (128,)}
 
 
@@ -137,7 +137,7 @@ def test_a_sum_of_two_with_several_readers_is_written():
         return stream @ w, stream @ w.T
 
     kinds = [unit.kind for unit in units(fn, X, X, W)]
-    assert kinds == [Kind.LOOP, Kind.PRODUCT, Kind.PRODUCT]
+    assert kinds == [FusionKind.LOOP, FusionKind.PRODUCT, FusionKind.PRODUCT]
 
 
 def test_what_meets_in_one_op_that_writes_is_computed_there():

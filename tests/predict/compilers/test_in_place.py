@@ -13,9 +13,9 @@ import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.predict.compilers.compile import fused
 from meshwright.predict.compilers.rules import PLAIN, TPU, rules_for
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import passes_of, written_together
+from meshwright.predict.compilers.xla.kernels import kernels_of, written_together
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture
@@ -85,7 +85,7 @@ def test_not_where_the_operand_is_summed_up_as_it_is_written():
     for is_summed in (False, True):
         take = partial(fn, is_summed=is_summed)
         program = capture(take, (square, square, bias)).program
-        (product,) = [u for u in fuse(program) if u.kind is Kind.PRODUCT]
+        (product,) = [u for u in fuse(program) if u.kind is FusionKind.PRODUCT]
         found.append(product.writes[0] in memory_of(program).overwritten)
     assert found == [True, False]
 
@@ -117,7 +117,7 @@ def test_a_sum_over_devices_comes_where_its_operand_was():
     rules = [mw.shard({"x": 1, "w": 0}, axis="model")]
     lowered = mw.partition(fn, {"model": 8}, rules).decide(x, w).lowered
     units = fuse(lowered.program)
-    assert Kind.COLLECTIVE in {unit.kind for unit in units}
+    assert FusionKind.COLLECTIVE in {unit.kind for unit in units}
     peaks = [memory_of(lowered.program, rules=r).peak_bytes for r in (TPU, APART)]
     inputs = 2 * 512 * 1024 * 4 / 8
     assert [(peak - inputs) / 2**20 for peak in peaks] == [2, 2]
@@ -193,7 +193,7 @@ def test_places_are_multiples_of_a_step_and_tables_have_one_each():
     assert plain.gaps_bytes == 0
     assert memory.gaps_bytes == 4 * (16384 - 512)
     stepped = memory_of(program, rules=replace(TPU, step_bytes=16384))
-    together = written_together(passes_of(program, Layout(), fuse(program)))
+    together = written_together(kernels_of(program, Layout(), fuse(program)))
     assert stepped.beside_bytes == (1 + len(together)) * 16384
 
 
@@ -227,6 +227,8 @@ def test_scratch_memory_holds_what_collectives_write_where_it_can(receives):
     lowered = mw.partition(fn, {"data": 8}, rules).decide(x, w).lowered
     found = fused(lowered.program, replace(TPU, receives=receives), (1, 1))
     kept = found.layout_on(2**30).on_chip
-    gathered = {v for u in found.units if u.kind is Kind.COLLECTIVE for v in u.writes}
+    gathered = {
+        v for u in found.fusions if u.kind is FusionKind.COLLECTIVE for v in u.writes
+    }
     assert gathered
     assert gathered <= kept if receives else gathered.isdisjoint(kept)

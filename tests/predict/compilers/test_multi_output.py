@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_outputs
 from meshwright.program.capture import capture
@@ -38,7 +38,7 @@ def test_what_a_product_is_followed_by_is_written_beside_it():
 
     _, _, passes = merged(fn, SQUARE, SQUARE)
     (only,) = passes
-    assert only.kind is Kind.PRODUCT
+    assert only.kind is FusionKind.PRODUCT
     assert len(only.writes) == 2
 
 
@@ -47,7 +47,7 @@ def test_no_pass_has_two_products():
         return x @ v, x @ w
 
     _, _, passes = merged(fn, SQUARE, SQUARE, SQUARE)
-    assert [p.kind for p in passes] == [Kind.PRODUCT] * 2
+    assert [p.kind for p in passes] == [FusionKind.PRODUCT] * 2
 
 
 def test_a_sum_is_taken_while_its_array_is_written():

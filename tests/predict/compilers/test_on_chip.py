@@ -80,11 +80,11 @@ def test_what_is_handed_out_under_another_name_is_in_main_memory():
         return y.reshape(128, 512), jnp.sin(y)
 
     found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
-    made = {v for unit in found.units for v in unit.writes}
+    made = {v for unit in found.fusions for v in unit.writes}
     layout = found.layout_on(100 * BYTES)
     assert [layout.size(v) for v in made] == [BYTES, BYTES]
-    assert not found.passes.lives.within(100 * BYTES)
-    memory = memory_of(found.program, layout=layout, units=found.units)
+    assert not found.kernels.lives.within(100 * BYTES)
+    memory = memory_of(found.program, layout=layout, units=found.fusions)
     assert memory.peak_bytes == 4 * BYTES
 
 
@@ -98,7 +98,7 @@ def test_so_it_is_where_a_loop_hands_it_on():
 
     found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
     ends = {
-        v for unit in found.units for body in unit.root.bodies for v in body.outputs
+        v for unit in found.fusions for body in unit.root.bodies for v in body.outputs
     }
     kept = {v for lives in found.lives for v in lives.within(100 * BYTES)}
     assert kept.isdisjoint(ends)

@@ -2,9 +2,9 @@
 
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import passes_of
+from meshwright.predict.compilers.xla.kernels import kernels_of
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.roofline.operation import Traffic, unit_time
 from meshwright.predict.simulate import prices
@@ -41,11 +41,13 @@ def test_a_shared_price_is_that_of_the_unit_alone():
     shared = prices.Prices(place_mesh(made.mesh, load_machine("tpu-v5e", 8)))
     chip = shared.placement.machine.chip
     program, layout = made.program, Layout()
-    passes = passes_of(program, layout, fuse(program, layout)).passes
-    computing = [each for each in passes if each.unit.kind is not Kind.COLLECTIVE]
-    assert any(each.unit.kind is Kind.PRODUCT for each in computing)
+    passes = kernels_of(program, layout, fuse(program, layout)).kernels
+    computing = [
+        each for each in passes if each.fusion.kind is not FusionKind.COLLECTIVE
+    ]
+    assert any(each.fusion.kind is FusionKind.PRODUCT for each in computing)
     for each in computing:
-        unit = each.unit
+        unit = each.fusion
         for num_bytes, elements in ((2**20, 2**18), (2**28, 2**10), (0, 0)):
             streams = each.sides and each.sides.streams(())
             alone = Traffic(num_bytes, elements, streams)

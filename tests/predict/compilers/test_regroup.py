@@ -29,7 +29,7 @@ def copies_of(fn, *args):
     found = fused(capture(fn, args).program, TPU, TILE)
     return [
         found.layout.size(unit.writes[0])
-        for unit in found.units
+        for unit in found.fusions
         if unit.root.kind == REGROUP
     ]
 
@@ -69,7 +69,7 @@ def test_what_is_only_summed_lies_as_its_convolution_writes():
 
     program = capture(fn, (shape(2, 128, 64, 32), shape(3, 3, 32, 32))).program
     found = fused(program, TPU, TILE)
-    sizes = {found.layout.size(v) for unit in found.units for v in unit.writes}
+    sizes = {found.layout.size(v) for unit in found.fusions for v in unit.writes}
     assert 16 * 128 * 9 * 128 * 4 in sizes
     assert 16 * 128 * 9 * 32 * 4 not in sizes
 

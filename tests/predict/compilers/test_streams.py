@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.predict.compilers.tpu.product_streams import sides_of
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import passes_of
+from meshwright.predict.compilers.xla.kernels import kernels_of
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.capture import capture
 
@@ -39,7 +39,7 @@ CASES = {
 
 def streams(fn, args, on_chip=()):
     program = capture(fn, args).program
-    (unit,) = (u for u in fuse(program) if u.kind is Kind.PRODUCT)
+    (unit,) = (u for u in fuse(program) if u.kind is FusionKind.PRODUCT)
     kept = [program.inputs[index] for index in on_chip]
     sides = sides_of(unit, Layout())
     return sides and sides.streams(kept)
@@ -61,8 +61,8 @@ def test_what_is_on_the_chip_streams_from_nowhere():
 def test_what_a_pass_keeps_on_the_chip_is_no_stream_of_it():
     program = capture(lambda x, w: jnp.tanh(x @ w) @ w.T, (X, W)).program
     layout = Layout()
-    last = passes_of(program, layout, fuse(program, layout)).passes[-1]
-    (made,) = (v for v in last.unit.reads if v not in program.inputs)
+    last = kernels_of(program, layout, fuse(program, layout)).kernels[-1]
+    (made,) = (v for v in last.fusion.reads if v not in program.inputs)
     outside, inside = (last.traffic(kept) for kept in ((), {made}))
     assert (
         outside.streams.left == outside.num_bytes - inside.num_bytes == 2 * 512 * 1024

@@ -12,7 +12,7 @@ import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import passes_of
+from meshwright.predict.compilers.xla.kernels import kernels_of
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Setting, timeline_of
 from tests.program.ops.catalogue import pallas
@@ -49,7 +49,7 @@ LOWERED = lowered()
 def run(machine="tpu-v5e", is_async=OVERLAPPED, made=LOWERED):
     placement = place_mesh(made.mesh, load_machine(machine, 8))
     return timeline_of(
-        passes_of(made.program, Layout(), fuse(made.program)),
+        kernels_of(made.program, Layout(), fuse(made.program)),
         Setting(placement, is_async),
     )
 
@@ -85,9 +85,9 @@ def test_the_same_program_gives_the_same_timeline():
 def test_no_unit_starts_before_what_it_reads_is_there():
     there = {}
     for span in run().spans:
-        for value in span.unit.reads:
+        for value in span.fusion.reads:
             assert there.get(value, 0.0) <= span.start_s
-        there |= dict.fromkeys(span.unit.writes, span.end_s)
+        there |= dict.fromkeys(span.fusion.writes, span.end_s)
 
 
 def test_spans_of_a_stream_do_not_overlap():
@@ -110,7 +110,7 @@ def test_a_loop_takes_its_body_as_often_as_it_runs(length):
     made = mw.partition(fn, {"data": 8}, []).decide(x).lowered
     placement = place_mesh(made.mesh, load_machine("tpu-v5e", 8))
     timeline = timeline_of(
-        passes_of(made.program, Layout(), fuse(made.program)),
+        kernels_of(made.program, Layout(), fuse(made.program)),
         Setting(placement, frozenset()),
     )
     (span,) = timeline.spans
@@ -123,5 +123,5 @@ def test_a_kernel_moves_its_blocks_alone():
     example = pallas.EXAMPLES[0]
     made = mw.partition(example.fn, MESH).decide(*example.args).lowered
     spans = run(made=made).spans
-    (kernel,) = (s for s in spans if s.unit.root.kind == "pallas_call")
+    (kernel,) = (s for s in spans if s.fusion.root.kind == "pallas_call")
     assert kernel.num_bytes == 4 * (4 * 8 * 16 + 8 * 16 * 32 + 8 * 8 * 32)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from meshwright.predict.compilers.xla.call_inliner import inline
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.compilers.xla.loop_schedule import in_turn
 from meshwright.predict.memory.buffer_assignment import memory_of
@@ -19,7 +19,9 @@ W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
 
 def loop_of(fn, *args):
     """The loop of a program, and the units of its body in the order of a turn."""
-    (unit,) = (u for u in fuse(capture(fn, args).program) if u.kind is Kind.REGION)
+    (unit,) = (
+        u for u in fuse(capture(fn, args).program) if u.kind is FusionKind.REGION
+    )
     return unit, in_turn(unit.root, 0, unit.bodies[0])
 
 
@@ -54,7 +56,9 @@ def test_only_loops_have_turns():
     def fn(x, w):
         return lax.cond(x[0, 0] > 0, lambda: (x @ w, w @ w), lambda: (x, w @ w))
 
-    (unit,) = (u for u in fuse(capture(fn, (X, W)).program) if u.kind is Kind.REGION)
+    (unit,) = (
+        u for u in fuse(capture(fn, (X, W)).program) if u.kind is FusionKind.REGION
+    )
     assert in_turn(unit.root, 0, unit.bodies[0]) is unit.bodies[0]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.predict.compilers.xla.fusion import Kind, kind_of
+from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import COLLECTIVES
 
@@ -11,9 +11,9 @@ X = Value((8, 8), "float32")
 
 @pytest.mark.parametrize("kind", sorted(COLLECTIVES))
 def test_every_collective_goes_over_the_links(kind):
-    assert kind_of(Op(kind, (X,), (X,))) is Kind.COLLECTIVE
+    assert kind_of(Op(kind, (X,), (X,))) is FusionKind.COLLECTIVE
 
 
 def test_an_effect_makes_an_elementwise_op_stand_alone():
-    assert kind_of(Op("exp", (X,), (X,))) is Kind.LOOP
-    assert kind_of(Op("exp", (X,), (X,), has_effect=True)) is Kind.OTHER
+    assert kind_of(Op("exp", (X,), (X,))) is FusionKind.LOOP
+    assert kind_of(Op("exp", (X,), (X,), has_effect=True)) is FusionKind.OTHER

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.machine import Machine
-from meshwright.predict.compilers.xla.fusion import Kind, Unit
+from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.xla.kernels import whole_bytes
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.links.scheduler_estimate import believed_s
@@ -57,13 +57,13 @@ def predicted_account(found: Estimate) -> Account:
     return Account(
         found.peak_memory_bytes,
         found.fits,
-        unit_flops(found.units),
+        unit_flops(found.fusions),
         _predicted_traffic(found),
         found.breakdown[COMPUTE],
     )
 
 
-def unit_flops(units: Iterable[Unit]) -> int:
+def unit_flops(units: Iterable[Fusion]) -> int:
     """Operations of units, recomputation included; a loop's body once, as XLA counts."""
     return sum(u.work.flops + sum(map(unit_flops, u.bodies)) for u in units)
 
@@ -82,7 +82,7 @@ def unit_traffic(found: Estimate) -> dict[str, Traffic]:
     """The collectives of a step by kind, loops multiplied, without their seconds."""
     sizes = dict(found.mesh.sizes)
     told: dict[str, Traffic] = {}
-    for unit, runs in _collectives(found.units):
+    for unit, runs in _collectives(found.fusions):
         kind, num_bytes = unit.root.kind, whole_bytes(unit, found.layout)
         params: Mapping[str, Any] = unit.root.params
         group = math.prod(sizes[axis] for axis in params["axes"])
@@ -98,10 +98,12 @@ def unit_traffic(found: Estimate) -> dict[str, Traffic]:
     return told
 
 
-def _collectives(units: Iterable[Unit], runs: int = 1) -> Iterator[tuple[Unit, int]]:
+def _collectives(
+    units: Iterable[Fusion], runs: int = 1
+) -> Iterator[tuple[Fusion, int]]:
     """Units that communicate, those of loops as often as they run."""
     for unit in units:
-        if unit.kind is Kind.COLLECTIVE:
+        if unit.kind is FusionKind.COLLECTIVE:
             yield unit, runs
         params: Mapping[str, Any] = unit.root.params
         turns = params["length"] if unit.root.kind == "scan" else 1

@@ -13,7 +13,7 @@ from meshwright.app.output.numbers import show_bytes, show_seconds
 from meshwright.app.report.markup import NONE, Tips, section, text
 from meshwright.app.report.trace_events import estimate_of
 from meshwright.partitioner.lower import executions
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, Timeline
 from meshwright.program.ir import Op
 
@@ -88,9 +88,9 @@ def _times(timeline: Timeline) -> Iterator[tuple[Op, float, float]]:
     for span in timeline.spans:
         if span.inner is not None:
             yield from _times(span.inner)
-        elif span.unit.kind is Kind.COLLECTIVE:
+        elif span.fusion.kind is FusionKind.COLLECTIVE:
             hidden = computed_s(span.end_s) - computed_s(span.start_s)
-            yield span.unit.root, span.end_s - span.start_s, hidden
+            yield span.fusion.root, span.end_s - span.start_s, hidden
 
 
 def draw_collectives(plan: Plan, tips: Tips) -> str:

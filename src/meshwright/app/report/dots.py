@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.app.report.markup import kind_of_span
 from meshwright.app.report.trace_events import bound_of
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.roofline.operation import TRANSCENDENTAL_FLOPS
 from meshwright.predict.simulate.timeline import Span, Timeline
 
@@ -51,11 +51,11 @@ def find_dots(found: Estimate) -> list[Dot]:
     """The computing units of a step, the longest first."""
     groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
     for span, times in _computing(found.timeline):
-        work = span.unit.work
+        work = span.fusion.work
         flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
         key = (
-            str(span.unit.root.source),
-            span.unit.root.kind,
+            str(span.fusion.root.source),
+            span.fusion.root.kind,
             kind_of_span(span),
             bound_of(span),
             flops,
@@ -73,5 +73,5 @@ def _computing(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]
     for span in timeline.spans:
         if span.inner is not None:
             yield from _computing(span.inner, times * span.repeats)
-        elif span.unit.kind is not Kind.COLLECTIVE:
+        elif span.fusion.kind is not FusionKind.COLLECTIVE:
             yield span, times

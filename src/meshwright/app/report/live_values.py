@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.app.output.collapse import index_free
 from meshwright.app.report.trace_events import estimate_of
-from meshwright.predict.compilers.xla.fusion import Kind, Unit
+from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.program.ir import Op, Value, show_type
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def groups_alive(plan: Plan, most: int) -> list[tuple[Group, ...]]:
     changes = _changes(plan, found)
     now: dict[Alike, list[int]] = defaultdict(lambda: [0, 0])
     told: list[tuple[Group, ...]] = []
-    for index in range(-1, len(found.units)):
+    for index in range(-1, len(found.fusions)):
         for alike, count, size in changes[index]:
             now[alike][0] += count
             now[alike][1] += size
@@ -71,7 +71,7 @@ def _changes(plan: Plan, found: Estimate) -> Mapping[int, list[tuple[Alike, int,
         changes[-1].append((name, 1, size(value)))
     outputs = [v for v in program.outputs if isinstance(v, Value)]
     aside = _in_place(plan, found, outputs)
-    for value, op, start, end in _lives(found.units, {*outputs}, aside):
+    for value, op, start, end in _lives(found.fusions, {*outputs}, aside):
         name = _alike(op, value)
         end -= value in found.memory.overwritten
         changes[start].append((name, 1, size(value)))
@@ -95,7 +95,7 @@ def _in_place(plan: Plan, found: Estimate, outputs: Sequence[Value]) -> set[Valu
 
 
 def _lives(
-    units: Sequence[Unit], outputs: set[Value], aside: Iterable[Value] = ()
+    units: Sequence[Fusion], outputs: set[Value], aside: Iterable[Value] = ()
 ) -> Iterator[tuple[Value, Op, int, int]]:
     """Each value that a unit writes, the unit's root, and its first and last unit."""
     last: dict[Value, int] = {}
@@ -112,10 +112,10 @@ def _lives(
 
 def _inside(found: Estimate, index: int) -> list[Group]:
     """The largest values that the body of a loop makes, while the loop runs."""
-    if index < 0 or found.units[index].kind is not Kind.REGION:
+    if index < 0 or found.fusions[index].kind is not FusionKind.REGION:
         return []
     groups: dict[Alike, int] = defaultdict(int)
-    for body in found.units[index].bodies:
+    for body in found.fusions[index].bodies:
         for value, op, _, _ in _lives(body, set()):
             alike = _alike(op, value)
             groups[alike] = max(groups[alike], found.layout.size(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.simulate.timeline import Span
 
 TIMES, NONE = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
@@ -34,9 +34,9 @@ def text(value: object) -> str:
 
 def kind_of_span(span: Span) -> str:
     """The class that colours a span: the kind of its unit, of a collective its op's."""
-    if span.unit.kind is Kind.COLLECTIVE:
-        return span.unit.root.kind
-    return span.unit.kind.value
+    if span.fusion.kind is FusionKind.COLLECTIVE:
+        return span.fusion.root.kind
+    return span.fusion.kind.value
 
 
 def legend(kinds: set[str]) -> str:

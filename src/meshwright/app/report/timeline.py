@@ -23,7 +23,7 @@ from meshwright.app.report.trace_events import (
     memory_over_time,
     name_of,
 )
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 
 if TYPE_CHECKING:
     from meshwright.app.plan import Plan
@@ -106,17 +106,17 @@ def _lane(stream: str) -> int:
 
 def _mark(run: Run, found: Estimate, tips: Tips) -> str:
     """A rectangle; that of a loop stands behind those of its body, in both lanes."""
-    span, is_region = run.span, run.span.unit.kind is Kind.REGION
+    span, is_region = run.span, run.span.fusion.kind is FusionKind.REGION
     start, end = _x(run.start_s, found), _x(run.end_s, found)
     y = 0 if is_region else _lane(span.stream)
     height = len(STREAMS) * (_LANE + _GAP) - _GAP if is_region else _LANE
     tip = tips.add(
-        str(span.unit.root.source) or "no source line",
-        f"{name_of(span)}: {span.unit.kind.value}, on {span.stream}",
+        str(span.fusion.root.source) or "no source line",
+        f"{name_of(span)}: {span.fusion.kind.value}, on {span.stream}",
         f"{show_seconds(run.end_s - run.start_s)}, bound by {bound_of(span)}",
         f"moves {show_bytes(span.num_bytes)}",
         f"starts at {show_seconds(run.start_s)}",
-        *(f"with {u.root.kind} at {u.root.source}" for u in span.unit.parts[1:]),
+        *(f"with {u.root.kind} at {u.root.source}" for u in span.fusion.parts[1:]),
     )
     return (
         f'<rect class="k-{kind_of_span(span)}" x="{start:.4f}" y="{y}" '
@@ -174,7 +174,7 @@ def _hits(plan: Plan, points: list[tuple[float, int, int]], tips: Tips) -> str:
     found, groups = estimate_of(plan), groups_alive(plan, _LARGEST)
     hits: list[str] = []
     for (start, size, index), end in zip(points, _ends(points, found), strict=True):
-        unit = found.units[index] if index >= 0 else None
+        unit = found.fusions[index] if index >= 0 else None
         said = (
             (str(unit.root.source) or "no source line", f"while {unit.root.kind} runs")
             if unit
@@ -202,7 +202,7 @@ def _lines(found: Estimate, peak: float, limit: float, is_far: bool) -> str:
     """Where memory is fullest, and how much of it there is."""
     chip, gaps = found.machine.chip, found.memory.gaps_bytes
     index = found.memory.peak
-    source = str(found.units[index].root.source) if index >= 0 else "the inputs"
+    source = str(found.fusions[index].root.source) if index >= 0 else "the inputs"
     said = f"peak {show_bytes(found.peak_memory_bytes)} at {source}"
     if gaps:
         said += f", {show_bytes(gaps)} of it gaps between blocks"

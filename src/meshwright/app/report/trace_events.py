@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.app.output.files import output_file, write_file
 from meshwright.errors import PlanError
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
     -1 stands for what is there before the first.
     """
     spans = found.timeline.spans
-    starts = {part: span.start_s for span in spans for part in span.unit.parts}
+    starts = {part: span.start_s for span in spans for part in span.fusion.parts}
     points = [(0.0, found.memory.curve[0], -1)]
-    for index, unit in enumerate(found.units):
+    for index, unit in enumerate(found.fusions):
         now = max(points[-1][0], starts[unit])
         point = now, found.memory.curve[index + 1], index
         if now > points[-1][0]:
@@ -71,7 +71,7 @@ def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
 
 def name_of(span: Span) -> str:
     """The op at the root of a span, a loop with its turns."""
-    kind = span.unit.root.kind
+    kind = span.fusion.root.kind
     return kind if span.repeats == 1 else f"{kind} x {span.repeats}"
 
 
@@ -79,7 +79,7 @@ def bound_of(span: Span) -> str:
     """What limits a span."""
     if span.bound is not None:
         return span.bound.value
-    return LINKS if span.unit.kind is Kind.COLLECTIVE else "its body"
+    return LINKS if span.fusion.kind is FusionKind.COLLECTIVE else "its body"
 
 
 def estimate_of(plan: Plan) -> Estimate:
@@ -123,14 +123,14 @@ def _metadata(name: str, pid: int, tid: int, said: str) -> Event:
 def _complete(run: Run, pid: int, found: Estimate) -> Event:
     span, start, end = run.span, _nanoseconds(run.start_s), _nanoseconds(run.end_s)
     args = {
-        "source": str(span.unit.root.source),
-        "kind": span.unit.kind.value,
+        "source": str(span.fusion.root.source),
+        "kind": span.fusion.kind.value,
         "bound": bound_of(span),
         "bytes": span.num_bytes,
     }
     tid = STREAMS.index(span.stream) + 1
     event = _event("X", name_of(span), pid, tid, start)
-    event |= {"dur": (end - start) / 1000, "cat": span.unit.kind.value, "args": args}
+    event |= {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
     return event
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.roofline.operation import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.padding import fills_matrix_unit
@@ -43,7 +43,7 @@ class Stores:
     """
 
     layout: Layout
-    units: tuple[Unit, ...]
+    units: tuple[Fusion, ...]
     num_devices: int
     overwritten: frozenset[Value] = frozenset()
     covered: set[Op] = field(default_factory=set[Op])

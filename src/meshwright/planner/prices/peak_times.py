@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meshwright.partitioner.propagate import Graph
 from meshwright.planner.prices.op_prices import Stores
 from meshwright.planner.prices.symmetry import Fold, makers
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.program.ir import Op, Program, Value
 
 NUM_TIMES = 48
@@ -138,7 +138,7 @@ class _Spans:
                 last -= value in stores.overwritten and last > made
                 self.of[value] = made, last
 
-    def _walk(self, units: Sequence[Unit]) -> None:
+    def _walk(self, units: Sequence[Fusion]) -> None:
         for unit in units:
             self.end += 1
             began = self.end

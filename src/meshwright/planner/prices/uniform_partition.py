@@ -22,7 +22,12 @@ from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
 from meshwright.predict.compilers.tpu.memory_space_assignment import lives_of
 from meshwright.predict.compilers.tpu.product_streams import sides_of
 from meshwright.predict.compilers.tpu.space_to_batch import most_images, regrouped
-from meshwright.predict.compilers.xla.fusion import SAME_MEMORY, TAKES_IN, Kind, Unit
+from meshwright.predict.compilers.xla.fusion import (
+    SAME_MEMORY,
+    TAKES_IN,
+    Fusion,
+    FusionKind,
+)
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.compilers.xla.kernels import fed_to_matrix_unit, touched_by
 from meshwright.predict.compilers.xla.layouts import Layout
@@ -89,7 +94,7 @@ class _Reader:
         self.chip = machine.chip
         self.num_devices = stores.num_devices
 
-    def read(self, program: Program, units: Sequence[Unit]) -> None:
+    def read(self, program: Program, units: Sequence[Fusion]) -> None:
         """Note what the ops of one body take."""
         merged = merge_outputs(units)
         room = self.chip.lasting_bytes * self.num_devices
@@ -97,16 +102,16 @@ class _Reader:
         makers = {result: op for op in program.ops for result in op.results}
         names = _names(program)
         for unit in merged:
-            if unit.kind is Kind.REGION:
+            if unit.kind is FusionKind.REGION:
                 self._note_repeats(unit.root, makers, names)
-            elif unit.kind is not Kind.COLLECTIVE:
+            elif unit.kind is not FusionKind.COLLECTIVE:
                 self._note(unit, kept, makers, names)
             for body, inner in zip(unit.root.bodies, unit.bodies, strict=False):
                 self.read(body, inner)
 
     def _note(
         self,
-        unit: Unit,
+        unit: Fusion,
         kept: frozenset[Value],
         makers: Mapping[Value, Op],
         names: Mapping[Value, Value],
@@ -131,7 +136,7 @@ class _Reader:
             if value is None:
                 before = stores.vector.get(op, 0.0)
                 stores.vector[op] = before + slopes[Bound.VECTOR]
-                if unit.kind is Kind.PRODUCT and op is not unit.root:
+                if unit.kind is FusionKind.PRODUCT and op is not unit.root:
                     stores.covered.add(op)
             else:
                 owners[value].append((op, name))
@@ -203,7 +208,7 @@ def _names(program: Program) -> dict[Value, Value]:
 
 
 def _members(
-    unit: Unit, makers: Mapping[Value, Op], names: Mapping[Value, Value]
+    unit: Fusion, makers: Mapping[Value, Op], names: Mapping[Value, Value]
 ) -> Iterator[tuple[Op, Value | None, Value]]:
     """The ops of a unit, each once as (op, None, its result), and what they touch.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
-from meshwright.predict.compilers.xla.fusion import SAME_MEMORY, Kind, kind_of
+from meshwright.predict.compilers.xla.fusion import SAME_MEMORY, FusionKind, kind_of
 from meshwright.predict.simulate.timeline import Timeline, waits_of
 from meshwright.program.ir import Op, Program, Value
 
@@ -36,7 +36,7 @@ steps of transformers and ResNets under ZeRO and sequence parallelism come to.""
 LEAST_EXPOSED = 0.05
 """Share of any collective that a step is taken to wait for at least."""
 
-_LIGHT = frozenset({Kind.LOOP, Kind.REDUCTION, Kind.COLLECTIVE})
+_LIGHT = frozenset({FusionKind.LOOP, FusionKind.REDUCTION, FusionKind.COLLECTIVE})
 
 
 def roles_of(program: Program) -> dict[Value, Role]:

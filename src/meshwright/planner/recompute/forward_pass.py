@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from meshwright.planner.prices.op_prices import Stores
 from meshwright.planner.solve.space import Priced
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.rewrite.remat import turn_of, waiting
 from meshwright.program.rewrite.remat_loops import read_in_turns
@@ -52,7 +52,7 @@ class _Sizes:
         return float(self.model.held[group][place][self.choices[group]])
 
 
-def _written(units: Iterable[Unit]) -> Iterator[Value]:
+def _written(units: Iterable[Fusion]) -> Iterator[Value]:
     for unit in units:
         yield from unit.writes
         for body in unit.bodies:

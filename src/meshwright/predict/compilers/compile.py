@@ -14,9 +14,9 @@ from meshwright.predict.compilers.tpu.space_to_batch import regrouped
 from meshwright.predict.compilers.xla.all_reduce_code_motion import sunk
 from meshwright.predict.compilers.xla.call_inliner import inline
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import Passes, passes_of
+from meshwright.predict.compilers.xla.kernels import KernelSequence, kernels_of
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.ir import Op, Program, Value
 
@@ -34,8 +34,8 @@ class Fused:
     program: Program
     origins: Mapping[Op, Op]
     layout: Layout
-    units: tuple[Unit, ...]
-    passes: Passes
+    fusions: tuple[Fusion, ...]
+    kernels: KernelSequence
     lives: tuple[Lives, ...]
 
     @property
@@ -71,7 +71,7 @@ def fused(program: Program, rules: Rules, tile: tuple[int, int]) -> Fused:
         origins,
         layout,
         units,
-        passes_of(program, layout, units),
+        kernels_of(program, layout, units),
         all_lives(units, stored_outputs(program), layout, rules.receives)
         if rules.places
         else (),

@@ -10,9 +10,18 @@ from types import MappingProxyType
 from meshwright.predict.compilers.rules import TPU, Rules
 from meshwright.predict.compilers.xla.control_flow import handed_on, handed_out
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import TAKES_IN, Kind, Unit, runs_of
+from meshwright.predict.compilers.xla.fusion import (
+    TAKES_IN,
+    Fusion,
+    FusionKind,
+    runs_of,
+)
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import Passes, passes_of, written_together
+from meshwright.predict.compilers.xla.kernels import (
+    KernelSequence,
+    kernels_of,
+    written_together,
+)
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.loop_schedule import in_turn
 from meshwright.predict.memory.memory_curve import Memory
@@ -31,9 +40,9 @@ def memory_of(
     program: Program,
     aliases: Mapping[int, int] = _NONE,
     layout: Layout | None = None,
-    units: Sequence[Unit] | None = None,
+    units: Sequence[Fusion] | None = None,
     rules: Rules = TPU,
-    passes: Passes | None = None,
+    passes: KernelSequence | None = None,
 ) -> Memory:
     """The memory of one run of a device program.
 
@@ -52,7 +61,7 @@ def memory_of(
     }
     together: list[tuple[Value, ...]] = []
     if rules.overwrites or rules.step_bytes:
-        together = written_together(passes or passes_of(program, layout, units))
+        together = written_together(passes or kernels_of(program, layout, units))
     heap = Heap(layout, units, outputs, rules, frozenset(chain(*together)))
     memory = heap.with_gaps(heap.run(fixed, (), taken))
     tables = (len(program.inputs) + len(together)) * rules.step_bytes
@@ -73,7 +82,7 @@ class Heap:
     def __init__(
         self,
         layout: Layout,
-        units: Sequence[Unit],
+        units: Sequence[Fusion],
         outputs: Sequence[Atom],
         rules: Rules,
         together: frozenset[Value],
@@ -90,7 +99,7 @@ class Heap:
         self.runs = runs_of(units)
         for index, unit in enumerate(units):
             end = self.runs[index][1]
-            if unit.kind is Kind.REDUCTION:
+            if unit.kind is FusionKind.REDUCTION:
                 self.summed.update(walked.intersection(unit.reads))
             elif unit.kind in TAKES_IN:
                 walked.update(unit.writes)
@@ -130,7 +139,7 @@ class Heap:
                     self._add(
                         value, self._start(unit, index, value), self._end(value, index)
                     )
-            if unit.kind is Kind.REGION:
+            if unit.kind is FusionKind.REGION:
                 self._open(unit, index)
         return self._memory(tuple(fixed))
 
@@ -145,7 +154,7 @@ class Heap:
             self.blocks.append(Block(self.layout.size(value), start, end))
             self.owners.append((value,))
 
-    def _start(self, unit: Unit, index: int, value: Value) -> int:
+    def _start(self, unit: Fusion, index: int, value: Value) -> int:
         """The first unit beside which a value that `unit` writes stands."""
         if self.rules.calls_library and any(
             wire.is_stacked
@@ -156,7 +165,7 @@ class Heap:
             return 0
         return self.runs[index][0]
 
-    def _overwrites(self, unit: Unit, index: int, value: Value) -> bool:
+    def _overwrites(self, unit: Fusion, index: int, value: Value) -> bool:
         """Whether a value takes an operand's block over; if so, it then has it."""
         operands = unit.overwrites
         if operands and not self.rules.calls_library:
@@ -194,7 +203,8 @@ class Heap:
             return len(self.units)
         last = self.last.get(value, made)
         over = (
-            self.units[last].kind is Kind.OTHER and self.units[last].in_place is value
+            self.units[last].kind is FusionKind.OTHER
+            and self.units[last].in_place is value
         )
         if over and last > made:
             self.overwritten.add(value)
@@ -209,10 +219,10 @@ class Heap:
         unit = self.units[self.last[value]]
         if isinstance(output, Value) and unit.replaces.get(output) is value:
             return self.layout.size(output) == self.layout.size(value)
-        in_step = unit.kind is Kind.LOOP or unit.in_place is value
+        in_step = unit.kind is FusionKind.LOOP or unit.in_place is value
         return in_step and output in unit.writes
 
-    def _open(self, unit: Unit, index: int) -> None:
+    def _open(self, unit: Fusion, index: int) -> None:
         """Add what the largest body of a region needs beside what is alive outside.
 
         An operand that is no slice of one is the same memory inside.

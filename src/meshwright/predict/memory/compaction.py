@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.memory.memory_curve import Memory
 from meshwright.program.ir import Value
@@ -26,7 +26,7 @@ def compacted(
     memory: Memory,
     layout: Layout,
     limit: float,
-    units: Sequence[Unit],
+    units: Sequence[Fusion],
     fixed: Collection[Value],
     measure: Callable[[Layout], Memory],
 ) -> tuple[Memory, Layout]:
@@ -73,7 +73,7 @@ def _padding(value: Value, layout: Layout) -> int:
     return max(0, layout.size(value) - layout.num_bytes(value))
 
 
-def _touched(unit: Unit) -> set[Value]:
+def _touched(unit: Fusion) -> set[Value]:
     """What a unit needs with padding; of what a loop cuts or stacks, a turn's slice."""
     op = unit.root
     stacked = [wire for wire in op.wires if wire.is_stacked]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from meshwright.machine.placement import Placement
-from meshwright.predict.compilers.xla.kernels import Pass
+from meshwright.predict.compilers.xla.kernels import Kernel
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.predict.roofline.bound import UnitTime
 from meshwright.predict.roofline.operation import Traffic, unit_time
@@ -24,12 +24,12 @@ class Prices:
         self._passes: dict[Hashable, UnitTime] = {}
         self._collectives: dict[Hashable, float] = {}
 
-    def pass_time(self, each: Pass, traffic: Traffic) -> UnitTime:
+    def pass_time(self, each: Kernel, traffic: Traffic) -> UnitTime:
         """The time of a pass that is no collective, and what bounds it."""
         key = each.work, traffic
         known = self._passes.get(key)
         if known is None:
-            chip, unit = self.placement.machine.chip, each.unit
+            chip, unit = self.placement.machine.chip, each.fusion
             known = self._passes[key] = unit_time(unit.root, unit.work, traffic, chip)
         return known
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine.placement import Placement
-from meshwright.predict.compilers.xla.fusion import Kind, Unit
-from meshwright.predict.compilers.xla.kernels import Pass, Passes
+from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.xla.kernels import Kernel, KernelSequence
 from meshwright.predict.compilers.xla.latency_hiding import Ahead
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.simulate.kernel_times import Prices
@@ -36,7 +36,7 @@ class Span:
     bound: what limits a computing unit. inner: the body of a loop, once.
     """
 
-    unit: Unit
+    fusion: Fusion
     stream: str
     start_s: float
     end_s: float
@@ -75,14 +75,14 @@ class Setting:
 
 
 def timeline_of(
-    passes: Passes, setting: Setting, prices: Prices | None = None
+    passes: KernelSequence, setting: Setting, prices: Prices | None = None
 ) -> Timeline:
     """The timeline of one run; bodies of loops are simulated once and multiplied.
 
     prices: those known so far, of the same setting.
     """
     clock = _Clock(passes, setting, prices or Prices(setting.placement))
-    units = [each.unit for each in passes.passes]
+    units = [each.fusion for each in passes.kernels]
     ahead = Ahead(units, passes.inputs, setting.is_async)
     for unit in units:
         while clock.free[LINKS] <= clock.free[COMPUTE] and (early := ahead.next()):
@@ -96,42 +96,44 @@ def timeline_of(
 class _Clock:
     """When each stream is free, and when each value is there."""
 
-    def __init__(self, passes: Passes, setting: Setting, prices: Prices) -> None:
+    def __init__(
+        self, passes: KernelSequence, setting: Setting, prices: Prices
+    ) -> None:
         self.setting = setting
         self.prices = prices
-        self.pass_of = {each.unit: each for each in passes.passes}
+        self.pass_of = {each.fusion: each for each in passes.kernels}
         room = setting.placement.machine.chip.lasting_bytes
         self.on_chip = passes.lives.within(room)
         self.spans: list[Span] = []
         self.free = {COMPUTE: 0.0, LINKS: 0.0}
         self.there: dict[Value, float] = {}
 
-    def run(self, unit: Unit) -> None:
+    def run(self, unit: Fusion) -> None:
         """Let one unit run as early as it may."""
-        stream = LINKS if unit.kind is Kind.COLLECTIVE else COMPUTE
+        stream = LINKS if unit.kind is FusionKind.COLLECTIVE else COMPUTE
         start, there = self.free[stream], self.there
         for value in unit.reads:
             if value in there and there[value] > start:
                 start = there[value]
-        waits = unit.kind is Kind.COLLECTIVE and (
+        waits = unit.kind is FusionKind.COLLECTIVE and (
             unit.root.kind not in self.setting.is_async
         )
-        if waits or unit.kind is Kind.REGION:
+        if waits or unit.kind is FusionKind.REGION:
             start = max(start, *self.free.values())
         span = self._span(self.pass_of[unit], stream, start)
         self.spans.append(span)
         self.free[stream] = span.end_s
-        if waits or unit.kind is Kind.REGION:
+        if waits or unit.kind is FusionKind.REGION:
             self.free = dict.fromkeys(self.free, span.end_s)
         for value in unit.writes:
             self.there[value] = span.end_s
 
-    def _span(self, each: Pass, stream: str, start: float) -> Span:
-        unit = each.unit
-        if unit.kind is Kind.COLLECTIVE:
+    def _span(self, each: Kernel, stream: str, start: float) -> Span:
+        unit = each.fusion
+        if unit.kind is FusionKind.COLLECTIVE:
             seconds = self.prices.collective_s(unit.root, each.num_bytes)
             return Span(unit, stream, start, start + seconds, each.num_bytes)
-        if unit.kind is Kind.REGION:
+        if unit.kind is FusionKind.REGION:
             inner, repeats = self._body(each)
             end = start + repeats * inner.end_s
             return Span(unit, stream, start, end, repeats=repeats, inner=inner)
@@ -140,9 +142,9 @@ class _Clock:
         end = start + time.seconds
         return Span(unit, stream, start, end, traffic.num_bytes, time.bound)
 
-    def _body(self, each: Pass) -> tuple[Timeline, int]:
+    def _body(self, each: Kernel) -> tuple[Timeline, int]:
         """The longest body of a region, and how often it runs."""
-        op = each.unit.root
+        op = each.fusion.root
         bodies = [timeline_of(body, self.setting, self.prices) for body in each.bodies]
         longest = max(bodies, key=lambda body: body.end_s)
         length = op.params.get("length", 1) if op.kind == "scan" else 1
@@ -150,7 +152,7 @@ class _Clock:
         return longest, length
 
 
-def waits_of(timeline: Timeline) -> Iterator[tuple[Unit, float, float]]:
+def waits_of(timeline: Timeline) -> Iterator[tuple[Fusion, float, float]]:
     """Of each collective the seconds in which nothing is computed beside it, and the rest.
 
     Those in a loop come once, with the seconds of all turns.
@@ -163,9 +165,9 @@ def waits_of(timeline: Timeline) -> Iterator[tuple[Unit, float, float]]:
         if span.inner is not None:
             for unit, exposed, hidden in waits_of(span.inner):
                 yield unit, span.repeats * exposed, span.repeats * hidden
-        elif span.unit.kind is Kind.COLLECTIVE:
+        elif span.fusion.kind is FusionKind.COLLECTIVE:
             hidden = _overlap(span, starts, ends)
-            yield span.unit, span.end_s - span.start_s - hidden, hidden
+            yield span.fusion, span.end_s - span.start_s - hidden, hidden
 
 
 def _overlap(span: Span, starts: Sequence[float], ends: Sequence[float]) -> float:

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.program.ir import Program, Value
 
 
-def breadth_first(units: Sequence[Unit], program: Program) -> tuple[Unit, ...]:
+def breadth_first(units: Sequence[Fusion], program: Program) -> tuple[Fusion, ...]:
     """The units, each queued when the last of what it reads is there.
 
     All-reduces over the same devices that do not need each other run as one.
@@ -35,7 +35,7 @@ def breadth_first(units: Sequence[Unit], program: Program) -> tuple[Unit, ...]:
     made.update(v for unit in units for v in unit.writes)
     outside = [v for v in readers if v not in made]
     ready.extendleft(reversed(outside))
-    found: list[Unit] = []
+    found: list[Fusion] = []
     while ready:
         next_ = ready.popleft()
         if isinstance(next_, Value):
@@ -55,7 +55,7 @@ def breadth_first(units: Sequence[Unit], program: Program) -> tuple[Unit, ...]:
     return tuple(found)
 
 
-def _groups(units: Sequence[Unit]) -> list[int]:
+def _groups(units: Sequence[Fusion]) -> list[int]:
     """By unit, the first of those that it runs as one with.
 
     All-reduces are one if they are alike, and as many others come before each.

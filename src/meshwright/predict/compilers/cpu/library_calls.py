@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from meshwright.predict.compilers.cpu.library_operands import reads_through
-from meshwright.predict.compilers.xla.fusion import SCATTERS, Kind, kind_of
+from meshwright.predict.compilers.xla.fusion import SCATTERS, FusionKind, kind_of
 from meshwright.program.ir import Atom, Op, Value, itemsize_bytes
 
 _EXPENSIVE = frozenset(
@@ -59,12 +59,15 @@ def is_loop(op: Op) -> bool:
     """Whether an op is fused into loops, by its readers or with what it reads."""
     if op.kind.startswith("scatter") or op.kind == "concatenate":
         return op.kind == "concatenate" and not _joins_rows(op)
-    return kind_of(op) is Kind.LOOP or op.kind in {"gather", "dynamic_update_slice"}
+    return kind_of(op) is FusionKind.LOOP or op.kind in {
+        "gather",
+        "dynamic_update_slice",
+    }
 
 
 def is_elementwise(op: Op) -> bool:
     """Whether each element of the result needs those at its place alone."""
-    return op.kind not in _OUT_OF_STEP and kind_of(op) is Kind.LOOP
+    return op.kind not in _OUT_OF_STEP and kind_of(op) is FusionKind.LOOP
 
 
 def in_step(
@@ -135,13 +138,13 @@ def _is_for_library(op: Op, within: Collection[Op]) -> bool:
 
 
 def _takes_in(reader: Op, op: Op, alone: bool) -> bool:
-    if kind_of(reader) is Kind.REDUCTION:
+    if kind_of(reader) is FusionKind.REDUCTION:
         return alone or not _is_library_reduction(reader)
     if reader.kind == "broadcast_in_dim" and op.kind in _EXPENSIVE:
         return False
     if reader.kind == "dynamic_update_slice":
         return reader.operands[0] is not op.results[0]
-    if kind_of(reader) is Kind.PRODUCT:
+    if kind_of(reader) is FusionKind.PRODUCT:
         return op.kind == "transpose" and reads_through(reader, op)
     return is_loop(reader)
 

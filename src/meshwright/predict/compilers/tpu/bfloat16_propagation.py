@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from meshwright.predict.compilers.xla.fusion import Kind, kind_of
+from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
 from meshwright.program.ir import Atom, Op, Program, Value
 
 _PRODUCTS = frozenset({"conv_general_dilated", "dot_general", "ragged_dot_general"})
@@ -181,7 +181,7 @@ def _sums(op: Op, made: Mapping[Value, Op]) -> bool:
     if op.kind != "reduce_sum" or not isinstance(op.operands[0], Value):
         return False
     maker = made.get(op.operands[0])
-    return maker is not None and kind_of(maker) in (Kind.LOOP, Kind.PRODUCT)
+    return maker is not None and kind_of(maker) in (FusionKind.LOOP, FusionKind.PRODUCT)
 
 
 def _rounds(op: Op) -> bool:

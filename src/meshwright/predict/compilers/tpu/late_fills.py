@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.program.ir import Value
 
 FILLED = "dynamic_update_slice"
 """What writes into what it has filled, unless that was stored before."""
 
 
-def filled_late(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def filled_late(units: Sequence[Fusion]) -> tuple[Fusion, ...]:
     """The units, those that fill what they write moved before their first reader."""
     late = {u for u in units if u.root.kind == FILLED and u.in_place is None}
     if not late:
@@ -30,13 +30,13 @@ def filled_late(units: Sequence[Unit]) -> tuple[Unit, ...]:
         for value in (*updated, *unit.replaces.values()):
             if value is not None:
                 taken[value] = index
-    waiting: dict[int, list[Unit]] = {}
+    waiting: dict[int, list[Fusion]] = {}
     for index, unit in enumerate(units):
         if unit in late:
             ends = [first.get(v, len(units)) for v in unit.writes]
             ends += [at for v in unit.reads if (at := taken.get(v, 0)) > index]
             waiting.setdefault(min(ends, default=index), []).append(unit)
-    found: list[Unit] = []
+    found: list[Fusion] = []
     for index, unit in enumerate(units):
         found += waiting.get(index, ())
         if unit not in late:

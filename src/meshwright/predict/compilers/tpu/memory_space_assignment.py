@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import REGROUP, TAKES_IN, Kind, Unit
+from meshwright.predict.compilers.xla.fusion import (
+    REGROUP,
+    TAKES_IN,
+    Fusion,
+    FusionKind,
+)
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.loop_schedule import in_turn
 from meshwright.program.ir import Atom, Value
@@ -40,7 +45,7 @@ class Lives:
 
 
 def lives_of(
-    units: Sequence[Unit],
+    units: Sequence[Fusion],
     outputs: Iterable[Atom],
     layout: Layout,
     receives: bool = False,
@@ -58,7 +63,7 @@ def lives_of(
     for index, unit in enumerate(units):
         if unit.kind not in TAKES_IN and unit.root.kind != REGROUP:
             outside.update(unit.reads)
-            if not (receives and unit.kind is Kind.COLLECTIVE):
+            if not (receives and unit.kind is FusionKind.COLLECTIVE):
                 outside.update(unit.writes)
                 continue
         for value in unit.writes:
@@ -76,7 +81,7 @@ def lives_of(
 
 
 def all_lives(
-    units: Sequence[Unit],
+    units: Sequence[Fusion],
     outputs: Iterable[Atom],
     layout: Layout,
     receives: bool = False,

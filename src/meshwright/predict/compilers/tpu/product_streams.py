@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from meshwright.predict.compilers.xla.fusion import Unit
+from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.roofline.tiles import SUM_BYTES, Streams
 from meshwright.program.ir import Value
@@ -39,7 +39,7 @@ class Sides(NamedTuple):
         return Streams(int(left), int(right), beside, self.widest >= SUM_BYTES)
 
 
-def sides_of(unit: Unit, layout: Layout) -> Sides | None:
+def sides_of(unit: Fusion, layout: Layout) -> Sides | None:
     """Of a product what its operands are computed from, and what is beside its result.
 
     Of an array that an operand takes a part of, as much as the operand counts.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import Kind, moves_last
+from meshwright.predict.compilers.xla.fusion import FusionKind, moves_last
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 _BETWEEN = frozenset({"broadcast_in_dim", "max", "transpose"})
@@ -48,7 +48,7 @@ def join_softmaxes(flow: Flow, longest: int) -> None:
     """
     for softmax in list(_softmaxes(flow)):
         flow.stored.add(softmax.powers)
-        flow.kinds[softmax.largest] = Kind.LOOP
+        flow.kinds[softmax.largest] = FusionKind.LOOP
         if softmax.row > longest:
             flow.stored.add(softmax.scores)
 
@@ -56,7 +56,7 @@ def join_softmaxes(flow: Flow, longest: int) -> None:
 def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
     """Those that are taken so."""
     for op, kind in flow.kinds.items():
-        if kind is not Kind.REDUCTION or op.kind != "reduce_max":
+        if kind is not FusionKind.REDUCTION or op.kind != "reduce_max":
             continue
         scores = flow.operand(op, 0)
         row = 0 if scores is None else _row(op, scores)
@@ -97,7 +97,7 @@ def _is_same(one: Atom, other: Atom, flow: Flow, far: int = _FAR) -> bool:
     pairs = zip(first.operands, second.operands, strict=False)
     return (
         first.kind == second.kind
-        and flow.kinds[first] is Kind.LOOP
+        and flow.kinds[first] is FusionKind.LOOP
         and all(_is_same(a, b, flow, far - 1) for a, b in pairs)
     )
 
@@ -124,7 +124,7 @@ def _is_of_16_bits(scores: Value, powers: Value, flow: Flow) -> bool:
     waiting, seen, made_by = [scores], {scores}, list[Op]()
     while waiting:
         op = flow.maker[waiting.pop()]
-        if flow.kinds[op] is not Kind.LOOP:
+        if flow.kinds[op] is not FusionKind.LOOP:
             made_by.append(op)
             continue
         if moves_last(op) and not _is_laid_anew(op, powers, flow):
@@ -133,7 +133,7 @@ def _is_of_16_bits(scores: Value, powers: Value, flow: Flow) -> bool:
         large = [v for v in made if math.prod(v.shape) >= size]
         waiting += large
         seen.update(large)
-    return [flow.kinds[op] for op in made_by] == [Kind.PRODUCT] and all(
+    return [flow.kinds[op] for op in made_by] == [FusionKind.PRODUCT] and all(
         operand.dtype == "bfloat16" for op in made_by for operand in op.operands
     )
 
@@ -153,9 +153,9 @@ def _num_products(value: Value, flow: Flow) -> int:
     waiting, seen, found = [value], {value}, set[Op]()
     while waiting:
         for op in flow.readers.get(waiting.pop(), ()):
-            if flow.kinds[op] is Kind.PRODUCT:
+            if flow.kinds[op] is FusionKind.PRODUCT:
                 found.add(op)
-            elif flow.kinds[op] is Kind.LOOP:
+            elif flow.kinds[op] is FusionKind.LOOP:
                 new = [v for v in op.results if v not in seen]
                 waiting += new
                 seen.update(new)

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from meshwright.predict.compilers.cpu.library_calls import in_step
 from meshwright.predict.compilers.rules import Rules
 from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import Kind
+from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.producers import Fed
 from meshwright.program.analysis.accumulators import carries
 from meshwright.program.ir import Op, Value
 
 
 def overwritten(
-    op: Op, kind: Kind, fed: Fed, flow: Flow, rules: Rules
+    op: Op, kind: FusionKind, fed: Fed, flow: Flow, rules: Rules
 ) -> tuple[Value, ...]:
     """Operands whose memory the result takes over, if they are read no more.
 
@@ -27,7 +27,7 @@ def overwritten(
             return ()
         if op.kind == "all_reduce":
             return tuple(operands[op])
-        if kind is not Kind.LOOP:
+        if kind is not FusionKind.LOOP:
             return ()
     if op.kind.startswith("scatter"):
         return tuple(operands[op][:1])
@@ -50,7 +50,9 @@ def replaced(op: Op, flow: Flow) -> dict[Value, Value]:
     return {result: operand for result, operand in pairs if operand not in others}
 
 
-def in_place(op: Op, kind: Kind, reads: Sequence[Value], flow: Flow) -> Value | None:
+def in_place(
+    op: Op, kind: FusionKind, reads: Sequence[Value], flow: Flow
+) -> Value | None:
     """The operand of the result's size, for what may overwrite it.
 
     An update of a slice does; a scatter does not, and elementwise results only where
@@ -59,7 +61,7 @@ def in_place(op: Op, kind: Kind, reads: Sequence[Value], flow: Flow) -> Value | 
     if op.kind == "dynamic_update_slice":
         first = flow.operands[op][0]
         return first if first in reads else None
-    if kind is not Kind.LOOP:
+    if kind is not FusionKind.LOOP:
         return None
     (result, *_) = op.results
     for value in reads:

@@ -11,8 +11,8 @@ from meshwright.predict.compilers.xla.fusion import (
     BARRIER,
     SAME_MEMORY,
     TAKES_IN,
-    Kind,
-    Unit,
+    Fusion,
+    FusionKind,
     kind_of,
 )
 from meshwright.predict.compilers.xla.layouts import Layout
@@ -51,7 +51,7 @@ def open_region(
         elif operand in computed and wire.result is None:
             layout.virtual.update(op.bodies[body].inputs[i] for body, i in wire.inputs)
     for slices, body in zip(stacked, op.bodies, strict=True):
-        kinds = {Kind.LOOP} if rules.calls_library else TAKES_IN
+        kinds = {FusionKind.LOOP} if rules.calls_library else TAKES_IN
         layout.inside |= slices - _needed_whole(body, kinds)
 
 
@@ -69,7 +69,7 @@ def carried_anew(op: Op) -> set[Value]:
 
 
 def handed_on(
-    op: Op, number: int, units: Sequence[Unit], layout: Layout
+    op: Op, number: int, units: Sequence[Fusion], layout: Layout
 ) -> dict[Value, Atom]:
     """By input of one body, what its `units` make for the next turn, in the same place."""
     body, size = op.bodies[number], layout.size
@@ -107,7 +107,7 @@ def _is_made_inside(body: Program, end: Value, rules: Rules) -> bool:
     return not others and all(map(is_loop, makers))
 
 
-def _needed_whole(body: Program, kinds: Collection[Kind]) -> set[Value]:
+def _needed_whole(body: Program, kinds: Collection[FusionKind]) -> set[Value]:
     """Values that some op of a body, of none of the kinds, reads from memory."""
     return {
         v

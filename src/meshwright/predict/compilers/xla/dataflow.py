@@ -11,7 +11,7 @@ from meshwright.predict.compilers.xla.fusion import (
     BARRIER,
     SAME_MEMORY,
     TAKES_IN,
-    Kind,
+    FusionKind,
     kind_of,
 )
 from meshwright.predict.compilers.xla.layouts import Layout
@@ -78,7 +78,12 @@ class Flow:
 
     def links(self) -> dict[Value, Op]:
         """By value that one elementwise op makes for one other alone, the first."""
-        kinds, maker, stored, loop = self.kinds, self.maker, self.stored, Kind.LOOP
+        kinds, maker, stored, loop = (
+            self.kinds,
+            self.maker,
+            self.stored,
+            FusionKind.LOOP,
+        )
         return {
             value: made_by
             for value, used_by in self.readers.items()

@@ -13,7 +13,7 @@ from meshwright.program.ops import COLLECTIVES, OpWork
 from meshwright.program.records.born_open import born_open
 
 
-class Kind(Enum):
+class FusionKind(Enum):
     """What a unit's root is, and so what bounds its time."""
 
     PRODUCT = "product"  # the matrix unit
@@ -76,26 +76,26 @@ _STANDS_ALONE = frozenset(
 
 
 _NAMED = {
-    **dict.fromkeys(_REGIONS, Kind.REGION),
-    **dict.fromkeys(_STANDS_ALONE, Kind.OTHER),
-    **dict.fromkeys(COLLECTIVES, Kind.COLLECTIVE),
-    **dict.fromkeys(_REDUCTIONS, Kind.REDUCTION),
-    **dict.fromkeys(_PRODUCTS, Kind.PRODUCT),
+    **dict.fromkeys(_REGIONS, FusionKind.REGION),
+    **dict.fromkeys(_STANDS_ALONE, FusionKind.OTHER),
+    **dict.fromkeys(COLLECTIVES, FusionKind.COLLECTIVE),
+    **dict.fromkeys(_REDUCTIONS, FusionKind.REDUCTION),
+    **dict.fromkeys(_PRODUCTS, FusionKind.PRODUCT),
 }
 
 
-def kind_of(op: Op) -> Kind:
+def kind_of(op: Op) -> FusionKind:
     """The kind of unit that has `op` at its root."""
     named = _NAMED.get(op.kind)
     if named is not None:
         return named
     if op.bodies:
-        return Kind.REGION
+        return FusionKind.REGION
     if op.has_effect:
-        return Kind.OTHER
+        return FusionKind.OTHER
     if op.kind in SCATTERS:
-        return Kind.LOOP if _is_one_hot(op) else Kind.OTHER
-    return Kind.LOOP
+        return FusionKind.LOOP if _is_one_hot(op) else FusionKind.OTHER
+    return FusionKind.LOOP
 
 
 def is_zeros(maker: Mapping[Value, Op], atom: Atom) -> bool:
@@ -118,7 +118,7 @@ def _is_one_hot(op: Op) -> bool:
     return rank > 1 and len(batching) == rank - 1 and indices[-2:] in ((1, 1), (1,))
 
 
-TAKES_IN = frozenset({Kind.PRODUCT, Kind.REDUCTION, Kind.LOOP})
+TAKES_IN = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind.LOOP})
 """Kinds whose operands may be computed on the fly."""
 
 
@@ -129,7 +129,7 @@ _WHOLE: Mapping[Value, float] = MappingProxyType({})
 
 @born_open
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class Fusion:
     """Ops that run as one.
 
     root: the op that writes. reads, writes: values in memory. work: of all ops, those
@@ -146,13 +146,13 @@ class Unit:
     """
 
     root: Op
-    kind: Kind
+    kind: FusionKind
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
     work: OpWork
     in_place: Value | None = None
-    bodies: tuple[tuple[Unit, ...], ...] = ()
-    merged: tuple[Unit, ...] = ()
+    bodies: tuple[tuple[Fusion, ...], ...] = ()
+    merged: tuple[Fusion, ...] = ()
     overwrites: tuple[Value, ...] = ()
     replaces: Mapping[Value, Value] = _NOTHING
     is_joined: bool = False
@@ -160,12 +160,12 @@ class Unit:
     sides: tuple[tuple[Value, ...], ...] = ()
 
     @property
-    def parts(self) -> tuple[Unit, ...]:
+    def parts(self) -> tuple[Fusion, ...]:
         """The units as they were before any were merged."""
         return self.merged or (self,)
 
 
-def shares_of(units: Iterable[Unit]) -> dict[Value, float]:
+def shares_of(units: Iterable[Fusion]) -> dict[Value, float]:
     """Of what several units read as one, the shares of those values not read whole."""
     shares: dict[Value, float] = {}
     for unit in units:
@@ -175,7 +175,7 @@ def shares_of(units: Iterable[Unit]) -> dict[Value, float]:
     return {value: share for value, share in shares.items() if share < 1}
 
 
-def runs_of(units: Sequence[Unit]) -> list[tuple[int, int]]:
+def runs_of(units: Sequence[Fusion]) -> list[tuple[int, int]]:
     """By unit, the first and the last of those that run as one with it."""
     if not any(unit.is_joined for unit in units):
         return [(i, i) for i in range(len(units))]

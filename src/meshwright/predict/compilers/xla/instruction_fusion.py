@@ -35,8 +35,8 @@ from meshwright.predict.compilers.xla.dataflow import Flow
 from meshwright.predict.compilers.xla.fusion import (
     SAME_MEMORY,
     TAKES_IN,
-    Kind,
-    Unit,
+    Fusion,
+    FusionKind,
     widens,
 )
 from meshwright.predict.compilers.xla.layouts import Layout
@@ -49,7 +49,7 @@ from meshwright.program.ops import OpWork, work_of
 
 def fuse(
     program: Program, layout: Layout | None = None, rules: Rules = TPU
-) -> tuple[Unit, ...]:
+) -> tuple[Fusion, ...]:
     """The units of a program, in the order in which they run."""
     units = _Fusion(program, layout or Layout(), rules).units()
     if rules.calls_library:
@@ -88,14 +88,14 @@ class _Fusion:
         self.takers: dict[Value, frozenset[Op]] = {}
         self.has_parts = PART in {op.kind for op in program.ops}
 
-    def units(self) -> tuple[Unit, ...]:
+    def units(self) -> tuple[Fusion, ...]:
         """One for each op that writes or has an effect.
 
         Makers come before readers, so that one walk decides on all values.
         """
         library = self.rules.calls_library
         decide = self._for_library if library else self._for_readers
-        found: list[Unit] = []
+        found: list[Fusion] = []
         within = set(self.links.values())
         kinds = self.flow.kinds.items()
         for op, kind in [each for each in kinds if each[0] not in within]:
@@ -107,15 +107,15 @@ class _Fusion:
                 found.append(self._unit(op, kind, fed, stored))
         return tuple(found)
 
-    def _roundings(self, op: Op) -> list[Unit]:
+    def _roundings(self, op: Op) -> list[Fusion]:
         """Units that round what a region is the first to read so."""
-        found: list[Unit] = []
+        found: list[Fusion] = []
         for value in self.flow.operands[op]:
             cast = self.flow.casts.pop(value, None)
             if cast is not None:
                 (rounded,) = self.flow.operands[cast]
                 fed = Fed({}, {rounded: None})
-                found.append(self._unit(cast, Kind.LOOP, fed, cast.results))
+                found.append(self._unit(cast, FusionKind.LOOP, fed, cast.results))
         return found
 
     def _taken_in(self, op: Op) -> Fed:
@@ -149,7 +149,7 @@ class _Fusion:
             return None
         return fed
 
-    def _for_readers(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
+    def _for_readers(self, op: Op, kind: FusionKind, fed: Fed) -> tuple[Value, ...]:
         """Those results that are written, since not all of their readers compute them."""
         stored: list[Value] = []
         carried = carried_anew(op) if op.bodies else ()
@@ -157,7 +157,9 @@ class _Fusion:
             used_by = self.flow.readers.get(value, ())
             if value in self.flow.stored or value in carried:
                 stored.append(value)
-            elif kind is Kind.LOOP and self._is_computed_again(value, op, fed, used_by):
+            elif kind is FusionKind.LOOP and self._is_computed_again(
+                value, op, fed, used_by
+            ):
                 self.fed[value] = fed.with_op(op, work_of(op))
             elif used_by and widens(op) and self._is_outside_regions(used_by):
                 # Who can, takes it from fewer bits.
@@ -171,9 +173,11 @@ class _Fusion:
         return tuple(stored)
 
     def _is_outside_regions(self, readers: Sequence[Op]) -> bool:
-        return all(self.flow.kinds[reader] is not Kind.REGION for reader in readers)
+        return all(
+            self.flow.kinds[reader] is not FusionKind.REGION for reader in readers
+        )
 
-    def _for_library(self, op: Op, kind: Kind, fed: Fed) -> tuple[Value, ...]:
+    def _for_library(self, op: Op, kind: FusionKind, fed: Fed) -> tuple[Value, ...]:
         """Those results that some reader needs stored; the others compute them."""
         del kind  # a library's own kinds differ
         stored: list[Value] = []
@@ -193,7 +197,7 @@ class _Fusion:
     ) -> bool:
         """Whether all readers of what an elementwise op makes compute it."""
         kinds = self.flow.kinds
-        inner = [reader for reader in used_by if kinds[reader] is not Kind.LOOP]
+        inner = [reader for reader in used_by if kinds[reader] is not FusionKind.LOOP]
         for reader in inner:
             if not self._takes_in(reader, value):
                 return False
@@ -206,7 +210,7 @@ class _Fusion:
     ) -> bool:
         """Whether several readers compute a value rather than have it stored."""
         kinds, balance = self.flow.kinds, self.rules.balance
-        if balance and all(kinds[reader] is Kind.PRODUCT for reader in used_by):
+        if balance and all(kinds[reader] is FusionKind.PRODUCT for reader in used_by):
             made = Made(value, op, fed, self.flow.operands, self.layout.num_bytes)
             read = made.read_bytes
             if all(balance.waits(reader, read) for reader in used_by):
@@ -220,7 +224,7 @@ class _Fusion:
         kind = self.flow.kinds[reader]
         if reader.kind == FILLED and self.rules.fills_late:
             return value is self.flow.operand(reader, 0) and self._is_sunk(value)
-        if kind is Kind.REGION:
+        if kind is FusionKind.REGION:
             return self._is_sunk(value) and not self._is_cut_inside(reader, value)
         return kind in TAKES_IN and not self.flow.is_reshaped_for(reader, value)
 
@@ -249,7 +253,7 @@ class _Fusion:
         products = [
             value
             for value in fed.reads
-            if value in maker and kinds[maker[value]] is Kind.PRODUCT
+            if value in maker and kinds[maker[value]] is FusionKind.PRODUCT
         ]
         return any(
             math.prod(value.shape) == math.prod(result.shape)
@@ -282,8 +286,10 @@ class _Fusion:
         repeated = [v for v in operands if v in maker and maker[v].kind in _REPEATS]
         return is_unary(op, operands, repeated)
 
-    def _unit(self, op: Op, kind: Kind, fed: Fed, writes: tuple[Value, ...]) -> Unit:
-        bodies: tuple[tuple[Unit, ...], ...] = ()
+    def _unit(
+        self, op: Op, kind: FusionKind, fed: Fed, writes: tuple[Value, ...]
+    ) -> Fusion:
+        bodies: tuple[tuple[Fusion, ...], ...] = ()
         if op.bodies:
             computed = {*self.fed, *self.links}
             open_region(op, self.layout, self.rules, computed)
@@ -295,7 +301,7 @@ class _Fusion:
         reads, work = tuple(fed.reads), fed.work_with(work_of(op), shares)
         parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
         place = in_place(op, kind, reads, self.flow)
-        return Unit(
+        return Fusion(
             op, kind, reads, writes, work, place, bodies,
             overwrites=taken, replaces=replaces, shares=parts,
             sides=self._sides(op),

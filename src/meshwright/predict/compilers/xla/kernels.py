@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from meshwright.predict.compilers.tpu.memory_space_assignment import Lives, lives_of
 from meshwright.predict.compilers.tpu.product_streams import Sides, sides_of
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Kind, Unit
+from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_outputs
 from meshwright.predict.roofline.operation import Traffic, alike
@@ -41,7 +41,7 @@ class Touch(NamedTuple):
 
 @born_open
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
+class Kernel:
     """Units that run as one.
 
     touches: of what it reads and writes, what may stay in scratch memory.
@@ -52,19 +52,19 @@ class Pass:
     bodies: of a region, their passes.
     """
 
-    unit: Unit
+    fusion: Fusion
     touches: tuple[Touch, ...]
     num_bytes: int
     elements: int
     work: Hashable
     sides: Sides | None = None
-    bodies: tuple[Passes, ...] = ()
+    bodies: tuple[KernelSequence, ...] = ()
 
     @property
     def axes(self) -> tuple[str, ...]:
         """Those that it, or its bodies' collectives, go across."""
-        if self.unit.kind is Kind.COLLECTIVE:
-            params: Mapping[str, Any] = self.unit.root.params
+        if self.fusion.kind is FusionKind.COLLECTIVE:
+            params: Mapping[str, Any] = self.fusion.root.params
             return tuple(params["axes"])
         return tuple(axis for body in self.bodies for axis in body.axes)
 
@@ -83,7 +83,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Passes:
+class KernelSequence:
     """Those of a program or body, in an order that works.
 
     inputs: what is there from the start. layout: of values, none in scratch memory.
@@ -93,45 +93,47 @@ class Passes:
 
     inputs: tuple[Value, ...]
     layout: Layout
-    passes: tuple[Pass, ...]
+    kernels: tuple[Kernel, ...]
     lives: Lives
     axes: tuple[str, ...]
 
 
-def passes_of(program: Program, layout: Layout, units: Sequence[Unit]) -> Passes:
+def kernels_of(
+    program: Program, layout: Layout, units: Sequence[Fusion]
+) -> KernelSequence:
     """The passes of a program, bodies of loops included."""
     merged = merge_outputs(units)
     lives = lives_of(merged, stored_outputs(program), layout)
     may_stay = {value for value, *_ in lives.lives}
     passes = tuple([_pass(unit, layout, may_stay) for unit in merged])
     axes = dict.fromkeys(axis for each in passes for axis in each.axes)
-    return Passes(program.inputs, layout, passes, lives, tuple(axes))
+    return KernelSequence(program.inputs, layout, passes, lives, tuple(axes))
 
 
-def written_together(passes: Passes) -> list[tuple[Value, ...]]:
+def written_together(passes: KernelSequence) -> list[tuple[Value, ...]]:
     """What each pass with several results writes, those of bodies included."""
     found: list[tuple[Value, ...]] = []
-    for each in passes.passes:
-        if len(each.unit.writes) > 1:
-            found.append(each.unit.writes)
+    for each in passes.kernels:
+        if len(each.fusion.writes) > 1:
+            found.append(each.fusion.writes)
         for body in each.bodies:
             found += written_together(body)
     return found
 
 
-def _pass(unit: Unit, layout: Layout, may_stay: Collection[Value]) -> Pass:
-    if unit.kind is Kind.COLLECTIVE:
-        return Pass(unit, (), whole_bytes(unit, layout), 0, None)
-    if unit.kind is Kind.REGION:
+def _pass(unit: Fusion, layout: Layout, may_stay: Collection[Value]) -> Kernel:
+    if unit.kind is FusionKind.COLLECTIVE:
+        return Kernel(unit, (), whole_bytes(unit, layout), 0, None)
+    if unit.kind is FusionKind.REGION:
         bodies = tuple(
-            passes_of(body, layout, units)
+            kernels_of(body, layout, units)
             for body, units in zip(unit.root.bodies, unit.bodies, strict=True)
         )
-        return Pass(unit, (), 0, 0, None, bodies=bodies)
+        return Kernel(unit, (), 0, 0, None, bodies=bodies)
     work = alike(unit.root), unit.work.flops, unit.work.transcendentals
     kernel = kernel_of(unit.root)
     if kernel is not None:
-        return Pass(unit, (), kernel.num_bytes, 0, work)
+        return Kernel(unit, (), kernel.num_bytes, 0, work)
     fed, shares = fed_to_matrix_unit(unit), unit.shares
     touches: list[Touch] = []
     num_bytes = elements = 0
@@ -146,10 +148,10 @@ def _pass(unit: Unit, layout: Layout, may_stay: Collection[Value]) -> Pass:
         num_bytes += moved
         elements += through
     sides = sides_of(unit, layout)
-    return Pass(unit, tuple(touches), num_bytes, elements, work, sides)
+    return Kernel(unit, tuple(touches), num_bytes, elements, work, sides)
 
 
-def touched_by(unit: Unit) -> list[Value]:
+def touched_by(unit: Fusion) -> list[Value]:
     """What a unit reads and writes; of a picked part, a value of its size."""
     root = unit.root
     touched = [*unit.reads, *unit.writes]
@@ -163,13 +165,13 @@ def touched_by(unit: Unit) -> list[Value]:
     return touched
 
 
-def fed_to_matrix_unit(unit: Unit) -> tuple[Atom, ...]:
+def fed_to_matrix_unit(unit: Fusion) -> tuple[Atom, ...]:
     """What enters a product as it is, and so never passes through registers."""
-    is_product = unit.kind is Kind.PRODUCT and fills_matrix_unit(unit.root)
+    is_product = unit.kind is FusionKind.PRODUCT and fills_matrix_unit(unit.root)
     return unit.root.operands[:2] if is_product else ()
 
 
-def whole_bytes(unit: Unit, layout: Layout) -> int:
+def whole_bytes(unit: Fusion, layout: Layout) -> int:
     """Bytes of a collective's whole value on one device: the larger of its two sides."""
     sides = (unit.reads, unit.writes)
     return max((sum(map(layout.num_bytes, side)) for side in sides if side), default=0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
-from meshwright.predict.compilers.xla.fusion import Kind, Unit
+from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.program.ir import Value
 
 _HELD = 4
 """Results that may wait for their first reader: each takes memory while it does."""
 
-_LIGHT = frozenset({Kind.LOOP, Kind.COLLECTIVE})
+_LIGHT = frozenset({FusionKind.LOOP, FusionKind.COLLECTIVE})
 """Kinds that a weight passes through on its way: casts, and what moves it."""
 
 
@@ -23,14 +23,17 @@ class Ahead:
     """
 
     def __init__(
-        self, units: Sequence[Unit], inputs: Iterable[Value], is_async: Collection[str]
+        self,
+        units: Sequence[Fusion],
+        inputs: Iterable[Value],
+        is_async: Collection[str],
     ) -> None:
-        self._waiting: deque[tuple[Unit, ...]] = deque()
-        self._done: set[Unit] = set()
+        self._waiting: deque[tuple[Fusion, ...]] = deque()
+        self._done: set[Fusion] = set()
         self._held: set[Value] = set()
-        chains: dict[Value, tuple[Unit, ...]] = dict.fromkeys(inputs, ())
+        chains: dict[Value, tuple[Fusion, ...]] = dict.fromkeys(inputs, ())
         for unit in units:
-            moves = unit.kind is Kind.COLLECTIVE
+            moves = unit.kind is FusionKind.COLLECTIVE
             if unit.kind not in _LIGHT or (moves and unit.root.kind not in is_async):
                 continue
             if not all(map(chains.__contains__, unit.reads)):
@@ -40,7 +43,7 @@ class Ahead:
             if moves:
                 self._waiting.append(chain)
 
-    def next(self) -> tuple[Unit, ...]:
+    def next(self) -> tuple[Fusion, ...]:
         """The next collective with what it needs, from now on as good as run."""
         while self._waiting and len(self._held) < _HELD:
             chain = self._waiting.popleft()
@@ -52,7 +55,7 @@ class Ahead:
             return early
         return ()
 
-    def take(self, unit: Unit) -> bool:
+    def take(self, unit: Fusion) -> bool:
         """Whether a unit, whose turn has come, has still to run."""
         if self._held:
             self._held.difference_update(unit.reads)

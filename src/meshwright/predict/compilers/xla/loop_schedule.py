@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Kind, Unit
+from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.program.analysis.accumulators import carries
 from meshwright.program.ir import Atom, Op, Value
 
 _JOINS = frozenset({"concatenate", "stack"})
 
 
-def in_turn(loop: Op, number: int, units: Sequence[Unit]) -> Sequence[Unit]:
+def in_turn(loop: Op, number: int, units: Sequence[Fusion]) -> Sequence[Fusion]:
     """The units of one body of a region, in the order in which a turn runs them."""
     if loop.kind != "scan":
         return units
@@ -30,7 +30,7 @@ def in_turn(loop: Op, number: int, units: Sequence[Unit]) -> Sequence[Unit]:
     return _joined_in_order(ordered)
 
 
-def _handed_out_last(units: Sequence[Unit], carried: set[Atom]) -> list[Unit]:
+def _handed_out_last(units: Sequence[Fusion], carried: set[Atom]) -> list[Fusion]:
     """Products that nothing carried hangs on come last, with what hangs on them."""
     needed, is_late = set(carried), [True] * len(units)
     for index in reversed(range(len(units))):
@@ -40,7 +40,7 @@ def _handed_out_last(units: Sequence[Unit], carried: set[Atom]) -> list[Unit]:
     late: set[Value] = set()
     for index, unit in enumerate(units):
         if is_late[index]:
-            is_late[index] = unit.kind is Kind.PRODUCT or not late.isdisjoint(
+            is_late[index] = unit.kind is FusionKind.PRODUCT or not late.isdisjoint(
                 unit.reads
             )
         if is_late[index]:
@@ -49,7 +49,7 @@ def _handed_out_last(units: Sequence[Unit], carried: set[Atom]) -> list[Unit]:
     return [units[i] for i in order]
 
 
-def _joined_in_order(units: Sequence[Unit]) -> list[Unit]:
+def _joined_in_order(units: Sequence[Fusion]) -> list[Fusion]:
     """Products that are joined, and read by nothing else, come as they lie in the whole.
 
     Each writes its part of it, the second where the first has been.
@@ -57,7 +57,7 @@ def _joined_in_order(units: Sequence[Unit]) -> list[Unit]:
     made_at: dict[Value, int] = {}
     times_read: dict[Value, int] = {}
     for index, unit in enumerate(units):
-        if unit.kind is Kind.PRODUCT and len(unit.writes) == 1:
+        if unit.kind is FusionKind.PRODUCT and len(unit.writes) == 1:
             made_at[unit.writes[0]] = index
         for value in unit.reads:
             times_read[value] = times_read.get(value, 0) + 1

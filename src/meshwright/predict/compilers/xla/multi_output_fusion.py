@@ -12,20 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from meshwright.predict.compilers.xla.fusion import TAKES_IN, Kind, Unit, shares_of
+from meshwright.predict.compilers.xla.fusion import (
+    TAKES_IN,
+    Fusion,
+    FusionKind,
+    shares_of,
+)
 from meshwright.program.ir import Value
 from meshwright.program.ops import OpWork
 
 _Space = tuple[int, ...]
 
 
-def merge_outputs(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def merge_outputs(units: Sequence[Fusion]) -> tuple[Fusion, ...]:
     """The units with those that can walk together merged, in an order that works.
 
     A unit joins the last pass over its shape that writes or reads something it reads,
     if all else that it reads is there before that pass. No pass has two products.
     """
-    passes: list[list[Unit]] = []
+    passes: list[list[Fusion]] = []
     # The first pass that can read a value: the one that writes its elements, or the one
     # after the walk that sums it up.
     there: dict[Value, int] = {}
@@ -35,14 +40,14 @@ def merge_outputs(units: Sequence[Unit]) -> tuple[Unit, ...]:
         space = _space(unit)
         number = None
         # A product takes nothing in that its own pass makes.
-        if space is not None and unit.kind is not Kind.PRODUCT:
+        if space is not None and unit.kind is not FusionKind.PRODUCT:
             number = _joined(unit, space, there, met)
         if number is None:
             number = len(passes)
             passes.append([unit])
         else:
             passes[number].append(unit)
-        readable = number + 1 if unit.kind is Kind.REDUCTION else number
+        readable = number + 1 if unit.kind is FusionKind.REDUCTION else number
         for value in unit.writes:
             there[value] = readable
         if space is not None:
@@ -53,7 +58,7 @@ def merge_outputs(units: Sequence[Unit]) -> tuple[Unit, ...]:
 
 
 def _joined(
-    unit: Unit, space: _Space, there: Mapping[Value, int], met: Mapping[Value, int]
+    unit: Fusion, space: _Space, there: Mapping[Value, int], met: Mapping[Value, int]
 ) -> int | None:
     """The pass that a unit can be part of, if any."""
     number = -1
@@ -66,9 +71,9 @@ def _joined(
     return number if number >= ready else None
 
 
-def _merged(units: Sequence[Unit]) -> Unit:
+def _merged(units: Sequence[Fusion]) -> Fusion:
     """All in one, with a product at its root if there is one, else the first."""
-    products = (u for u in units if u.kind is Kind.PRODUCT)
+    products = (u for u in units if u.kind is FusionKind.PRODUCT)
     first = next(products, units[0])
     work = OpWork(
         sum([unit.work.flops for unit in units]),
@@ -80,17 +85,17 @@ def _merged(units: Sequence[Unit]) -> Unit:
         reads |= dict.fromkeys([v for v in unit.reads if v not in writes])
         writes |= dict.fromkeys(unit.writes)
     shares = {v: share for v, share in shares_of(units).items() if v in reads}
-    return Unit(
+    return Fusion(
         first.root, first.kind, tuple(reads), tuple(writes), work,
         merged=tuple(units), shares=shares, sides=first.sides,
     )  # fmt: skip
 
 
-def _space(unit: Unit) -> _Space | None:
+def _space(unit: Fusion) -> _Space | None:
     """The extents over which a unit walks; None for what always runs alone."""
     if unit.kind not in TAKES_IN or unit.root.has_effect:
         return None
-    if unit.kind is Kind.REDUCTION:
+    if unit.kind is FusionKind.REDUCTION:
         return _extents(unit.root.operands[0].shape)
     return _extents(unit.root.results[0].shape)
 

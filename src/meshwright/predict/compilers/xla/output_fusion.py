@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Kind, Unit, shares_of
+from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind, shares_of
 from meshwright.program.ir import Program, Value, num_bytes
 
 
-def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...]:
+def with_epilogues(units: tuple[Fusion, ...], program: Program) -> tuple[Fusion, ...]:
     """Products that finish, element by element, what one other unit makes of them.
 
     Such a unit is the product's own end, and the product as such is never written.
@@ -23,9 +23,9 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
     made_at = {
         value: index for index, unit in enumerate(units) for value in unit.writes
     }
-    found: list[Unit | None] = list(units)
+    found: list[Fusion | None] = list(units)
     for index, unit in enumerate(units):
-        if unit.kind is not Kind.PRODUCT or len(unit.writes) != 1:
+        if unit.kind is not FusionKind.PRODUCT or len(unit.writes) != 1:
             continue
         (value,) = unit.writes
         used_by = readers.get(value, [])
@@ -43,7 +43,7 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
             if not early and held > num_bytes(value):
                 continue
             found[index] = found[used_by[0]] = None
-            found[index if early else used_by[0]] = Unit(
+            found[index if early else used_by[0]] = Fusion(
                 unit.root,
                 unit.kind,
                 tuple(dict.fromkeys((*unit.reads, *others))),
@@ -57,8 +57,8 @@ def with_epilogues(units: tuple[Unit, ...], program: Program) -> tuple[Unit, ...
     return tuple(unit for unit in found if unit is not None)
 
 
-def _is_epilogue(unit: Unit, product: Value) -> bool:
-    return unit.kind is Kind.LOOP and all(
+def _is_epilogue(unit: Fusion, product: Value) -> bool:
+    return unit.kind is FusionKind.LOOP and all(
         math.prod(v.shape) == math.prod(product.shape) for v in unit.writes
     )
 
