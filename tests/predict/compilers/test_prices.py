@@ -7,7 +7,7 @@ from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.compilers.xla.kernels import kernels_of
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.roofline.operation import Traffic, unit_time
-from meshwright.predict.simulate import prices
+from meshwright.predict.simulate import kernel_times as prices
 from tests.predict.compilers.test_timeline import lowered, run
 
 
