@@ -20,8 +20,8 @@ class Cuts:
         """Try `count` times; what cannot be cut stays whole."""
         rng = random.Random(self.seed)
         nodes = [node for node in work.graph.nodes if node.sizes]
-        for unit in work.units[work.mesh.require(self.axis)] if nodes else ():
+        for sub_axis in work.sub_axes[work.mesh.require(self.axis)] if nodes else ():
             for _ in range(self.count):
                 node = rng.choice(nodes)
                 factor = rng.randrange(len(node.sizes))
-                work.engine.cut(node, unit, factor, str(self))
+                work.propagator.cut(node, sub_axis, factor, str(self))

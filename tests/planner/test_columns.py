@@ -70,7 +70,7 @@ def test_where_each_group_is_one_node_propagation_is_the_engines(name, mesh):
         work = start(name, mesh)
         cells = np.array(start_cells(columns, work.state, folded))
         for node, axis, factor in random_cuts(work, random.Random(seed)):
-            refusal = work.engine.cut(node, axis, factor)
+            refusal = work.propagator.cut(node, axis, factor)
             is_cut = cut(columns, cells, room, node.index, axes.index(axis), factor)
             assert is_cut == (refusal is None)
             wanted = start_cells(columns, work.state, folded)
@@ -95,7 +95,7 @@ def test_folded_propagation_decides_nearly_all_nodes_as_the_engine_does(name):
         for node, axis, factor in random_cuts(work, random.Random(seed), most=3):
             group = folded.group_of[node.index]
             members = [work.graph.nodes[i] for i in folded.groups[group].members]
-            work.engine.cut_all([(member, factor) for member in members], axis)
+            work.propagator.cut_all([(member, factor) for member in members], axis)
             cut(columns, cells, room, group, axes.index(axis), factor)
         for node, group in zip(work.graph.nodes, folded.group_of, strict=True):
             own = work.state.factor_of[node.index]
@@ -110,7 +110,7 @@ def test_sums_are_handed_on_as_the_carrier_says():
     work = start_workspace(space.captured, mesh, space.graph)
     rng, differ, total = random.Random(0), 0, 0
     for node, axis, factor in random_cuts(work, rng, most=9):
-        work.engine.cut(node, axis, factor)
+        work.propagator.cut(node, axis, factor)
         folded = unfolded(work)
         model, lives = model_of(space, work, folded)
         single = type(problem)(work, model, lives, 1e12)
@@ -159,7 +159,7 @@ def test_a_state_says_what_its_rows_mean():
     folded = unfolded(work)
     columns = columns_of(work.state, folded)
     node = work.graph.input_nodes[-1]
-    work.engine.cut(node, "batch", 0)
+    work.propagator.cut(node, "batch", 0)
     cells, rows = start_cells(columns, work.state, folded), Rows.of(columns)
     assert cells[node.index].tolist() == [0, -1]
     assert cells[rows.ranks + node.index].tolist() == [0, 0]

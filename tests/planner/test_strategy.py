@@ -58,10 +58,10 @@ def test_units_of_an_axis_go_together():
 
     space = space_of((step, (shape(512, 16),)))
     work = work_of(space, {"data": 8})
-    assert len(work.units["data"]) > 1
+    assert len(work.sub_axes["data"]) > 1
     strategies = Strategies(work.state, work.state.mesh.axes)
     assert max(len(strategies.of(node)) for node in space.graph.nodes) < 40
     for node in space.graph.nodes:
         for strategy in strategies.of(node):
             cut = [unit for _, units in strategy.axes for unit in units]
-            assert len(cut) in (0, len(work.units["data"]))
+            assert len(cut) in (0, len(work.sub_axes["data"]))

@@ -27,7 +27,7 @@ from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.lower import Gather, Lowered, count_collectives, lower
-from meshwright.partitioner.propagate.sub_axes import UNIT
+from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.energy import Place, find_place
@@ -224,7 +224,7 @@ class Plan:
 
     def _named(self, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
         mesh = self.mesh
-        if any(UNIT in a for leaf in leaves for axes in leaf.spec for a in axes):
+        if any(SUB_AXIS in a for leaf in leaves for axes in leaf.spec for a in axes):
             if self.decided is None:
                 raise PlanError(
                     "shardings over parts of an axis need the plan that was made here"
@@ -323,7 +323,7 @@ def make_plan(
     work = apply_tactics(captured, mesh, tactics, after_tactic, graph)
     assert lowered is not None, "the program as it was is lowered in any case"
     decided = Decided(captured, work, lowered, tuple(tactics), gather)
-    program, units = captured.program, work.units
+    program, units = captured.program, work.sub_axes
     return Plan(
         mesh,
         gather,

@@ -104,7 +104,7 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
             state.assign(node, axis, factor, Cause("tactic", "shard_map in the code"))
     work.block([("shard_map", node)], [a for a in ours if a not in used])
     for axis in used:
-        work.engine.spread(node, axis)
+        work.propagator.spread(node, axis)
 
 
 def _specs(op: Op, which: str) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.constraints import apply_constraints, manual_names
 from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
-from meshwright.partitioner.propagate import Engine, Graph, State, split_axes
+from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
 from meshwright.partitioner.tactics import Recompute, Tactic, Workspace
 from meshwright.program.capture import Captured
 from meshwright.program.records.collector import one_collection
@@ -91,8 +91,10 @@ def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
 
 def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
     """What tactics work on, with nothing decided but what the user's own code says."""
-    unit_mesh, units = split_axes(graph, mesh, manual_names(graph))
-    work = Workspace(Engine(State(graph, unit_mesh)), captured.paths, mesh, units)
+    sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph))
+    work = Workspace(
+        Propagator(State(graph, sub_axis_mesh)), captured.paths, mesh, sub_axes
+    )
     apply_constraints(work)
     return work
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import meshwright as mw
-from meshwright.partitioner.propagate import Engine, Graph, Node, State
+from meshwright.partitioner.propagate import Graph, Node, Propagator, State
 from meshwright.program.capture import capture
 
 MESH = mw.Mesh({"a": 2, "b": 4})
@@ -63,17 +63,17 @@ def graph(name: str) -> Graph:
 
 def engine(
     fn: Callable[..., Any], *args: Any, mesh: Mapping[str, int] | None = None
-) -> Engine:
+) -> Propagator:
     """An engine over what `fn` is, with nothing cut yet."""
     found = capture(fn, args)
-    return Engine(State(Graph(found.program), mw.Mesh(mesh) if mesh else MESH))
+    return Propagator(State(Graph(found.program), mw.Mesh(mesh) if mesh else MESH))
 
 
-def fresh(name: str) -> Engine:
-    return Engine(State(graph(name), MESH))
+def fresh(name: str) -> Propagator:
+    return Propagator(State(graph(name), MESH))
 
 
-def the(engine: Engine, kind: str, which: int = 0) -> Node:
+def the(engine: Propagator, kind: str, which: int = 0) -> Node:
     """The node of an op, by its kind and which of that kind it is."""
     nodes = (n for n in engine.graph.op_node.values() if n.label == kind)
     return list(nodes)[which]
@@ -96,7 +96,7 @@ def steps(max_size: int = 6) -> st.SearchStrategy[list[Step]]:
     return st.lists(one, min_size=1, max_size=max_size)
 
 
-def take(engine: Engine, step: Step) -> str | None:
+def take(engine: Propagator, step: Step) -> str | None:
     """Take one decision; why not, if it was a cut that cannot be."""
     what, number, axis, factor = step
     nodes = [n for n in engine.graph.nodes if n.sizes]
@@ -108,7 +108,7 @@ def take(engine: Engine, step: Step) -> str | None:
     return None
 
 
-def take_all(engine: Engine, decisions: Sequence[Step]) -> None:
+def take_all(engine: Propagator, decisions: Sequence[Step]) -> None:
     for step in decisions:
         take(engine, step)
 

@@ -10,13 +10,13 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.partitioner.lower import count_collectives, lower
-from meshwright.partitioner.propagate import Carrier, Engine
+from meshwright.partitioner.propagate import Carrier, Propagator
 from tests.partitioner.propagate.programs import engine, f32, made, the
 
 A = f32(8, 8)
 
 
-def cut(fn, args, **dims: int) -> Engine:
+def cut(fn, args, **dims: int) -> Propagator:
     """An engine with some arguments (`_0` is the first) cut along an axis."""
     run = engine(fn, *args)
     seeds = [(run.graph.input_nodes[int(k[1:])], d) for k, d in dims.items()]
@@ -24,18 +24,18 @@ def cut(fn, args, **dims: int) -> Engine:
     return run
 
 
-def sums(run: Engine) -> int:
+def sums(run: Propagator) -> int:
     """How many all-reduces the device program runs; it has no other collective."""
     counts = count_collectives(lower(run.state).program)
     assert sum(counts.values()) == counts["all_reduce"]
     return counts["all_reduce"]
 
 
-def partial(run: Engine, kind: str, which: int = 0) -> bool:
+def partial(run: Propagator, kind: str, which: int = 0) -> bool:
     return Carrier(run.state).is_partial(made(the(run, kind, which)), "a")
 
 
-def carried(run: Engine, kind: str, which: int = 0) -> bool:
+def carried(run: Propagator, kind: str, which: int = 0) -> bool:
     return Carrier(run.state).can_carry(made(the(run, kind, which)), "a")
 
 
@@ -196,7 +196,7 @@ XS = f32(5, 16, 8)
 W = f32(16, 8)
 
 
-def carry_wire(run: Engine):
+def carry_wire(run: Propagator):
     (wires,) = run.graph.wire_nodes.values()
     (node,) = (n for n in wires if n.wire.result is not None)
     return node

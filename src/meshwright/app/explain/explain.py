@@ -146,7 +146,7 @@ def describe_step(
     specs = tuple(state.sharding_at(n, n.outs[0]) for n in work.graph.input_nodes)
     old = before.specs or (None,) * len(specs)
     cut = tuple(
-        str(Sharding(tuple(join_units(axes, work.units) for axes in spec.dims)))
+        str(Sharding(tuple(join_units(axes, work.sub_axes) for axes in spec.dims)))
         for spec in specs
     )
     conflicts = list(state.conflicts.values())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from meshwright.app.output.collapse import collapse
 from meshwright.app.output.numbers import show_bytes
 from meshwright.app.report.markup import NONE, TIMES, Tips, section, text
-from meshwright.partitioner.propagate.sub_axes import UNIT
+from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import itemsize_bytes, show_type
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Axes:
 
     def colour(self, axis: str) -> str:
         """The class that colours an axis, and its parts like it."""
-        return f"a{self.mesh.axes.index(axis.partition(UNIT)[0]) % _COLOURS}"
+        return f"a{self.mesh.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
 
 
 def _axes_of(plan: Plan) -> Axes:

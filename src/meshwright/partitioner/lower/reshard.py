@@ -18,7 +18,7 @@ Axes = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReshardStep:
     """One move: kind is that of the collective, `dim` the one that shrinks or grows.
 
     other: of an all_to_all the dim that is split. to: of a permute the new order.
@@ -31,18 +31,18 @@ class Step:
     to: Axes = ()
 
 
-def reshard_steps(have: Sharding, need: Sharding) -> tuple[Step, ...]:
+def reshard_steps(have: Sharding, need: Sharding) -> tuple[ReshardStep, ...]:
     """The moves from `have` to `need`; neither is partial."""
     now = [list(axes) for axes in have.dims]
     goal = [list(axes) for axes in need.dims]
-    steps: list[Step] = []
+    steps: list[ReshardStep] = []
     _slice(now, goal, steps)
     _swap(now, goal, steps)
     _permute(now, goal, steps)
     for dim, axes in enumerate(now):
         keep = _common(axes, goal[dim])
         if len(axes) > keep:
-            steps.append(Step("all_gather", dim, tuple(axes[keep:])))
+            steps.append(ReshardStep("all_gather", dim, tuple(axes[keep:])))
             del axes[keep:]
     _slice(now, goal, steps)
     assert now == goal, f"resharding {have} to {need} ended at {now}"
@@ -59,7 +59,9 @@ def _common(now: list[str], goal: list[str]) -> int:
     return count
 
 
-def _slice(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> None:
+def _slice(
+    now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
+) -> None:
     """Cut what is needed and free to cut, in order from the major axis."""
     for dim, axes in enumerate(now):
         if _common(axes, goal[dim]) < len(axes):
@@ -71,11 +73,13 @@ def _slice(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> No
                 break
             new.append(axis)
         if new:
-            steps.append(Step("all_slice", dim, tuple(new)))
+            steps.append(ReshardStep("all_slice", dim, tuple(new)))
             axes.extend(new)
 
 
-def _swap(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> None:
+def _swap(
+    now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
+) -> None:
     """Move a minor run of axes from one dim to the end of another."""
     moved = True
     while moved:
@@ -89,7 +93,7 @@ def _swap(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> Non
                 count = _overlap(extra, wanted)
                 if count:
                     run = tuple(axes[len(axes) - count :])
-                    steps.append(Step("all_to_all", i, run, j))
+                    steps.append(ReshardStep("all_to_all", i, run, j))
                     del axes[len(axes) - count :]
                     now[j].extend(run)
                     moved = True
@@ -106,18 +110,20 @@ def _overlap(extra: list[str], wanted: list[str]) -> int:
     return 0
 
 
-def _permute(now: list[list[str]], goal: list[list[str]], steps: list[Step]) -> None:
+def _permute(
+    now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
+) -> None:
     """Bring the axes that stay to the front of those that are gathered."""
     for dim, axes in enumerate(now):
         keep = _common(axes, goal[dim])
         extra, wanted = axes[keep:], goal[dim][keep:]
         if wanted and set(wanted) <= set(extra):
             order = wanted + [a for a in extra if a not in wanted]
-            steps.append(Step("permute", dim, tuple(extra), to=tuple(order)))
+            steps.append(ReshardStep("permute", dim, tuple(extra), to=tuple(order)))
             axes[keep:] = order
 
 
-def emit_step(builder: Builder, x: Atom, step: Step) -> Atom:
+def emit_step(builder: Builder, x: Atom, step: ReshardStep) -> Atom:
     """Write one move of a local value into a device program."""
     if step.kind == "all_slice":
         return builder.all_slice(x, step.dim, step.axes)

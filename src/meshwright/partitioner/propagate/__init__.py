@@ -1,8 +1,8 @@
 """From a few cuts to a sharding of every value."""
 
 from meshwright.partitioner.propagate.carry import Carrier
-from meshwright.partitioner.propagate.engine import Engine
 from meshwright.partitioner.propagate.graph import Graph, Node
+from meshwright.partitioner.propagate.propagator import Propagator
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 from meshwright.partitioner.propagate.sub_axes import split_axes, user_axes, whole_axes
 
@@ -10,9 +10,9 @@ __all__ = [
     "Carrier",
     "Cause",
     "Conflict",
-    "Engine",
     "Graph",
     "Node",
+    "Propagator",
     "State",
     "split_axes",
     "user_axes",

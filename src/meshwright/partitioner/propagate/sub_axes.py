@@ -1,8 +1,9 @@
-"""Splits mesh axes so that each reshape can take what fits of them.
+"""Splits mesh axes into sub-axes, so that each reshape can use what fits of an axis.
 
-A dim of 4 heads times 64 cut along an axis of 8 is cut 4 ways over heads and 2 ways
-within: the axis spills onto the next factor. Propagation knows only whole axes, so the
-axis is replaced by units (4, 2) that together mean the same.
+Example: a dim of 4 heads times 64 is cut along an axis of 8. The cut is 4 ways over heads
+and 2 ways within a head: the axis spills over to the next factor. Propagation knows only
+whole axes, so the axis is replaced by two sub-axes, of sizes 4 and 2, which together mean
+the same (Shardy's sub-axes).
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.graph import Graph
 from meshwright.program.ir import Sharding
 
-UNIT = ":"
-"""Between an axis and the number of one of its units: `model:0`. ASCII, since the name
-travels through exported programs."""
+SUB_AXIS = ":"
+"""The character between an axis and the number of its sub-axis, as in `model:0`.
+
+ASCII, since names of axes travel through exported programs.
+"""
 
 
 def split_axes(
     graph: Graph, mesh: Mesh, kept: Collection[str] = ()
 ) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
-    """The mesh over units, and the units of each axis, major to minor.
+    """The mesh over sub-axes, and the sub-axes of each axis, major to minor.
 
-    An axis that fits every reshape is its own single unit, and so is one to be `kept`:
-    what does not fit into a reshape's major part then stops there. Raises `MeshError`
-    for an axis whose name could be that of a unit.
+    An axis that fits every reshape is its own only sub-axis. So is an axis in `kept`: a
+    cut along it stops at the major part of a reshape if it does not fit. Raises
+    `MeshError` for an axis whose name could be the name of a sub-axis.
     """
-    taken = [axis for axis in mesh.axes if UNIT in axis]
+    taken = [axis for axis in mesh.axes if SUB_AXIS in axis]
     if taken:
-        raise MeshError(f"axis name {taken[0]!r} holds {UNIT!r}, which names parts")
+        raise MeshError(f"axis name {taken[0]!r} holds {SUB_AXIS!r}, which names parts")
     majors = sorted(
         {
             tuple(node.sizes[f] for f in factors[:-1])
@@ -43,23 +46,23 @@ def split_axes(
         }
     )
     sizes: dict[str, int] = {}
-    units: dict[str, tuple[str, ...]] = {}
+    sub_axes: dict[str, tuple[str, ...]] = {}
     for axis, size in mesh.sizes:
         parts = (size,) if axis in kept else _split(size, majors)
         names = (
             (axis,)
             if len(parts) == 1
-            else tuple(f"{axis}{UNIT}{i}" for i in range(len(parts)))
+            else tuple(f"{axis}{SUB_AXIS}{i}" for i in range(len(parts)))
         )
-        units[axis] = names
+        sub_axes[axis] = names
         sizes.update(zip(names, parts, strict=True))
-    return Mesh(sizes, mesh.devices), units
+    return Mesh(sizes, mesh.devices), sub_axes
 
 
 def _split(size: int, majors: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """Factors of `size`, such that for each product its major extents are filled in turn.
+    """Factors of `size` that fill the major extents of each product, one after another.
 
-    majors: of each dim that is a product, all extents but the last.
+    majors: for each dim that is a product of factors, all extents but the last.
     """
     parts = [size]
     for extents in majors:
@@ -87,20 +90,21 @@ def _fill(parts: list[int], position: int, extent: int) -> tuple[int, bool]:
     return position, extent == 1
 
 
-def whole_axes(sharding: Sharding, units: Sequence[str]) -> Sharding | None:
-    """The sharding in the user's axes; None where some dim is cut by part of an axis.
+def whole_axes(sharding: Sharding, sub_axes: Sequence[str]) -> Sharding | None:
+    """The sharding in the user's axes; `None` if part of an axis cuts some dim.
 
-    units: all axes of the mesh over units, major to minor.
+    sub_axes: all axes of the mesh over sub-axes, major to minor.
     """
     dims: list[tuple[str, ...]] = []
     for cut in sharding.dims:
         axes = user_axes(cut)
-        if tuple(u for a in axes for u in units if u.partition(UNIT)[0] == a) != cut:
+        complete = (s for a in axes for s in sub_axes if s.partition(SUB_AXIS)[0] == a)
+        if tuple(complete) != cut:
             return None
         dims.append(axes)
     return Sharding(tuple(dims))
 
 
 def user_axes(axes: Iterable[str]) -> tuple[str, ...]:
-    """Units by the names of the axes that they are part of, each once, in order."""
-    return tuple(dict.fromkeys(axis.partition(UNIT)[0] for axis in axes))
+    """The user's axes that sub-axes are part of, each once, in order."""
+    return tuple(dict.fromkeys(axis.partition(SUB_AXIS)[0] for axis in axes))

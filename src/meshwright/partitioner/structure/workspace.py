@@ -1,4 +1,4 @@
-"""What a tactic works on: the graph, the state so far, and the names of the leaves."""
+"""The workspace of a tactic: the graph, the decisions so far, the names of the leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.propagate import Engine, Graph, Node, State
+from meshwright.partitioner.propagate import Graph, Node, Propagator, State
 from meshwright.program.ir import Value
 
 
@@ -35,28 +35,27 @@ class Sum:
 
 @dataclass
 class Workspace:
-    """One partitioning under way.
+    """The state of one partitioning while tactics are applied.
 
-    paths: of the input leaves. units: what each axis of the user's mesh is made of
-    (itself, unless a reshape makes it spill over two dims). out_ties: output position
-    -> input position, of state that the step passes on.
+    paths: names of the input leaves. mesh: the user's. sub_axes: the sub-axes of each
+    axis of the mesh, which is the axis itself unless a reshape splits it over two dims.
     """
 
-    engine: Engine
+    propagator: Propagator
     paths: Sequence[str]
     mesh: Mesh
-    units: Mapping[str, tuple[str, ...]]
+    sub_axes: Mapping[str, tuple[str, ...]]
     refusals: list[Refusal] = field(default_factory=list)
 
     @property
     def graph(self) -> Graph:
         """The graph of the program."""
-        return self.engine.graph
+        return self.propagator.graph
 
     @property
     def state(self) -> State:
         """The decisions so far."""
-        return self.engine.state
+        return self.propagator.state
 
     @property
     def tags(self) -> list[tuple[str, Node]]:
@@ -78,26 +77,26 @@ class Workspace:
 
         seeds: (path, node, dim or sum). What cannot be cut is noted in `refusals`.
         """
-        units = self.units[self.mesh.require(axis)]
-        if len(units) > 1:  # all units of the axis or none
+        sub_axes = self.sub_axes[self.mesh.require(axis)]
+        if len(sub_axes) > 1:  # all sub-axes of the axis or none
             seeds = [seed for seed in seeds if self._takes_all(*seed, axis)]
         seeds = list(seeds)
-        for unit in units:
+        for sub_axis in sub_axes:
             accepted: list[tuple[Node, int]] = []
             for path, node, dim in seeds:
-                if self._is_cut_so(node, dim, unit):
+                if self._is_cut_so(node, dim, sub_axis):
                     continue
                 factor = self._factor(node, dim)
                 why = (
                     f"{_named(dim)} of this {node.label} cannot be cut"
                     if factor is None
-                    else self.state.why_not(node, unit, factor)
+                    else self.state.why_not(node, sub_axis, factor)
                 )
                 if why is None and factor is not None:
                     accepted.append((node, factor))
                 else:
                     self.refusals.append(Refusal(path, axis, str(why)))
-            self.engine.cut_all(accepted, unit, tactic)
+            self.propagator.cut_all(accepted, sub_axis, tactic)
 
     def _takes_all(self, path: str, node: Node, dim: int | Sum, axis: str) -> bool:
         factors, size = self._factors(node, dim), self.mesh.size(axis)
@@ -112,17 +111,17 @@ class Workspace:
     def block(self, nodes: Iterable[tuple[str, Node]], axes: Iterable[str]) -> None:
         """Keep what nodes make whole along axes from here on."""
         for axis in axes:
-            for unit in self.units[self.mesh.require(axis)]:
+            for sub_axis in self.sub_axes[self.mesh.require(axis)]:
                 for path, node in nodes:
-                    if unit in self.state.factor_of[node.index]:
+                    if sub_axis in self.state.factor_of[node.index]:
                         why = "it is cut already, and no tactic undoes another"
                         self.refusals.append(Refusal(path, axis, why))
                     else:
-                        self.state.block(node, unit)
+                        self.state.block(node, sub_axis)
 
     def is_cut(self, node: Node, axis: str) -> bool:
         """True when the axis is in use in what this node makes."""
-        return any(u in self.state.factor_of[node.index] for u in self.units[axis])
+        return any(u in self.state.factor_of[node.index] for u in self.sub_axes[axis])
 
     def local_extent(self, node: Node, dim: int) -> int:
         """Extent of a dim of what a node makes, on one device so far."""
@@ -147,8 +146,8 @@ class Workspace:
             return self.sums(node)[dim.index : dim.index + 1]
         return node.outs[0][1][dim]
 
-    def _is_cut_so(self, node: Node, dim: int | Sum, unit: str) -> bool:
-        factor = self.state.factor_of[node.index].get(unit)
+    def _is_cut_so(self, node: Node, dim: int | Sum, sub_axis: str) -> bool:
+        factor = self.state.factor_of[node.index].get(sub_axis)
         return factor is not None and factor in self._factors(node, dim)
 
     def _factor(self, node: Node, dim: int | Sum) -> int | None:

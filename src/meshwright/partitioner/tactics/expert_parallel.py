@@ -31,7 +31,7 @@ class ExpertParallel:
 
     def apply(self, work: Workspace) -> None:
         """Cut all expert weights, and what is computed expert by expert."""
-        units = work.units[work.mesh.require(self.axis)]
+        sub_axes = work.sub_axes[work.mesh.require(self.axis)]
         products = find_products(work, find_structure(work))
         size = work.mesh.size(self.axis)
         seeds: dict[int, tuple[str, Node, int]] = {}
@@ -59,21 +59,21 @@ class ExpertParallel:
                 "or a group dim"
             )
             raise TacticError(f"{self} finds no experts to cut: {why}")
-        for unit in units:
-            self._claim(work, region, unit)
+        for sub_axis in sub_axes:
+            self._claim(work, region, sub_axis)
         work.cut(seeds.values(), self.axis, str(self))
 
-    def _claim(self, work: Workspace, region: dict[int, int], unit: str) -> None:
+    def _claim(self, work: Workspace, region: dict[int, int], sub_axis: str) -> None:
         """Cut a region by expert, if it is cut otherwise; else propagation does it."""
         cuts = work.state.factor_of
         other = [
-            i for i, factor in region.items() if cuts[i].get(unit, factor) != factor
+            i for i, factor in region.items() if cuts[i].get(sub_axis, factor) != factor
         ]
         for index in other:
-            work.state.retract(work.graph.nodes[index], unit)
+            work.state.retract(work.graph.nodes[index], sub_axis)
         if other:
             nodes = [(work.graph.nodes[i], factor) for i, factor in region.items()]
-            work.engine.cut_all(nodes, unit, str(self))
+            work.propagator.cut_all(nodes, sub_axis, str(self))
 
     def __str__(self) -> str:
         return f"expert_parallel({self.axis!r})"

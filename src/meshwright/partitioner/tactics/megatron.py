@@ -36,10 +36,10 @@ class Megatron:
 
     def apply(self, work: Workspace) -> None:
         """Cut all pairs, each propagated before the next is tried."""
-        units = work.units[work.mesh.require(self.axis)]
+        sub_axes = work.sub_axes[work.mesh.require(self.axis)]
         products = find_products(work, find_structure(work))
         products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
-        search = _Search(work, self.axis, units, products, str(self))
+        search = _Search(work, self.axis, sub_axes, products, str(self))
         pairs = [product for product in products if search.attempt(product)]
         torn = [r for p in products for r in _taken_apart(work, p, self.axis)]
         if not pairs:
@@ -122,13 +122,13 @@ class _Search:
         self,
         work: Workspace,
         axis: str,
-        units: tuple[str, ...],
+        sub_axes: tuple[str, ...],
         products: list[Product],
         name: str,
     ) -> None:
         self.work = work
         self.axis = axis
-        self.units = units
+        self.sub_axes = sub_axes
         self.name = name
         self.products = {p.node.index: p for p in products}
         self.last = max(self.products, default=-1)
@@ -136,7 +136,7 @@ class _Search:
 
     def attempt(self, product: Product) -> bool:
         """Cut the best free dim of a weight, if there is a good one."""
-        if self.work.state.factor_of[product.node.index].keys() & set(self.units):
+        if self.work.state.factor_of[product.node.index].keys() & set(self.sub_axes):
             return False
         best: tuple[int, tuple[str, Node, int]] | None = None
         for factor in product.free:
@@ -167,16 +167,18 @@ class _Search:
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.name)
-        if any(unit not in state.factor_of[seed[1].index] for unit in self.units):
+        if any(
+            sub_axis not in state.factor_of[seed[1].index] for sub_axis in self.sub_axes
+        ):
             return None, set()
         new = list(islice(reversed(state.causes), len(state.causes) - before))
         made = closed = summed = gathered = 0
         columns: set[tuple[int, int]] = set()
-        for index, unit in new:
+        for index, sub_axis in new:
             node = self.work.graph.nodes[index]
             if index > self.last:
                 continue
-            factor = state.factor_of[index][unit]
+            factor = state.factor_of[index][sub_axis]
             product = self.products.get(index)
             size = sum(num_bytes(self.work.graph.values[v]) for v, _ in node.outs)
             if product is not None and factor in product.free:
@@ -185,10 +187,10 @@ class _Search:
             elif node.rule is not None and factor in node.rule.reductions:
                 is_row = product is not None and factor in product.summed
                 closed, summed = closed + size * is_row, summed + size * (not is_row)
-            gathered += self._gathered(node, unit)
+            gathered += self._gathered(node, sub_axis)
         return _Cost(made, closed, summed, gathered), columns
 
-    def _gathered(self, node: Node, unit: str) -> int:
+    def _gathered(self, node: Node, sub_axis: str) -> int:
         """Bytes of the values around a node that are cut, and read otherwise."""
         graph, state = self.work.graph, self.work.state
         readers = [
@@ -197,10 +199,10 @@ class _Search:
         readers += [(v, node) for v, _ in node.ins]
         moved = 0
         for value, reader in readers:
-            dim = state.dim_on(value, unit)
+            dim = state.dim_on(value, sub_axis)
             if dim is None or dim < 0 or self._is_outside(reader):
                 continue
-            if any(d != dim for d in self._read_dims(value, reader, unit)):
+            if any(d != dim for d in self._read_dims(value, reader, sub_axis)):
                 moved += num_bytes(graph.values[value])
         return moved
 
@@ -208,8 +210,10 @@ class _Search:
         """Not in the forward pass."""
         return reader.index > self.last or reader.input_position is not None
 
-    def _read_dims(self, value: int, reader: Node, unit: str) -> Iterable[int | None]:
+    def _read_dims(
+        self, value: int, reader: Node, sub_axis: str
+    ) -> Iterable[int | None]:
         state = self.work.state
         for port in reader.ins:
             if port[0] == value:
-                yield state.sharding_at(reader, port).dim_of(unit)
+                yield state.sharding_at(reader, port).dim_of(sub_axis)

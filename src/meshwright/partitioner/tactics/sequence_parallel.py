@@ -51,7 +51,7 @@ class SequenceParallel:
     def _is_row(self, work: Workspace, product: Product) -> bool:
         """True when the axis cuts what a product sums."""
         cut = work.state.factor_of[product.node.index]
-        return any(cut.get(u) in product.summed for u in work.units[self.axis])
+        return any(cut.get(u) in product.summed for u in work.sub_axes[self.axis])
 
     def _seed(self, work: Workspace, product: Product) -> tuple[str, Node, int] | None:
         """(source, reader, dim) to cut; None where no reader can be cut so."""

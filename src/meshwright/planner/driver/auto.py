@@ -38,7 +38,9 @@ class Auto:
         machine = self.machine
         if not isinstance(machine, Machine):
             machine = load_machine(machine, work.mesh.num_devices)
-        units = [u for axis in self.axes for u in work.units[work.mesh.require(axis)]]
+        units = [
+            u for axis in self.axes for u in work.sub_axes[work.mesh.require(axis)]
+        ]
         stores = stores_of(work.graph.program, machine, work.mesh.num_devices)
         pricing = Pricing(machine, stores, EXPOSED, self.seed)
         priced = price(pricing, work, fold(work.state), units)

@@ -110,7 +110,7 @@ def spread(flat: Choices, source: Priced, target: Priced) -> Choices | None:
     if source.model.fold.group_of != target.model.fold.group_of:
         return None
     units, all_units = (
-        [u for run in each.work.units.values() for u in run]
+        [u for run in each.work.sub_axes.values() for u in run]
         for each in (source, target)
     )
     return spread_choices(source.model, flat, target.model, units, all_units)

@@ -132,7 +132,7 @@ class Space:
         """
         work = work or self.start(mesh)
         chosen = mesh.axes if axes is None else tuple(axes)
-        free = [unit for axis in chosen for unit in work.units[axis]]
+        free = [unit for axis in chosen for unit in work.sub_axes[axis]]
         exposed = {**EXPOSED, **(exposed or {})}
         return price(
             Pricing(self.machine, self.stores, exposed, self.seed),

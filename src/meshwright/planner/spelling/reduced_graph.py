@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
-from meshwright.partitioner.propagate import Cause, Engine, Graph, Node, State
+from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, State
 from meshwright.partitioner.propagate.graph import Port
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.tactics import Workspace
@@ -129,7 +129,7 @@ def start_on(quotient: Quotient, start: Workspace) -> Workspace:
             for axis in state.size:
                 if (real, axis) in start.state.scattered:
                     state.scatter(value, axis, start.state.scattered[real, axis])
-    return Workspace(Engine(state), (), start.mesh, start.units)
+    return Workspace(Propagator(state), (), start.mesh, start.sub_axes)
 
 
 def _weight(graph: Graph, node: Node) -> float:

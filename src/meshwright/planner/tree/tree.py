@@ -72,7 +72,7 @@ class Partitioning:
         self.limit = limit
         units = tuple(work.state.size)
         self.units: Mapping[str, tuple[int, ...]] = {
-            axis: tuple(map(units.index, own)) for axis, own in work.units.items()
+            axis: tuple(map(units.index, own)) for axis, own in work.sub_axes.items()
         }
         self.cuts = tuple(self._cuts())
         self._moves = ints(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from meshwright.partitioner.lower import count_collectives, lower, verify_lowered
-from meshwright.partitioner.propagate import Cause, Engine, Graph, Node, State
+from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, State
 from meshwright.program.capture import capture
 from tests.partitioner.propagate.programs import (
     MESH,
@@ -31,7 +31,7 @@ from tests.partitioner.propagate.programs import (
 NAMES = st.sampled_from(sorted(PROGRAMS))
 
 
-def dims(run: Engine, axis: str) -> list[int | None]:
+def dims(run: Propagator, axis: str) -> list[int | None]:
     """The dim that an axis cuts of each value, -1 where it is partial."""
     return [run.state.dim_on(v, axis) for v in range(len(run.graph.values))]
 
@@ -279,7 +279,7 @@ def test_state_that_a_step_passes_on_is_cut_as_it_comes():
     found = capture(lambda s, x: (s + x, x.sum()), (f32(8), f32(8)), donated=["s"])
     assert found.ties == {0: 0}
     for seed in (0, 1):
-        run = Engine(State(Graph(found.program, found.ties), MESH))
+        run = Propagator(State(Graph(found.program, found.ties), MESH))
         run.cut(run.graph.input_nodes[seed], "a", 0)
         assert run.state.dim_on(made(run.graph.input_nodes[0]), "a") == 0
 
@@ -287,7 +287,7 @@ def test_state_that_a_step_passes_on_is_cut_as_it_comes():
 # -- loops ----------------------------------------------------------------------------
 
 
-def carry(run: Engine) -> Node:
+def carry(run: Propagator) -> Node:
     """The wire of the carry: the one with all four ends."""
     (wires,) = run.graph.wire_nodes.values()
     (node,) = (

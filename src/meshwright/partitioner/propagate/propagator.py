@@ -17,7 +17,7 @@ from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 
 
-class Engine:
+class Propagator:
     """Runs the fixed point over a state; keeps nothing but work lists between calls."""
 
     def __init__(self, state: State) -> None:
