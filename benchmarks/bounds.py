@@ -23,13 +23,13 @@ import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.planner.solve.meshes import meshes_of
 from meshwright.planner.solve.space import Space
-from meshwright.search.assignment import Aim, Assignment, Clock, solve
-from meshwright.search.assignment.graph import finite_graph
-from meshwright.search.assignment.incumbent import Incumbent
-from meshwright.search.assignment.messages import Messages
-from meshwright.search.assignment.order import plan_within
-from meshwright.search.assignment.presolve import merge
-from meshwright.search.assignment.relax import Dual, ascend
+from meshwright.search.assignment import Assignment, Clock, SolveOptions, solve
+from meshwright.search.assignment.bounds.dual import DualBound, ascend
+from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.eliminate.order import plan_within
+from meshwright.search.assignment.incumbent.incumbent import Incumbent
+from meshwright.search.assignment.presolve.presolve import merge
+from meshwright.search.assignment.problem.cost_graph import finite_graph
 from meshwright.search.assignment.warm import warm
 
 RESULTS = Path(__file__).parent / "results" / "bounds.json"
@@ -63,23 +63,29 @@ def program_of(target: str, machine_name: str) -> Assignment:
 def run_case(problem: Assignment, times: float) -> dict[str, float]:
     """Seconds and bounds of both, and the best that is known."""
     started = time.perf_counter()
-    kernel, memory = merge(problem)
-    graph = finite_graph(kernel, kernel.penalty)
-    messages = Messages(graph, kernel.costs)
+    reduced, memory = merge(problem)
+    graph = finite_graph(reduced, reduced.penalty)
+    messages = Messages(graph, reduced.costs)
     before, bound = -np.inf, messages.sweep(10)
     while bound - before > 2e-4 * abs(bound):
         before, bound = bound, messages.sweep(10)
     messages_s = time.perf_counter() - started
-    found = solve(problem, (1 + times) * messages_s, aim=Aim(turns=10_000))
+    found = solve(
+        problem, (1 + times) * messages_s, options=SolveOptions(rounds=10_000)
+    )
     pool = Incumbent(
-        kernel, memory, Clock(time.perf_counter(), times * messages_s), Aim(), None
+        reduced,
+        memory,
+        Clock(time.perf_counter(), times * messages_s),
+        SolveOptions(),
+        None,
     )
     pool.cost = found.cost  # what subgradients step towards
-    silent = Messages(graph, kernel.costs)
-    ascend(Dual(pool, graph, plan_within(graph, 1e6), silent), 1_000_000)
+    silent = Messages(graph, reduced.costs)
+    ascend(DualBound(pool, graph, plan_within(graph, 1e6), silent), 1_000_000)
     return {
-        "nodes": kernel.num_nodes,
-        "pairs": len(kernel.tables),
+        "nodes": reduced.num_nodes,
+        "pairs": len(reduced.tables),
         "messages_s": messages_s,
         "messages": messages.bound / found.cost,
         "subgradients": pool.bound / found.cost,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from meshwright.cli.iopddl import process_age_s
-from meshwright.search.assignment.iopddl import read_assignment
+from meshwright.search.assignment.problem.iopddl import read_assignment
 
 DATA = Path(__file__).parents[1] / "data" / "iopddl"
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment, Progress, Solution, solve
-from meshwright.search.assignment.iopddl import read_assignment, write_solution
+from meshwright.search.assignment.problem.iopddl import read_assignment, write_solution
 
 _SPARE_S = 0.3  # for checking and writing what was found
 _SPARE = 0.02  # the same, as a part of the time: threads stop when a step ends

@@ -7,10 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.search.assignment import Assignment
-from meshwright.search.assignment.dive import dive
-from meshwright.search.assignment.graph import finite_graph
-from meshwright.search.assignment.messages import Messages
-from meshwright.search.assignment.presolve import merge
+from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.presolve.presolve import merge
+from meshwright.search.assignment.primal.dive import dive
+from meshwright.search.assignment.problem.cost_graph import finite_graph
 from tests.search.assignment.oracle import least, problems
 
 SWEEPS = 20
@@ -18,10 +18,10 @@ SWEEPS = 20
 
 def dived(problem, steps=300, is_late=lambda: False):
     """The kernel, messages, and what a dive comes to."""
-    kernel, _ = merge(problem)
-    messages = Messages(finite_graph(kernel, kernel.penalty), kernel.costs)
+    reduced, _ = merge(problem)
+    messages = Messages(finite_graph(reduced, reduced.penalty), reduced.costs)
     messages.sweep(SWEEPS)
-    return kernel, messages, dive(messages, steps, kernel.penalty, is_late)
+    return reduced, messages, dive(messages, steps, reduced.penalty, is_late)
 
 
 def colouring(num_nodes, num_edges, num_colours, seed):
@@ -40,9 +40,9 @@ def colouring(num_nodes, num_edges, num_colours, seed):
 @given(problems(limited=False), st.integers(1, 20), st.booleans())
 def test_every_node_gets_a_choice_that_it_has(problem, steps, late):
     assume(least(problem) < math.inf)
-    kernel, messages, choices = dived(problem, steps, lambda: late)
-    assert np.all((choices >= 0) & (choices < kernel.widths))
-    assert kernel.cost(choices) >= messages.bound - 1e-6
+    reduced, messages, choices = dived(problem, steps, lambda: late)
+    assert np.all((choices >= 0) & (choices < reduced.widths))
+    assert reduced.cost(choices) >= messages.bound - 1e-6
 
 
 def grid(side, seed):
@@ -63,10 +63,10 @@ def test_the_surest_first_and_a_few_at_a_time_is_better():
     in_order, at_once, surest = 0.0, 0.0, 0.0
     for seed in range(10):
         problem = grid(12, seed)
-        kernel, messages, choices = dived(problem)
-        surest += kernel.cost(choices)
-        in_order += kernel.cost(messages.decode()[0])
-        at_once += kernel.cost(dived(problem, steps=1)[2])
+        reduced, messages, choices = dived(problem)
+        surest += reduced.cost(choices)
+        in_order += reduced.cost(messages.decode()[0])
+        at_once += reduced.cost(dived(problem, steps=1)[2])
     assert surest < 0.85 * in_order
     assert surest < 0.92 * at_once
 
@@ -76,10 +76,10 @@ def test_around_what_is_forbidden_choices_are_made_anew(monkeypatch):
     numbers = range(12)
     problems = [colouring(100, 180, 3, seed) for seed in numbers]
     anew = sum(is_allowed(problem) for problem in problems)
-    monkeypatch.setattr("meshwright.search.assignment.dive._RINGS", ())
+    monkeypatch.setattr("meshwright.search.assignment.primal.dive._RINGS", ())
     assert sum(is_allowed(problem) for problem in problems) < anew
 
 
 def is_allowed(problem):
-    kernel, _, choices = dived(problem)
-    return kernel.cost(choices) < math.inf
+    reduced, _, choices = dived(problem)
+    return reduced.cost(choices) < math.inf

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import solve
-from meshwright.search.assignment.iopddl import read_assignment, write_solution
+from meshwright.search.assignment.problem.iopddl import read_assignment, write_solution
 
 DATA = Path(__file__).parents[2] / "data" / "iopddl"
 

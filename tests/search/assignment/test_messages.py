@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment
-from meshwright.search.assignment.graph import finite_graph
-from meshwright.search.assignment.messages import Messages
-from meshwright.search.assignment.presolve import merge
+from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.presolve.presolve import merge
+from meshwright.search.assignment.problem.cost_graph import finite_graph
 from tests.search.assignment.oracle import chain, least, problems
 
 
 def messages_of(problem):
     try:
-        kernel, _ = merge(problem)
+        reduced, _ = merge(problem)
     except AssignmentError:
         assume(False)
-    return kernel, Messages(finite_graph(kernel, kernel.penalty), kernel.costs)
+    return reduced, Messages(finite_graph(reduced, reduced.penalty), reduced.costs)
 
 
 @settings(deadline=None, max_examples=100)
@@ -40,31 +40,31 @@ def test_the_bound_never_falls_and_is_never_above_the_optimum(problem):
 @settings(deadline=None, max_examples=60)
 @given(problems(limited=False), st.integers(0, 99))
 def test_from_any_messages_nothing_costs_less_than_they_say(problem, seed):
-    kernel, known = messages_of(problem)
+    reduced, known = messages_of(problem)
     rng = np.random.default_rng(seed)
     told = rng.uniform(-5, 5, len(known.net.told))
-    costs = kernel.costs + rng.uniform(-1, 1, len(kernel.costs))
+    costs = reduced.costs + rng.uniform(-1, 1, len(reduced.costs))
     messages = Messages(known.graph, costs, told)
     bound = messages.sweep(2)
     _, excess = messages.decode()
-    change = costs - kernel.costs
-    for x in itertools.product(*map(range, kernel.widths)):
-        at = kernel.starts[:-1] + np.array(x, np.int64)
-        cost = kernel.cost(np.array(x, np.int64)) + change[at].sum()
+    change = costs - reduced.costs
+    for x in itertools.product(*map(range, reduced.widths)):
+        at = reduced.starts[:-1] + np.array(x, np.int64)
+        cost = reduced.cost(np.array(x, np.int64)) + change[at].sum()
         assert cost >= bound + excess[at].max(initial=0.0) - 1e-6
 
 
 @settings(deadline=None, max_examples=100)
 @given(problems(limited=False))
 def test_nothing_costs_less_than_the_bound_and_the_excess_of_its_choices(problem):
-    kernel, messages = messages_of(problem)
+    reduced, messages = messages_of(problem)
     bound = messages.sweep(3)
     choices, excess = messages.decode()
-    assert kernel.cost(choices) >= bound - 1e-6
-    for x in itertools.product(*map(range, kernel.widths)):
-        chosen = excess[kernel.starts[:-1] + np.array(x, np.int64)]
+    assert reduced.cost(choices) >= bound - 1e-6
+    for x in itertools.product(*map(range, reduced.widths)):
+        chosen = excess[reduced.starts[:-1] + np.array(x, np.int64)]
         most = chosen.max(initial=0.0)
-        assert kernel.cost(np.array(x, np.int64)) >= bound + most - 1e-6
+        assert reduced.cost(np.array(x, np.int64)) >= bound + most - 1e-6
 
 
 def test_on_a_chain_one_sweep_is_exact():
@@ -72,23 +72,23 @@ def test_on_a_chain_one_sweep_is_exact():
     costs = rng.uniform(0, 1, (40, 5)).tolist()
     tables = rng.uniform(0, 1, (39, 5, 5))
     problem = Assignment.of(costs, [(i, i + 1, t) for i, t in enumerate(tables)])
-    kernel, messages = messages_of(problem)
+    reduced, messages = messages_of(problem)
     bound = messages.sweep(1)
     choices, _ = messages.decode()
-    assert kernel.cost(choices) == pytest.approx(bound, rel=1e-12)
+    assert reduced.cost(choices) == pytest.approx(bound, rel=1e-12)
 
 
 def test_what_copies_pay_beyond_an_even_share_sums_to_nothing():
-    kernel, messages = messages_of(chain(12, 4))
+    reduced, messages = messages_of(chain(12, 4))
     messages.sweep(4)
     graph = messages.graph
     shares = messages.split(np.ones((len(graph.ends), 2), np.bool_))
     nodes = graph.ends.ravel()
     at = 0
-    sums = np.zeros(len(kernel.costs))
+    sums = np.zeros(len(reduced.costs))
     for node in nodes:
-        width = kernel.widths[node]
-        first = kernel.starts[node]
+        width = reduced.widths[node]
+        first = reduced.starts[node]
         sums[first : first + width] += shares[at : at + width]
         at += width
     assert at == len(shares)

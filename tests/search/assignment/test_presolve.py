@@ -8,15 +8,15 @@ import numpy as np
 from hypothesis import given, settings
 
 from meshwright.errors import AssignmentError
-from meshwright.search.assignment import Aim, Assignment, Clock
-from meshwright.search.assignment.graph import finite_graph
-from meshwright.search.assignment.incumbent import Incumbent
-from meshwright.search.assignment.kernel import Kernel
-from meshwright.search.assignment.merge import merge_followers
-from meshwright.search.assignment.messages import Messages
-from meshwright.search.assignment.order import plan_elimination
-from meshwright.search.assignment.presolve import merge, presolve
-from meshwright.search.assignment.relax import Dual, ascend
+from meshwright.search.assignment import Assignment, Clock, SolveOptions
+from meshwright.search.assignment.bounds.dual import DualBound, ascend
+from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.eliminate.order import plan_elimination
+from meshwright.search.assignment.incumbent.incumbent import Incumbent
+from meshwright.search.assignment.presolve.merge import merge_followers
+from meshwright.search.assignment.presolve.presolve import merge, presolve
+from meshwright.search.assignment.problem.cost_graph import finite_graph
+from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 from tests.search.assignment.oracle import chain, least, problems
 
 
@@ -24,30 +24,30 @@ from tests.search.assignment.oracle import chain, least, problems
 @given(problems())
 def test_presolve_keeps_the_optimum(problem):
     try:
-        kernel, memory = presolve(problem, merge(problem)[0])
+        reduced, memory = presolve(problem, merge(problem)[0])
     except AssignmentError:
         assert least(problem) == math.inf
         return
     best = math.inf
-    for x in itertools.product(*map(range, kernel.widths)):
+    for x in itertools.product(*map(range, reduced.widths)):
         choices = np.array(x)
         if memory.left(choices).min(initial=0.0) >= 0:
-            best = min(best, kernel.cost(choices))
-            fits = problem.is_feasible(kernel.lift(choices))
-            assert fits == (kernel.cost(choices) < math.inf)
+            best = min(best, reduced.cost(choices))
+            fits = problem.is_feasible(reduced.lift(choices))
+            assert fits == (reduced.cost(choices) < math.inf)
     assert best == least(problem)
 
 
 @settings(deadline=None, max_examples=150)
 @given(problems(limited=False))
 def test_merging_followers_keeps_every_cost(problem):
-    kernel = merge_followers(Kernel.whole(problem))
-    if kernel is None:
+    reduced = merge_followers(ReducedProblem.whole(problem))
+    if reduced is None:
         assert least(problem) == math.inf
         return
     found = [
-        (kernel.cost(np.array(x)), problem.cost(kernel.lift(np.array(x))))
-        for x in itertools.product(*map(range, kernel.widths))
+        (reduced.cost(np.array(x)), problem.cost(reduced.lift(np.array(x))))
+        for x in itertools.product(*map(range, reduced.widths))
     ]
     assert all(mine == theirs for mine, theirs in found)
     assert min(mine for mine, _ in found) == least(problem)
@@ -57,16 +57,16 @@ def test_a_chain_of_followers_becomes_one_node():
     same = np.where(np.eye(4, dtype=bool), 0, np.inf)
     costs = np.arange(400.0).reshape(100, 4).tolist()
     problem = Assignment.of(costs, [(i, i + 1, same) for i in range(99)])
-    kernel, _ = presolve(problem, merge(problem)[0])
-    assert kernel.num_nodes == 1
-    assert problem.cost(kernel.lift(np.zeros(1, np.int64))) == sum(c[0] for c in costs)
+    reduced, _ = presolve(problem, merge(problem)[0])
+    assert reduced.num_nodes == 1
+    assert problem.cost(reduced.lift(np.zeros(1, np.int64))) == sum(c[0] for c in costs)
 
 
 def pool_of(problem):
-    kernel, memory = presolve(problem, merge(problem)[0])
+    reduced, memory = presolve(problem, merge(problem)[0])
     clock = Clock(time.perf_counter(), 60)
-    return Incumbent(kernel, memory, clock, Aim(), None), finite_graph(
-        kernel, kernel.penalty
+    return Incumbent(reduced, memory, clock, SolveOptions(), None), finite_graph(
+        reduced, reduced.penalty
     )
 
 
@@ -78,9 +78,9 @@ def test_a_bound_is_never_above_the_optimum(problem):
         return
     pool, graph = pool_of(problem)
     for sweeps, log_cap in ((0, 0.0), (5, 3.0), (5, 20.0)):  # small tables: split
-        messages = Messages(graph, pool.kernel.costs)
+        messages = Messages(graph, pool.reduced.costs)
         messages.sweep(sweeps)
-        dual = Dual(pool, graph, plan_elimination(graph, log_cap), messages)
+        dual = DualBound(pool, graph, plan_elimination(graph, log_cap), messages)
         ascend(dual, 30)
         assert dual.best <= best + 1e-6
 
@@ -88,11 +88,11 @@ def test_a_bound_is_never_above_the_optimum(problem):
 def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
     problem = chain(30, 4)
     pool, graph = pool_of(problem)
-    silent = Messages(graph, pool.kernel.costs)
-    exact = Dual(pool, graph, plan_elimination(graph, 20.0), silent)
+    silent = Messages(graph, pool.reduced.costs)
+    exact = DualBound(pool, graph, plan_elimination(graph, 20.0), silent)
     assert not exact.is_split
     optimum = exact.evaluate()
-    split = Dual(pool, graph, plan_elimination(graph, 4.0), silent)
+    split = DualBound(pool, graph, plan_elimination(graph, 4.0), silent)
     assert split.is_split
     pool.cost = optimum * 1.01  # a target to step towards
     ascend(split, 300)
@@ -102,10 +102,12 @@ def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
 def test_a_narrowed_search_keeps_the_best_though_its_kernel_lost_it():
     """Of a kernel without the best, what costs as much is no gain, and less is taken."""
     problem = Assignment.of([[1.0, 2.0, 0.5]], [])
-    kernel, memory = merge(problem)
-    pool = Incumbent(kernel, memory, Clock(time.perf_counter(), 60), Aim(), None)
+    reduced, memory = merge(problem)
+    pool = Incumbent(
+        reduced, memory, Clock(time.perf_counter(), 60), SolveOptions(), None
+    )
     pool.begin_from(np.array([0]))
-    without = merge_followers(kernel, np.array([False, True, True]))
+    without = merge_followers(reduced, np.array([False, True, True]))
     narrowed = pool.narrowed(without, memory)
     assert narrowed.cost == 1.0
     assert narrowed.choices is None

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import AssignmentError
-from meshwright.search.assignment import Aim, Assignment, solve
-from meshwright.search.assignment.cp_sat import solve_cp_sat
-from meshwright.search.assignment.dynamic import solve_dynamic
-from meshwright.search.assignment.graph import finite_graph
-from meshwright.search.assignment.highs import solve_highs
-from meshwright.search.assignment.messages import Messages
-from meshwright.search.assignment.presolve import merge
+from meshwright.search.assignment import Assignment, SolveOptions, solve
+from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.eliminate.dynamic import solve_dynamic
+from meshwright.search.assignment.presolve.presolve import merge
+from meshwright.search.assignment.problem.cost_graph import finite_graph
+from meshwright.search.assignment.solvers.cp_sat import solve_cp_sat
+from meshwright.search.assignment.solvers.highs import solve_highs
 from tests.search.assignment.oracle import chain, least, problems
 
 INFEASIBLE = Assignment.of(
@@ -49,7 +49,10 @@ def test_costs_of_both_signs_and_no_whole_numbers_are_solved_as_well(
     best = least(problem)
     if best == math.inf:
         return
-    by_time, by_turns = solve(problem, 5.0), solve(problem, 5.0, aim=Aim(turns=turns))
+    by_time, by_turns = (
+        solve(problem, 5.0),
+        solve(problem, 5.0, options=SolveOptions(rounds=turns)),
+    )
     assert by_time.cost == pytest.approx(best, abs=1e-7)
     assert problem.is_feasible(by_turns.choices)
     for found in (by_time, by_turns):
@@ -64,8 +67,8 @@ def test_turns_and_what_was_told_of_another_problem_spoil_nothing(one, other, tu
     best = least(one)
     if math.inf in (best, least(other)):
         return
-    told = solve(other, 5.0, aim=Aim(turns=turns)).told
-    found = solve(one, 5.0, aim=Aim(turns=turns, told=told))
+    messages = solve(other, 5.0, options=SolveOptions(rounds=turns)).messages
+    found = solve(one, 5.0, options=SolveOptions(rounds=turns, messages=messages))
     assert one.is_feasible(found.choices)
     assert found.bound <= best <= found.cost == one.cost(found.choices)
 
@@ -75,11 +78,11 @@ def test_what_was_told_at_other_costs_is_a_bound_at_once(seed):
     first = chain(60, 6, seed=seed)
     more = np.random.default_rng(seed).uniform(0, 5, len(first.costs))
     second = replace(first, costs=first.costs + more)
-    told = solve(first, 20.0, aim=Aim(turns=60)).told
-    kernel, _ = merge(second)
-    graph = finite_graph(kernel, kernel.penalty)
+    messages = solve(first, 20.0, options=SolveOptions(rounds=60)).messages
+    reduced, _ = merge(second)
+    graph = finite_graph(reduced, reduced.penalty)
     silent, warm = (
-        Messages(graph, kernel.costs, known).sweep(1) for known in (None, told)
+        Messages(graph, reduced.costs, known).sweep(1) for known in (None, messages)
     )
     assert silent < warm <= solve(second, 20.0).cost * (1 + 1e-9)
 
@@ -176,7 +179,7 @@ def test_what_comes_out_costs_no_more_than_a_feasible_start(problem, seed):
     if not feasible:
         return
     start = feasible[seed * 7 % len(feasible)]
-    found = solve(problem, 5.0, aim=Aim(gap=1.0, start=start, turns=1))
+    found = solve(problem, 5.0, options=SolveOptions(gap=1.0, start=start, rounds=1))
     assert found.cost <= problem.cost(start)
     assert found.bound <= found.cost
 
@@ -185,7 +188,9 @@ def test_what_comes_out_costs_no_more_than_a_feasible_start(problem, seed):
 def test_turns_come_to_the_same_each_time(problem):
     if least(problem) == math.inf:
         return
-    one, two = (solve(problem, 20.0, seed=3, aim=Aim(turns=5)) for _ in range(2))
+    one, two = (
+        solve(problem, 20.0, seed=3, options=SolveOptions(rounds=5)) for _ in range(2)
+    )
     assert one.choices.tolist() == two.choices.tolist()
     assert (one.cost, one.bound) == (two.cost, two.bound)
 
@@ -193,5 +198,7 @@ def test_turns_come_to_the_same_each_time(problem):
 def test_a_bound_that_is_worthless_ends_it():
     problem = chain(60, 4)
     best = solve(problem, 20.0).cost
-    found = solve(problem, 20.0, aim=Aim(worthless=0.5 * best, turns=100))
+    found = solve(
+        problem, 20.0, options=SolveOptions(stop_bound=0.5 * best, rounds=100)
+    )
     assert 0.5 * best <= found.bound <= best

@@ -32,7 +32,8 @@ from meshwright.planner.columns.columns import (
     Cells,
     Columns,
 )
-from meshwright.search.assignment.compiled import Ints, compiled_in_place
+from meshwright.search.arrays import Ints
+from meshwright.search.compiled import compiled_in_place
 
 MOST_ADDENDS = 64
 """So far a sum of many addends is searched for another partial one."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from meshwright.partitioner.propagate import Carrier, Graph, Node, State
 from meshwright.planner.prices.symmetry import Fold
 from meshwright.program.ir import Value
-from meshwright.search.assignment.compiled import Ints
+from meshwright.search.arrays import Ints
 
 type Cells = NDArray[np.int16]
 """A state: for each row and axis a number; `Rows` says which rows are what."""

@@ -35,7 +35,8 @@ from meshwright.planner.columns.columns import (
     Columns,
 )
 from meshwright.planner.columns.open import is_available, may_cut, parts_of
-from meshwright.search.assignment.compiled import Ints, compiled_in_place
+from meshwright.search.arrays import Ints
+from meshwright.search.compiled import compiled_in_place
 
 CONFLICT = -2
 NONE = -1

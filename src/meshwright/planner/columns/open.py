@@ -17,7 +17,8 @@ from meshwright.planner.columns.columns import (
     Cells,
     Columns,
 )
-from meshwright.search.assignment.compiled import Ints, compiled_in_place
+from meshwright.search.arrays import Ints
+from meshwright.search.compiled import compiled_in_place
 
 
 @compiled_in_place

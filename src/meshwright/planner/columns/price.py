@@ -21,7 +21,8 @@ from meshwright.planner.columns.columns import (
 from meshwright.planner.columns.sums import read_sums
 from meshwright.planner.columns.tables import CUT_BITS, NO_SUM, SHIFT, SUM_BITS, Prices
 from meshwright.planner.prices.strategy import ALL, LEAVE
-from meshwright.search.assignment.compiled import Bools, Floats, Ints, compiled_in_place
+from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.compiled import compiled_in_place
 
 
 class Desk(NamedTuple):

@@ -21,7 +21,8 @@ from meshwright.planner.columns.columns import (
     Cells,
     Columns,
 )
-from meshwright.search.assignment.compiled import Bools, Ints, compiled_in_place
+from meshwright.search.arrays import Bools, Ints
+from meshwright.search.compiled import compiled_in_place
 
 
 @compiled_in_place

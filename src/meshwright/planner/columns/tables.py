@@ -12,7 +12,7 @@ from meshwright.planner.columns.columns import ints, starts_of
 from meshwright.planner.prices.integer_program import Link, Model, Table
 from meshwright.planner.prices.peak_times import Lives
 from meshwright.planner.prices.strategy import Strategy
-from meshwright.search.assignment.compiled import Floats, Ints
+from meshwright.search.arrays import Floats, Ints
 
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12
 """What fits into a code of 64 bits."""

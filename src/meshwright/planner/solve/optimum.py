@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from meshwright.errors import AssignmentError
 from meshwright.planner.prices.integer_program import Link, Model, Table
 from meshwright.planner.prices.peak_times import Lives
-from meshwright.search.assignment import Aim, Assignment, Solution, solve
+from meshwright.search.assignment import Assignment, Solution, SolveOptions, solve
 
 MOST_ROUNDS = 24
 """Times that prices of memory are changed; each solves the whole program again."""
@@ -165,10 +165,13 @@ class Pricer:
         problem = self.program(prices)
         start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
         found = _solve(
-            problem, seconds, Aim(self.gap, worthless, start, turns, told), self.seed
+            problem,
+            seconds,
+            SolveOptions(self.gap, worthless, start, turns, told),
+            self.seed,
         )
         choices = tuple(int(x) for x in found.choices)
-        return Cheapest(choices, float(found.bound), found.told)
+        return Cheapest(choices, float(found.bound), found.messages)
 
     def program(self, prices: Vector) -> Assignment:
         """The integer program when memory has a price at each moment."""
@@ -189,15 +192,18 @@ class Pricer:
         return Assignment.of(costs, edges)  # pyright: ignore[reportArgumentType]
 
 
-def _solve(problem: Assignment, seconds: float, aim: Aim, seed: int) -> Solution:
+def _solve(
+    problem: Assignment, seconds: float, options: SolveOptions, seed: int
+) -> Solution:
     """The best choices of so many seconds, or the first ones after them."""
     for _ in range(_PATIENCE):
         try:
-            return solve(problem, seconds, seed, aim=aim)
+            return solve(problem, seconds, seed, options=options)
         except AssignmentError:  # it has one, that in which nothing is cut
             seconds *= 3
-            aim = replace(aim, worthless=math.inf)  # a bound may have come before any
-    return solve(problem, seconds, seed, aim=aim)
+            # The bound may have been reached before any solution was found.
+            options = replace(options, stop_bound=math.inf)
+    return solve(problem, seconds, seed, options=options)
 
 
 def _with_price(link: Link, price: float) -> Table:

@@ -105,7 +105,7 @@ def serve() -> None:
     from meshwright.search.assignment.warm import warm  # also run as a program
 
     out, sys.stdout = sys.stdout.buffer, sys.stderr
-    warm(turns=1)
+    warm(rounds=1)
     while True:
         try:
             question = pickle.load(sys.stdin.buffer)

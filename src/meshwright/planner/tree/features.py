@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from meshwright.planner.tree.kinds import kinds_of
 from meshwright.planner.tree.tree import Cut, Partitioning, Point
 from meshwright.program.ir import num_bytes
-from meshwright.search.assignment.compiled import Floats, Ints
+from meshwright.search.arrays import Floats, Ints
 
 
 class Phase(IntEnum):

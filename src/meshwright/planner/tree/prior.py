@@ -19,7 +19,7 @@ from meshwright.errors import SearchError
 from meshwright.planner.tree.features import FEATURES, Outlook, Phase
 from meshwright.planner.tree.tree import Cut, Partitioning, Point
 from meshwright.search import Prior
-from meshwright.search.assignment.compiled import Floats
+from meshwright.search.arrays import Floats
 
 SHIPPED = Path(__file__).with_suffix(".json")
 """What `benchmarks.train_prior` wrote."""

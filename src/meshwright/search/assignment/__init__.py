@@ -1,6 +1,26 @@
-"""One choice for every node at least cost, within memory: our integer program."""
+"""Integer programs with one choice per node, pairwise costs and a memory limit.
 
-from meshwright.search.assignment.problem import Assignment
-from meshwright.search.assignment.solve import Aim, Clock, Progress, Solution, solve
+Comes in: an `Assignment`. Goes out: a `Solution`, with a lower bound on the optimum.
+Rooms, each importing only those before it:
 
-__all__ = ["Aim", "Assignment", "Clock", "Progress", "Solution", "solve"]
+problem     the problem, its reduced form, memory rows, the IOPDDL file format
+incumbent   options and results of a solve, the best solution and bound found so far
+presolve    dominated choices, merged nodes
+eliminate   exact dynamic programming by bucket elimination
+bounds      lower bounds by message passing and Lagrangian relaxation
+primal      feasible solutions: diving, repair, large neighbourhood search
+solvers     CP-SAT and HiGHS on the linearised program
+
+Begin reading at `solve.py`, then `phases.py`.
+"""
+
+from meshwright.search.assignment.incumbent.solution import (
+    Clock,
+    Progress,
+    Solution,
+    SolveOptions,
+)
+from meshwright.search.assignment.problem.assignment import Assignment
+from meshwright.search.assignment.solve import solve
+
+__all__ = ["Assignment", "Clock", "Progress", "Solution", "SolveOptions", "solve"]

@@ -11,26 +11,28 @@ from contextlib import suppress
 import numpy as np
 
 from meshwright.errors import AssignmentError
-from meshwright.search.assignment.problem import Assignment
-from meshwright.search.assignment.solve import Aim, solve
+from meshwright.search.assignment.problem.assignment import Assignment
+from meshwright.search.assignment.solve import SolveOptions, solve
 
 _SIZES = ((12, 3), (120, 12), (400, 24))
 """Nodes and choices: what is enumerated, what alternates on one thread, what takes two."""
 
 
-def warm(turns: int | None = None) -> None:
+def warm(rounds: int | None = None) -> None:
     """Solve small problems of all kinds, with and without memory.
 
-    turns: as in `Aim`; with some this loads what was compiled, and takes no time.
+    turns: as in `SolveOptions`; with some this loads what was compiled, and takes no time.
     """
     for num_nodes, num_choices in _SIZES:
         for limit in (None, 0.6 * num_nodes):
             with suppress(AssignmentError):  # out of time: what counts is compiled
                 solve(
-                    _problem(num_nodes, num_choices, limit), 2.0, aim=Aim(turns=turns)
+                    _problem(num_nodes, num_choices, limit),
+                    2.0,
+                    options=SolveOptions(rounds=rounds),
                 )
     with suppress(AssignmentError):  # nothing is allowed, which a dive tries to mend
-        solve(_clique(), 2.0, aim=Aim(turns=turns))
+        solve(_clique(), 2.0, options=SolveOptions(rounds=rounds))
 
 
 def _clique() -> Assignment:

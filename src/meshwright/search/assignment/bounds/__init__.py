@@ -1,0 +1,1 @@
+"""Lower bounds on the optimum: message passing and Lagrangian relaxation."""

@@ -1,0 +1,1 @@
+"""Bucket elimination: exact optimisation by dynamic programming over a graph."""

@@ -1,0 +1,93 @@
+"""Inputs and results of a solve: its clock, options, progress reports and solution."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshwright.search.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Start of a solve on `time.perf_counter`, and the seconds that it may take."""
+
+    start_s: float
+    budget_s: float
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self.start_s
+
+    @property
+    def left_s(self) -> float:
+        return self.budget_s - self.elapsed_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SolveOptions:
+    """Conditions that end a solve before its budget, and values to start from.
+
+    gap: relative optimality gap at which the solve ends.
+    stop_bound: the solve ends once the lower bound reaches this, however good the best
+        solution is (Gurobi's BestBdStop).
+    start: choices to start from (a warm start); the result costs no more than these if
+        they are feasible.
+    rounds: limit on the rounds of each search phase. With a limit the solve runs on one
+        thread, and its result does not depend on the clock unless the budget runs out.
+    messages: dual messages to start from, taken from the solution of a problem that
+        differs in costs alone; any values are valid (see `Messages`).
+    """
+
+    gap: float = 0.0
+    stop_bound: float = math.inf
+    start: Sequence[int] | Ints | None = None
+    rounds: int | None = None
+    messages: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Best cost and bound so far; infinite while nothing is known."""
+
+    cost: float
+    bound: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """Choices with their cost, and a lower bound on the cost of every solution.
+
+    seconds: duration of the solve.
+    first_s: seconds until the first feasible solution.
+    messages: final dual messages; pass them as `SolveOptions.messages` to a problem that
+        differs in costs alone.
+    """
+
+    choices: Ints
+    cost: float
+    bound: float
+    seconds: float
+    first_s: float
+    messages: Floats | None = None
+
+    @property
+    def gap(self) -> float:
+        """Relative optimality gap: the share of the cost that may be above the optimum."""
+        if self.cost <= self.bound:
+            return 0.0
+        return (self.cost - self.bound) / max(abs(self.cost), 1e-300)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the bound proves that no solution costs less."""
+        return self.gap <= 1e-9
+
+    def __str__(self) -> str:
+        return (
+            f"cost {self.cost:.12g}, bound {self.bound:.12g}, gap {self.gap:.4%}, "
+            f"{self.seconds:.1f} s"
+        )

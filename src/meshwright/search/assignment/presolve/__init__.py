@@ -1,0 +1,1 @@
+"""Presolve: reductions of a problem that keep at least one optimal solution."""

@@ -1,0 +1,137 @@
+"""Presolve by exchange: what can always be replaced by something no worse goes.
+
+A choice is dominated by another that costs no more, whatever the neighbours choose,
+and takes no more memory at any time (dead-end elimination: Desmet et al., Nature 356,
+1992). Under one choice of one neighbour, only the other neighbours may be unfavourable:
+then the pair goes. A leaf without memory keeps one choice for each of its neighbour's,
+and follows it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.search.arrays import Bools, Floats
+from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
+from meshwright.search.assignment.problem.memory_rows import MemoryRows, Segments
+from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
+from meshwright.search.compiled import compiled
+
+_LARGEST = 5_000_000  # entries of the differences at one node
+
+
+def drop_dominated(reduced: ReducedProblem, memory: MemoryRows) -> tuple[Bools, Floats]:
+    """A mask of choices that suffice, and tables in which pairs that need not be are inf.
+
+    Some optimum uses only what is left.
+    """
+    kept = reduced.costs < np.inf
+    tables = reduced.tables.copy()
+    graph = graph_of(reduced.starts, reduced.ends, reduced.table_starts, tables)
+    exchange(graph, reduced.costs, memory.segments, kept)
+    return kept, tables
+
+
+@compiled
+def steps_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
+    """In an edge's table: from choice to choice of a node, of the other, and which."""
+    i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
+    width = int(graph.starts[j + 1] - graph.starts[j])
+    if node == i:
+        return width, 1, j
+    return 1, width, i
+
+
+@compiled
+def find_worst(
+    graph: CostGraph, kept: Bools, edge: int, node: int, worst: Floats
+) -> None:
+    """Set `worst[k, q]`: the most that `q` instead of `k` at the node adds on an edge."""
+    step_k, step_m, other = steps_at(graph, edge, node)
+    start = graph.starts[node]
+    width = graph.starts[node + 1] - start
+    for k in range(width):
+        for q in range(width):
+            most = -np.inf
+            if q != k and kept[start + k] and kept[start + q]:
+                for m in range(graph.starts[other + 1] - graph.starts[other]):
+                    at = graph.table_starts[edge] + m * step_m
+                    old = graph.tables[at + k * step_k]
+                    if kept[graph.starts[other] + m] and old < np.inf:
+                        most = max(most, graph.tables[at + q * step_k] - old)
+            worst[k, q] = most
+
+
+@compiled
+def is_frugal(segments: Segments, node: int, k: int, q: int) -> bool:
+    """Whether choice `q` takes no more memory than `k` at any time."""
+    for s in range(segments.starts[node], segments.starts[node + 1]):
+        block = segments.block_starts[s]
+        if segments.excess[block + q] > segments.excess[block + k]:
+            return False
+    return True
+
+
+@compiled
+def is_less(new: float, old: float, is_first: bool) -> bool:
+    """Whether what replaces is less, or as much and first.
+
+    What is dropped at a node may have justified other drops there, so that replacing
+    must come to an end: it never leads back, not by ties, nor by rounding either.
+    """
+    if is_first:
+        return new <= old
+    return new < old - 1e-12 * max(abs(new), abs(old))
+
+
+@compiled
+def drop_pairs(
+    graph: CostGraph, edge: int, node: int, k: int, q: int, rest: float
+) -> None:
+    """Forbid pairs with `k` where `q` is allowed and, `rest` included, no dearer."""
+    step_k, step_m, other = steps_at(graph, edge, node)
+    for m in range(graph.starts[other + 1] - graph.starts[other]):
+        at = graph.table_starts[edge] + m * step_m
+        new = float(graph.tables[at + q * step_k])
+        old = float(graph.tables[at + k * step_k])
+        if new < np.inf and is_less(rest + new, old, q < k):
+            graph.tables[at + k * step_k] = np.inf
+
+
+@compiled
+def exchange(graph: CostGraph, costs: Floats, segments: Segments, kept: Bools) -> None:  # noqa: C901
+    """Drop dominated choices from `kept` and dominated pairs from tables, in place."""
+    for i in range(len(graph.starts) - 1):
+        start = graph.starts[i]
+        width = graph.starts[i + 1] - start
+        first = graph.edge_starts[i]
+        degree = graph.edge_starts[i + 1] - first
+        if width * width * degree > _LARGEST or width == 1:
+            continue
+        worst = np.empty((degree, width, width))
+        for d in range(degree):
+            find_worst(graph, kept, int(graph.edges[first + d]), i, worst[d])
+        for k in range(width):
+            for q in range(width):
+                if k == q or not (kept[start + k] and kept[start + q]):
+                    continue
+                if not is_frugal(segments, i, k, q):
+                    continue
+                total = costs[start + q] - costs[start + k]
+                hopeless = 0  # edges at which `q` may be forbidden
+                for d in range(degree):
+                    if worst[d, k, q] == np.inf:
+                        hopeless += 1
+                    else:
+                        total += worst[d, k, q]
+                if hopeless == 0 and is_less(float(total), 0.0, q < k):
+                    kept[start + k] = False
+                if not kept[start + k] or hopeless > 1 or total == -np.inf:
+                    continue
+                for d in range(degree):
+                    is_hopeless = worst[d, k, q] == np.inf
+                    if hopeless == 0 or is_hopeless:
+                        rest = float(total)
+                        if not is_hopeless:
+                            rest -= float(worst[d, k, q])
+                        drop_pairs(graph, int(graph.edges[first + d]), i, k, q, rest)

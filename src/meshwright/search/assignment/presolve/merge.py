@@ -1,0 +1,290 @@
+"""Presolve that memory cannot spoil: choices without partners go, followers merge.
+
+A node follows another if each of the other's choices leaves it exactly one: then the
+two are one node. In programs most nodes follow (an elementwise op its operand), so tens
+of thousands of nodes become hundreds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
+from meshwright.search.assignment.problem.reduced_problem import (
+    ReducedProblem,
+    all_kept,
+    starts_of,
+)
+from meshwright.search.compiled import compiled
+
+_ROUNDS = 100  # a round that changes anything at least removes a choice or a node
+
+
+class ChoiceMaps(NamedTuple):
+    """For each old node the new one that decides, and its choice under each of that's."""
+
+    owner: Ints
+    starts: Ints
+    picks: Ints
+
+
+def merge_followers(
+    reduced: ReducedProblem, kept: Bools | None = None
+) -> ReducedProblem | None:
+    """The kernel without impossible choices and followers; None if nothing is possible.
+
+    kept: which choices to keep, all that are not forbidden by default.
+    """
+    mask = all_kept(reduced) if kept is None else kept.copy()
+    for _ in range(_ROUNDS):
+        before = reduced.num_nodes, reduced.starts[-1], len(reduced.tables)
+        graph = graph_of(
+            reduced.starts, reduced.ends, reduced.table_starts, reduced.tables
+        )
+        while drop_unsupported(graph, mask):
+            pass
+        num_kept = np.add.reduceat(mask.astype(np.int64), reduced.starts[:-1])
+        if not num_kept.all():
+            return None
+        reduced = _shrunk(reduced, graph, mask, num_kept)
+        if before == (reduced.num_nodes, reduced.starts[-1], len(reduced.tables)):
+            break
+        mask = all_kept(reduced)
+    return reduced
+
+
+def _shrunk(
+    reduced: ReducedProblem, graph: CostGraph, kept: Bools, num_kept: Ints
+) -> ReducedProblem:
+    """One round: drop choices, fold nodes with one choice, merge followers."""
+    lead, by = find_leaders(graph, kept, num_kept)
+    root = find_roots(lead)
+    is_root = lead < 0
+    owner = (np.cumsum(is_root) - 1)[root]
+    widths = num_kept[is_root]
+    pick_starts = starts_of(widths[owner])
+    picks = ChoiceMaps(owner, pick_starts, np.zeros(pick_starts[-1], np.int64))
+    compose_picks(graph, kept, lead, by, picks)
+    return _rebuilt(reduced, graph, starts_of(widths), picks)
+
+
+def _rebuilt(
+    reduced: ReducedProblem, old: CostGraph, starts: Ints, picks: ChoiceMaps
+) -> ReducedProblem:
+    """The kernel over new nodes, where old node i picks by its owner's choice."""
+    widths = np.diff(starts)
+    one, two = picks.owner[reduced.ends[:, 0]], picks.owner[reduced.ends[:, 1]]
+    first, second = np.minimum(one, two), np.maximum(one, two)
+    stays = (first != second) & (widths[first] > 1) & (widths[second] > 1)
+    keys, slot_of = np.unique(
+        first[stays] * len(widths) + second[stays], return_inverse=True
+    )
+    slots = np.full(len(one), -1)
+    slots[stays] = slot_of.ravel()
+    ends = np.stack([keys // len(widths), keys % len(widths)], axis=1)
+    table_starts = starts_of(widths[ends[:, 0]] * widths[ends[:, 1]])
+    costs = np.zeros(starts[-1])
+    new = graph_of(starts, ends, table_starts, np.zeros(table_starts[-1]))
+    add_costs(old, reduced.costs, picks, starts, costs)
+    add_tables(old, picks, slots, new, costs)
+    lifted = follow_picks(
+        ChoiceMaps(reduced.owner, reduced.pick_starts, reduced.picks), picks
+    )
+    return ReducedProblem(starts, costs, ends, table_starts, new.tables, *lifted)
+
+
+@compiled
+def drop_unsupported(graph: CostGraph, kept: Bools) -> bool:
+    """Drop from `kept` what some neighbour forbids; whether anything was dropped."""
+    changed = False
+    for step in range(2 * len(graph.ends)):
+        e = min(step, 2 * len(graph.ends) - 1 - step)  # there and back
+        i, j = graph.ends[e, 0], graph.ends[e, 1]
+        start_i, start_j = graph.starts[i], graph.starts[j]
+        width = graph.starts[j + 1] - start_j
+        found = np.zeros(width, np.bool_)
+        for k in range(graph.starts[i + 1] - start_i):
+            if not kept[start_i + k]:
+                continue
+            row = graph.table_starts[e] + k * width
+            is_supported = False
+            for m in range(width):
+                if kept[start_j + m] and graph.tables[row + m] < np.inf:
+                    is_supported = True
+                    found[m] = True
+            if not is_supported:
+                kept[start_i + k] = False
+                changed = True
+        for m in range(width):
+            if kept[start_j + m] and not found[m]:
+                kept[start_j + m] = False
+                changed = True
+    return changed
+
+
+@compiled
+def who_follows(graph: CostGraph, kept: Bools, edge: int) -> tuple[bool, bool]:
+    """Whether the second node of an edge follows the first, and the other way round."""
+    i, j = graph.ends[edge, 0], graph.ends[edge, 1]
+    start_i, start_j = graph.starts[i], graph.starts[j]
+    width = graph.starts[j + 1] - start_j
+    columns = np.zeros(width, np.int64)
+    second_follows = True
+    for k in range(graph.starts[i + 1] - start_i):
+        if not kept[start_i + k]:
+            continue
+        row = graph.table_starts[edge] + k * width
+        count = 0
+        for m in range(width):
+            if kept[start_j + m] and graph.tables[row + m] < np.inf:
+                count += 1
+                columns[m] += 1
+        second_follows = second_follows and count == 1
+    first_follows = True
+    for m in range(width):
+        if kept[start_j + m] and columns[m] != 1:
+            first_follows = False
+    return second_follows, first_follows
+
+
+@compiled
+def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, Ints]:
+    """Whom each node follows (-1: nobody) and by which edge; never in a circle."""
+    lead = np.full(len(num_kept), -1)
+    by = np.full(len(num_kept), -1)
+    top = np.arange(len(num_kept))
+    for e in range(len(graph.ends)):
+        i, j = graph.ends[e, 0], graph.ends[e, 1]
+        if num_kept[i] == 1 or num_kept[j] == 1 or i == j:
+            continue
+        j_follows, i_follows = who_follows(graph, kept, e)
+        for turn in range(2):
+            follower, leader = (j, i) if turn == 0 else (i, j)
+            if (j_follows if turn == 0 else i_follows) and lead[follower] < 0:
+                r = leader
+                while top[r] != r:
+                    top[r] = top[top[r]]
+                    r = top[r]
+                if r != follower:
+                    lead[follower] = leader
+                    by[follower] = e
+                    top[follower] = r
+                    break
+    return lead, by
+
+
+@compiled
+def find_roots(lead: Ints) -> Ints:
+    """The end of each node's chain of leaders."""
+    root = np.full(len(lead), -1)
+    for i in range(len(lead)):
+        end = i
+        while root[end] < 0 and lead[end] >= 0:
+            end = lead[end]
+        found = end if lead[end] < 0 else root[end]
+        node = i
+        while node != end:
+            root[node] = found
+            node = lead[node]
+        root[end] = found
+    return root
+
+
+@compiled
+def compose_picks(
+    graph: CostGraph, kept: Bools, lead: Ints, by: Ints, picks: ChoiceMaps
+) -> None:
+    """Set each node's choice under each kept choice of its root."""
+    done = np.zeros(len(lead), np.bool_)
+    stack = np.empty(len(lead), np.int64)
+    for i in range(len(lead)):
+        depth = 0
+        node = i
+        while not done[node]:
+            done[node] = True
+            stack[depth] = node
+            depth += 1
+            if lead[node] < 0:
+                break
+            node = lead[node]
+        for d in range(depth - 1, -1, -1):
+            node = int(stack[d])
+            set_picks(graph, kept, node, int(lead[node]), int(by[node]), picks)
+
+
+@compiled
+def set_picks(
+    graph: CostGraph, kept: Bools, node: int, leader: int, edge: int, picks: ChoiceMaps
+) -> None:
+    """Set a node's picks from those of its leader; a root picks what is kept."""
+    start = graph.starts[node]
+    width = graph.starts[node + 1] - start
+    at = picks.starts[node]
+    if leader < 0:
+        for k in range(width):
+            if kept[start + k]:
+                picks.picks[at] = k
+                at += 1
+        return
+    step_k, step_m = 1, width
+    if graph.ends[edge, 0] == node:
+        step_k, step_m = graph.starts[leader + 1] - graph.starts[leader], 1
+    for c in range(picks.starts[node + 1] - at):
+        chosen = picks.picks[picks.starts[leader] + c]
+        for k in range(width):
+            pair = graph.table_starts[edge] + chosen * step_m + k * step_k
+            if kept[start + k] and graph.tables[pair] < np.inf:
+                picks.picks[at + c] = k
+
+
+@compiled
+def add_costs(
+    old: CostGraph, old_costs: Floats, picks: ChoiceMaps, starts: Ints, costs: Floats
+) -> None:
+    """Sum the costs of old nodes into those of their owners."""
+    for i in range(len(picks.owner)):
+        at = picks.starts[i]
+        for c in range(picks.starts[i + 1] - at):
+            cost = old_costs[old.starts[i] + picks.picks[at + c]]
+            costs[starts[picks.owner[i]] + c] += cost
+
+
+@compiled
+def add_tables(
+    old: CostGraph, picks: ChoiceMaps, slots: Ints, new: CostGraph, costs: Floats
+) -> None:
+    """Sum old tables into new ones, or, without a slot, into the costs of a node."""
+    for e in range(len(old.ends)):
+        i, j = old.ends[e, 0], old.ends[e, 1]
+        width = old.starts[j + 1] - old.starts[j]
+        a, b = picks.owner[i], picks.owner[j]
+        start_a, start_b = new.starts[a], new.starts[b]
+        size_a, size_b = new.starts[a + 1] - start_a, new.starts[b + 1] - start_b
+        for ca in range(size_a):
+            row = old.table_starts[e] + picks.picks[picks.starts[i] + ca] * width
+            for cb in range(size_b):
+                cost = old.tables[row + picks.picks[picks.starts[j] + cb]]
+                if a == b:
+                    if ca == cb:
+                        costs[start_a + ca] += cost
+                elif slots[e] < 0:
+                    costs[start_b + cb if size_a == 1 else start_a + ca] += cost
+                elif a < b:
+                    new.tables[new.table_starts[slots[e]] + ca * size_b + cb] += cost
+                else:
+                    new.tables[new.table_starts[slots[e]] + cb * size_a + ca] += cost
+
+
+def follow_picks(first: ChoiceMaps, then: ChoiceMaps) -> ChoiceMaps:
+    """Picks of the original nodes by picks of their owners."""
+    owner = then.owner[first.owner]
+    sizes = np.diff(then.starts)[first.owner]
+    starts = starts_of(sizes)
+    within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    chosen = then.picks[np.repeat(then.starts[:-1][first.owner], sizes) + within]
+    return ChoiceMaps(
+        owner, starts, first.picks[np.repeat(first.starts[:-1], sizes) + chosen]
+    )

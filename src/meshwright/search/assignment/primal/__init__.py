@@ -1,0 +1,1 @@
+"""Primal heuristics: feasible solutions of low cost."""

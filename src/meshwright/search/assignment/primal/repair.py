@@ -1,0 +1,111 @@
+"""Repair: choices are changed one by one until memory suffices at every row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.search.arrays import Floats, Ints
+from meshwright.search.assignment.problem.cost_graph import CostGraph
+from meshwright.search.assignment.problem.memory_rows import MemoryRows, Segments
+from meshwright.search.compiled import compiled
+
+_STEPS = 300  # one-node changes at a time
+
+
+def repair(
+    graph: CostGraph, costs: Floats, memory: MemoryRows, left: Floats, choices: Ints
+) -> bool:
+    """Make the choices fit, in place, at little cost; whether that succeeded.
+
+    left: the slack that the choices leave at each row; changed, too
+    """
+    return bool(relieve(graph, costs, memory.segments, left, choices, _STEPS))
+
+
+@compiled
+def relieve(
+    graph: CostGraph,
+    costs: Floats,
+    segments: Segments,
+    left: Floats,
+    choices: Ints,
+    steps: int,
+) -> bool:
+    """While the worst row overflows: the change that costs least per byte it frees."""
+    starts, excess = graph.starts, segments.excess
+    for _ in range(steps):
+        row = 0
+        for r in range(len(left)):
+            if left[r] < left[row]:
+                row = r
+        if left[row] >= 0:
+            return True
+        best_score = np.inf
+        best_node, best_choice = -1, -1
+        for i in range(len(starts) - 1):
+            s = segment_at(segments, i, row)
+            if s < 0 or excess[segments.block_starts[s] + choices[i]] <= 0:
+                continue
+            block = segments.block_starts[s]
+            change = change_costs(graph, costs, choices, i)
+            for k in range(starts[i + 1] - starts[i]):
+                freed = excess[block + choices[i]] - excess[block + k]
+                freed = min(freed, -left[row])
+                if freed > 0 and change[k] < best_score * freed:
+                    best_score = change[k] / freed
+                    best_node, best_choice = i, k
+        if best_node < 0:
+            return False
+        free_rows(segments, best_node, choices[best_node], best_choice, left)
+        choices[best_node] = best_choice
+    return False
+
+
+@compiled
+def segment_at(segments: Segments, node: int, row: int) -> int:
+    """The segment of a node in which a row lies, -1 if it lies before all."""
+    low, high = segments.starts[node], segments.starts[node + 1]
+    first = low
+    while low < high:
+        middle = (low + high) // 2
+        if segments.rows[middle] <= row:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1 if low > first else -1
+
+
+@compiled
+def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -> None:
+    """Add to `left` what another choice of a node frees."""
+    for s in range(segments.starts[node], segments.starts[node + 1]):
+        is_last = s + 1 == segments.starts[node + 1]
+        block = segments.block_starts[s]
+        freed = segments.excess[block + old] - segments.excess[block + new]
+        for row in range(
+            segments.rows[s], len(left) if is_last else segments.rows[s + 1]
+        ):
+            left[row] += freed
+
+
+@compiled
+def change_costs(graph: CostGraph, costs: Floats, choices: Ints, node: int) -> Floats:
+    """What each choice of a node would add to the cost, the others staying."""
+    first_choice = graph.starts[node]
+    width = graph.starts[node + 1] - first_choice
+    total = np.empty(width)
+    for k in range(width):
+        total[k] = costs[first_choice + k]
+    for at in range(graph.edge_starts[node], graph.edge_starts[node + 1]):
+        e = graph.edges[at]
+        j = graph.ends[e, 0] + graph.ends[e, 1] - node
+        first, step = graph.table_starts[e] + choices[j] * width, 1
+        if graph.ends[e, 0] == node:
+            first = graph.table_starts[e] + choices[j]
+            step = graph.starts[j + 1] - graph.starts[j]
+        for k in range(width):
+            total[k] += graph.tables[first + k * step]
+    now = total[choices[node]]
+    for k in range(width):
+        total[k] -= now
+    return total

@@ -1,0 +1,1 @@
+"""The assignment problem, its forms inside the solver, and its file format."""

@@ -1,0 +1,243 @@
+"""Memory over time, as the nodes of a kernel take it.
+
+Each node takes at every time at least what its most frugal choice takes; that is the
+base. What is left of the limit is the slack, and what a choice takes beyond, its excess.
+Only times at which all nodes' largest excesses together surpass the slack can bind;
+they are the rows. The excess of a node is piecewise constant over rows: its segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.assignment.problem.assignment import Assignment
+from meshwright.search.assignment.problem.reduced_problem import (
+    ReducedProblem,
+    starts_of,
+)
+from meshwright.search.compiled import compiled
+
+
+class Segments(NamedTuple):
+    """Excess of each choice, piecewise constant over rows.
+
+    starts: where the segments of a node start, [N + 1]
+    rows: the row at which a segment starts, [S]; before the first nothing is taken
+    block_starts: where the excesses of a segment start, one for each choice, [S + 1]
+    excess: [sum of widths over segments]
+    """
+
+    starts: Ints
+    rows: Ints
+    block_starts: Ints
+    excess: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryRows:
+    """The slack at each row, negative if nothing fits, and what choices take of it."""
+
+    slack: Floats
+    segments: Segments
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.slack)
+
+    def left(self, choices: Ints) -> Floats:
+        """The slack that choices leave at each row; negative where they do not fit."""
+        change = np.zeros(self.num_rows)
+        add_excess(self.segments, choices, change)
+        return self.slack - np.cumsum(change)
+
+    def used(self, starts: Ints, weights: Floats) -> Floats:
+        """The excess at each row when each choice is taken to some part."""
+        change = np.zeros(self.num_rows)
+        add_used(self.segments, starts, weights, change)
+        return np.cumsum(change)
+
+    def prices(self, starts: Ints, row_prices: Floats) -> Floats:
+        """What each choice pays for its excess, given a price at each row."""
+        out = np.zeros(int(starts[-1]))
+        summed = np.concatenate([np.zeros(1), np.cumsum(row_prices)])
+        add_prices(self.segments, starts, summed, out)
+        return out
+
+
+def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
+    """The memory of a kernel; no rows at all if the limit cannot bind."""
+    live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
+    if problem.limit is None or not len(live):
+        return _no_memory(reduced.num_nodes)
+    times, at = np.unique(problem.lives[live].T, return_inverse=True)
+    keys = reduced.owner[live] * len(times) + at.reshape(2, -1)
+    found, segment = np.unique(keys, return_inverse=True)
+    owners = found // len(times)
+    block_starts = starts_of(reduced.widths[owners])
+    segments = Segments(
+        np.searchsorted(owners, np.arange(reduced.num_nodes + 1)),
+        found % len(times),
+        block_starts,
+        np.zeros(block_starts[-1]),
+    )
+    use = problem.usages[reduced.picks + np.repeat(
+        problem.starts[:-1], np.diff(reduced.pick_starts)
+    )]  # fmt: skip
+    add_usages(live, segment.reshape(2, -1), reduced.pick_starts, use, segments)
+    base, most = np.zeros(len(times)), np.zeros(len(times))
+    split_base(segments, reduced.starts, base, most)
+    slack = problem.limit - np.cumsum(base)
+    return _compressed(MemoryRows(slack, segments), np.cumsum(most) > slack)
+
+
+def shortfall(memory: MemoryRows) -> float:
+    """How far the limit is below what every solution takes, as far as is known."""
+    return float(max(0.0, -memory.slack.min(initial=0.0)))
+
+
+def fitting(reduced: ReducedProblem, memory: MemoryRows) -> Bools:
+    """A mask of the choices that fit when all others are most frugal."""
+    kept = reduced.costs < np.inf
+    drop_unfit(memory.segments, reduced.starts, np.maximum(memory.slack, 0), kept)
+    return kept
+
+
+def _no_memory(num_nodes: int) -> MemoryRows:
+    none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    starts = np.zeros(num_nodes + 1, np.int64)
+    return MemoryRows(np.zeros(0), Segments(starts, none, one, np.zeros(0)))
+
+
+def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
+    """Only rows that can bind, and segments that differ from the one before."""
+    old = memory.segments
+    row_after = starts_of(binds.astype(np.int64))  # binding rows before each row
+    kept = np.zeros(len(old.rows), np.bool_)
+    mark_segments(old, row_after, kept)
+    widths = np.diff(old.block_starts)
+    segments = Segments(
+        starts_of(kept.astype(np.int64))[old.starts],
+        row_after[old.rows[kept]],
+        starts_of(widths[kept]),
+        old.excess[np.repeat(kept, widths)],
+    )
+    return MemoryRows(memory.slack[binds], segments)
+
+
+@compiled
+def add_usages(
+    live: Ints, segment: Ints, pick_starts: Ints, use: Floats, segments: Segments
+) -> None:
+    """Add each live node's usage where its life starts, subtract it where it ends.
+
+    use: of each original node, under each choice of its owner
+    """
+    for n in range(len(live)):
+        start = pick_starts[live[n]]
+        first = segments.block_starts[segment[0, n]]
+        last = segments.block_starts[segment[1, n]]
+        for k in range(pick_starts[live[n] + 1] - start):
+            segments.excess[first + k] += use[start + k]
+            segments.excess[last + k] -= use[start + k]
+
+
+@compiled
+def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
+    """Sum changes to usages; move the least of each segment, as a change, to `base`."""
+    excess = segments.excess
+    for i in range(len(starts) - 1):
+        least_before = 0.0
+        most_before = 0.0
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            first = segments.block_starts[s]
+            width = segments.block_starts[s + 1] - first
+            least, largest = np.inf, -np.inf
+            for k in range(first, first + width):
+                if s > segments.starts[i]:
+                    excess[k] += excess[k - width] + least_before
+                least = min(least, excess[k])
+                largest = max(largest, excess[k])
+            for k in range(first, first + width):
+                excess[k] -= least
+            base[segments.rows[s]] += least - least_before
+            most[segments.rows[s]] += largest - least - most_before
+            least_before = least
+            most_before = largest - least
+
+
+@compiled
+def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
+    """Mark segments that hold a binding row and differ from the last one marked."""
+    blocks, excess = segments.block_starts, segments.excess
+    for i in range(len(segments.starts) - 1):
+        last = -1
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            is_last = s + 1 == segments.starts[i + 1]
+            end = len(row_after) - 1 if is_last else segments.rows[s + 1]
+            if row_after[end] == row_after[segments.rows[s]]:
+                continue
+            for k in range(blocks[s + 1] - blocks[s]):
+                before = 0.0 if last < 0 else excess[blocks[last] + k]
+                if excess[blocks[s] + k] != before:
+                    kept[s] = True
+            if kept[s]:
+                last = s
+
+
+@compiled
+def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> None:
+    """Drop from `kept` the choices whose excess is beyond the slack somewhere."""
+    for i in range(len(starts) - 1):
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            is_last = s + 1 == segments.starts[i + 1]
+            least = np.inf
+            for row in range(
+                segments.rows[s], len(slack) if is_last else segments.rows[s + 1]
+            ):
+                least = min(least, slack[row])
+            for k in range(starts[i + 1] - starts[i]):
+                if segments.excess[segments.block_starts[s] + k] > least:
+                    kept[starts[i] + k] = False
+
+
+@compiled
+def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
+    """Add the changes, from row to row, of the excess of all choices."""
+    for i in range(len(choices)):
+        before = 0.0
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            now = segments.excess[segments.block_starts[s] + choices[i]]
+            change[segments.rows[s]] += now - before
+            before = now
+
+
+@compiled
+def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) -> None:
+    """Add the changes, from row to row, of the weighted excess."""
+    for i in range(len(starts) - 1):
+        before = 0.0
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            now = 0.0
+            for k in range(starts[i + 1] - starts[i]):
+                excess = segments.excess[segments.block_starts[s] + k]
+                now += weights[starts[i] + k] * excess
+            change[segments.rows[s]] += now - before
+            before = now
+
+
+@compiled
+def add_prices(segments: Segments, starts: Ints, summed: Floats, out: Floats) -> None:
+    """Add the price of each choice; `summed[r]` is that of all rows before `r`."""
+    for i in range(len(starts) - 1):
+        for s in range(segments.starts[i], segments.starts[i + 1]):
+            is_last = s + 1 == segments.starts[i + 1]
+            end = len(summed) - 1 if is_last else segments.rows[s + 1]
+            price = summed[end] - summed[segments.rows[s]]
+            if price > 0:
+                for k in range(starts[i + 1] - starts[i]):
+                    excess = segments.excess[segments.block_starts[s] + k]
+                    out[starts[i] + k] += price * excess

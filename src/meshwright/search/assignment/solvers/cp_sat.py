@@ -1,0 +1,139 @@
+"""CP-SAT (OR-tools) on the plain integer program: an engine, and a baseline."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from meshwright.errors import AssignmentError
+from meshwright.search.arrays import Floats, Ints
+from meshwright.search.assignment.problem.assignment import Assignment
+from meshwright.search.assignment.solvers.linear import (
+    IntegerProgram,
+    chosen,
+    linearise,
+)
+
+
+def solve_cp_sat(
+    problem: Assignment,
+    budget_s: float,
+    *,
+    seed: int = 0,
+    workers: int = 2,
+    on_found: Callable[[Ints], None] | None = None,
+) -> tuple[Ints | None, float]:
+    """The best choices found, None if none, and a lower bound of the cost.
+
+    The time of building the model counts. Usages have to be whole numbers.
+    """
+    start_s = time.perf_counter()
+    linear = linearise(problem)
+    search = CpSatModel(linear, seed, workers)
+    left_s = budget_s - (time.perf_counter() - start_s)
+
+    def told(values: Floats) -> None:
+        if on_found is not None:
+            on_found(chosen(problem.starts, values))
+
+    values, bound = search.run(left_s, told)
+    return None if values is None else chosen(problem.starts, values), bound
+
+
+class CpSatModel:
+    """A model of CP-SAT that has been built, and can be run and stopped.
+
+    Costs that are not whole are rounded to a millionth of a millionth of the largest,
+    and the bound is lower by what that can amount to.
+    """
+
+    def __init__(self, linear: IntegerProgram, seed: int, workers: int) -> None:
+        from ortools.sat.python import cp_model
+
+        self.linear = linear
+        costs, self.scale = whole_costs(linear)
+        self.model, self.variables = _model(linear, costs)
+        self.solver = cp_model.CpSolver()
+        self.solver.parameters.num_workers = workers
+        self.solver.parameters.random_seed = seed
+
+    def hint(self, choices: Ints) -> None:
+        """Start from these choices; numbers of variables that are 1."""
+        ones = set(choices.tolist())
+        for index in range(self.linear.num_choices):
+            self.model.add_hint(self.variables[index], index in ones)
+
+    def stop(self) -> None:
+        """End a run in another thread."""
+        self.solver.stop_search()
+
+    def run(
+        self, budget_s: float, on_found: Callable[[Floats], None]
+    ) -> tuple[Floats | None, float]:
+        """The values of the variables, None if none were found, and a lower bound."""
+        from ortools.sat.python import cp_model
+
+        if budget_s <= 0:
+            return None, -np.inf
+        self.solver.parameters.max_time_in_seconds = budget_s
+        read = self._read
+
+        class Watch(cp_model.CpSolverSolutionCallback):
+            def on_solution_callback(self) -> None:
+                on_found(read(self))
+
+        status = self.solver.solve(self.model, Watch())
+        if status == cp_model.INFEASIBLE:
+            return None, np.inf
+        rounding = 0.0 if self.scale == 1 else 0.5 * len(self.linear.wanted)
+        bound = (self.solver.best_objective_bound - rounding) / self.scale
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None, bound
+        return self._read(self.solver), bound
+
+    def _read(self, solver: Any) -> Floats:
+        variables = self.variables[: self.linear.num_choices]
+        return np.array([solver.value(v) for v in variables], float)
+
+
+def whole_costs(linear: IntegerProgram) -> tuple[Floats, float]:
+    """Costs as whole numbers, and what they were multiplied by."""
+    if np.all(linear.costs == np.round(linear.costs)):
+        return linear.costs, 1.0
+    scale = 1e12 / max(np.abs(linear.costs).max(), 1e-300)
+    return np.round(linear.costs * scale), scale
+
+
+def _model(linear: IntegerProgram, costs: Floats) -> tuple[Any, list[Any]]:
+    from ortools.sat.python import cp_model
+
+    if np.any(linear.usage.data != np.round(linear.usage.data)):
+        raise AssignmentError("CP-SAT takes whole usages only: scale and round them")
+    model = cp_model.CpModel()
+    variables = [model.new_bool_var("") for _ in costs]
+    for index in np.flatnonzero(~linear.allowed):
+        model.add(variables[index] == 0)
+    for matrix, limits, is_equal in (
+        (linear.equal, linear.wanted, True),
+        (linear.usage, linear.limits, False),
+    ):
+        ends = matrix.indptr
+        for row in range(len(limits)):
+            part = slice(ends[row], ends[row + 1])
+            left = cp_model.LinearExpr.weighted_sum(
+                [variables[c] for c in matrix.indices[part]],
+                [int(v) for v in matrix.data[part]],
+            )
+            right = math.floor(limits[row])
+            model.add(left == right if is_equal else left <= right)
+    paid = np.flatnonzero(costs)
+    model.minimize(
+        cp_model.LinearExpr.weighted_sum(
+            [variables[c] for c in paid], [int(c) for c in costs[paid]]
+        )
+    )
+    return model, variables

@@ -1,0 +1,153 @@
+"""The plain integer program: a variable for each choice and each pair of choices.
+
+Pair costs are linearised as Alpa does (Zheng et al., OSDI 2022): the pairs of an edge
+sum to the choices at either end. Memory is one row for each maximal set of nodes that
+live together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.assignment.problem.assignment import Assignment
+from meshwright.search.assignment.problem.memory_rows import MemoryRows
+from meshwright.search.assignment.problem.reduced_problem import (
+    ReducedProblem,
+    choice_owners,
+    starts_of,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntegerProgram:
+    """Minimise costs @ x over 0-1 vectors x with equal @ x = wanted, usage @ x <= limit.
+
+    num_choices: how many variables stand for choices; they come first
+    allowed: whether a variable may be 1
+    """
+
+    num_choices: int
+    costs: Floats
+    allowed: Bools
+    equal: sparse.csr_array
+    wanted: Floats
+    usage: sparse.csr_array
+    limits: Floats
+
+
+def linearise(problem: Assignment) -> IntegerProgram:
+    """The plain integer program of a problem."""
+    num_choices, num_pairs = int(problem.starts[-1]), len(problem.tables)
+    costs = np.concatenate([problem.costs, problem.tables])
+    allowed = costs < np.inf
+    usage, limits = _memory_rows(problem)
+    usage.resize((len(limits), num_choices + num_pairs))
+    equal = _equalities(problem, num_choices + num_pairs)
+    wanted = np.zeros(len(equal.indptr) - 1)
+    wanted[: problem.num_nodes] = 1
+    return IntegerProgram(
+        num_choices,
+        np.where(allowed, costs, 0.0),
+        allowed,
+        equal,
+        wanted,
+        usage,
+        limits,
+    )
+
+
+def chosen(starts: Ints, values: Floats) -> Ints:
+    """The choice of each node in a solution of its linear program."""
+    best = np.zeros(len(starts) - 1, np.int64)
+    owners = choice_owners(starts)
+    on = np.flatnonzero(values[: starts[-1]] > 0.5)
+    best[owners[on]] = on - starts[owners[on]]
+    return best
+
+
+def linearise_kernel(reduced: ReducedProblem, memory: MemoryRows) -> IntegerProgram:
+    """The integer program of what presolve left, a row of memory for each of its rows."""
+    num_nodes, num_choices = reduced.num_nodes, int(reduced.starts[-1])
+    lives = np.zeros((num_nodes, 2), np.int64)
+    plain = Assignment(
+        reduced.starts.copy(), reduced.costs.copy(), np.zeros(num_choices), lives,
+        reduced.ends.copy(), reduced.table_starts.copy(), reduced.tables.copy(), None,
+    )  # fmt: skip
+    parts = memory.segments
+    node = choice_owners(parts.starts)
+    is_last = np.append(node[1:] != node[:-1], np.ones(min(1, len(node)), bool))
+    end = np.where(is_last, memory.num_rows, np.append(parts.rows[1:], 0)[: len(node)])
+    widths = reduced.widths[node]
+    length = np.repeat(end - parts.rows, widths)
+    within = np.arange(len(parts.excess)) - np.repeat(parts.block_starts[:-1], widths)
+    column = np.repeat(reduced.starts[:-1][node], widths) + within
+    steps = np.arange(length.sum()) - np.repeat(starts_of(length)[:-1], length)
+    rows = np.repeat(np.repeat(parts.rows, widths), length) + steps
+    entries = np.repeat(parts.excess, length), (rows, np.repeat(column, length))
+    linear = linearise(plain)
+    shape = memory.num_rows, len(linear.costs)
+    usage = sparse.csr_array(entries, shape=shape)
+    return replace(linear, usage=usage, limits=memory.slack)
+
+
+def _equalities(problem: Assignment, num_variables: int) -> sparse.csr_array:
+    """One choice for each node; the pairs with a choice sum to it."""
+    widths = np.diff(problem.starts)
+    num_choices = int(problem.starts[-1])
+    one, two = problem.ends[:, 0], problem.ends[:, 1]
+    sizes = np.diff(problem.table_starts)
+    edge = np.repeat(np.arange(len(sizes)), sizes)
+    within = np.arange(len(problem.tables)) - problem.table_starts[edge]
+    row_starts = problem.num_nodes + starts_of(widths[one] + widths[two])
+    first = row_starts[edge] + within // widths[two][edge]
+    second = row_starts[edge] + widths[one][edge] + within % widths[two][edge]
+    sums = np.concatenate([widths[one], widths[two]]) if len(one) else np.zeros(0, int)
+    node = np.concatenate([one, two])
+    offset = np.concatenate([row_starts[:-1], row_starts[:-1] + widths[one]])
+    steps = np.arange(sums.sum()) - np.repeat(starts_of(sums)[:-1], sums)
+    pairs = num_choices + np.arange(len(problem.tables))
+    rows = [
+        choice_owners(problem.starts),
+        first,
+        second,
+        np.repeat(offset, sums) + steps,
+    ]
+    columns = [
+        np.arange(num_choices), pairs, pairs,
+        np.repeat(problem.starts[node], sums) + steps,
+    ]  # fmt: skip
+    signs = [np.ones(num_choices + 2 * len(pairs)), -np.ones(len(steps))]
+    return sparse.csr_array(
+        (np.concatenate(signs), (np.concatenate(rows), np.concatenate(columns))),
+        shape=(int(row_starts[-1]), num_variables),
+    )
+
+
+def _memory_rows(problem: Assignment) -> tuple[sparse.csr_array, Floats]:
+    """A row for each maximal set of live nodes: when one dies after another was born."""
+    live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
+    num_choices = int(problem.starts[-1])
+    if problem.limit is None or not len(live):
+        return sparse.csr_array((0, num_choices)), np.zeros(0)
+    births, deaths = problem.lives[live].T
+    times = np.unique(births)
+    upto = np.append(times[1:], np.iinfo(np.int64).max)
+    dying = np.searchsorted(np.sort(deaths), [times, upto], side="right")
+    times = times[dying[1] > dying[0]]
+    from_row = np.searchsorted(times, births)
+    to_row = np.searchsorted(times, deaths)
+    owners = choice_owners(problem.starts)
+    spans = np.zeros((2, problem.num_nodes), np.int64)
+    spans[:, live] = from_row, to_row
+    counts = (spans[1] - spans[0])[owners]
+    columns = np.repeat(np.arange(num_choices), counts)
+    steps = np.arange(counts.sum()) - np.repeat(starts_of(counts)[:-1], counts)
+    rows = np.repeat(spans[0][owners], counts) + steps
+    usage = sparse.csr_array(
+        (problem.usages[columns], (rows, columns)), shape=(len(times), num_choices)
+    )
+    return usage, np.full(len(times), float(problem.limit))

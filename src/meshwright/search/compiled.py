@@ -1,0 +1,22 @@
+"""Decorators that compile inner loops with numba: cached on disk, GIL released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numba
+
+
+def compiled[**P, R](fn: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function to machine code; its signature stays for the type checker."""
+    return numba.njit(cache=True, nogil=True)(fn)
+
+
+def compiled_in_place[**P, R](fn: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that allocates no arrays.
+
+    Numba then leaves out reference counts of the array arguments. If many short functions
+    pass on a record of twenty arrays, counting takes four fifths of the time.
+    """
+    # Numba itself has `_nrt`; its stubs do not.
+    return numba.njit(cache=True, nogil=True, _nrt=False)(fn)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
