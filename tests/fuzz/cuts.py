@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from meshwright.partitioner.tactics import Workspace
+from meshwright.partitioner.tactics import TacticKind, Workspace
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,12 @@ class Cuts:
     seed: int
     count: int
     axis: str
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Try `count` times; what cannot be cut stays whole."""

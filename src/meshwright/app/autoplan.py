@@ -13,8 +13,7 @@ from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of, require_tactics
 from meshwright.partitioner.lower import Gather
-from meshwright.partitioner.tactics import Recompute, Tactic
-from meshwright.planner.driver.auto import Auto
+from meshwright.partitioner.tactics import Tactic, TacticKind
 from meshwright.planner.driver.request import Asked
 from meshwright.planner.driver.rounds import search
 from meshwright.planner.driver.search import Searcher
@@ -102,7 +101,7 @@ def _check_tactics(tactics: Sequence[Tactic]) -> None:
         raise PlanError(f"tactics is {tactics!r}; wanted a list of tactics")
     require_tactics(tactics)
     for tactic in tactics:
-        if isinstance(tactic, Auto):
+        if tactic.kind is TacticKind.SEARCH:
             raise PlanError(
                 f"{tactic} searches by itself; autoplan decides what the tactics leave "
                 "open, so leave it out"
@@ -159,5 +158,5 @@ def _plan(search: Search, searcher: Searcher, place: Place | None) -> Plan:
 
 
 def _rewrites(tactics: Sequence[Tactic]) -> list[Tactic]:
-    """Those that change the program."""
-    return [tactic for tactic in tactics if isinstance(tactic, Recompute)]
+    """The tactics that change the program, in order."""
+    return [tactic for tactic in tactics if tactic.rewrite is not None]

@@ -61,7 +61,7 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
     if len(made) == 1 and isinstance(made[0], list):
         made = made[0]
     for tactic in made:
-        if not callable(getattr(tactic, "apply", None)):
+        if not isinstance(tactic, Tactic):
             raise TacticError(f"{tactic!r} in {text!r} is no tactic")
     return tuple(made)
 

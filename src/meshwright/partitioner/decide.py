@@ -11,7 +11,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.constraints import apply_constraints, manual_names
 from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
 from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
-from meshwright.partitioner.tactics import Recompute, Tactic, Workspace
+from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.program.capture import Captured
 from meshwright.program.records.collector import one_collection
 
@@ -79,10 +79,10 @@ def apply_tactics(
 
 
 def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
-    """The captured program as those tactics leave it that change programs."""
+    """The captured program after the rewrites of all tactics, in order."""
     program = captured.program
     for tactic in tactics:
-        if isinstance(tactic, Recompute):
+        if tactic.rewrite is not None:
             program = tactic.rewrite(program)
     return (
         captured if program is captured.program else replace(captured, program=program)
@@ -106,17 +106,13 @@ def require_tactics(tactics: Sequence[object]) -> None:
             raise TacticError(
                 f"{tactic.__name__} is no tactic yet; call it, with an axis"
             )
-        if not hasattr(tactic, "apply"):
+        if not isinstance(tactic, Tactic):
             raise TacticError(
                 f"{tactic!r} is no tactic; wanted mw.shard(...) and the like"
             )
 
 
 def axes_of(tactics: Sequence[Tactic]) -> tuple[str, ...]:
-    """The axes that tactics name, as far as they tell, each once."""
-    named = [
-        axis
-        for tactic in tactics
-        for axis in getattr(tactic, "axes", None) or (getattr(tactic, "axis", None),)
-    ]
+    """The mesh axes that tactics name, each once, in order."""
+    named = [axis for tactic in tactics for axis in tactic.axes or ()]
     return tuple(dict.fromkeys(axis for axis in named if isinstance(axis, str)))

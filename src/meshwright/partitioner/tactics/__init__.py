@@ -15,7 +15,6 @@ from meshwright.partitioner.tactics.primitives import (
     REPLICATED,
     Replicate,
     Shard,
-    Tactic,
     first_divisible,
     replicate,
     shard,
@@ -25,6 +24,7 @@ from meshwright.partitioner.tactics.sequence_parallel import (
     SequenceParallel,
     sequence_parallel,
 )
+from meshwright.partitioner.tactics.tactic import Tactic, TacticKind
 from meshwright.partitioner.tactics.zero import Zero, zero
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Shard",
     "Structure",
     "Tactic",
+    "TacticKind",
     "Workspace",
     "Zero",
     "cut",

@@ -11,6 +11,7 @@ from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.structure.workspace import Sum, Workspace
 from meshwright.partitioner.tactics.primitives import Choice, show_dim
+from meshwright.partitioner.tactics.tactic import TacticKind
 
 Where = int | str | Choice
 """A dim of an op's first result, "sum" or "sum 1" for a dim it sums over, or
@@ -28,6 +29,12 @@ class CutOps:
 
     sites: tuple[tuple[str, Where], ...]
     axis: str
+    kind = TacticKind.PIN
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Block what is to stay whole, then cut all the rest together."""

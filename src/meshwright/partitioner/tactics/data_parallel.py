@@ -12,6 +12,7 @@ from meshwright.partitioner.structure.patterns import find_nodes
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,12 @@ class DataParallel:
 
     axis: str
     inputs: tuple[str, ...] = ()
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Cut the data, all leaves together, and propagate."""

@@ -14,6 +14,7 @@ from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of, major
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,12 @@ class ExpertParallel:
     """
 
     axis: str
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Cut all expert weights, and what is computed expert by expert."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.data_parallel import data_parallel
+from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.partitioner.tactics.zero import zero
 
 
@@ -14,6 +15,12 @@ class FullySharded:
     """`data_parallel(axis)`, unless that is done, then `zero(3, axis)`."""
 
     axis: str
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Cut the batch, then all that training carries along."""

@@ -16,6 +16,7 @@ from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import num_bytes
 
 
@@ -33,6 +34,12 @@ class Megatron:
     """
 
     axis: str
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Cut all pairs, each propagated before the next is tried."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.patterns import find_nodes
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import Value
 
 
@@ -29,14 +29,6 @@ DimOf = Callable[[str, Value], Dim]
 """(path, value with shape and dtype) -> the dim to cut, or None to leave it alone."""
 
 
-class Tactic(Protocol):
-    """One decision: `str` names it, `apply` takes it and propagates."""
-
-    def apply(self, work: Workspace) -> None:
-        """Cut what the tactic says, on top of all decisions before it."""
-        ...
-
-
 @dataclass(frozen=True)
 class Shard:
     """Cut inputs or tagged values along one axis, then propagate.
@@ -47,6 +39,12 @@ class Shard:
     dims: tuple[tuple[str, Dim | DimOf], ...]
     axis: str
     name: str = ""
+    kind = TacticKind.PIN
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Cut all leaves that the patterns mean, together, then propagate."""
@@ -88,6 +86,8 @@ class Replicate:
 
     patterns: tuple[str, ...]
     axes: tuple[str, ...] | None = None
+    kind = TacticKind.PIN
+    rewrite = None
 
     def apply(self, work: Workspace) -> None:
         """Block every leaf that the patterns mean."""

@@ -10,6 +10,7 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import Program, Value
 from meshwright.program.rewrite.remat import recompute as rewrite_program
 from meshwright.program.rewrite.remat import turn_of, waiting
@@ -24,6 +25,8 @@ class Recompute:
     """
 
     keep: tuple[str, ...]
+    axes = ()
+    kind = TacticKind.PIN
 
     def rewrite(self, program: Program) -> Program:
         """The program with this in it; `TacticError` where nothing waits."""

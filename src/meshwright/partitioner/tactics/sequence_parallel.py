@@ -15,6 +15,7 @@ from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,12 @@ class SequenceParallel:
     """
 
     axis: str
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Cut the first reader of every such sum, all together, and propagate."""

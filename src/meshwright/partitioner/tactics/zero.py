@@ -14,6 +14,7 @@ from meshwright.partitioner.structure.patterns import find_nodes
 from meshwright.partitioner.structure.structure import Structure, find_structure
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
 
 Leaves = list[tuple[str, Node]]
 
@@ -32,6 +33,12 @@ class Zero:
     axis: str
     params: str | None = None
     state: str | None = None
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
         """Cut all leaves together, and propagate."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
-from meshwright.partitioner.tactics import Workspace
+from meshwright.partitioner.tactics import TacticKind, Workspace
 from meshwright.planner.prices.symmetry import fold
 from meshwright.planner.prices.uniform_partition import stores_of
 from meshwright.planner.prices.value_roles import EXPOSED
@@ -32,6 +32,8 @@ class Auto:
     memory: float | None = None
     budget_s: float = 10.0
     seed: int = 0
+    kind = TacticKind.SEARCH
+    rewrite = None
 
     def apply(self, work: Workspace) -> None:
         """Solve the integer program over what is open, and write what it decides."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Cause, Graph, State
-from meshwright.partitioner.tactics import Workspace
+from meshwright.partitioner.tactics import TacticKind, Workspace
 from meshwright.planner.prices.integer_program import Model
 from meshwright.planner.prices.strategy import LEAVE, Cuts, Strategy
 
@@ -23,6 +23,9 @@ class Chosen:
     kept: tuple[tuple[int, Cuts], ...] = field(repr=False)
     shape: tuple[int, int]
     name: str = "auto"
+    axes = ()
+    kind = TacticKind.STRATEGY
+    rewrite = None
 
     def apply(self, work: Workspace) -> None:
         """Write all decisions that are not taken yet; nothing is left to propagate."""

@@ -10,14 +10,7 @@ from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import axes_of, rewritten, start_workspace
 from meshwright.partitioner.propagate import Graph, State
-from meshwright.partitioner.tactics import (
-    CutOps,
-    Recompute,
-    Replicate,
-    Shard,
-    Tactic,
-    Workspace,
-)
+from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
 from meshwright.planner.prices.chosen import Chosen, choose
 from meshwright.planner.prices.compute import Compute
 from meshwright.planner.prices.integer_program import Model, ModelBuilder
@@ -32,9 +25,6 @@ from meshwright.planner.solve.optimum import Optimum, Pricer
 from meshwright.predict.compilers.rules import RULES
 from meshwright.program.capture import Captured
 from meshwright.program.records.collector import one_collection
-
-_PINS = Shard, Replicate, CutOps
-"""Tactics that name what they cut. A strategy, as data parallelism, takes what it gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +79,8 @@ class Space:
         rewrites: tuple[Tactic, ...] = (),
     ) -> None:
         stated = original if isinstance(original, Stated) else Stated(original)
-        own = [t for t in stated.tactics if isinstance(t, Recompute)]
-        rest = [t for t in stated.tactics if not isinstance(t, Recompute)]
+        own = [t for t in stated.tactics if t.rewrite is not None]
+        rest = [t for t in stated.tactics if t.rewrite is None]
         self.original = stated
         self.given = (*own, *rewrites, *rest)
         self.machine = machine
@@ -112,7 +102,7 @@ class Space:
         for tactic in self.given:
             known = len(work.refusals)
             tactic.apply(work)
-            if isinstance(tactic, _PINS) and len(work.refusals) > known:
+            if tactic.kind is TacticKind.PIN and len(work.refusals) > known:
                 raise TacticError(f"{tactic} cannot stand: {work.refusals[known]}")
         return work
 

@@ -1,0 +1,45 @@
+"""The protocol of a tactic: what every decision about a program has to offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol, runtime_checkable
+
+from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.ir import Program
+
+
+class TacticKind(Enum):
+    """How a tactic chooses what it shards, which a search has to know beforehand."""
+
+    PIN = "names each input or op; a search that starts from it may refuse none of them"
+    STRATEGY = "finds what to shard by itself, and skips what an axis does not divide"
+    SEARCH = "runs a search of its own, so that no other search can start from it"
+
+
+@runtime_checkable
+class Tactic(Protocol):
+    """One decision about a program; `str` shows the call that makes it."""
+
+    @property
+    def kind(self) -> TacticKind:
+        """How it chooses what it shards."""
+        ...
+
+    @property
+    def axes(self) -> tuple[str, ...] | None:
+        """Mesh axes that it names; `None` if it means all axes of the mesh."""
+        ...
+
+    @property
+    def rewrite(self) -> Callable[[Program], Program] | None:
+        """The change of the program before any sharding; `None` if there is none.
+
+        Rewrites run before `apply` of all tactics, so that all of them see one program.
+        """
+        ...
+
+    def apply(self, work: Workspace) -> None:
+        """Shard what the tactic says, on top of all decisions before it, and propagate."""
+        ...
