@@ -23,10 +23,10 @@ from statistics import geometric_mean
 import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
+from meshwright.planner.candidates.meshes import experts_of, meshes_of, shape_text
+from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.rounds import search
 from meshwright.planner.driver.search import SPELLED, Searcher
-from meshwright.planner.solve.meshes import experts_of, meshes_of, shape_text
-from meshwright.planner.solve.proposal import FOUND
 from meshwright.planner.solve.solver_process import Beside
 from meshwright.planner.solve.space import Space
 

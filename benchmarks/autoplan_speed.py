@@ -16,7 +16,7 @@ from pathlib import Path
 
 import meshwright as mw
 from meshwright.errors import MeshwrightError
-from meshwright.planner.solve.meshes import shape_text
+from meshwright.planner.candidates.meshes import shape_text
 
 RESULTS = Path(__file__).parent / "results" / "autoplan_speed.json"
 CASES = {

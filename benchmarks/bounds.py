@@ -21,7 +21,7 @@ from rich.table import Table
 
 import meshwright as mw
 from meshwright.machine import load_machine
-from meshwright.planner.solve.meshes import meshes_of
+from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.solve.space import Space
 from meshwright.search.assignment import Assignment, Clock, SolveOptions, solve
 from meshwright.search.assignment.bounds.dual import DualBound, ascend

@@ -27,9 +27,9 @@ from benchmarks.autoplan import MACHINES, OTHERS, TRANSFORMERS
 from meshwright.app import Plan
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, load_machine
+from meshwright.planner.candidates.meshes import experts_of, meshes_of, shape_text
+from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.search import SPELLED
-from meshwright.planner.solve.meshes import experts_of, meshes_of, shape_text
-from meshwright.planner.solve.proposal import FOUND
 
 RESULTS = Path(__file__).parent / "results" / "confirm_found.json"
 FOUND_ROWS = Path(__file__).parent / "results" / "autoplan.json"

@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import meshwright as mw
 from benchmarks.peer_cases import Case, built
 from meshwright.errors import MeshwrightError
-from meshwright.planner.solve.meshes import shape_text
+from meshwright.planner.candidates.meshes import shape_text
 
 try:  # a peer that is measured where somebody installed it
     from parallax.sharding.auto_shard import get_shardings

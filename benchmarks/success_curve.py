@@ -29,7 +29,7 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.solve.meshes import experts_of
+from meshwright.planner.candidates.meshes import experts_of
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.search import (
     engine_of,

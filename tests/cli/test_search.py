@@ -10,7 +10,7 @@ import meshwright as mw
 from meshwright.cli.auto import search_table, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
-from meshwright.planner.solve.candidates import (
+from meshwright.planner.candidates.candidate import (
     Candidate,
     Search,
     Spelling,

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import meshwright as mw
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh, load_machine
+from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.candidates.meshes import experts_of, meshes_of
+from meshwright.planner.candidates.objective import Objective
+from meshwright.planner.driver import trials
+from meshwright.planner.driver.programs import Programs
 from meshwright.planner.driver.search import Searcher
 from meshwright.planner.prices.chosen import choose
-from meshwright.planner.solve import trials
-from meshwright.planner.solve.candidates import Candidate
-from meshwright.planner.solve.meshes import experts_of, meshes_of
-from meshwright.planner.solve.objective import Objective
-from meshwright.planner.solve.programs import Programs
 from meshwright.planner.solve.solver_process import Beside
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
 

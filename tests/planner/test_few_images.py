@@ -10,9 +10,9 @@ import meshwright as mw
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
+from meshwright.planner.candidates.expert_plans import Experts
 from meshwright.planner.prices.small_batches import told_of
 from meshwright.planner.prices.uniform_partition import stores_of
-from meshwright.planner.solve.known_plans import Experts
 from meshwright.planner.solve.space import Space
 from meshwright.predict.compilers.tpu.space_to_batch import regrouped
 from meshwright.predict.compilers.xla.fusion import REGROUP, SAME_MEMORY

@@ -6,7 +6,7 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError, TacticError
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.planner.solve.meshes import experts_of, meshes_of
+from meshwright.planner.candidates.meshes import experts_of, meshes_of
 from meshwright.planner.solve.space import Space, Stated
 from tests.planner.programs import DEEP, MESH, MLP
 from tests.planner.test_autoplan import arrays

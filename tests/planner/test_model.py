@@ -13,10 +13,10 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
+from meshwright.planner.candidates.expert_plans import Experts
+from meshwright.planner.candidates.meshes import experts_of
 from meshwright.planner.prices.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
-from meshwright.planner.solve.known_plans import Experts
-from meshwright.planner.solve.meshes import experts_of
 from meshwright.planner.solve.optimum import Optimum, Pricer, best_within
 from meshwright.predict.estimate import estimate
 from tests.planner.programs import DEEP, MESH, MLP, PAIR, RECURRENT, space_of

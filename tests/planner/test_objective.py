@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
-from meshwright.planner.solve.candidates import Candidate
-from meshwright.planner.solve.objective import OBJECTIVES, Objective
+from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.candidates.objective import OBJECTIVES, Objective
 
 FIGURES = st.tuples(st.floats(1e-6, 1e3), st.integers(1, 2**40))
 WEIGHTS = st.tuples(st.floats(0, 10), st.floats(0, 10)).filter(lambda w: sum(w) > 0.01)

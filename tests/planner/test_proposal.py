@@ -1,7 +1,7 @@
 """In which order plans have their turn to be simulated."""
 
 from meshwright.machine import Mesh
-from meshwright.planner.solve.proposal import FOUND, Proposal, in_turns
+from meshwright.planner.candidates.proposal import FOUND, Proposal, in_turns
 
 SMALL, LARGE = Mesh({"data": 2}), Mesh({"data": 4})
 LIMIT = 10.0

@@ -10,7 +10,7 @@ from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.solve.meshes import experts_of
+from meshwright.planner.candidates.meshes import experts_of
 from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.search import (
     ENGINES,

@@ -14,12 +14,12 @@ from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of, require_tactics
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic, TacticKind
+from meshwright.planner.candidates.candidate import Search
+from meshwright.planner.candidates.meshes import MOST_AXES, meshes_of
+from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.driver.request import Asked
 from meshwright.planner.driver.rounds import search
 from meshwright.planner.driver.search import Searcher
-from meshwright.planner.solve.candidates import Search
-from meshwright.planner.solve.meshes import MOST_AXES, meshes_of
-from meshwright.planner.solve.proposal import OnProgress
 from meshwright.planner.solve.solver_process import Beside
 from meshwright.planner.solve.space import Space, Stated
 from meshwright.predict.energy import Place

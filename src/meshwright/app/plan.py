@@ -40,7 +40,7 @@ from meshwright.run.local import jax_mesh, named_shardings
 if TYPE_CHECKING:
     from meshwright.app.confirm.confirmation import Confirmation
     from meshwright.partitioner.propagate import Graph
-    from meshwright.planner.solve.candidates import Search
+    from meshwright.planner.candidates.candidate import Search
 
 FORMAT = 2
 """Version of the JSON form; a plan of another version is refused."""

@@ -24,13 +24,13 @@ from meshwright.cli.target import load_target
 from meshwright.errors import PlanError, TargetError
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.driver.request import Asked
-from meshwright.planner.solve.candidates import (
+from meshwright.planner.candidates.candidate import (
     Candidate,
     Search,
     Spelling,
     differences,
 )
+from meshwright.planner.driver.request import Asked
 from meshwright.predict.simulate.timeline import COMPUTE
 
 _WIDE = 76

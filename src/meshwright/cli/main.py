@@ -48,7 +48,7 @@ from meshwright.cli.zoo import print_json, print_rows, zoo_rows
 from meshwright.errors import MeshwrightError, TargetError
 from meshwright.machine import load_machine, parse_mesh
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.solve.objective import OBJECTIVES
+from meshwright.planner.candidates.objective import OBJECTIVES
 from meshwright.predict.energy import find_place
 
 app = typer.Typer(

@@ -1,1 +1,5 @@
-"""The search itself: what is asked, in which order it is tried, and what was found."""
+"""The order of a search: price meshes, solve, simulate, and keep the best plan.
+
+In: a checked request (`request.py`). Out: simulated candidates and the best of them.
+Begin reading at `search.py`.
+"""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.planner.solve.meshes import MOST_AXES
-from meshwright.planner.solve.objective import Objective
+from meshwright.planner.candidates.meshes import MOST_AXES
+from meshwright.planner.candidates.objective import Objective
 from meshwright.predict.energy import Place, find_place
 from meshwright.program.capture.mesh import as_mesh
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Recompute
+from meshwright.planner.candidates.proposal import Choices, counts_memory
 from meshwright.planner.driver.search import Searcher
 from meshwright.planner.recompute.saved_values import recompute_within
-from meshwright.planner.solve.proposal import Choices, counts_memory
 from meshwright.planner.solve.space import Space
 
 _MOST = 4

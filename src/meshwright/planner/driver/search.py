@@ -11,20 +11,10 @@ from functools import partial
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.prices.integer_program import Model
-from meshwright.planner.solve.candidates import Candidate, Search, Spelling
-from meshwright.planner.solve.known_plans import Experts
-from meshwright.planner.solve.meshes import shape_text
-from meshwright.planner.solve.optimum import Optimum
-from meshwright.planner.solve.programs import (
-    FIRST_TURNS,
-    HOPELESS,
-    SHORTEST_S,
-    TURNS,
-    WHOLE_S,
-    Programs,
-)
-from meshwright.planner.solve.proposal import (
+from meshwright.planner.candidates.candidate import Candidate, Search, Spelling
+from meshwright.planner.candidates.expert_plans import Experts
+from meshwright.planner.candidates.meshes import shape_text
+from meshwright.planner.candidates.proposal import (
     FOUND,
     Choices,
     OnProgress,
@@ -32,10 +22,20 @@ from meshwright.planner.solve.proposal import (
     ValueOf,
     in_turns,
 )
-from meshwright.planner.solve.smaller_plans import find_smaller
+from meshwright.planner.driver.programs import (
+    FIRST_TURNS,
+    HOPELESS,
+    SHORTEST_S,
+    TURNS,
+    WHOLE_S,
+    Programs,
+)
+from meshwright.planner.driver.smaller_plans import find_smaller
+from meshwright.planner.driver.trials import Trials
+from meshwright.planner.prices.integer_program import Model
+from meshwright.planner.solve.optimum import Optimum
 from meshwright.planner.solve.solver_process import Beside
 from meshwright.planner.solve.space import Priced, Space, solving_s
-from meshwright.planner.solve.trials import Trials
 from meshwright.planner.spelling.spelling import spell
 from meshwright.predict.compilers.rules import RULES
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from meshwright.errors import PlanError
-from meshwright.planner.solve.candidates import Candidate
+from meshwright.planner.candidates.candidate import Candidate
 
 _FIGURES: Mapping[str, Callable[[Candidate], float]] = {
     "step_time": lambda c: c.step_time_s,

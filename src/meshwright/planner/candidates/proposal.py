@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.solve.candidates import Candidate
+from meshwright.planner.candidates.candidate import Candidate
 
 FOUND = "auto"
 """Name of what integer programs find."""

@@ -9,13 +9,9 @@ from dataclasses import dataclass, field
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
-from meshwright.planner.prices.integer_program import Model
-from meshwright.planner.prices.projection import carry_over
-from meshwright.planner.prices.value_roles import EXPOSED, Role
-from meshwright.planner.solve.known_plans import spread
-from meshwright.planner.solve.meshes import shape_text
-from meshwright.planner.solve.optimum import ABOUT, GOOD_ENOUGH, Optimum, best_within
-from meshwright.planner.solve.proposal import (
+from meshwright.planner.candidates.expert_plans import spread
+from meshwright.planner.candidates.meshes import shape_text
+from meshwright.planner.candidates.proposal import (
     FOUND,
     Choices,
     OnProgress,
@@ -23,6 +19,10 @@ from meshwright.planner.solve.proposal import (
     ValueOf,
     counts_memory,
 )
+from meshwright.planner.prices.integer_program import Model
+from meshwright.planner.prices.projection import carry_over
+from meshwright.planner.prices.value_roles import EXPOSED, Role
+from meshwright.planner.solve.optimum import ABOUT, GOOD_ENOUGH, Optimum, best_within
 from meshwright.planner.solve.solver_process import Beside, Question
 from meshwright.planner.solve.space import Priced, Space, solving_s
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.candidates.meshes import experts_of
+from meshwright.planner.candidates.proposal import Choices, Proposal
 from meshwright.planner.prices.integer_program import Model
 from meshwright.planner.prices.projection import read_choices, spread_choices
-from meshwright.planner.solve.candidates import Candidate
-from meshwright.planner.solve.meshes import experts_of
-from meshwright.planner.solve.proposal import Choices, Proposal
 from meshwright.planner.solve.space import Priced, Space
 from meshwright.program.records.collector import one_collection
 

@@ -10,10 +10,10 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather, Lowered
 from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.candidate import Candidate, visible
+from meshwright.planner.candidates.meshes import shape_text
+from meshwright.planner.candidates.proposal import FOUND, OnProgress, ValueOf
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
-from meshwright.planner.solve.candidates import Candidate, visible
-from meshwright.planner.solve.meshes import shape_text
-from meshwright.planner.solve.proposal import FOUND, OnProgress, ValueOf
 from meshwright.planner.solve.space import Space
 from meshwright.predict.compilers.rules import RULES
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
