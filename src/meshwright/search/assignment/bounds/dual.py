@@ -1,9 +1,10 @@
-"""Lower bounds: nodes that elimination cannot reach are split, memory is priced.
+"""Lagrangian lower bounds: nodes of high degree are split, memory gets prices.
 
-A node whose table would be too large becomes one copy for each of its edges. The rest
-is then eliminated exactly, and gives a bound for any way to share a split node's costs
-among its copies, and any prices of memory (Lagrange; dual decomposition, Komodakis et
-al., ICCV 2007). Subgradients make copies agree and memory fit, and the bound rise.
+A node whose elimination message would be too large becomes one copy for each of its
+edges (node splitting: Choi, Chavira and Darwiche, UAI 2007). The graph of copies is then
+eliminated exactly. Its optimum is a lower bound for any multipliers that share a node's
+cost among its copies, and for any prices of memory (dual decomposition: Komodakis et
+al., ICCV 2007). Subgradient steps raise the bound: copies come to agree and memory to fit.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.assignment.bounds.messages import Messages
-from meshwright.search.assignment.eliminate.buckets import eliminate
+from meshwright.search.assignment.eliminate.buckets import Elimination, eliminate
 from meshwright.search.assignment.eliminate.order import EliminationOrder, plan_within
-from meshwright.search.assignment.eliminate.sweep import padded
+from meshwright.search.assignment.eliminate.sweep import padded, ranks
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
 from meshwright.search.assignment.problem.reduced_problem import (
@@ -24,27 +25,30 @@ from meshwright.search.assignment.problem.reduced_problem import (
     starts_of,
 )
 
-_PATIENCE = 20  # steps without gain before steps become half as long
-_AIM = 0.1  # part by which the bound is to rise next, if the best cost is farther
-_LEAST = 1e-4  # part of Polyak's step; then long ones again
+_PATIENCE = 20  # steps without gain before the step length is halved
+_TARGET_RISE = (
+    0.1  # of the bound: the target of Polyak's step, unless the cost is nearer
+)
+_LEAST_FACTOR = 1e-4  # of Polyak's step; below it the factor is reset to 1
 
 
 class DualBound:
-    """A relaxation of a kernel, and the multipliers at which it stands.
+    """A Lagrangian relaxation of a reduced problem, and its present multipliers.
 
-    share: of each copy's choice, added to its part of the costs; sums to nothing over
-        the copies of a choice
-    row_prices: of memory, not negative
+    share: addend to the cost of each copy's choice; zero when summed over the copies
+    row_prices: price of memory at each row, not negative
+    factor: present factor of Polyak's step length
+    stale: steps since the bound last rose
     """
 
     def __init__(
         self,
-        pool: Incumbent,
+        incumbent: Incumbent,
         graph: CostGraph,
         plan: EliminationOrder,
         messages: Messages,
     ) -> None:
-        self.pool = pool
+        self.incumbent = incumbent
         self.original = graph
         num = len(graph.starts) - 1
         kept = plan.kept(num)
@@ -54,23 +58,24 @@ class DualBound:
         self.is_split = bool(kept.any())
         self.num_kept = int(kept.sum())
         self.graph = _split(graph, self.at_kept, self.source)
-        copies = np.arange(num, len(self.source))
-        self.order = np.concatenate([copies, plan.order])
-        self.rank = np.full(len(self.source), len(self.source))
-        self.rank[self.order] = np.arange(len(self.order))
-        self.scopes, self.sizes = _scopes(self.graph, num, self.rank, plan)
+        self.elimination = _elimination(self.graph, num, plan)
         self._index_choices()
         self.share = np.zeros(self.graph.starts[-1])
         self.share[graph.starts[-1] :] = messages.split(self.at_kept)
-        self.row_prices = np.zeros(pool.memory.num_rows)
+        self.row_prices = np.zeros(incumbent.memory.num_rows)
         self.best = -np.inf
         self.at_best = self.share, self.row_prices
-        self.factor = 1.0  # of Polyak's step
-        self.since = 0  # steps since the bound rose
+        self.factor = 1.0
+        self.stale = 0
         self.picked = np.zeros(len(self.source), np.int64)
 
+    @property
+    def order(self) -> Ints:
+        """Nodes of the split graph in the order in which they are eliminated."""
+        return self.elimination.order
+
     def _index_choices(self) -> None:
-        """For each choice of the split graph, the original choice, and its copies."""
+        """Set the original choice of each choice of the split graph, and its copies."""
         widths = np.diff(self.graph.starts)
         offset = self.original.starts[:-1][self.source]
         steps = np.arange(self.graph.starts[-1]) - np.repeat(
@@ -85,35 +90,30 @@ class DualBound:
         )
 
     def tightened(self, work: float) -> DualBound:
-        """A relaxation with larger tables, at the same prices of memory."""
-        plan = plan_within(self.original, work, self.pool.has_ended)
-        dual = DualBound(self.pool, self.original, plan, self.messages)
+        """A relaxation with larger messages, at the best multipliers of this one."""
+        plan = plan_within(self.original, work, self.incumbent.has_ended)
+        dual = DualBound(self.incumbent, self.original, plan, self.messages)
         dual.row_prices = self.at_best[1].copy()
         in_both = self.at_kept & dual.at_kept
         dual.share[dual._entries(in_both)] = self.at_best[0][self._entries(in_both)]
         return dual
 
     def _entries(self, edge_ends: Bools) -> Bools:
-        """A mask of the choices that belong to the copies for these ends of edges."""
+        """A mask of the choices of the copies that stand for these ends of edges."""
         wanted = np.zeros(len(self.source), np.bool_)
         wanted[len(self.original.starts) - 1 :] = edge_ends[self.at_kept]
         return wanted[choice_owners(self.graph.starts)]
 
     def evaluate(self) -> float:
-        """The bound at the present multipliers; sets what each node picked."""
-        memory = self.pool.memory
-        priced = self.pool.reduced.costs
+        """The bound at the present multipliers; sets the optimal choices in `picked`."""
+        memory = self.incumbent.memory
+        priced = self.incumbent.reduced.costs
         if memory.num_rows:
             priced = priced + memory.prices(self.original.starts, self.row_prices)
         costs = (priced / np.maximum(self.copies, 1))[self.origin] + self.share
         unary = _padded(costs, self.graph.starts)
         picks = np.empty(len(self.order), np.int64)
-        num = len(self.source)
-        nodes = np.arange(num)
-        eliminate(
-            self.graph, nodes, nodes, self.rank, self.order, self.scopes, self.sizes,
-            unary, picks,
-        )  # fmt: skip
+        eliminate(self.graph, self.elimination, unary, picks)
         self.picked[self.order] = picks
         return self._value(costs) - float(self.row_prices @ memory.slack)
 
@@ -126,14 +126,14 @@ class DualBound:
         return float(costs[nodes].sum() + graph.tables[pairs].sum())
 
     def weights(self) -> Floats:
-        """To which part each original choice was picked by the copies of its node."""
+        """Share of the copies of a node that picked each of its choices."""
         at = self.graph.starts[:-1][self.order] + self.picked[self.order]
         picked = np.bincount(self.origin[at], minlength=len(self.copies))
         return picked / np.maximum(self.copies, 1)
 
     def step(self, value: float, target: float, factor: float) -> None:
-        """Move the multipliers along a subgradient, by Polyak's rule."""
-        memory = self.pool.memory
+        """Move the multipliers along a subgradient by `factor` times Polyak's step."""
+        memory = self.incumbent.memory
         weights = self.weights()
         picked = np.zeros(len(self.share))
         picked[self.graph.starts[:-1][self.order] + self.picked[self.order]] = 1
@@ -150,7 +150,7 @@ class DualBound:
             )
 
     def decode(self) -> Ints:
-        """Choices of the original nodes: what most copies picked last."""
+        """Choices of the original nodes, by majority vote of their copies."""
         weights = self.weights()
         starts = self.original.starts
         return np.array(
@@ -159,43 +159,45 @@ class DualBound:
 
 
 def ascend(dual: DualBound, steps: int) -> None:
-    """Raise the bound by so many steps, or until the pool's search is over."""
-    pool = dual.pool
+    """Take subgradient steps, or fewer if the search is over before."""
+    incumbent = dual.incumbent
     for _ in range(steps):
         value = dual.evaluate()
-        dual.since += 1
+        dual.stale += 1
         if value > dual.best:
-            dual.since = 0 if value > dual.best + 1e-5 * abs(dual.best) else dual.since
+            dual.stale = 0 if value > dual.best + 1e-5 * abs(dual.best) else dual.stale
             dual.best = value
             dual.at_best = dual.share.copy(), dual.row_prices.copy()
-            pool.raise_bound(value)
-        if pool.is_over:
+            incumbent.raise_bound(value)
+        if incumbent.is_over:
             return
-        if dual.since >= _PATIENCE:
-            dual.since = 0
-            dual.factor = dual.factor / 2 if dual.factor > _LEAST else 1.0
+        if dual.stale >= _PATIENCE:
+            dual.stale = 0
+            dual.factor = dual.factor / 2 if dual.factor > _LEAST_FACTOR else 1.0
             dual.share, dual.row_prices = (part.copy() for part in dual.at_best)
             value = dual.evaluate()
-        aim = dual.best + _AIM * abs(dual.best) + 1e-12
-        dual.step(value, min(pool.cost, aim), dual.factor)
+        target = dual.best + _TARGET_RISE * abs(dual.best) + 1e-12
+        dual.step(value, min(incumbent.cost, target), dual.factor)
 
 
-def _scopes(
-    graph: CostGraph, num: int, rank: Ints, plan: EliminationOrder
-) -> tuple[Ints, Ints]:
-    """Neighbours of each node when it goes: of a copy, the one it has, if still there."""
-    copies = len(graph.starts) - 1 - num
-    scopes, sizes = padded(((0,),) * copies + plan.scopes)
-    at = graph.edges[graph.edge_starts[num:-1]]
-    other = graph.ends[at].sum(axis=1) - np.arange(num, num + copies)
-    is_there = rank[other] > np.arange(copies)
-    sizes[:copies] = is_there
-    scopes[:copies, 0] = other
-    return scopes, sizes
+def _elimination(graph: CostGraph, num: int, plan: EliminationOrder) -> Elimination:
+    """The elimination of all copies, each with a scope of at most one node, then `plan`.
+
+    num: nodes of the original graph; the copies follow them.
+    """
+    nodes = np.arange(len(graph.starts) - 1)
+    copies = nodes[num:]
+    order = np.concatenate([copies, plan.order])
+    rank = ranks(order, len(nodes))
+    scopes, sizes = padded(((0,),) * len(copies) + plan.scopes)
+    other = graph.ends[graph.edges[graph.edge_starts[num:-1]]].sum(axis=1) - copies
+    sizes[: len(copies)] = rank[other] > np.arange(len(copies))
+    scopes[: len(copies), 0] = other
+    return Elimination(nodes, nodes, order, rank, scopes, sizes)
 
 
 def _split(graph: CostGraph, at_kept: Bools, source: Ints) -> CostGraph:
-    """The graph in which every edge's end at a kept node is a copy of its own."""
+    """The graph in which each edge of a kept node ends at a copy of its own."""
     ends = graph.ends.copy()
     ends[at_kept] = np.arange(len(graph.starts) - 1, len(source))
     starts = starts_of(np.diff(graph.starts)[source])
@@ -203,7 +205,7 @@ def _split(graph: CostGraph, at_kept: Bools, source: Ints) -> CostGraph:
 
 
 def _squares(numbers: Floats) -> float:
-    """Their sum; not by BLAS, whose threads take more time than they save."""
+    """Sum of squares, without BLAS, whose threads take more time than they save."""
     return float((numbers * numbers).sum())
 
 

@@ -1,301 +1,283 @@
-"""Exact optimisation of some nodes, the others being fixed: bucket elimination.
+"""Bucket elimination: exact optimisation of some nodes while the others stay fixed.
 
-Nodes go one after the other; each leaves, for every choice of the neighbours it then
-has, its best cost (Bertele and Brioschi, Nonserial Dynamic Programming, 1972). Where
-that table would be too large, a node keeps its present choice instead. On chains and
-trees, and wherever nothing had to be kept, the result is the optimum.
+Nodes are eliminated one by one. Each sends a message to the neighbours it then has (its
+scope): its least cost for every combination of their choices (Bertele and Brioschi,
+Nonserial Dynamic Programming, 1972; Dechter, Artificial Intelligence 113, 1999). A pass
+in reverse order reads off the optimal choices.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.assignment.problem.cost_graph import CostGraph
-from meshwright.search.compiled import compiled
-
-_SCOPE = 24  # most neighbours of an eliminated node: each has at least two choices
+from meshwright.search.compiled import compiled, compiled_in_place
 
 
-@compiled
-def optimise(
-    graph: CostGraph,
-    costs: Floats,
-    subset: Ints,
-    choices: Ints,
-    log_cap: float,
-    noise: Floats,
-) -> int:
-    """Improve the choices of a subset of the nodes, in place; how many were kept.
+class Elimination(NamedTuple):
+    """Nodes of a subset and the order in which they are eliminated.
 
-    edge_starts, edges: the edges at each node
-    log_cap: of the size of a table, to base 2
-    noise: for each of the subset, added to its logarithm when the next one is chosen
+    nodes: node at each position of the subset, [n]
+    position: position of each node of the graph in `nodes`, -1 if it is not in there
+    order: positions in order of elimination, [S]; the other positions keep their choice
+    rank: step of `order` at which each position is eliminated, n if it keeps its choice
+    scopes: positions of the neighbours left at each step, padded, [S, W]
+    sizes: number of these neighbours, [S]
     """
-    starts, ends, edge_starts, edges = (
-        graph.starts, graph.ends, graph.edge_starts, graph.edges
-    )  # fmt: skip
-    n = len(subset)
-    local = np.full(len(starts) - 1, -1)
-    for a in range(n):
-        local[subset[a]] = a
-    adjacent = np.zeros((n, n), np.bool_)
-    logs = np.empty(n)
-    for a in range(n):
-        i = subset[a]
-        logs[a] = np.log2(starts[i + 1] - starts[i])
-        for at in range(edge_starts[i], edge_starts[i + 1]):
-            e = edges[at]
-            b = local[ends[e, 0] + ends[e, 1] - i]
-            if b >= 0:
-                adjacent[a, b] = True
-    order = order_nodes(adjacent.copy(), logs, log_cap, noise)
-    scopes, sizes = find_scopes(adjacent, order)
-    rank = np.full(n, n)
-    for step in range(len(order)):
-        rank[order[step]] = step
-    unary = fixed_costs(
-        graph, costs, subset, local, rank, choices
-    )  # fmt: skip
-    picks = np.empty(len(order), np.int64)
-    eliminate(
-        graph, subset, local, rank, order, scopes, sizes, unary, picks
-    )  # fmt: skip
-    for step in range(len(order)):
-        choices[subset[order[step]]] = picks[step]
-    return n - len(order)
+
+    nodes: Ints
+    position: Ints
+    order: Ints
+    rank: Ints
+    scopes: Ints
+    sizes: Ints
 
 
-@compiled
-def order_nodes(  # noqa: C901
-    adjacent: Bools, logs: Floats, log_cap: float, noise: Floats
-) -> Ints:
-    """The nodes in an order of elimination, smallest table first.
+class MessageTables(NamedTuple):
+    """Messages of all steps, stored one after another.
 
-    Nodes that are not in the order are those that keep their choice.
+    starts: start of the message of each step in `values`, [S + 1]
+    target: step that receives each message, S if its scope is empty, [S]
+    values: least cost for each combination of choices of a scope, last node fastest
+    best: choice that attains this cost
+    head, following: linked list of the messages that each step receives, -1 at its end
     """
-    n = len(logs)
-    order = np.empty(n, np.int64)
-    alive = np.ones(n, np.bool_)
-    weight = logs.copy()
-    degree = np.zeros(n, np.int64)
-    for a in range(n):
-        for b in range(n):
-            if adjacent[a, b]:
-                weight[a] += logs[b]
-                degree[a] += 1
-    count = 0
-    for _ in range(n):
-        best = -1
-        largest = -1
-        for a in range(n):
-            if alive[a]:
-                if best < 0 or weight[a] + noise[a] < weight[best] + noise[best]:
-                    best = a
-                if (
-                    largest < 0
-                    or degree[a] + noise[a] > degree[largest] + noise[largest]
-                ):
-                    largest = a
-        if weight[best] > log_cap or degree[best] > _SCOPE:
-            best = largest
-        else:
-            for a in range(n):
-                if not adjacent[best, a]:
-                    continue
-                for b in range(n):
-                    if adjacent[best, b] and a != b and not adjacent[a, b]:
-                        adjacent[a, b] = True
-                        weight[a] += logs[b]
-                        degree[a] += 1
-            order[count] = best
-            count += 1
-        alive[best] = False
-        for b in range(n):
-            if adjacent[best, b]:
-                adjacent[best, b] = False
-                adjacent[b, best] = False
-                weight[b] -= logs[best]
-                degree[b] -= 1
-    return order[:count]
+
+    starts: Ints
+    target: Ints
+    values: Floats
+    best: NDArray[np.integer[Any]]
+    head: Ints
+    following: Ints
 
 
-@compiled
-def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
-    """The neighbours that each node of the order has when it goes, and their number."""
-    scopes = np.empty((len(order), _SCOPE), np.int64)
-    sizes = np.zeros(len(order), np.int64)
-    alive = np.zeros(len(adjacent), np.bool_)
-    for a in order:
-        alive[a] = True
-    for step in range(len(order)):
-        a = order[step]
-        alive[a] = False
-        for b in range(len(adjacent)):
-            if adjacent[a, b] and alive[b]:
-                scopes[step, sizes[step]] = b
-                sizes[step] += 1
-        for p in range(sizes[step]):
-            for q in range(sizes[step]):
-                if p != q:
-                    adjacent[scopes[step, p], scopes[step, q]] = True
-    return scopes, sizes
+class Addends(NamedTuple):
+    """Tables whose sum a step minimises: edge costs first, then messages received.
+
+    offsets: entry of each table at the current combination of choices of the scope
+    strides: distance in each table between choices of a scope's node, [tables, W + 1];
+        the last one is that of the eliminated node
+    is_message: whether the table is in `MessageTables.values`, else in the graph
+    """
+
+    offsets: Ints
+    strides: Ints
+    is_message: Bools
 
 
 @compiled
 def fixed_costs(
-    graph: CostGraph,
-    costs: Floats,
-    subset: Ints,
-    local: Ints,
-    rank: Ints,
-    choices: Ints,
+    graph: CostGraph, costs: Floats, elimination: Elimination, choices: Ints
 ) -> Floats:
-    """Costs of the eliminated nodes' choices, edges to fixed nodes included; padded."""
-    starts, ends, edge_starts, edges = (
-        graph.starts, graph.ends, graph.edge_starts, graph.edges
-    )  # fmt: skip
-    table_starts, tables = graph.table_starts, graph.tables
-    n = len(subset)
+    """Costs of each position's choices, edges to fixed nodes included, [n, widest]."""
+    starts, ends = graph.starts, graph.ends
+    nodes, position, rank = elimination.nodes, elimination.position, elimination.rank
+    n = len(nodes)
     widest = 0
     for a in range(n):
-        widest = max(widest, starts[subset[a] + 1] - starts[subset[a]])
+        widest = max(widest, starts[nodes[a] + 1] - starts[nodes[a]])
     unary = np.zeros((n, widest))
     for a in range(n):
-        i = subset[a]
+        i = nodes[a]
         width = starts[i + 1] - starts[i]
         for k in range(width):
             unary[a, k] = costs[starts[i] + k]
-        for at in range(edge_starts[i], edge_starts[i + 1]):
-            e = edges[at]
+        for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
+            e = graph.edges[at]
             j = ends[e, 0] + ends[e, 1] - i
-            if local[j] >= 0 and rank[local[j]] < n:
+            if position[j] >= 0 and rank[position[j]] < n:
                 continue
-            first, step = table_starts[e] + choices[j] * width, 1
+            first, step = graph.table_starts[e] + choices[j] * width, 1
             if ends[e, 0] == i:
                 step = starts[j + 1] - starts[j]
-                first = table_starts[e] + choices[j]
+                first = graph.table_starts[e] + choices[j]
             for k in range(width):
-                unary[a, k] += tables[first + k * step]
+                unary[a, k] += graph.tables[first + k * step]
     return unary
 
 
 @compiled
-def eliminate(  # noqa: C901, PLR0913  one pass over all buckets: state is shared
-    graph: CostGraph,
-    subset: Ints,
-    local: Ints,
-    rank: Ints,
-    order: Ints,
-    scopes: Ints,
-    sizes: Ints,
-    unary: Floats,
-    picks: Ints,
+def eliminate(
+    graph: CostGraph, elimination: Elimination, unary: Floats, picks: Ints
 ) -> None:
-    """Set `picks`, in the order of elimination, to the best of all combinations."""
-    starts, ends, edge_starts, edges = (
-        graph.starts, graph.ends, graph.edge_starts, graph.edges
-    )  # fmt: skip
-    table_starts, tables = graph.table_starts, graph.tables
-    steps = len(order)
+    """Set `picks`, in the order of elimination, to an optimal combination of choices.
+
+    unary: from `fixed_costs`; messages over a single node are added to it.
+    """
+    messages, num_received = empty_messages(graph, elimination)
+    order, sizes = elimination.order, elimination.sizes
+    scope_at = np.full(len(elimination.nodes), -1)
+    index = np.zeros(elimination.scopes.shape[1], np.int64)
+    for s in range(len(order)):
+        i = elimination.nodes[order[s]]
+        degree = graph.edge_starts[i + 1] - graph.edge_starts[i]
+        most = degree + num_received[s]
+        addends = Addends(
+            np.zeros(most, np.int64),
+            np.zeros((most, sizes[s] + 1), np.int64),
+            np.zeros(most, np.bool_),
+        )
+        count = collect_addends(graph, elimination, messages, addends, scope_at, s)
+        total = np.empty(graph.starts[i + 1] - graph.starts[i])
+        index[: sizes[s]] = 0
+        minimise(graph, elimination, messages, addends, unary, (s, count), index, total)
+        deliver(elimination, messages, unary, s)
+    read_choices(graph, elimination, messages, picks)
+
+
+@compiled
+def empty_messages(
+    graph: CostGraph, elimination: Elimination
+) -> tuple[MessageTables, Ints]:
+    """Room for all messages, and how many each step receives."""
+    starts, scopes, sizes = graph.starts, elimination.scopes, elimination.sizes
+    steps = len(elimination.order)
     message_starts = np.zeros(steps + 1, np.int64)
-    bucket = np.full(steps, steps)  # in which each message is summed
+    target = np.full(steps, steps)
+    num_received = np.zeros(steps + 1, np.int64)
     for s in range(steps):
         size = 1
         for p in range(sizes[s]):
-            b = subset[scopes[s, p]]
+            b = elimination.nodes[scopes[s, p]]
             size *= starts[b + 1] - starts[b]
-            bucket[s] = min(bucket[s], rank[scopes[s, p]])
+            target[s] = min(target[s], elimination.rank[scopes[s, p]])
         message_starts[s + 1] = message_starts[s] + size
-    messages = np.empty(message_starts[-1])
+        num_received[target[s]] += 1
+    values = np.empty(message_starts[-1])
     best = np.empty(message_starts[-1], np.int16)
-    head = np.full(steps + 1, -1)  # lists of the messages to each bucket
-    follow = np.full(steps, -1)
-    incoming = np.zeros(steps + 1, np.int64)
-    for s in range(steps):
-        incoming[bucket[s]] += 1
-    scope_at = np.full(len(subset), -1)
-    index = np.zeros(scopes.shape[1], np.int64)
-    for s in range(steps):
-        a = order[s]
-        i = subset[a]
-        width = starts[i + 1] - starts[i]
-        depth = sizes[s]
-        for p in range(depth):
-            scope_at[scopes[s, p]] = p
-        scope_at[a] = depth
-        most = edge_starts[i + 1] - edge_starts[i] + incoming[s]
-        strides = np.zeros((most, depth + 1), np.int64)
-        offsets = np.zeros(most, np.int64)
-        is_message = np.zeros(most, np.bool_)
-        count = 0
-        for at in range(edge_starts[i], edge_starts[i + 1]):
-            e = edges[at]
-            j = ends[e, 0] + ends[e, 1] - i
-            b = local[j]
-            if b < 0 or rank[b] == len(subset) or rank[b] < s:
-                continue
-            offsets[count] = table_starts[e]
-            if ends[e, 0] == i:
-                strides[count, depth] = starts[j + 1] - starts[j]
-                strides[count, scope_at[b]] = 1
-            else:
-                strides[count, depth] = 1
-                strides[count, scope_at[b]] = width
-            count += 1
-        c = head[s]
-        while c >= 0:
-            offsets[count] = message_starts[c]
-            is_message[count] = True
-            step = 1
-            for p in range(sizes[c] - 1, -1, -1):
-                b = scopes[c, p]
-                strides[count, scope_at[b]] = step
-                step *= starts[subset[b] + 1] - starts[subset[b]]
-            count += 1
-            c = follow[c]
-        for p in range(depth):
-            index[p] = 0
-        total = np.empty(width)
-        for out in range(message_starts[s], message_starts[s + 1]):
+    head, following = np.full(steps + 1, -1), np.full(steps, -1)
+    messages = MessageTables(message_starts, target, values, best, head, following)
+    return messages, num_received
+
+
+@compiled_in_place
+def collect_addends(
+    graph: CostGraph,
+    elimination: Elimination,
+    messages: MessageTables,
+    addends: Addends,
+    scope_at: Ints,
+    s: int,
+) -> int:
+    """Number of tables that a step sums; their offsets and strides are set.
+
+    scope_at: scratch, index of each position in the scope of the step.
+    """
+    starts, ends, rank = graph.starts, graph.ends, elimination.rank
+    scopes, sizes = elimination.scopes, elimination.sizes
+    offsets, strides = addends.offsets, addends.strides
+    i = elimination.nodes[elimination.order[s]]
+    depth = sizes[s]
+    for p in range(depth):
+        scope_at[scopes[s, p]] = p
+    scope_at[elimination.order[s]] = depth
+    count = 0
+    for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
+        e = graph.edges[at]
+        j = ends[e, 0] + ends[e, 1] - i
+        b = elimination.position[j]
+        if b < 0 or rank[b] == len(elimination.nodes) or rank[b] < s:
+            continue
+        offsets[count] = graph.table_starts[e]
+        if ends[e, 0] == i:
+            strides[count, depth] = starts[j + 1] - starts[j]
+            strides[count, scope_at[b]] = 1
+        else:
+            strides[count, depth] = 1
+            strides[count, scope_at[b]] = starts[i + 1] - starts[i]
+        count += 1
+    c = messages.head[s]
+    while c >= 0:
+        offsets[count] = messages.starts[c]
+        addends.is_message[count] = True
+        stride = 1
+        for p in range(sizes[c] - 1, -1, -1):
+            b = scopes[c, p]
+            strides[count, scope_at[b]] = stride
+            j = elimination.nodes[b]
+            stride *= starts[j + 1] - starts[j]
+        count += 1
+        c = messages.following[c]
+    return count
+
+
+@compiled_in_place
+def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
+    graph: CostGraph,
+    elimination: Elimination,
+    messages: MessageTables,
+    addends: Addends,
+    unary: Floats,
+    step: tuple[int, int],
+    index: Ints,
+    total: Floats,
+) -> None:
+    """Set the message of a step: the least total for each combination of its scope.
+
+    step: the step, and the number of tables that it sums.
+    index, total: scratch, choices of the scope (zero at first) and sums over tables.
+    """
+    s, count = step
+    offsets, strides = addends.offsets, addends.strides
+    depth, width = elimination.sizes[s], len(total)
+    a = elimination.order[s]
+    for out in range(messages.starts[s], messages.starts[s + 1]):
+        for k in range(width):
+            total[k] = unary[a, k]
+        for f in range(count):
+            stride = strides[f, depth]
+            at = offsets[f]
+            table = messages.values if addends.is_message[f] else graph.tables
             for k in range(width):
-                total[k] = unary[a, k]
+                total[k] += table[at + k * stride]
+        least = 0
+        for k in range(1, width):
+            if total[k] < total[least]:
+                least = k
+        messages.values[out] = total[least]
+        messages.best[out] = least
+        for p in range(depth - 1, -1, -1):
+            index[p] += 1
+            j = elimination.nodes[elimination.scopes[s, p]]
+            size = graph.starts[j + 1] - graph.starts[j]
             for f in range(count):
-                step = strides[f, depth]
-                at = offsets[f]
-                if is_message[f]:
-                    for k in range(width):
-                        total[k] += messages[at + k * step]
-                else:
-                    for k in range(width):
-                        total[k] += tables[at + k * step]
-            least = 0
-            for k in range(1, width):
-                if total[k] < total[least]:
-                    least = k
-            messages[out] = total[least]
-            best[out] = least
-            for p in range(depth - 1, -1, -1):
-                index[p] += 1
-                j = subset[scopes[s, p]]
-                size = starts[j + 1] - starts[j]
-                for f in range(count):
-                    offsets[f] += strides[f, p]
-                if index[p] < size:
-                    break
-                for f in range(count):
-                    offsets[f] -= size * strides[f, p]
-                index[p] = 0
-        if depth == 1:
-            b = scopes[s, 0]
-            for k in range(message_starts[s + 1] - message_starts[s]):
-                unary[b, k] += messages[message_starts[s] + k]
-        elif depth:
-            follow[s] = head[bucket[s]]
-            head[bucket[s]] = s
-    for s in range(steps - 1, -1, -1):
+                offsets[f] += strides[f, p]
+            if index[p] < size:
+                break
+            for f in range(count):
+                offsets[f] -= size * strides[f, p]
+            index[p] = 0
+
+
+@compiled_in_place
+def deliver(
+    elimination: Elimination, messages: MessageTables, unary: Floats, s: int
+) -> None:
+    """Hand the message of a step to the step that sums it."""
+    if elimination.sizes[s] == 1:
+        b = elimination.scopes[s, 0]
+        first = messages.starts[s]
+        for k in range(messages.starts[s + 1] - first):
+            unary[b, k] += messages.values[first + k]
+    elif elimination.sizes[s]:
+        messages.following[s] = messages.head[messages.target[s]]
+        messages.head[messages.target[s]] = s
+
+
+@compiled_in_place
+def read_choices(
+    graph: CostGraph, elimination: Elimination, messages: MessageTables, picks: Ints
+) -> None:
+    """Set the choice of each step, the last first, by those of its scope."""
+    nodes, starts = elimination.nodes, graph.starts
+    for s in range(len(elimination.order) - 1, -1, -1):
         at = 0
-        for p in range(sizes[s]):
-            b = scopes[s, p]
-            at = at * (starts[subset[b] + 1] - starts[subset[b]]) + picks[rank[b]]
-        picks[s] = best[message_starts[s] + at]
+        for p in range(elimination.sizes[s]):
+            b = elimination.scopes[s, p]
+            width = starts[nodes[b] + 1] - starts[nodes[b]]
+            at = at * width + picks[elimination.rank[b]]
+        picks[s] = messages.best[messages.starts[s] + at]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints
-from meshwright.search.assignment.eliminate.buckets import optimise
 from meshwright.search.assignment.eliminate.order import (
     EliminationOrder,
     plan_elimination,
 )
+from meshwright.search.assignment.eliminate.subset import optimise
 from meshwright.search.assignment.eliminate.sweep import EliminationSweep
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.repair import repair
