@@ -10,8 +10,7 @@ from jax.experimental import io_callback
 import meshwright as mw
 from meshwright.program.capture import capture
 from meshwright.program.ir import Literal, Op, Program, Value, verify
-from meshwright.program.ops import HEAVY
-from meshwright.program.rewrite import merge
+from meshwright.program.rewrite import eliminate_common_subexpressions
 from tests.program.ir.programs import CASES
 
 X = np.ones((8, 6), np.float32)
@@ -67,7 +66,7 @@ def with_literals(*literals):
     ],
 )
 def test_literals_are_the_same_by_type_and_bits(one, other, left):
-    ops = merge(with_literals(one, other), HEAVY).ops
+    ops = eliminate_common_subexpressions(with_literals(one, other)).ops
     assert [op.kind for op in ops].count("reduce_sum") == left
 
 
@@ -80,7 +79,7 @@ def test_parameters_that_cannot_be_compared_keep_ops_apart():
         for r, table in zip(results, tables, strict=True)
     ]
     program = Program((x,), tuple(ops), tuple(results))
-    assert merge(program, HEAVY) is program
+    assert eliminate_common_subexpressions(program) is program
 
 
 def test_elementwise_ops_stay_with_their_readers_and_keep_nothing_apart():
@@ -141,7 +140,7 @@ def test_results_of_two_types_are_two(dtype):
 def test_a_merged_program_is_whole_and_has_nothing_left_to_merge(case):
     program = capture(case.fn, case.args).program
     verify(program)
-    assert merge(program, HEAVY) is program
+    assert eliminate_common_subexpressions(program) is program
 
 
 @pytest.mark.parametrize("tactics", [[], [mw.data_parallel("a")]], ids=["whole", "cut"])

@@ -8,7 +8,7 @@ from meshwright.partitioner.lower import Lowered, verify_lowered
 from meshwright.program.capture import capture
 from meshwright.program.ir import Op, Program, Value, Wire, verify, whole
 from meshwright.program.ops import Builder
-from meshwright.program.rewrite import prune
+from meshwright.program.rewrite import eliminate_dead_code
 from tests.program.ir.programs import CASES
 from zoo import gpt
 
@@ -25,7 +25,7 @@ def every_leaf(dim):
 def test_every_pass_leaves_a_sound_program(case):
     captured = capture(case.fn, case.args)
     verify(captured.program)
-    verify(prune(captured.program))
+    verify(eliminate_dead_code(captured.program))
     tactics = [mw.shard(every_leaf(0), axis="a"), mw.shard(every_leaf(1), axis="b")]
     for chosen in ([], tactics[:1], tactics) if case.args else ([],):
         for gather in ("shared", "at_use"):

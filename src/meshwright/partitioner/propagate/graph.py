@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meshwright.program.ir import LOOPS, Op, Program, Value, Wire
-from meshwright.program.ops import FactorRule, rule_of
+from meshwright.program.ir import Op, Program, Value, Wire
+from meshwright.program.ops import FactorRule, Trait, has_trait, rule_of
 from meshwright.program.rules.rule import Dims
 
 Port = tuple[int, Dims]
@@ -46,7 +46,11 @@ class Node:
     @property
     def is_loop_constant(self) -> bool:
         """Whether it hands a loop what is the same in all turns."""
-        return self._is_handed_in and self.op is not None and self.op.kind in LOOPS
+        return (
+            self._is_handed_in
+            and self.op is not None
+            and has_trait(self.op.kind, Trait.LOOP)
+        )
 
     @property
     def is_remat_constant(self) -> bool:

@@ -24,7 +24,8 @@ from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.prices.op_prices import Stores
 from meshwright.planner.recompute.forward_pass import Forward
 from meshwright.planner.solve.space import Priced
-from meshwright.program.ir import LOOPS, Op, Value
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops import Trait, has_trait
 
 _ENDLESS = 2**30
 """Capacity of what is not to be cut; all finite ones together stay below."""
@@ -188,6 +189,6 @@ def _tactic(waits: Waiting, kept: frozenset[Value], graph: Graph) -> Recompute:
     makers = {graph.producer[graph.number[value]] for value in kept}
     names = sites.names([graph.nodes[i] for i in makers if i in sites.place_of])
     regions = dict.fromkeys(
-        op.kind for op in waits.ops if op.bodies and op.kind not in LOOPS
+        op.kind for op in waits.ops if op.bodies and not has_trait(op.kind, Trait.LOOP)
     )
     return Recompute((*regions, *sorted(names)))

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from meshwright.program.ir import Atom, Op, Program, Value, Wire
-
-ADDS = frozenset({"add", "add_any"})
-SUMS = frozenset({"all_reduce", "reduce_scatter"})
+from meshwright.program.ops import Trait, has_trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def _total(
         return maker.get(atom)
 
     adds = only(handed_on)
-    if adds is None or adds.kind not in ADDS or reads[carried] != 1:
+    if adds is None or not has_trait(adds.kind, Trait.ADDS) or reads[carried] != 1:
         return None
     if carried not in adds.operands:
         return None
@@ -74,7 +72,8 @@ def _total(
     while made_by is not None and made_by.kind == "convert_element_type":
         between.append(made_by)
         made_by = only(made_by.operands[0])
-    is_sum = made_by is not None and made_by.kind in SUMS
-    if made_by is None or not is_sum or made_by.params["monoid"] != "sum":
+    if made_by is None or not has_trait(made_by.kind, Trait.COLLECTIVE_REDUCTION):
+        return None
+    if made_by.params["monoid"] != "sum":
         return None
     return Total(wire, made_by, tuple(reversed(between)), adds)

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, ops_with
 
-_MOVES = frozenset(
+_HANDS_ON = frozenset(
     {
-        "broadcast_in_dim", "clamp", "concatenate", "convert_element_type", "copy",
-        "dynamic_slice", "expand_dims", "max", "min", "optimization_barrier", "pad",
-        "reduce_precision", "reshape", "rev", "select_n", "slice", "split", "squeeze",
-        "stop_gradient", "tag", "transpose",
+        *ops_with(Trait.ALIASES_OPERAND), *ops_with(Trait.CHOOSES),
+        *(ops_with(Trait.MOVES) - {"gather"}), "convert_element_type",
+        "reduce_precision",
     }
 )  # fmt: skip
-"""Kinds that hand their operands' numbers on."""
+"""Kinds whose results hold the numbers of any operand; a gather's holds no index."""
 
-_INDEX_KINDS = _MOVES | frozenset({"add", "sub", "rem", "sort", "reduce_max"})
-_POSITIVE_KINDS = _MOVES | frozenset({"add", "mul", "div", "reduce_sum", "reduce_max"})
+_INDEX_KINDS = _HANDS_ON | {"add", "sub", "rem", "sort", "reduce_max"}
+_POSITIVE_KINDS = _HANDS_ON | {"add", "mul", "div", "reduce_sum", "reduce_max"}
 _NEEDS_POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log1p", "pow", "lgamma"})
 """Kinds whose first operand must not be negative."""
 

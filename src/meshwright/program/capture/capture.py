@@ -16,8 +16,10 @@ from meshwright.program.capture.convert import convert
 from meshwright.program.capture.kernel import note_kernels
 from meshwright.program.capture.ties import find_ties
 from meshwright.program.ir import Program
-from meshwright.program.ops import DRAWN, HEAVY
-from meshwright.program.rewrite import merge, prune
+from meshwright.program.rewrite import (
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,9 @@ def capture(
 
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
-    program = note_kernels(prune(merge(convert(jaxpr), HEAVY, DRAWN)))
+    program = note_kernels(
+        eliminate_dead_code(eliminate_common_subexpressions(convert(jaxpr)))
+    )
     _refuse_unpartitionable(program)
     tree, out_paths = out_tree
     ties = find_ties(in_tree, tree, program, given)

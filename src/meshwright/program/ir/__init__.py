@@ -2,7 +2,6 @@
 
 from meshwright.program.ir.parse import parse_program
 from meshwright.program.ir.program import (
-    LOOPS,
     Atom,
     Literal,
     Op,
@@ -18,7 +17,6 @@ from meshwright.program.ir.text import show_op, show_program
 from meshwright.program.ir.verify import verify
 
 __all__ = [
-    "LOOPS",
     "Atom",
     "Literal",
     "Op",

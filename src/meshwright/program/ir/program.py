@@ -71,10 +71,6 @@ class Wire:
     is_stacked: bool = False
 
 
-LOOPS = frozenset({"scan", "while"})
-"""Kinds of region ops whose bodies run in turns."""
-
-
 @born_open
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:

@@ -4,20 +4,21 @@ from meshwright.program.ops import families as _families  # noqa: F401  (fills t
 from meshwright.program.rules.builder import COLLECTIVES, Builder
 from meshwright.program.rules.registry import known_ops, rule, rule_of
 from meshwright.program.rules.rule import FactorRule, OpCut, einsum_rule, opaque_rule
-from meshwright.program.rules.traits import DRAWN, HEAVY
+from meshwright.program.rules.traits import Trait, has_trait, ops_with
 from meshwright.program.rules.work import OpWork, work_of
 
 __all__ = [
     "COLLECTIVES",
-    "DRAWN",
-    "HEAVY",
     "Builder",
     "FactorRule",
     "OpCut",
     "OpWork",
+    "Trait",
     "einsum_rule",
+    "has_trait",
     "known_ops",
     "opaque_rule",
+    "ops_with",
     "rule",
     "rule_of",
     "work_of",

@@ -1,4 +1,4 @@
-"""Imports every family of ops, so that their rules are in the table."""
+"""Imports every family of ops, so that all of them are registered."""
 
 import meshwright.program.ops.arithmetic.contraction
 import meshwright.program.ops.arithmetic.convolution
@@ -14,6 +14,7 @@ import meshwright.program.ops.arithmetic.reduction
 import meshwright.program.ops.arithmetic.scatter_window
 import meshwright.program.ops.arithmetic.sorting
 import meshwright.program.ops.arithmetic.window
+import meshwright.program.ops.control_flow
 import meshwright.program.ops.movement.callbacks
 import meshwright.program.ops.movement.dynamic
 import meshwright.program.ops.movement.gather

@@ -1,6 +1,8 @@
 """Rewrites of programs: each takes a program and returns another that computes the same."""
 
-from meshwright.program.rewrite.common_subexpressions import merge
-from meshwright.program.rewrite.dead_code import prune
+from meshwright.program.rewrite.common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
-__all__ = ["merge", "prune"]
+__all__ = ["eliminate_common_subexpressions", "eliminate_dead_code"]

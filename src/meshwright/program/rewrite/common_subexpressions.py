@@ -1,48 +1,42 @@
-"""Makes one of ops that compute the same of the same values, as compilers do."""
+"""Common subexpression elimination (XLA: `HloCSE`) of the ops that take time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from itertools import count
 
 import numpy as np
 
 from meshwright.program.ir.program import Atom, Literal, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 
-def merge(
-    program: Program, heavy: Collection[str], drawn: Collection[str] = ()
-) -> Program:
-    """The program without heavy ops whose results an earlier op has, in its bodies too.
+def eliminate_common_subexpressions(program: Program) -> Program:
+    """The program without expensive ops that repeat an earlier one, in its bodies too.
 
-    heavy: kinds of op that take time of their own. Others stay, one for each reader:
-        compilers compute them where they are read. Those that only lead to a merged one
-        are dead then.
-    drawn: kinds whose results differ each time.
-    Law: inputs and outputs stay as they are; the merged program computes the same. Ops
-    with effects or bodies stay, and so do those whose parameters cannot be compared.
+    Only ops with the trait `EXPENSIVE` are removed. Others stay, one for each reader,
+    since compilers compute those inside the fusions that read them; some are then dead.
+    Law: inputs and outputs stay as they are, and the result computes the same. Ops with
+    effects or bodies stay, and so do ops whose parameters cannot be compared.
     """
-    return _Merger(heavy, drawn).body(program)
+    return _Eliminator().body(program)
 
 
-class _Merger:
-    """Numbers values so that those with one number are equal whatever the inputs.
+class _Eliminator:
+    """Value numbering: values with the same number are equal whatever the inputs are.
 
-    known: by what an op does to numbered operands, its results. instead: by value that
-    an earlier op has made, that op's.
+    known: results by what an op does to numbered operands.
+    replacements: by result of a removed op, the equal result of an earlier op.
     """
 
-    def __init__(self, heavy: Collection[str], drawn: Collection[str]) -> None:
-        self.heavy = heavy
-        self.drawn = drawn
+    def __init__(self) -> None:
         self.fresh = count()
         self.numbers: dict[Value, int] = {}
         self.known: dict[object, tuple[Value, ...]] = {}
-        self.instead: dict[Value, Value] = {}
+        self.replacements: dict[Value, Value] = {}
 
     def body(self, program: Program) -> Program:
-        """The program, merged."""
+        """The program without its common subexpressions."""
         ops = [kept for op in program.ops if (kept := self._op(op)) is not None]
         outputs = tuple(map(self._atom, program.outputs))
         if len(ops) == len(program.ops) and all(map(_is, ops, program.ops)):
@@ -50,9 +44,9 @@ class _Merger:
         return replace(program, ops=tuple(ops), outputs=outputs)
 
     def _op(self, op: Op) -> Op | None:
-        """An op on what its operands are now; None where its results are known."""
+        """The op on the replaced operands; `None` if an earlier op has its results."""
         operands = tuple(map(self._atom, op.operands))
-        bodies = tuple(merge(body, self.heavy, self.drawn) for body in op.bodies)
+        bodies = tuple(map(eliminate_common_subexpressions, op.bodies))
         if not (
             all(map(_is, operands, op.operands)) and all(map(_is, bodies, op.bodies))
         ):
@@ -63,16 +57,18 @@ class _Merger:
         known = self.known.setdefault(key, op.results)
         if known is op.results:
             return op
-        if op.kind not in self.heavy:
+        if not has_trait(op.kind, Trait.EXPENSIVE):
             for mine, theirs in zip(op.results, known, strict=True):
                 self.numbers[mine] = self._number(theirs)
             return op
-        self.instead.update(zip(op.results, known, strict=True))
+        self.replacements.update(zip(op.results, known, strict=True))
         return None
 
     def _key(self, op: Op) -> object:
-        """Equal for ops with equal results; None where nobody can tell."""
-        if op.bodies or op.has_effect or op.kind in self.drawn or not op.results:
+        """A key that only ops with equal results share; `None` if that is not known."""
+        if op.bodies or op.has_effect or not op.results:
+            return None
+        if has_trait(op.kind, Trait.DRAWS_FROM_STATE):
             return None
         types = tuple((r.shape, r.dtype) for r in op.results)
         operands = tuple(map(self._operand, op.operands))
@@ -85,7 +81,7 @@ class _Merger:
         return key
 
     def _atom(self, atom: Atom) -> Atom:
-        return self.instead.get(atom, atom) if isinstance(atom, Value) else atom
+        return self.replacements.get(atom, atom) if isinstance(atom, Value) else atom
 
     def _operand(self, atom: Atom) -> object:
         if isinstance(atom, Literal):
@@ -100,10 +96,9 @@ class _Merger:
 
 
 def _exact(value: object) -> object:
-    """What equals only that of the same type and, for numbers, of the same bits.
+    """A key that equals only that of a value of the same type and, for numbers, bits.
 
-    0.0 equals -0.0 and True equals 1 as they are, no NaN equals itself, and a NaN has a
-    sign that its name does not tell.
+    Python's own equality is too coarse (0.0 == -0.0, True == 1) and for NaNs too fine.
     """
     if isinstance(value, tuple):
         return tuple(map(_exact, value))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from meshwright.program.ir.program import Atom, Op, Program, Value, Wire
 
 
-def prune(program: Program) -> Program:
+def eliminate_dead_code(program: Program) -> Program:
     """The program without ops whose results cannot reach an output or an effect.
 
     Law: inputs and outputs stay as they are; the pruned program computes the same.

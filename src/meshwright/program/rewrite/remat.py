@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from meshwright.program.ir.program import Atom, Program, Value, num_bytes
-from meshwright.program.rewrite.dead_code import prune
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.remat_loops import recompute_in_loops
 from meshwright.program.rewrite.rematerialize import Again
 
@@ -59,4 +59,4 @@ def recompute(program: Program, keep: Collection[Value], turn: int) -> Program:
             operands.append(again.made.get(operand, operand))
         changed = operands != [*op.operands]
         ops.append(replace(op, operands=tuple(operands)) if changed else op)
-    return prune(replace(program, ops=tuple(ops)))
+    return eliminate_dead_code(replace(program, ops=tuple(ops)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from meshwright.program.ir.program import LOOPS, Atom, Op, Program, Value
+from meshwright.program.ir.program import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 
 class Again:
@@ -23,7 +24,7 @@ class Again:
         self._maker = {
             result: op
             for op in ops
-            if not op.has_effect and op.kind not in LOOPS
+            if not op.has_effect and not has_trait(op.kind, Trait.LOOP)
             for result in op.results
             if result not in self._keep
         }

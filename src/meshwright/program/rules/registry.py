@@ -1,24 +1,30 @@
-"""The one table of factor rules, by the primitive's name."""
+"""The registry of ops: by the primitive's name its factor rule, traits and work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from meshwright.errors import RuleError
 from meshwright.program.ir import Op
 from meshwright.program.rules.rule import FactorRule, einsum_rule, opaque_rule
+from meshwright.program.rules.traits import Trait, add_traits
+from meshwright.program.rules.work import CountWork, count_work
 
 RuleFn = Callable[[Op], FactorRule | str]
 
 _RULES: dict[str, RuleFn] = {}
 
 
-def rule(*kinds: str) -> Callable[[RuleFn], RuleFn]:
+def rule(
+    *kinds: str, traits: Iterable[Trait] = (), work: CountWork | None = None
+) -> Callable[[RuleFn], RuleFn]:
     """Register a rule for primitives by name.
 
     The decorated function takes an `Op` (shapes, dtypes, `params`) and returns a
     `FactorRule`, or the letters of one: `mw.rule("my_matmul")(lambda op: "ik,kj->ij")`.
+    traits: what these primitives are; passes of compilers and of the planner ask for it.
+    work: counts the operations of one application; without it the op counts as free.
     """
 
     def register(fn: RuleFn) -> RuleFn:
@@ -26,6 +32,9 @@ def rule(*kinds: str) -> Callable[[RuleFn], RuleFn]:
             if kind in _RULES:
                 raise RuleError(f"op {kind!r} has a rule already")
             _RULES[kind] = fn
+        add_traits(traits, *kinds)
+        if work is not None:
+            count_work(work, *kinds)
         return fn
 
     return register

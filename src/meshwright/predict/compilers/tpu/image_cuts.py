@@ -13,7 +13,7 @@ from typing import Any
 
 from meshwright.predict.compilers.tpu.image_parts import Cut, Window, moved
 from meshwright.program.ir import Atom, Op, Program, Value
-from meshwright.program.ops.arithmetic.elementwise import ELEMENTWISE
+from meshwright.program.ops import Trait, has_trait
 
 _PICKS = frozenset({"slice", "split"})
 """Ops that read of images what they need, however they lie."""
@@ -118,7 +118,7 @@ class Cuts:
 
     def _hand_on(self, op: Op) -> None:
         """Note what an op that is no convolution makes of what is cut."""
-        if op.kind in ELEMENTWISE:
+        if has_trait(op.kind, Trait.ELEMENTWISE):
             cut = self._elementwise(op)
         else:
             cut = moved(op, [self.of.get(v) for v in op.operands])

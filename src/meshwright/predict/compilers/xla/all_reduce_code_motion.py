@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from meshwright.predict.compilers.xla.fusion import is_zeros
-from meshwright.program.analysis.accumulators import ADDS, Total, totals
+from meshwright.program.analysis.accumulators import Total, totals
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 
 def sunk(program: Program) -> tuple[Program, Mapping[Op, Op]]:
@@ -186,7 +187,7 @@ def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
             chains[op.results[0]] = (op,)
         elif op.kind == "convert_element_type" and op.operands[0] in chains:
             chains[op.results[0]] = (*chains[op.operands[0]], op)
-        elif op.kind in ADDS and chains:
+        elif has_trait(op.kind, Trait.ADDS) and chains:
             left, right = map(chains.get, op.operands)
             if left is not None and right is not None and _match(left, right):
                 added.append((op, (left, right)))

@@ -16,7 +16,7 @@ from meshwright.predict.compilers.xla.fusion import (
 )
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.ir import Atom, Op, Program, Value
-from meshwright.program.ops.arithmetic.elementwise import ELEMENTWISE
+from meshwright.program.ops import Trait, has_trait
 
 _FAR = 8
 """Elementwise ops within which paths that part come together, if they do."""
@@ -106,7 +106,7 @@ class Flow:
         ops = set(self.readers.get(value, ()))
         for _ in range(_FAR):
             first = min(ops, key=self._places.__getitem__)
-            if first.kind not in ELEMENTWISE:
+            if not has_trait(first.kind, Trait.ELEMENTWISE):
                 return False
             (made,) = first.results
             used_by = self.readers.get(made, ())

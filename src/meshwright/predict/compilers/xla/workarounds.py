@@ -21,8 +21,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from meshwright.partitioner.lower import Workaround
-from meshwright.program.analysis.accumulators import ADDS, SUMS, carries
-from meshwright.program.ir import LOOPS, Atom, Op, Program, Value
+from meshwright.program.analysis.accumulators import carries
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 _INEXACT = ("float", "bfloat", "complex")
 
@@ -121,7 +122,7 @@ class _Dataflow:
                 found = self.of.get(operand)
                 if isinstance(found, _Carry):
                     self.num_reads[found.position] += 1
-            if op.kind in LOOPS:
+            if has_trait(op.kind, Trait.LOOP):
                 # XLA moves reductions out of the inner loop before it visits this one.
                 for result, reduction in _Dataflow(op).accumulated():
                     value = op.results[result]
@@ -146,13 +147,16 @@ class _Dataflow:
 
     def _result(self, op: Op) -> _Reduction | _Carry | None:
         """The reduction or the carry that an op's result is, if it is either."""
-        if op.kind in SUMS and op.params["monoid"] == "sum":
+        if (
+            has_trait(op.kind, Trait.COLLECTIVE_REDUCTION)
+            and op.params["monoid"] == "sum"
+        ):
             (value,) = op.results
             return _Reduction(value, op.kind == "reduce_scatter", value.dtype)
         found = [self.of.get(operand) for operand in op.operands]
         if op.kind == "convert_element_type" and isinstance(found[0], _Reduction):
             return found[0].converted(op.results[0].dtype)
-        if op.kind in ADDS:
+        if has_trait(op.kind, Trait.ADDS):
             reductions = [each for each in found if isinstance(each, _Reduction)]
             carried = [each for each in found if isinstance(each, _Carry)]
             if reductions and carried and carried[0].added is None:

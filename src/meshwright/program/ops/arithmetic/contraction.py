@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,21 @@ from meshwright.program.ir import Op
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, is_inexact
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import OpWork
 
 _EITHER = (frozenset({0}), frozenset({1}))
 
 
-@rule("dot_general")
+def _product_work(op: Op) -> OpWork:
+    """Two operations for each product that is summed."""
+    params: Any = op.params
+    (contracted, _), _ = params["dimension_numbers"]
+    summed = math.prod(op.operands[0].shape[d] for d in contracted)
+    return OpWork(2 * math.prod(op.results[0].shape) * summed)
+
+
+@rule("dot_general", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_product_work)
 def dot_general(op: Op) -> FactorRule:
     """`bik,bkj->bij` for every choice of batch, free and contracted dims."""
     params: Any = op.params
@@ -64,7 +75,7 @@ def _free(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> list
     return [d for d in range(len(shape)) if d not in batch and d not in contracted]
 
 
-@rule("scaled_dot")
+@rule("scaled_dot", traits=(Trait.EXPENSIVE,))
 def scaled_dot(op: Op) -> FactorRule:
     """`ik,kj,is,sj->ij`: each scale holds for a block of a contracted dim."""
     params: Any = op.params

@@ -9,6 +9,7 @@ gradient of a kernel).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -21,12 +22,15 @@ from meshwright.program.ops.arithmetic.halo import (
     number_at,
     output_halo,
     paddings_of,
+    unpadded_pairs,
     window_halo,
 )
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape, opaque_rule
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import OpWork
 
 _INPUT, _KERNEL, _OUTPUT = range(3)
 
@@ -49,7 +53,18 @@ class _Draft:
             self.dims[value][dim] += factor
 
 
-@rule("conv_general_dilated")
+def _work(op: Op) -> OpWork:
+    """Products of kernel and input elements, without padding and dilation's zeros."""
+    _, (_, of, *_), (batch, feature, *_) = _specs(op)
+    result = op.results[0].shape
+    pairs = math.prod(
+        unpadded_pairs(_sliding(op, spatial)) for spatial in range(len(result) - 2)
+    )
+    made = result[batch] * result[feature]
+    return OpWork(2 * made * op.operands[1].shape[of] * pairs)
+
+
+@rule("conv_general_dilated", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_work)
 def convolve(op: Op) -> FactorRule:
     """Letters of all three values; spatial ones with a halo are special."""
     out = op.results[0].shape

@@ -6,6 +6,7 @@ combining every part with the total of those before it (after it, in reverse).
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from meshwright.program.ir import Op, Value
@@ -14,6 +15,8 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import OpWork
 
 _COMBINE = {
     "cumsum": ("sum", "add"),
@@ -24,7 +27,12 @@ _COMBINE = {
 }
 
 
-@rule(*_COMBINE)
+def _work(op: Op) -> OpWork:
+    """One operation for each element."""
+    return OpWork(math.prod(op.operands[0].shape))
+
+
+@rule(*_COMBINE, traits=(Trait.STANDALONE, Trait.EXPENSIVE), work=_work)
 def scan_dim(op: Op) -> FactorRule:
     """`ab->ab`, with the scanned letter cut by an expansion."""
     shape = op.operands[0].shape

@@ -21,35 +21,45 @@ from meshwright.program.rules.factors import (
 )
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape
+from meshwright.program.rules.traits import Trait, add_traits
+from meshwright.program.rules.work import (
+    count_work,
+    one_per_element,
+    one_transcendental_per_element,
+)
 
 Linear = tuple[frozenset[int], ...]
 
 _FIRST: Linear = (frozenset({0}),)
 _EITHER: Linear = (frozenset({0}), frozenset({1}))
 
-_NONLINEAR = (
-    # arithmetic
-    "abs", "cbrt", "ceil", "clamp", "floor", "integer_pow", "max", "min",
-    "nextafter", "one_minus_square", "polynomial", "pow", "rem", "round", "rsqrt",
-    "sign", "sqrt", "square",
+_ARITHMETIC = (
+    # numbers
+    "abs", "ceil", "clamp", "floor", "integer_pow", "max", "min", "mulhi", "nextafter",
+    "one_minus_square", "polynomial", "rem", "round", "sign", "square",
     # comparisons
     "eq", "eq_to", "ge", "gt", "is_finite", "le", "le_to", "lt", "lt_to", "ne",
     # bits
     "and", "clz", "not", "or", "population_count", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "xor",
-    # transcendental
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "exp",
-    "exp2", "expm1", "log", "log1p", "log2", "logistic", "sin", "sinh", "tan", "tanh",
+)  # fmt: skip
+"""Nonlinear functions of one operation for each element."""
+
+_TRANSCENDENTAL = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "logistic", "pow", "rsqrt", "sin",
+    "sinh", "sqrt", "tan", "tanh",
     # special functions
     "bessel_i0e", "bessel_i1e", "digamma", "erf", "erf_inv", "erfc", "igamma",
     "igamma_grad_a", "igammac", "lgamma", "polygamma", "regularized_incomplete_beta",
     "zeta",
 )  # fmt: skip
 
-_IDENTITIES = (
-    "conj", "copy", "imag", "name", "neg", "real", "stop_gradient", "tag",
+_COPIES = (
+    "conj", "copy", "imag", "name", "real", "stop_gradient", "tag",
     "xla_metadata_value",
 )  # fmt: skip
+"""Functions that compute nothing."""
 
 
 def _nothing(op: Op) -> Linear:
@@ -108,8 +118,8 @@ def _rounding(op: Op) -> Linear:
 
 
 _LINEAR: dict[str, Callable[[Op], Linear]] = {
-    **dict.fromkeys(_NONLINEAR, _nothing),
-    **dict.fromkeys(_IDENTITIES, _first),
+    **dict.fromkeys((*_ARITHMETIC, *_TRANSCENDENTAL), _nothing),
+    **dict.fromkeys((*_COPIES, "neg"), _first),
     **dict.fromkeys(("add", "add_any", "complex", "sub"), all_operands),
     "convert_element_type": _conversion,
     "div": _quotient,
@@ -119,10 +129,29 @@ _LINEAR: dict[str, Callable[[Op], Linear]] = {
 }
 """Every elementwise primitive, with the operands in which it is linear."""
 
-ELEMENTWISE = frozenset(_LINEAR)
+count_work(
+    one_per_element,
+    *(
+        *_ARITHMETIC,
+        "add",
+        "add_any",
+        "complex",
+        "div",
+        "mul",
+        "neg",
+        "select_n",
+        "sub",
+    ),
+)
+count_work(one_transcendental_per_element, *_TRANSCENDENTAL)
+
+add_traits((Trait.TRANSCENDENTAL,), *_TRANSCENDENTAL)
+add_traits((Trait.ADDS,), "add", "add_any")
+add_traits((Trait.CHOOSES,), "clamp", "max", "min", "select_n")
+add_traits((Trait.ALIASES_OPERAND,), "copy", "name", "stop_gradient", "tag")
 
 
-@rule(*_LINEAR)
+@rule(*_LINEAR, traits=(Trait.ELEMENTWISE,))
 def elementwise(op: Op) -> FactorRule:
     """`ab,ab->ab`, less the dims of operands that are stretched."""
     factors = RuleFactors()
@@ -155,7 +184,7 @@ def reinterpretation(op: Op) -> FactorRule:
     return factors.rule(sides[:1], sides[1:])
 
 
-@rule("optimization_barrier")
+@rule("optimization_barrier", traits=(Trait.ALIASES_OPERAND,))
 def barrier(op: Op) -> FactorRule:
     """`ab,c->ab,c`: each operand has letters of its own."""
     return _side_by_side(op)

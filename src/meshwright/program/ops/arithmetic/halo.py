@@ -106,6 +106,33 @@ def _line_up(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
     )
 
 
+def unpadded_pairs(dim: Sliding) -> int:
+    """Pairs of window element and output position that meet a real input element.
+
+    What meets padding, or a zero that the input's dilation puts in, is left out.
+    """
+    span = (dim.size - 1) * dim.base
+    low, _ = dim.padding
+    offsets = (k * dim.dilation - low for k in range(dim.window))
+    return sum(_positions(dim, offset, span) for offset in offsets)
+
+
+def _positions(dim: Sliding, offset: int, span: int) -> int:
+    """Output positions o whose o * stride + offset is a real element in 0..span."""
+    first = max(0, -(offset // dim.stride))
+    last = min(dim.out - 1, (span - offset) // dim.stride)
+    if last < first:
+        return 0
+    if dim.base == 1:
+        return last - first + 1
+    # o * stride + offset = 0 (mod base) repeats with period base / gcd(stride, base)
+    period = dim.base // math.gcd(dim.stride, dim.base)
+    for start in range(first, min(first + period, last + 1)):
+        if (start * dim.stride + offset) % dim.base == 0:
+            return (last - start) // period + 1
+    return 0
+
+
 def number_at(op: Op, name: str, dim: int) -> int:
     """One dim's entry of a parameter that lists a number per dim."""
     return cast(tuple[int, ...], op.params[name])[dim]

@@ -6,12 +6,15 @@ Solves also cut the dim of their right-hand side that lists independent systems.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.factors import Factor, RuleFactors
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule
+from meshwright.program.rules.traits import Trait, add_traits
+from meshwright.program.rules.work import CountWork, OpWork, count_work
 
 _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "cholesky": (2,),
@@ -72,3 +75,38 @@ def _are_columns(op: Op) -> bool:
 def _batched(batch: Sequence[Factor], value: Atom) -> Dims:
     """Batch dims first, the others whole."""
     return (*batch, *((),) * (len(value.shape) - len(batch)))
+
+
+def _cubic(numerator: int, denominator: int) -> CountWork:
+    """`numerator / denominator` n^3 for each square matrix of side n."""
+
+    def count(op: Op) -> OpWork:
+        *batch, rows, columns = op.operands[0].shape
+        cube = rows * columns * min(rows, columns)
+        return OpWork(math.prod(batch) * cube * numerator // denominator)
+
+    return count
+
+
+def _substitution(op: Op) -> OpWork:
+    """n^2 for each right-hand side."""
+    return OpWork(op.operands[0].shape[-1] * math.prod(op.operands[1].shape))
+
+
+_WORK: dict[str, CountWork] = {
+    "cholesky": _cubic(1, 3),
+    "eig": _cubic(25, 1),
+    "eigh": _cubic(9, 1),
+    "householder_product": _cubic(4, 3),
+    "lu": _cubic(2, 3),
+    "qr": _cubic(4, 3),
+    "svd": _cubic(20, 1),
+    "triangular_solve": _substitution,
+}
+"""Operation counts of LAPACK's algorithms (Golub and Van Loan, Matrix Computations)."""
+
+for _kind, _count in _WORK.items():
+    count_work(_count, _kind)
+
+add_traits((Trait.EXPENSIVE,), *_WORK, "schur")
+add_traits((Trait.STANDALONE,), *_WORK, "schur", "tridiagonal_solve")

@@ -12,6 +12,7 @@ result is dropped.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +23,8 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, local_shape
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import OpWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,19 @@ class _Ragged:
     result: Dims
 
 
-@rule("ragged_dot_general")
+def _work(op: Op) -> OpWork:
+    """Each row is multiplied by one group's matrix, whatever the number of groups."""
+    params: Any = op.params
+    numbers = params["ragged_dot_dimension_numbers"]
+    (contracted, _), _ = numbers.dot_dimension_numbers
+    left, result = op.operands[0].shape, op.results[0].shape
+    summed = math.prod(left[d] for d in contracted)
+    is_ragged_sum = any(d in contracted for d in numbers.lhs_ragged_dimensions)
+    made = math.prod(result[1:] if is_ragged_sum else result)
+    return OpWork(2 * made * summed)
+
+
+@rule("ragged_dot_general", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_work)
 def ragged_dot_general(op: Op) -> FactorRule:
     """`mk,gkn,g->mn`, `mk,mn,g->gkn` or `bmk,bkn,g->bmn`, with the sizes left whole."""
     params: Any = op.params

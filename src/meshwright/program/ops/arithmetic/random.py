@@ -8,6 +8,7 @@ a device asks for the window of bits that is its own. JAX's setting
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
@@ -18,6 +19,8 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, opaque_rule
+from meshwright.program.rules.traits import Trait, add_traits
+from meshwright.program.rules.work import OpWork, count_work
 
 _COUNTING = ("fry", "fry4", "phx2", "phx4")
 """Key types whose bits are a hash of key and index: keys are independent."""
@@ -28,6 +31,21 @@ one generator for a whole batch of keys, and `urbg` uses that for splitting as w
 
 _WINDOW_TAG = "fry"
 """The key type of which `runtime` makes windows of bits."""
+
+
+_THREEFRY_ROUNDS = 20
+_OPS_A_ROUND = 5
+"""Add, rotate (three ops) and exclusive or, for two words (Salmon et al., SC 2011)."""
+
+
+def _work(op: Op) -> OpWork:
+    return OpWork(math.prod(op.results[0].shape) * _THREEFRY_ROUNDS * _OPS_A_ROUND)
+
+
+count_work(_work, "random_bits", "random_bits_window", "threefry2x32")
+add_traits((Trait.EXPENSIVE,), "random_bits", "random_bits_window", "threefry2x32")
+add_traits((Trait.STANDALONE,), "random_bits", "threefry2x32")
+add_traits((Trait.DRAWS_FROM_STATE,), "rng_uniform")
 
 
 def _tag(value: Atom) -> str:

@@ -5,6 +5,7 @@ A reduced dim may be cut; the result is then partial with the reduction's monoid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import cast
 
@@ -19,6 +20,8 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, no_dims
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut, opaque_rule
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import OpWork
 
 _MONOIDS = {
     "reduce_sum": "sum",
@@ -34,14 +37,23 @@ _MAPPED = {"psum": "sum", "pmax": "max", "pmin": "min"}
 """Over a named axis of `vmap`, which is a dim by now."""
 
 
-@rule(*_MONOIDS)
+_REDUCES = (Trait.REDUCTION, Trait.EXPENSIVE)
+
+
+def _work(op: Op) -> OpWork:
+    """One operation for each operand element but the first of each result."""
+    operand, result = op.operands[0].shape, op.results[0].shape
+    return OpWork(max(math.prod(operand) - math.prod(result), 0))
+
+
+@rule(*_MONOIDS, traits=_REDUCES, work=_work)
 def reduce_dims(op: Op) -> FactorRule:
     """`ab->a` over dim 1: b is a reduction."""
     monoid = _across_devices(_MONOIDS[op.kind], op.operands[0].dtype)
     return _reduction(op, op.params["axes"], monoid)
 
 
-@rule("reduce")
+@rule("reduce", traits=_REDUCES, work=_work)
 def reduce_any(op: Op) -> FactorRule:
     """Reduced dims are cut only where the computation is seen to be a known monoid."""
     monoid = None
@@ -97,7 +109,7 @@ def _across_devices(monoid: str, dtype: str) -> str | None:
     return monoid
 
 
-@rule("argmax", "argmin")
+@rule("argmax", "argmin", traits=_REDUCES, work=_work)
 def locate_extremum(op: Op) -> FactorRule:
     """`ab->a`: the searched b is cut by comparing the best of each part."""
     searched = _searched(op)

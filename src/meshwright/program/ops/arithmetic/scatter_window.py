@@ -24,6 +24,7 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, no_dims
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut
+from meshwright.program.rules.traits import Trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class _Overlap:
     source: Halo
 
 
-@rule("select_and_scatter_add")
+@rule("select_and_scatter_add", traits=(Trait.STANDALONE, Trait.EXPENSIVE))
 def select_and_scatter_add(op: Op) -> FactorRule:
     """Source and operand to the operand's shape; linear in the source."""
     source, operand = op.operands
@@ -44,7 +45,7 @@ def select_and_scatter_add(op: Op) -> FactorRule:
     return _scattered(op, (0, 1), can_fill=fill is not None, linear=linear)
 
 
-@rule("select_and_scatter")
+@rule("select_and_scatter", traits=(Trait.STANDALONE,))
 def select_and_scatter(op: Op) -> FactorRule:
     """Any selection and any scatter: only where windows do not overlap."""
     return _scattered(op, (1, 0), can_fill=False, linear=())

@@ -7,6 +7,7 @@ overlap; where they do not line up it stays whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,6 +27,8 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape, no_dims
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import OpWork
 
 _MONOIDS = {
     "reduce_window_sum": "sum",
@@ -34,7 +37,16 @@ _MONOIDS = {
 }
 
 
-@rule(*_MONOIDS)
+_OWN_KERNEL = (Trait.STANDALONE, Trait.EXPENSIVE)
+
+
+def _work(op: Op) -> OpWork:
+    """One operation for each element of a window but the first."""
+    window = math.prod(cast(tuple[int, ...], op.params["window_dimensions"]))
+    return OpWork(math.prod(op.results[0].shape) * max(window - 1, 0))
+
+
+@rule(*_MONOIDS, traits=_OWN_KERNEL, work=_work)
 def pool(op: Op) -> FactorRule:
     """Windows of sums, maxima or minima; outside stands the identity."""
     dtype = op.operands[0].dtype
@@ -43,7 +55,7 @@ def pool(op: Op) -> FactorRule:
     return _windowed(op, (_literal(_MONOIDS[op.kind], dtype),), linear)
 
 
-@rule("reduce_window")
+@rule("reduce_window", traits=_OWN_KERNEL)
 def reduce_window(op: Op) -> FactorRule:
     """Any computation, but halos only where it is a known monoid.
 
@@ -55,7 +67,7 @@ def reduce_window(op: Op) -> FactorRule:
     return _windowed(op, tuple(op.operands[num:]) if is_known else (None,) * num, ())
 
 
-@rule("select_and_gather_add")
+@rule("select_and_gather_add", traits=(Trait.STANDALONE,))
 def select_and_gather(op: Op) -> FactorRule:
     """Tangents (linear) at the places that windows of the operand select."""
     tangents, operand = (a.dtype for a in op.operands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.program.ir import Op
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, opaque_rule
+from meshwright.program.rules.traits import Trait
 
 
 @rule("debug_callback", "debug_print", "io_callback")
@@ -13,7 +14,7 @@ def effect(op: Op) -> FactorRule:
     return opaque_rule(op, "an effect runs once, on whole operands")
 
 
-@rule("pure_callback")
+@rule("pure_callback", traits=(Trait.STANDALONE,))
 def pure(op: Op) -> FactorRule:
     """Whole: nothing is known of the function; every device calls it."""
     return opaque_rule(op, "nothing is known of the function that it calls")

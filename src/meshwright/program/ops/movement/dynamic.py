@@ -21,6 +21,7 @@ from meshwright.program.rules.factors import (
 )
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
+from meshwright.program.rules.traits import Trait
 
 _INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
 
@@ -49,7 +50,7 @@ class _Window:
         )
 
 
-@rule("dynamic_slice")
+@rule("dynamic_slice", traits=(Trait.MOVES, Trait.READS_AT_INDEX))
 def dynamic_slice(op: Op) -> FactorRule:
     """`ab->a-`: a dim of which a part is taken is a reduction.
 
@@ -101,7 +102,7 @@ def _read_own(
     return builder.apply(op, (operand, *starts), (sizes,), params)
 
 
-@rule("dynamic_update_slice")
+@rule("dynamic_update_slice", traits=(Trait.STANDALONE,))
 def dynamic_update_slice(op: Op) -> FactorRule:
     """`ab,a-->ab`: along b the update is whole; each device writes what is its own."""
     factors = RuleFactors()

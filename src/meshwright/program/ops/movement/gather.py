@@ -34,6 +34,7 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
+from meshwright.program.rules.traits import Trait
 
 
 class _Numbers(Protocol):
@@ -72,7 +73,10 @@ def _read(op: Op) -> _Gather:
     )
 
 
-@rule("gather")
+@rule(
+    "gather",
+    traits=(Trait.MOVES, Trait.READS_AT_INDEX, Trait.STANDALONE, Trait.EXPENSIVE),
+)
 def gather(op: Op) -> FactorRule:
     """Letters of a gather in every form of its dimension numbers."""
     read = _read(op)

@@ -19,6 +19,8 @@ from meshwright.program.rules.factors import RuleFactors, no_dims
 from meshwright.program.rules.pallas_kernel import NOTE, kernel_of
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import NO_WORK, OpWork
 
 _PLACES = frozenset({"num_programs", "program_id"})
 _IN_ORDER = ("prng_", "dma_", "semaphore_")
@@ -28,7 +30,13 @@ Blocks = tuple[Any, ...]
 """JAX's `BlockMapping` of each operand and result."""
 
 
-@rule("pallas_call")
+def _work(op: Op) -> OpWork:
+    """The work that was read off the kernel; none if its grid is not known."""
+    kernel = kernel_of(op)
+    return NO_WORK if kernel is None else kernel.work
+
+
+@rule("pallas_call", traits=(Trait.STANDALONE,), work=_work)
 def pallas(op: Op) -> FactorRule:
     """`(gb)k->(gb)k` for a grid dim g whose blocks of b rows have steps of their own."""
     params: Any = op.params

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule
+from meshwright.program.rules.traits import Trait
 
 
-@rule("sharding_constraint", "reshard")
+@rule("sharding_constraint", "reshard", traits=(Trait.SHARDING_CONSTRAINT,))
 def constraint(op: Op) -> FactorRule:
     """An identity; its own sharding is applied before any tactic."""
     dims: Dims = tuple((d,) for d in range(len(op.operands[0].shape)))

@@ -16,9 +16,10 @@ from meshwright.program.ir import Op
 from meshwright.program.rules.factors import Factor, RuleFactors, spelling_result
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, Shape
+from meshwright.program.rules.traits import Trait
 
 
-@rule("reshape")
+@rule("reshape", traits=(Trait.ALIASES_OPERAND,))
 def reshape(op: Op) -> FactorRule:
     """`(ab)c->a(bc)`, with the operand's dims taken in the order `dimensions`."""
     params: Any = op.params

@@ -11,6 +11,7 @@ operand counts on the first device only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -34,6 +35,8 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut
+from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.work import OpWork, count_work
 
 
 class _Numbers(Protocol):
@@ -71,7 +74,15 @@ _COMBINERS = {
 }
 
 
-@rule(*_COMBINERS)
+def _work(op: Op) -> OpWork:
+    """One operation for each element of the updates."""
+    return OpWork(flops=math.prod(op.operands[2].shape))
+
+
+count_work(_work, *(kind for kind in _COMBINERS if kind != "scatter"))
+
+
+@rule(*_COMBINERS, traits=(Trait.SCATTERS, Trait.EXPENSIVE))
 def scatter(op: Op) -> FactorRule:
     """Letters of a scatter in every form of its dimension numbers."""
     combiner = _COMBINERS[op.kind]

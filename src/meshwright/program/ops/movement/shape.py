@@ -22,11 +22,18 @@ from meshwright.program.rules.factors import (
 )
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
+from meshwright.program.rules.traits import Trait
 
 _FIRST = (frozenset({0}),)
 
 
-@rule("broadcast_in_dim")
+@rule(
+    "broadcast_in_dim",
+    traits=(
+        Trait.MOVES,
+        Trait.REPEATS,
+    ),
+)
 def broadcast_in_dim(op: Op) -> FactorRule:
     """`a->ba`: new dims are letters of the result; so is a dim of size 1 stretched."""
     params: Any = op.params
@@ -47,7 +54,7 @@ def broadcast_in_dim(op: Op) -> FactorRule:
     )
 
 
-@rule("transpose")
+@rule("transpose", traits=(Trait.MOVES,))
 def transpose(op: Op) -> FactorRule:
     """`ab->ba`."""
     params: Any = op.params
@@ -57,7 +64,7 @@ def transpose(op: Op) -> FactorRule:
     return factors.rule([tuple(dims)], [turned], linear=_FIRST)
 
 
-@rule("squeeze")
+@rule("squeeze", traits=(Trait.ALIASES_OPERAND,))
 def squeeze(op: Op) -> FactorRule:
     """`a-->a`: dims of size 1 fall away."""
     params: Any = op.params
@@ -69,7 +76,13 @@ def squeeze(op: Op) -> FactorRule:
     return factors.rule([tuple(dims)], [kept], linear=_FIRST)
 
 
-@rule("slice")
+@rule(
+    "slice",
+    traits=(
+        Trait.MOVES,
+        Trait.SLICES,
+    ),
+)
 def slice_(op: Op) -> FactorRule:
     """`ab->a-`: dims taken whole have a letter."""
     params: Any = op.params
@@ -95,7 +108,7 @@ def _local_limits(
     return {**op.params, "limit_indices": local}
 
 
-@rule("pad")
+@rule("pad", traits=(Trait.MOVES,))
 def pad(op: Op) -> FactorRule:
     """`ab,->a-`: dims without padding have a letter; zeros pad partial sums rightly."""
     params: Any = op.params
@@ -111,7 +124,13 @@ def pad(op: Op) -> FactorRule:
     return factors.rule([dims, ()], [dims], linear=linear)
 
 
-@rule("concatenate")
+@rule(
+    "concatenate",
+    traits=(
+        Trait.MOVES,
+        Trait.JOINS,
+    ),
+)
 def concatenate(op: Op) -> FactorRule:
     """`a-,a-->a-`: the dim along which operands stand side by side has no letter."""
     params: Any = op.params
@@ -128,7 +147,13 @@ def _joined(op: Op, dim: int) -> FactorRule:
     return factors.rule([dims] * len(op.operands), [dims], linear=all_operands(op))
 
 
-@rule("split")
+@rule(
+    "split",
+    traits=(
+        Trait.MOVES,
+        Trait.SLICES,
+    ),
+)
 def split(op: Op) -> FactorRule:
     """`a-->a-,a-`: the inverse of `concatenate`."""
     params: Any = op.params
@@ -151,7 +176,13 @@ def _local_sizes(
     return {**op.params, "sizes": tuple(r[params["axis"]] for r in results)}
 
 
-@rule("stack")
+@rule(
+    "stack",
+    traits=(
+        Trait.MOVES,
+        Trait.JOINS,
+    ),
+)
 def stack(op: Op) -> FactorRule:
     """`a,a->-a`: operands lie along a new dim, which has no letter."""
     factors = RuleFactors()
@@ -163,7 +194,7 @@ def stack(op: Op) -> FactorRule:
     )
 
 
-@rule("unstack")
+@rule("unstack", traits=(Trait.MOVES,))
 def unstack(op: Op) -> FactorRule:
     """`-a->a,a`: the inverse of `stack`."""
     params: Any = op.params
@@ -181,7 +212,7 @@ def _with_hole(op: Op, dims: Sequence[Factor]) -> tuple[Factor, ...]:
     return (*dims[:axis], (), *dims[axis:])
 
 
-@rule("tile")
+@rule("tile", traits=(Trait.MOVES,))
 def tile(op: Op) -> FactorRule:
     """`a->(ra)`: repeated r times; r is a letter of the result alone."""
     params: Any = op.params
@@ -204,7 +235,7 @@ def _local_repeats(
     return {**op.params, "reps": tuple(r // n if n else t for t, n, r in pairs)}
 
 
-@rule("rev")
+@rule("rev", traits=(Trait.MOVES,))
 def rev(op: Op) -> FactorRule:
     """`ab->ab`; parts of a reversed dim also change places among the devices."""
     params: Any = op.params
@@ -237,7 +268,7 @@ def _swap_parts(
     return (found,)
 
 
-@rule("iota")
+@rule("iota", traits=(Trait.REPEATS,))
 def iota(op: Op) -> FactorRule:
     """`->ab`: counted from this device's position on a cut dim."""
     params: Any = op.params
