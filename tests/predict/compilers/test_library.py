@@ -7,7 +7,8 @@ from meshwright.predict.compilers.cpu.library_operands import prepare
 from meshwright.predict.compilers.rules import CPU
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.memory.buffer_assignment import memory_of
-from meshwright.predict.memory.packing import Block, packed_beside, packed_bytes
+from meshwright.predict.memory.packing import packed_beside, packed_bytes
+from meshwright.program.analysis.live_ranges import BufferInterval
 from meshwright.program.capture import capture
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -83,10 +84,14 @@ def test_what_depends_on_arguments_alone_runs_first():
 
 
 def test_results_have_places_of_their_own_that_others_use_before():
-    result, early, late = Block(8, 3, 4), Block(8, 0, 2), Block(4, 3, 4)
+    result, early, late = (
+        BufferInterval(8, 3, 4),
+        BufferInterval(8, 0, 2),
+        BufferInterval(4, 3, 4),
+    )
     assert packed_beside([early, late], [result]) == 12
-    assert packed_beside([Block(16, 0, 2)], [result]) == 24
-    assert packed_bytes([Block(16, 0, 2), result]) == 16
+    assert packed_beside([BufferInterval(16, 0, 2)], [result]) == 24
+    assert packed_bytes([BufferInterval(16, 0, 2), result]) == 16
 
 
 def test_what_only_has_an_effect_lies_nowhere():

@@ -3,11 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.predict.memory.packing import Block, packed_bytes, packed_in_time
+from meshwright.predict.memory.packing import packed_bytes, packed_in_time
+from meshwright.program.analysis.live_ranges import BufferInterval
 
 BLOCKS = st.lists(
     st.tuples(st.integers(1, 50), st.integers(0, 12), st.integers(0, 5)).map(
-        lambda t: Block(t[0], t[1], t[1] + t[2])
+        lambda t: BufferInterval(t[0], t[1], t[1] + t[2])
     ),
     max_size=20,
 )
@@ -31,11 +32,18 @@ def test_in_time_blocks_of_one_size_leave_no_gaps(blocks):
 
 
 def test_in_time_a_block_that_stays_behind_splits_the_space_for_larger_ones():
-    blocks = [Block(4, 0, 1), Block(1, 1, 3), Block(5, 2, 3)]
+    blocks = [BufferInterval(4, 0, 1), BufferInterval(1, 1, 3), BufferInterval(5, 2, 3)]
     assert packed_bytes(blocks) == 6
     assert packed_in_time(blocks) == 10
 
 
 def test_in_time_a_block_lies_in_the_smallest_gap_that_holds_it():
-    first = [Block(5, 0, 0), Block(1, 0, 2), Block(3, 0, 0), Block(1, 0, 2)]
-    assert packed_in_time([*first, Block(3, 1, 2), Block(5, 2, 2)]) == 10
+    first = [
+        BufferInterval(5, 0, 0),
+        BufferInterval(1, 0, 2),
+        BufferInterval(3, 0, 0),
+        BufferInterval(1, 0, 2),
+    ]
+    assert (
+        packed_in_time([*first, BufferInterval(3, 1, 2), BufferInterval(5, 2, 2)]) == 10
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.app.output.collapse import index_free
 from meshwright.app.report.trace_events import estimate_of
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
+from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Value, show_type
 
 if TYPE_CHECKING:
@@ -95,19 +96,14 @@ def _in_place(plan: Plan, found: Estimate, outputs: Sequence[Value]) -> set[Valu
 
 
 def _lives(
-    units: Sequence[Fusion], outputs: set[Value], aside: Iterable[Value] = ()
+    units: Sequence[Fusion], outputs: set[Value], aside: Collection[Value] = ()
 ) -> Iterator[tuple[Value, Op, int, int]]:
-    """Each value that a unit writes, the unit's root, and its first and last unit."""
-    last: dict[Value, int] = {}
-    for index, unit in enumerate(units):
-        last.update(dict.fromkeys(unit.reads, index))
-    done = set(aside)
-    for index, unit in enumerate(units):
-        for value in unit.writes:
-            if value not in done:
-                done.add(value)
-                end = len(units) if value in outputs else last.get(value, index)
-                yield value, unit.root, index, end
+    """Each value that a fusion writes, the fusion's root, and its live range."""
+    ranges = live_ranges((unit.reads, unit.writes) for unit in units)
+    for value, start in ranges.definitions.items():
+        if value not in aside:
+            end = len(units) if value in outputs else ranges.end(value)
+            yield value, units[start].root, start, end
 
 
 def _inside(found: Estimate, index: int) -> list[Group]:

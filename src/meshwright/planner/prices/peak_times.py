@@ -13,6 +13,12 @@ from meshwright.partitioner.propagate import Graph
 from meshwright.planner.prices.op_prices import Stores
 from meshwright.planner.prices.symmetry import Fold, makers
 from meshwright.predict.compilers.xla.fusion import Fusion
+from meshwright.program.analysis.live_ranges import (
+    BufferInterval,
+    Uses,
+    live_bytes,
+    live_ranges,
+)
 from meshwright.program.ir import Op, Program, Value
 
 NUM_TIMES = 48
@@ -114,51 +120,48 @@ def _around(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:
 
 
 class _Spans:
-    """First and last moment of each stored value; a moment is a unit, bodies in place.
+    """Live ranges of stored values in moments; loops' bodies lie within their loops.
 
-    of: by value. runs: by the op at the root of a unit.
+    A fusion takes one moment, a region one before its bodies and one behind them, since
+    what it reads is there until it ends. Moment 0 is the beginning of the program.
+    of: first and last moment of each value. runs: of each fusion, by its root.
     """
 
     def __init__(
         self, program: Program, stores: Stores, reused: Collection[int]
     ) -> None:
-        self.end = 0
-        self._made: dict[Value, int] = {}
-        self._read: dict[Value, int] = {}
         self.runs: dict[Op, Span] = {}
-        self._walk(stores.units)
+        steps: list[Uses] = [((), ())]
+        self._walk(stores.units, steps)
+        ranges = live_ranges(steps)
+        self.end = ranges.num_steps - 1
         kept = {*program.inputs, *program.constants}
         taken = {v for i, v in enumerate(program.outputs) if i in reused} - kept
         lasting = kept | {v for v in program.outputs if isinstance(v, Value)}
         self.of: dict[Value, Span] = dict.fromkeys(kept, (0, self.end))
-        for value, made in self._made.items():
+        for value, made in ranges.definitions.items():
             if value not in taken:
-                last = self.end if value in lasting else self._read.get(value, made)
+                last = self.end if value in lasting else ranges.end(value)
                 # Its last reader writes over it: from there on that is counted.
                 last -= value in stores.overwritten and last > made
                 self.of[value] = made, last
 
-    def _walk(self, units: Sequence[Fusion]) -> None:
+    def _walk(self, units: Sequence[Fusion], steps: list[Uses]) -> None:
+        """Append the moments of fusions to `steps`."""
         for unit in units:
-            self.end += 1
-            began = self.end
-            self._read |= dict.fromkeys(unit.reads, self.end)
-            for body in unit.bodies:
-                self._walk(body)
-            if unit.bodies:  # what it reads is there until it ends
-                self.end += 1
-                self._read |= dict.fromkeys(unit.reads, self.end)
-            self.runs[unit.root] = began, self.end
-            self._made |= dict.fromkeys(unit.writes, self.end)
+            began = len(steps)
+            if unit.bodies:
+                steps.append((unit.reads, ()))
+                for body in unit.bodies:
+                    self._walk(body, steps)
+            self.runs[unit.root] = began, len(steps)
+            steps.append((unit.reads, unit.writes))
 
 
 def _watch(spans: _Spans, stores: Stores) -> NDArray[np.int64]:
-    """Of each stretch of the program the moment at which most bytes are alive."""
-    change = np.zeros(spans.end + 2)
-    for value, (first, last) in spans.of.items():
-        size = stores.layout.num_bytes(value)
-        change[first] += size
-        change[last + 1] -= size
-    alive = np.cumsum(change)[: spans.end + 1]
+    """The moment at which most bytes are alive, of each stretch of the program."""
+    size = stores.layout.num_bytes
+    intervals = (BufferInterval(size(v), *span) for v, span in spans.of.items())
+    alive = np.array(live_bytes(intervals, spans.end + 1))
     bounds = np.linspace(0, len(alive), min(NUM_TIMES, len(alive)) + 1).astype(int)
     return np.array([a + int(np.argmax(alive[a:b])) for a, b in pairwise(bounds)])

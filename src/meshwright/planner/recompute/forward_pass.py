@@ -9,7 +9,8 @@ from typing import NamedTuple
 from meshwright.planner.prices.op_prices import Stores
 from meshwright.planner.solve.space import Priced
 from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.analysis.live_ranges import live_ranges
+from meshwright.program.ir import Op, Program, Value
 from meshwright.program.rewrite.remat import turn_of, waiting
 from meshwright.program.rewrite.remat_loops import read_in_turns
 
@@ -190,9 +191,7 @@ def _waists(ops: Sequence[Op], sizes: _Sizes, stretch: float) -> Iterator[Op]:
 
 
 def _all_waists(ops: Sequence[Op], sizes: _Sizes) -> Iterator[_Waist]:
-    last: dict[Atom, int] = {}
-    for index, op in enumerate(ops):
-        last |= dict.fromkeys(op.operands, index)
+    ranges = live_ranges((op.operands, op.results) for op in ops)
     alive: dict[Value, float] = {}
     ends: dict[int, list[Value]] = {}
     made = 0.0
@@ -200,9 +199,9 @@ def _all_waists(ops: Sequence[Op], sizes: _Sizes) -> Iterator[_Waist]:
         for result in op.results:
             size = sizes.num_bytes(result)
             made += size if sizes.is_stored(result) else 0.0
-            if last.get(result, index) > index:
+            if ranges.end(result) > index:
                 alive[result] = size
-                ends.setdefault(last[result], []).append(result)
+                ends.setdefault(ranges.end(result), []).append(result)
         for value in ends.pop(index, ()):
             alive.pop(value, None)
         if not op.results or op.results[0] not in alive:

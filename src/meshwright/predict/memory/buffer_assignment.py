@@ -26,10 +26,14 @@ from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.loop_schedule import in_turn
 from meshwright.predict.memory.memory_curve import Memory
 from meshwright.predict.memory.packing import (
-    Block,
     packed_beside,
     packed_bytes,
     packed_in_time,
+)
+from meshwright.program.analysis.live_ranges import (
+    BufferInterval,
+    live_bytes,
+    live_ranges,
 )
 from meshwright.program.ir import Atom, Program, Value
 
@@ -92,21 +96,18 @@ class Heap:
         self.together = together
         self.units = units
         self.outputs = {v for v in outputs if isinstance(v, Value)}
-        self.first: dict[Value, int] = {}
-        self.last: dict[Value, int] = {}
         self.summed: set[Value] = set()
         walked: set[Value] = set()
         self.runs = runs_of(units)
-        for index, unit in enumerate(units):
-            end = self.runs[index][1]
+        for unit in units:
             if unit.kind is FusionKind.REDUCTION:
                 self.summed.update(walked.intersection(unit.reads))
             elif unit.kind in TAKES_IN:
                 walked.update(unit.writes)
-            for value in unit.reads:
-                self.first.setdefault(value, index)
-                self.last[value] = end
-        self.blocks: list[Block] = []
+        ranges = live_ranges((unit.reads, unit.writes) for unit in units)
+        self.first = ranges.first_uses
+        self.last = {v: self.runs[i][1] for v, i in ranges.last_uses.items()}
+        self.blocks: list[BufferInterval] = []
         self.owners: list[tuple[Value, ...]] = []
         self.block_of: dict[Value, int] = {}
         self.overwritten: set[Value] = set()
@@ -151,7 +152,7 @@ class Heap:
     def _add(self, value: Value, start: int, end: int) -> None:
         if end >= start:
             self.block_of[value] = len(self.blocks)
-            self.blocks.append(Block(self.layout.size(value), start, end))
+            self.blocks.append(BufferInterval(self.layout.size(value), start, end))
             self.owners.append((value,))
 
     def _start(self, unit: Fusion, index: int, value: Value) -> int:
@@ -178,7 +179,7 @@ class Heap:
             if number is None or self.blocks[number].end != index:
                 continue
             size, start, _ = self.blocks[number]
-            self.blocks[number] = Block(size, start, self._end(value, index))
+            self.blocks[number] = BufferInterval(size, start, self._end(value, index))
             self.owners[number] = (value,)
             self.block_of[value] = number
             del self.block_of[operand]
@@ -253,19 +254,13 @@ class Heap:
                 most = inner.peak_bytes - outside, inside
         if most[0] > 0:
             self.whole_bodies.add(len(self.blocks))
-            self.blocks.append(Block(most[0], index, index))
+            self.blocks.append(BufferInterval(most[0], index, index))
             self.owners.append(most[1])
 
     def _memory(self, fixed: tuple[Value, ...]) -> Memory:
-        changes = [0] * (len(self.units) + 2)
-        for size, start, end in self.blocks:
-            changes[start] += size
-            changes[end + 1] -= size
         there = sum(map(self.layout.size, fixed))
-        now, curve = there, [there]
-        for change in changes[: len(self.units)]:
-            now += change
-            curve.append(now)
+        live = live_bytes(self.blocks, len(self.units))
+        curve = [there, *(there + num_bytes for num_bytes in live)]
         peak = max(range(len(curve)), key=curve.__getitem__) - 1
         alive = [
             value
@@ -277,14 +272,14 @@ class Heap:
         overwritten = frozenset(self.overwritten)
         return Memory(tuple(curve), peak, tuple(ordered), overwritten)
 
-    def _in_time(self, clock: int = 0) -> tuple[list[Block], int]:
+    def _in_time(self, clock: int = 0) -> tuple[list[BufferInterval], int]:
         """Blocks, those of bodies among them, and the step after the last.
 
         Steps are counted from `clock` on, those of bodies within their region's.
         """
         if not self.bodies and not clock:
             return self.blocks, len(self.units) + 1
-        found: list[Block] = []
+        found: list[BufferInterval] = []
         first: list[int] = []
         last: list[int] = []
         for index in range(len(self.units) + 1):
@@ -295,7 +290,7 @@ class Heap:
             last.append(clock)
             clock += 1
         found += [
-            Block(block.size, first[block.start], last[block.end])
+            BufferInterval(block.size, first[block.start], last[block.end])
             for number, block in enumerate(self.blocks)
             if number not in self.whole_bodies
         ]
@@ -305,7 +300,9 @@ class Heap:
         if self.rules.packs_in_time:
             blocks, step = self._in_time()[0], self.rules.step_bytes
             if step:
-                blocks = [Block(-(-s // step) * step, a, b) for s, a, b in blocks]
+                blocks = [
+                    BufferInterval(-(-s // step) * step, a, b) for s, a, b in blocks
+                ]
             return packed_in_time(blocks)
         if not self.rules.calls_library:
             return packed_bytes(self.blocks)

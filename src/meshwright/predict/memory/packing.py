@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple
+
+from meshwright.program.analysis.live_ranges import BufferInterval
 
 _PLACED = 160
 """Blocks that are placed one by one; smaller ones fill gaps that there always are."""
@@ -25,19 +26,13 @@ of what placing every block gives; with half as many five do not, by up to 22 %.
 """
 
 
-class Block(NamedTuple):
-    """Bytes that are needed from step `start` to step `end`, both included."""
-
-    size: int
-    start: int
-    end: int
-
-
 _SIZE, _START = itemgetter(0), itemgetter(1)
 """Of a block; sorted by them, equal ones stay in their order."""
 
 
-def packed_beside(blocks: Sequence[Block], results: Sequence[Block]) -> int:
+def packed_beside(
+    blocks: Sequence[BufferInterval], results: Sequence[BufferInterval]
+) -> int:
     """Bytes where each result has its place from the start, and the rest a heap.
 
     Largest first, a block lies in the place of the smallest result that is as large and
@@ -45,7 +40,7 @@ def packed_beside(blocks: Sequence[Block], results: Sequence[Block]) -> int:
     """
     places = [(r.size, [r]) for r in sorted(results, key=lambda r: r.size)]
     sizes = [size for size, _ in places]
-    left: list[Block] = []
+    left: list[BufferInterval] = []
     for block in sorted(blocks, key=lambda b: -b.size):
         for _, within in places[bisect_left(sizes, block.size) :]:
             if all(o.end < block.start or o.start > block.end for o in within):
@@ -56,7 +51,7 @@ def packed_beside(blocks: Sequence[Block], results: Sequence[Block]) -> int:
     return sum(sizes) + packed_bytes(left)
 
 
-def packed_bytes(blocks: Sequence[Block]) -> int:
+def packed_bytes(blocks: Sequence[BufferInterval]) -> int:
     """The end of the highest block once all are placed."""
     largest = sorted(blocks, key=lambda b: -b.size)[:_PLACED]
     by_life = sorted(largest, key=lambda b: (b.start - b.end, -b.size))
@@ -64,7 +59,7 @@ def packed_bytes(blocks: Sequence[Block]) -> int:
     return min(_height(by_size), _height(by_life))
 
 
-def packed_in_time(blocks: Sequence[Block]) -> int:
+def packed_in_time(blocks: Sequence[BufferInterval]) -> int:
     """The end of the highest block, each placed before any that begin after it.
 
     It lies in the smallest gap between those that are there when it begins, else on top
@@ -89,7 +84,7 @@ def packed_in_time(blocks: Sequence[Block]) -> int:
     return height
 
 
-def _height(blocks: Sequence[Block]) -> int:
+def _height(blocks: Sequence[BufferInterval]) -> int:
     placed: list[tuple[int, int, int, int]] = []  # offset, top, start, end
     height = 0
     for size, start, end in blocks:

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from itertools import accumulate
 
+from meshwright.program.analysis.live_ranges import (
+    BufferInterval,
+    live_bytes,
+    live_ranges,
+)
 from meshwright.program.ir.program import Atom, Program, Value, num_bytes
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.remat_loops import recompute_in_loops
@@ -21,18 +25,18 @@ from meshwright.program.rewrite.rematerialize import Again
 
 def turn_of(program: Program) -> int:
     """How many ops run before most bytes wait; inputs do not count, they always do."""
-    end = len(program.ops)
-    last: dict[Atom, int] = dict.fromkeys(program.outputs, end)
-    for index, op in enumerate(program.ops):
-        for operand in op.operands:
-            last[operand] = max(index, last.get(operand, 0))
-    # What is made by one op waits at the turns behind it, up to its last reader.
-    change = [0] * (end + 2)
-    for index, op in enumerate(program.ops):
-        for result in op.results:
-            change[index + 1] += num_bytes(result)
-            change[last.get(result, index) + 1] -= num_bytes(result)
-    return max(range(end + 1), key=[*accumulate(change)].__getitem__)
+    ranges = live_ranges((op.operands, op.results) for op in program.ops)
+    end, kept = ranges.num_steps, {*program.outputs}
+    # A result waits from the point behind its op to the point before its last reader.
+    waits = (
+        BufferInterval(
+            num_bytes(value),
+            made + 1,
+            end if value in kept else ranges.end(value),
+        )
+        for value, made in ranges.definitions.items()
+    )
+    return max(range(end + 1), key=live_bytes(waits, end + 1).__getitem__)
 
 
 def waiting(program: Program, turn: int) -> tuple[Value, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.predict.compilers.xla.fusion import Fusion
+from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Value
 
 FILLED = "dynamic_update_slice"
@@ -21,11 +22,9 @@ def filled_late(units: Sequence[Fusion]) -> tuple[Fusion, ...]:
     late = {u for u in units if u.root.kind == FILLED and u.in_place is None}
     if not late:
         return tuple(units)
-    first: dict[Value, int] = {}
+    first = live_ranges((unit.reads, unit.writes) for unit in units).first_uses
     taken: dict[Value, int] = {}
     for index, unit in enumerate(units):
-        for value in unit.reads:
-            first.setdefault(value, index)
         updated = (unit.in_place,) if unit.root.kind == FILLED else ()
         for value in (*updated, *unit.replaces.values()):
             if value is not None:

@@ -16,6 +16,7 @@ from meshwright.predict.compilers.xla.fusion import (
 )
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.loop_schedule import in_turn
+from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Atom, Value
 
 
@@ -57,24 +58,18 @@ def lives_of(
     What leaves the program, or passes through a loop, into a collective or what else
     reads main memory by itself, is none of them.
     """
-    made: dict[Value, int] = {}
-    last: dict[Value, int] = {}
+    ranges = live_ranges((unit.reads, unit.writes) for unit in units)
     outside = {v for v in outputs if isinstance(v, Value)}
-    for index, unit in enumerate(units):
+    for unit in units:
         if unit.kind not in TAKES_IN and unit.root.kind != REGROUP:
             outside.update(unit.reads)
             if not (receives and unit.kind is FusionKind.COLLECTIVE):
                 outside.update(unit.writes)
-                continue
-        for value in unit.writes:
-            made[value] = index
-        for value in unit.reads:
-            last[value] = index
     size = layout.size
     found = [
-        (value, start, last[value], size(value))
-        for value, start in made.items()
-        if value in last and value not in outside
+        (value, start, ranges.last_uses[value], size(value))
+        for value, start in ranges.definitions.items()
+        if value in ranges.last_uses and value not in outside
     ]
     found.sort(key=lambda each: (each[2] - each[1], each[1]))
     return Lives(tuple(found), len(units))
