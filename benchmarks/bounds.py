@@ -73,22 +73,22 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     found = solve(
         problem, (1 + times) * messages_s, options=SolveOptions(rounds=10_000)
     )
-    pool = Incumbent(
+    incumbent = Incumbent(
         reduced,
         memory,
         Clock(time.perf_counter(), times * messages_s),
         SolveOptions(),
         None,
     )
-    pool.cost = found.cost  # what subgradients step towards
+    incumbent.cost = found.cost  # what subgradients step towards
     silent = Messages(graph, reduced.costs)
-    ascend(DualBound(pool, graph, plan_within(graph, 1e6), silent), 1_000_000)
+    ascend(DualBound(incumbent, graph, plan_within(graph, 1e6), silent), 1_000_000)
     return {
         "nodes": reduced.num_nodes,
         "pairs": len(reduced.tables),
         "messages_s": messages_s,
         "messages": messages.bound / found.cost,
-        "subgradients": pool.bound / found.cost,
+        "subgradients": incumbent.bound / found.cost,
         "solver": found.bound / found.cost,
     }
 

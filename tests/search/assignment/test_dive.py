@@ -76,7 +76,7 @@ def test_around_what_is_forbidden_choices_are_made_anew(monkeypatch):
     numbers = range(12)
     problems = [colouring(100, 180, 3, seed) for seed in numbers]
     anew = sum(is_allowed(problem) for problem in problems)
-    monkeypatch.setattr("meshwright.search.assignment.primal.dive._RINGS", ())
+    monkeypatch.setattr("meshwright.search.assignment.primal.dive._RADII", ())
     assert sum(is_allowed(problem) for problem in problems) < anew
 
 

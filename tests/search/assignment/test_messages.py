@@ -42,9 +42,9 @@ def test_the_bound_never_falls_and_is_never_above_the_optimum(problem):
 def test_from_any_messages_nothing_costs_less_than_they_say(problem, seed):
     reduced, known = messages_of(problem)
     rng = np.random.default_rng(seed)
-    told = rng.uniform(-5, 5, len(known.net.told))
+    values = rng.uniform(-5, 5, len(known.arrays.values))
     costs = reduced.costs + rng.uniform(-1, 1, len(reduced.costs))
-    messages = Messages(known.graph, costs, told)
+    messages = Messages(known.graph, costs, values)
     bound = messages.sweep(2)
     _, excess = messages.decode()
     change = costs - reduced.costs

@@ -76,25 +76,25 @@ def test_a_bound_is_never_above_the_optimum(problem):
     best = least(problem)
     if best == math.inf:
         return
-    pool, graph = pool_of(problem)
+    incumbent, graph = pool_of(problem)
     for sweeps, log_cap in ((0, 0.0), (5, 3.0), (5, 20.0)):  # small tables: split
-        messages = Messages(graph, pool.reduced.costs)
+        messages = Messages(graph, incumbent.reduced.costs)
         messages.sweep(sweeps)
-        dual = DualBound(pool, graph, plan_elimination(graph, log_cap), messages)
+        dual = DualBound(incumbent, graph, plan_elimination(graph, log_cap), messages)
         ascend(dual, 30)
         assert dual.best <= best + 1e-6
 
 
 def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
     problem = chain(30, 4)
-    pool, graph = pool_of(problem)
-    silent = Messages(graph, pool.reduced.costs)
-    exact = DualBound(pool, graph, plan_elimination(graph, 20.0), silent)
+    incumbent, graph = pool_of(problem)
+    silent = Messages(graph, incumbent.reduced.costs)
+    exact = DualBound(incumbent, graph, plan_elimination(graph, 20.0), silent)
     assert not exact.is_split
     optimum = exact.evaluate()
-    split = DualBound(pool, graph, plan_elimination(graph, 4.0), silent)
+    split = DualBound(incumbent, graph, plan_elimination(graph, 4.0), silent)
     assert split.is_split
-    pool.cost = optimum * 1.01  # a target to step towards
+    incumbent.cost = optimum * 1.01  # a target to step towards
     ascend(split, 300)
     assert 0.9 * optimum < split.best <= optimum * (1 + 1e-9)
 
@@ -103,15 +103,15 @@ def test_a_narrowed_search_keeps_the_best_though_its_kernel_lost_it():
     """Of a kernel without the best, what costs as much is no gain, and less is taken."""
     problem = Assignment.of([[1.0, 2.0, 0.5]], [])
     reduced, memory = merge(problem)
-    pool = Incumbent(
+    incumbent = Incumbent(
         reduced, memory, Clock(time.perf_counter(), 60), SolveOptions(), None
     )
-    pool.begin_from(np.array([0]))
+    incumbent.begin_from(np.array([0]))
     without = merge_followers(reduced, np.array([False, True, True]))
-    narrowed = pool.narrowed(without, memory)
-    assert narrowed.cost == 1.0
-    assert narrowed.choices is None
-    assert list(narrowed.lifted()) == [0]
-    assert not narrowed.offer(np.array([0]))
-    assert narrowed.offer(np.array([1]))
-    assert list(narrowed.lifted()) == [2]
+    restricted = incumbent.restricted(without, memory)
+    assert restricted.cost == 1.0
+    assert restricted.choices is None
+    assert list(restricted.lifted()) == [0]
+    assert not restricted.offer(np.array([0]))
+    assert restricted.offer(np.array([1]))
+    assert list(restricted.lifted()) == [2]

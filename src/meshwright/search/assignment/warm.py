@@ -1,7 +1,7 @@
-"""Compiles the solver ahead of its first use; run this module to do so.
+"""Compilation of the solver ahead of its first use: `python -m` this module.
 
-What numba compiles is kept beside the source, so that this takes time once. A search that
-comes first compiles it as well, and has less time for itself.
+Numba caches its machine code in `__pycache__`, so compilation takes time only once.
+Without this the first solve compiles, at the expense of its budget.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from meshwright.search.assignment.problem.assignment import Assignment
 from meshwright.search.assignment.solve import SolveOptions, solve
 
 _SIZES = ((12, 3), (120, 12), (400, 24))
-"""Nodes and choices: what is enumerated, what alternates on one thread, what takes two."""
+"""Nodes and choices of problems that end in presolve, on one thread, and on two."""
 
 
 def warm(rounds: int | None = None) -> None:
-    """Solve small problems of all kinds, with and without memory.
+    """Solve small problems of each kind, with and without a memory limit.
 
-    turns: as in `SolveOptions`; with some this loads what was compiled, and takes no time.
+    rounds: as in `SolveOptions`; with a limit, compiled code is loaded in no time.
     """
     for num_nodes, num_choices in _SIZES:
         for limit in (None, 0.6 * num_nodes):
-            with suppress(AssignmentError):  # out of time: what counts is compiled
+            with suppress(AssignmentError):  # out of time, but compiled
                 solve(
                     _problem(num_nodes, num_choices, limit),
                     2.0,
                     options=SolveOptions(rounds=rounds),
                 )
-    with suppress(AssignmentError):  # nothing is allowed, which a dive tries to mend
+    with suppress(AssignmentError):  # infeasible: compiles the repair of dives
         solve(_clique(), 2.0, options=SolveOptions(rounds=rounds))
 
 
 def _clique() -> Assignment:
-    """Four nodes that take unlike ones of three choices."""
+    """A clique of four nodes that must differ, with three choices: infeasible."""
     unlike = np.where(np.eye(3, dtype=bool), np.inf, 0.0)
     edges = [(i, j, unlike) for j in range(4) for i in range(j)]
     return Assignment.of([[0.0, 1.0, 2.0]] * 4, edges)
 
 
 def _problem(num_nodes: int, num_choices: int, limit: float | None) -> Assignment:
-    """A chain with loops in it; the first choices of all nodes are always allowed."""
+    """A chain with loops, in which the first choices of all nodes are always allowed."""
     rng = np.random.default_rng(0)
     costs = rng.uniform(0, 1, (num_nodes, num_choices))
     edges: list[tuple[int, int, np.ndarray]] = []

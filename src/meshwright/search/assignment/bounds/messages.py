@@ -1,9 +1,10 @@
-"""Lower bounds in many short steps: what each node tells its neighbours.
+"""Lower bounds by sequential tree-reweighted message passing (TRW-S).
 
-Along an order of all nodes, there and back, each tells its later neighbours, for each of
-their choices, what its own side then costs at least (sequential tree-reweighted message
-passing: Kolmogorov, PAMI 28, 2006). The bound never falls, and is soon near that of the
-linear program, where subgradients take tens of times as long. Memory is not counted.
+Kolmogorov, PAMI 28, 2006: along an order of all nodes, forward and backward, each node
+sends a message to its later neighbours: the least cost of its own side for each of their
+choices. The messages reparametrise the costs: they move cost between nodes and edges and
+change no total. The bound never falls. It soon comes near that of the linear relaxation,
+for which subgradients take tens of times as long. Memory is not counted.
 """
 
 from __future__ import annotations
@@ -17,48 +18,53 @@ from meshwright.search.assignment.problem.cost_graph import CostGraph
 from meshwright.search.assignment.problem.reduced_problem import starts_of
 from meshwright.search.compiled import compiled_in_place
 
-OPEN = -1
-"""Of a node without a choice."""
+UNASSIGNED = -1
+"""Mark of a node without a choice, in arrays of choices."""
 
 
 class MessageArrays(NamedTuple):
-    """What has been told so far, in the flat form that the inner loops walk.
+    """Present messages of a graph, and scratch arrays for one node.
 
-    starts: of each edge's messages, those to its first node, then those to its second.
-    told: the messages. shares: of what a node has heard that it tells on, at each edge.
-    heard, own: room for what one node has heard, and what it says of that along an edge.
+    costs: of each choice of each node, [sum of widths]
+    starts: start of each edge's messages in `values`: first those to its first node, then
+        those to its second, [E + 1]
+    values: the messages
+    weights: share of a node's belief that it sends along each edge (gamma of TRW-S), [N]
+    belief: scratch, a node's costs plus all messages to it, less their minimum
+    outgoing: scratch, the part of a belief that goes into a message
     """
 
     graph: CostGraph
     costs: Floats
     starts: Ints
-    told: Floats
-    shares: Floats
-    heard: Floats
-    own: Floats
+    values: Floats
+    weights: Floats
+    belief: Floats
+    outgoing: Floats
 
 
 class Messages:
-    """Of a graph whose tables are finite; bound: no choices cost less.
+    """Message passing on a graph whose tables are finite.
 
-    told: messages to begin with. Any are valid; those of a problem that only costs
-    differently are near.
+    bound: lower bound on the cost of all choices.
+    values: messages to start from, zero by default. Any values are valid; those of a
+        problem that differs in costs alone give a good bound at once.
     """
 
     def __init__(
-        self, graph: CostGraph, costs: Floats, told: Floats | None = None
+        self, graph: CostGraph, costs: Floats, values: Floats | None = None
     ) -> None:
         self.graph = graph
         widths = np.diff(graph.starts)
         starts = starts_of(widths[graph.ends].sum(axis=1))
         later = np.bincount(graph.ends.min(axis=1), minlength=len(widths))
         earlier = np.bincount(graph.ends.max(axis=1), minlength=len(widths))
-        self.net = MessageArrays(
+        self.arrays = MessageArrays(
             graph,
             costs,
             starts,
-            told.copy()
-            if told is not None and len(told) == starts[-1]
+            values.copy()
+            if values is not None and len(values) == starts[-1]
             else np.zeros(starts[-1]),
             1 / np.maximum(np.maximum(later, earlier), 1),
             np.zeros(int(widths.max(initial=1))),
@@ -67,48 +73,52 @@ class Messages:
         self.bound = -np.inf
 
     def sweep(self, times: int) -> float:
-        """There and back so many times; the bound."""
-        nothing = np.full(len(self.graph.starts) - 1, OPEN)
+        """The bound after so many forward and backward passes."""
+        nothing = np.full(len(self.graph.starts) - 1, UNASSIGNED)
         for _ in range(times):
             for is_forward in (True, False):
-                self.bound = max(self.bound, tell(self.net, nothing, is_forward))
+                self.bound = max(
+                    self.bound, pass_once(self.arrays, nothing, is_forward)
+                )
         return self.bound
 
     def decode(self) -> tuple[Ints, Floats]:
-        """Choices made in order by what was heard of later nodes.
+        """Choices by one greedy forward pass, and the min-marginal excess of each choice.
 
-        And for each choice of each node by how much more than the bound all choices
-        cost at least that it is part of, [sum of widths].
+        The excess [sum of widths] of a choice: all solutions that contain it cost at
+        least the bound plus this.
         """
-        net = self.net._replace(told=self.net.told.copy())
+        arrays = self.arrays._replace(values=self.arrays.values.copy())
         choices = np.zeros(len(self.graph.starts) - 1, np.int64)
-        excess = np.zeros(len(net.costs))
-        choose(net, np.empty(len(net.heard)), choices, excess)
+        excess = np.zeros(len(arrays.costs))
+        choose_forward(arrays, np.empty(len(arrays.belief)), choices, excess)
         return choices, excess
 
     def split(self, edge_ends: Bools) -> Floats:
-        """Costs of nodes that become a copy for each edge, beyond an even share of each.
+        """Multipliers of node copies that give the bound of these messages.
 
-        edge_ends: [E, 2], which ends of edges get a copy. For each of these in order the
-        addends of its choices; over the copies of a node they sum to nothing.
+        Each marked end of an edge gets a copy of its node.
+        edge_ends: which ends of edges, [E, 2].
+        Result: for each copy in order, an addend for each choice beyond an equal part of
+        the node's cost. The addends of all copies of a node sum to zero.
         """
         graph = self.graph
         nodes = graph.ends[edge_ends]
         widths = np.diff(graph.starts)
         counts = np.bincount(nodes, minlength=len(widths))
-        second = self.net.starts[:-1] + widths[graph.ends[:, 0]]
-        first = np.stack([self.net.starts[:-1], second], axis=1)[edge_ends]
+        second = self.arrays.starts[:-1] + widths[graph.ends[:, 0]]
+        first = np.stack([self.arrays.starts[:-1], second], axis=1)[edge_ends]
         lengths = widths[nodes]
         steps = np.arange(lengths.sum()) - np.repeat(starts_of(lengths)[:-1], lengths)
         at = np.repeat(graph.starts[:-1][nodes], lengths) + steps
-        told = self.net.told[np.repeat(first, lengths) + steps]
-        heard = np.bincount(at, told, minlength=int(graph.starts[-1]))
-        return heard[at] / np.repeat(counts[nodes], lengths) - told
+        values = self.arrays.values[np.repeat(first, lengths) + steps]
+        received = np.bincount(at, values, minlength=int(graph.starts[-1]))
+        return received[at] / np.repeat(counts[nodes], lengths) - values
 
 
 @compiled_in_place
-def take_off_least(numbers: Floats, first: int, count: int) -> float:
-    """Take the least of so many numbers off all of them; returns it."""
+def subtract_minimum(numbers: Floats, first: int, count: int) -> float:
+    """Subtract the minimum of `count` numbers from each of them; returns it."""
     least = numbers[first]
     for x in range(first + 1, first + count):
         least = min(least, numbers[x])
@@ -118,97 +128,103 @@ def take_off_least(numbers: Floats, first: int, count: int) -> float:
 
 
 @compiled_in_place
-def hear(net: MessageArrays, node: int) -> float:
-    """Set `heard` to a node's costs and what it was told, less the least, returned."""
-    graph, heard = net.graph, net.heard
+def update_belief(arrays: MessageArrays, node: int) -> float:
+    """Set `belief` to a node's costs plus its messages, less the minimum; returns that."""
+    graph, belief = arrays.graph, arrays.belief
     start = graph.starts[node]
     width = int(graph.starts[node + 1] - start)
     for x in range(width):
-        heard[x] = net.costs[start + x]
+        belief[x] = arrays.costs[start + x]
     for at in range(graph.edge_starts[node], graph.edge_starts[node + 1]):
         e = graph.edges[at]
-        first = net.starts[e]
+        first = arrays.starts[e]
         if graph.ends[e, 0] != node:
             other = graph.ends[e, 0]
             first += graph.starts[other + 1] - graph.starts[other]
         for x in range(width):
-            heard[x] += net.told[first + x]
-    return take_off_least(heard, 0, width)
+            belief[x] += arrays.values[first + x]
+    return subtract_minimum(belief, 0, width)
 
 
 @compiled_in_place
-def tell_along(net: MessageArrays, edge: int, node: int) -> float:
-    """Renew what a node tells along an edge; the least, which is taken off.
+def send_message(arrays: MessageArrays, edge: int, node: int) -> float:
+    """Renew the message of a node along an edge, less its minimum; returns that.
 
-    Rows are cut out first: over an array from 0 on, loops become vector instructions.
+    Rows are cut out of the arrays first: loops over an array from index 0 on are
+    vectorised.
     """
-    graph, told = net.graph, net.told
+    graph, values = arrays.graph, arrays.values
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     rows = int(graph.starts[i + 1] - graph.starts[i])
     columns = int(graph.starts[j + 1] - graph.starts[j])
-    first = int(net.starts[edge])
+    first = int(arrays.starts[edge])
     second = first + rows
-    to_first, to_second = told[first:second], told[second : second + columns]
-    table, share = graph.table_starts[edge], net.shares[node]
+    to_first, to_second = values[first:second], values[second : second + columns]
+    table, weight = graph.table_starts[edge], arrays.weights[node]
     if node == i:
         for x in range(rows):
-            own = share * net.heard[x] - to_first[x]
+            outgoing = weight * arrays.belief[x] - to_first[x]
             row = graph.tables[table + x * columns : table + (x + 1) * columns]
             for y in range(columns):
-                cost = own + row[y]
+                cost = outgoing + row[y]
                 to_second[y] = min(to_second[y], cost) if x else cost
-        return take_off_least(told, second, columns)
-    own_side = net.own[:columns]
+        return subtract_minimum(values, second, columns)
+    sent = arrays.outgoing[:columns]
     for y in range(columns):
-        own_side[y] = share * net.heard[y] - to_second[y]
+        sent[y] = weight * arrays.belief[y] - to_second[y]
     for x in range(rows):
         least = np.inf
         row = graph.tables[table + x * columns : table + (x + 1) * columns]
         for y in range(columns):
-            least = min(least, own_side[y] + row[y])
+            least = min(least, sent[y] + row[y])
         to_first[x] = least
-    return take_off_least(told, first, rows)
+    return subtract_minimum(values, first, rows)
 
 
 @compiled_in_place
-def tell(net: MessageArrays, chosen: Ints, is_forward: bool) -> float:
-    """All nodes in order tell those after them, or in reverse those before; the bound.
+def pass_once(arrays: MessageArrays, chosen: Ints, is_forward: bool) -> float:
+    """One forward or backward pass of messages; returns the lower bound.
 
-    Only those that are open tell and are told.
+    Only nodes that are unassigned in `chosen` send and receive.
     """
-    graph = net.graph
+    graph = arrays.graph
     num = len(graph.starts) - 1
     bound = 0.0
     for step in range(num):
         i = step if is_forward else num - 1 - step
-        if chosen[i] != OPEN:
+        if chosen[i] != UNASSIGNED:
             continue
-        bound += hear(net, i)
+        bound += update_belief(arrays, i)
         for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
             e = int(graph.edges[at])
             other = graph.ends[e, 0] + graph.ends[e, 1] - i
-            if (other > i) == is_forward and chosen[other] == OPEN:
-                bound += tell_along(net, e, i)
+            if (other > i) == is_forward and chosen[other] == UNASSIGNED:
+                bound += send_message(arrays, e, i)
     return bound
 
 
 @compiled_in_place
-def choose(net: MessageArrays, wanted: Floats, choices: Ints, excess: Floats) -> None:
-    """Once forward, each node choosing by those before; see `Messages.decode`."""
-    graph = net.graph
+def choose_forward(
+    arrays: MessageArrays, total: Floats, choices: Ints, excess: Floats
+) -> None:
+    """One forward pass in which each node chooses given the choices before it.
+
+    total: scratch. Sets `choices` and `excess`, see `Messages.decode`.
+    """
+    graph = arrays.graph
     for i in range(len(graph.starts) - 1):
         start = graph.starts[i]
         width = graph.starts[i + 1] - start
-        hear(net, i)
+        update_belief(arrays, i)
         for x in range(width):
-            excess[start + x] = wanted[x] = net.heard[x]
+            excess[start + x] = total[x] = arrays.belief[x]
         for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
             e = graph.edges[at]
             a, b = graph.ends[e, 0], graph.ends[e, 1]
             if a + b - i > i:
                 continue
             columns = graph.starts[b + 1] - graph.starts[b]
-            first, pair, step = net.starts[e], graph.table_starts[e], columns
+            first, pair, step = arrays.starts[e], graph.table_starts[e], columns
             if a == i:
                 pair += choices[b]
             else:
@@ -216,12 +232,12 @@ def choose(net: MessageArrays, wanted: Floats, choices: Ints, excess: Floats) ->
                 pair += choices[a] * columns
                 step = 1
             for x in range(width):
-                wanted[x] += graph.tables[pair + x * step] - net.told[first + x]
+                total[x] += graph.tables[pair + x * step] - arrays.values[first + x]
         best = 0
         for x in range(1, width):
-            best = x if wanted[x] < wanted[best] else best
+            best = x if total[x] < total[best] else best
         choices[i] = best
         for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
             e = int(graph.edges[at])
             if graph.ends[e, 0] + graph.ends[e, 1] - i > i:
-                tell_along(net, e, i)
+                send_message(arrays, e, i)

@@ -1,4 +1,4 @@
-"""The best solution so far and the best bound, shared by all who search for either."""
+"""Best solution and lower bound so far, shared by the threads of a solve."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ from meshwright.search.assignment.incumbent.solution import (
 from meshwright.search.assignment.problem.memory_rows import MemoryRows
 from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 
-ROUNDING = 1e-9  # part of the cost that counts as none
+ROUNDING = 1e-9  # relative difference of costs that counts as equal
 
 
 class Incumbent:
-    """Keeps the best choices of a kernel, and knows when to stop."""
+    """Best choices of a reduced problem so far, a lower bound, and when to stop.
+
+    stopped: set to end the search.
+    stops: functions that end other solvers, called at the end of the search.
+    start: choices to start the primal search from; they may not fit into memory.
+    """
 
     def __init__(
         self,
@@ -43,37 +48,38 @@ class Incumbent:
         self._on_progress = on_progress
         self._lock = threading.Lock()
         self.stopped = False
-        self.stops: list[Callable[[], None]] = []  # what else to call then
-        self.start: Ints | None = None  # where to climb from; it may not fit
-        self._before: Incumbent | None = None
+        self.stops: list[Callable[[], None]] = []
+        self.start: Ints | None = None
+        self._unrestricted: Incumbent | None = None
 
     def begin_from(self, original: Ints) -> None:
-        """Take choices of the original nodes, as near to them as the kernel has any."""
+        """Start from the choices nearest to given ones of the original nodes."""
         self.start = self.reduced.nearest(original)
         self.offer(self.start)
 
-    def narrowed(self, reduced: ReducedProblem, memory: MemoryRows) -> Incumbent:
-        """The same search where only what may be better than the best so far is left.
+    def restricted(self, reduced: ReducedProblem, memory: MemoryRows) -> Incumbent:
+        """The same search on fewer choices, those that a better solution may contain.
 
-        The kernel may have lost the best itself, to something as good; its cost stays.
+        The best solution so far may not be among them; its cost stays the one to beat.
         """
-        pool = Incumbent(reduced, memory, self.clock, self.options, self._on_progress)
-        pool._before, pool.bound, pool.first_s = self, self.bound, self.first_s
+        new = Incumbent(reduced, memory, self.clock, self.options, self._on_progress)
+        new._unrestricted, new.bound, new.first_s = self, self.bound, self.first_s
         best = self.lifted()
         if best is not None:
-            pool.begin_from(best)
-        if pool.cost > self.cost:
-            pool.cost, pool.choices = self.cost, None
-        return pool
+            new.begin_from(best)
+        if new.cost > self.cost:
+            new.cost, new.choices = self.cost, None
+        return new
 
     def lifted(self) -> Ints | None:
-        """The best choices of the original nodes, if there are any."""
+        """Best choices of the original nodes; `None` before the first solution."""
         if self.choices is not None:
             return self.reduced.lift(self.choices)
-        return None if self._before is None else self._before.lifted()
+        before = self._unrestricted
+        return None if before is None else before.lifted()
 
     def offer(self, choices: Ints) -> bool:
-        """Take the choices if they fit and cost less than the best so far."""
+        """Take the choices if they fit and cost less than the best so far; whether so."""
         cost = self.reduced.cost(choices)
         if cost >= self.cost or self.memory.left(choices).min(initial=0.0) < 0:
             return False
@@ -83,40 +89,39 @@ class Incumbent:
             self.choices, self.cost = choices.copy(), cost
             if self.first_s is None:
                 self.first_s = self.clock.elapsed_s
-        self._tell()
+        self._report()
         return True
 
     def raise_bound(self, bound: float) -> None:
-        """Take a lower bound; of whole costs, the next whole number."""
+        """Take a lower bound, rounded up to a whole number if all costs are whole."""
         if self._is_whole and bound < math.inf:
             bound = float(math.ceil(bound - 1e-6 - ROUNDING * abs(bound)))
         with self._lock:
             better = bound > self.bound
             self.bound = max(self.bound, bound)
         if better:
-            self._tell()
+            self._report()
 
     @property
     def is_proven(self) -> bool:
-        """Whether nothing better can exist, or only by the gap that is allowed."""
+        """Whether the cost is within the allowed gap of the bound."""
         gap = self.cost - self.bound
         allowed = max(self.options.gap, ROUNDING)
         return self.cost < math.inf and gap <= allowed * abs(self.cost)
 
     @property
     def is_over(self) -> bool:
-        """Whether searching on is useless, or time is up, or somebody said stop."""
+        """Whether the search has to end: proven, stopped, or out of time."""
         is_useless = self.is_proven or self.bound >= self.options.stop_bound
         return self.stopped or is_useless or self.clock.left_s <= 0
 
     def has_ended(self) -> bool:
-        """The same, to be called by what takes long."""
+        """Whether the search is over, as a function to pass on."""
         return self.is_over
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._on_progress is not None:
-            told = Progress(self.cost, self.bound, self.clock.elapsed_s)
-            self._on_progress(told)
+            self._on_progress(Progress(self.cost, self.bound, self.clock.elapsed_s))
 
 
 def _are_whole(numbers: Floats) -> bool:

@@ -1,8 +1,9 @@
-"""Choices made one after the other by what messages say, each told before the next.
+"""Diving: nodes get their choices in steps, with message passing in between.
 
-Where messages leave several choices level, each node by itself takes any of them, and
-those of neighbours do not go together. A dive settles the surest nodes first and passes
-messages on among the rest (decimation), so that what is level is decided once.
+Messages often leave several choices of a node at equal cost. If each node picked among
+them alone, choices of neighbours would not match. A dive assigns the nodes of the largest
+margin first and passes messages among the rest (decimation: Mezard, Parisi and Zecchina,
+Science 297, 2002), so that each tie is broken once.
 """
 
 from __future__ import annotations
@@ -13,59 +14,66 @@ import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.assignment.bounds.messages import (
-    OPEN,
+    UNASSIGNED,
     MessageArrays,
     Messages,
-    hear,
-    tell,
+    pass_once,
+    update_belief,
 )
 from meshwright.search.assignment.problem.cost_graph import CostGraph
 from meshwright.search.compiled import compiled_in_place
 
-_RINGS = 2, 4, 8
-"""Neighbours of neighbours of a forbidden pair for which choices are made anew."""
+_RADII = 2, 4, 8
+"""Distance from a forbidden pair, in edges, up to which nodes are assigned once more."""
 
-_SWEEPS_ANEW, _STEPS_ANEW = 10, 60
-"""Sweeps over these before the first choice, and steps to make them."""
+_REPAIR_SWEEPS, _REPAIR_STEPS = 10, 60
+"""Sweeps of messages over these nodes before the first choice, and steps to assign them."""
 
 _LATE_PARTS = 4
-"""Parts of what is open that is chosen at once where there is no time for more."""
+"""Steps in which the unassigned nodes are assigned once the dive is late."""
 
 
 def dive(
     messages: Messages, steps: int, penalty: float, is_late: Callable[[], bool]
 ) -> Ints:
-    """Choices made a part of the nodes at a time, the surest first (decimation).
+    """Choices of all nodes, assigned in `steps` parts, those of the largest margin first.
 
-    messages: swept at least once. After each part what follows of it is told to the
-    rest. Where it is late, the parts are larger. Around pairs whose tables say
-    `penalty`, choices are made anew, as long as these get fewer; some may be left.
+    After the dive, nodes around pairs whose table entry is `penalty` (forbidden pairs) are
+    unassigned and assigned once more, as long as this lowers the number of such nodes.
+    Some forbidden pairs may remain.
+
+    messages: swept at least once.
+    is_late: whether to hurry; the parts are larger from then on.
     """
     graph = messages.graph
-    net = messages.net._replace(told=messages.net.told.copy())
+    arrays = messages.arrays._replace(values=messages.arrays.values.copy())
     widths = np.diff(graph.starts)
-    chosen = np.where(widths > 1, OPEN, 0)
-    _choose_all(net, chosen, -(-int((chosen == OPEN).sum()) // steps), is_late)
+    chosen = np.where(widths > 1, UNASSIGNED, 0)
+    _assign_all(arrays, chosen, -(-_num_unassigned(chosen) // steps), is_late)
     fewest = len(chosen) + 1
-    for rings in _RINGS:
-        around = _forbidden(graph, chosen, penalty)
-        if not 0 < around.sum() < fewest or is_late():
+    for radius in _RADII:
+        region = _in_forbidden_pairs(graph, chosen, penalty)
+        if not 0 < region.sum() < fewest or is_late():
             break
-        fewest = int(around.sum())
-        for _ in range(rings):
-            at_end = around[graph.ends]
-            around[graph.ends[at_end.any(axis=1)]] = True
-        open_anew(net, around & (widths > 1), chosen)
-        for _ in range(_SWEEPS_ANEW):
+        fewest = int(region.sum())
+        for _ in range(radius):
+            at_end = region[graph.ends]
+            region[graph.ends[at_end.any(axis=1)]] = True
+        unassign(arrays, region & (widths > 1), chosen)
+        for _ in range(_REPAIR_SWEEPS):
             for is_forward in (True, False):
-                tell(net, chosen, is_forward)
-        count = -(-int((chosen == OPEN).sum()) // _STEPS_ANEW)
-        _choose_all(net, chosen, count, is_late)
+                pass_once(arrays, chosen, is_forward)
+        count = -(-_num_unassigned(chosen) // _REPAIR_STEPS)
+        _assign_all(arrays, chosen, count, is_late)
     return chosen
 
 
-def _forbidden(graph: CostGraph, choices: Ints, penalty: float) -> Bools:
-    """Which nodes are in a pair of choices that costs a penalty."""
+def _num_unassigned(chosen: Ints) -> int:
+    return int((chosen == UNASSIGNED).sum())
+
+
+def _in_forbidden_pairs(graph: CostGraph, choices: Ints, penalty: float) -> Bools:
+    """A mask of the nodes in pairs of choices that cost the penalty."""
     one, two = graph.ends.T
     columns = np.diff(graph.starts)[two]
     pairs = graph.table_starts[:-1] + choices[one] * columns + choices[two]
@@ -74,85 +82,82 @@ def _forbidden(graph: CostGraph, choices: Ints, penalty: float) -> Bools:
     return found
 
 
-def _choose_all(
-    net: MessageArrays, chosen: Ints, count: int, is_late: Callable[[], bool]
+def _assign_all(
+    arrays: MessageArrays, chosen: Ints, count: int, is_late: Callable[[], bool]
 ) -> None:
-    """Make the choices of all open nodes, so many at a time."""
+    """Assign all unassigned nodes, `count` at a time."""
     margins = np.empty(len(chosen))
-    while left := int((chosen == OPEN).sum()):
+    while left := _num_unassigned(chosen):
         part = max(count, -(-left // _LATE_PARTS)) if is_late() else count
-        measure(net, chosen, margins)
+        measure_margins(arrays, chosen, margins)
         surest = np.argsort(-margins, kind="stable")[:part]
-        choose_at(net, surest[chosen[surest] == OPEN], chosen)
+        assign(arrays, surest[chosen[surest] == UNASSIGNED], chosen)
         for is_forward in (True, False):
-            tell(net, chosen, is_forward)
+            pass_once(arrays, chosen, is_forward)
 
 
 @compiled_in_place
-def measure(net: MessageArrays, chosen: Ints, margins: Floats) -> None:
-    """By how much the second best choice of each node is worse; -1 where one is made."""
+def measure_margins(arrays: MessageArrays, chosen: Ints, margins: Floats) -> None:
+    """Set each node's gap between its best and second best choice; -1 if assigned."""
     for i in range(len(chosen)):
         margins[i] = -1.0
-        if chosen[i] != OPEN:
+        if chosen[i] != UNASSIGNED:
             continue
-        hear(net, i)
-        width = net.graph.starts[i + 1] - net.graph.starts[i]
+        update_belief(arrays, i)
+        width = arrays.graph.starts[i + 1] - arrays.graph.starts[i]
         best, second = np.inf, np.inf
         for x in range(width):
-            heard = net.heard[x]
-            second = min(second, max(heard, best))
-            best = min(best, heard)
+            cost = arrays.belief[x]
+            second = min(second, max(cost, best))
+            best = min(best, cost)
         margins[i] = second - best
 
 
 @compiled_in_place
-def choose_at(net: MessageArrays, nodes: Ints, chosen: Ints) -> None:
-    """Make the choices of some nodes, each by those before, and tell the neighbours.
-
-    A node with a choice tells each neighbour what that costs it, from then on.
-    """
-    graph = net.graph
+def assign(arrays: MessageArrays, nodes: Ints, chosen: Ints) -> None:
+    """Give nodes their best choices one by one, and send these to their neighbours."""
+    graph = arrays.graph
     for i in nodes:
-        hear(net, i)
+        update_belief(arrays, i)
         width = graph.starts[i + 1] - graph.starts[i]
         best = 0
         for x in range(1, width):
-            best = x if net.heard[x] < net.heard[best] else best
+            best = x if arrays.belief[x] < arrays.belief[best] else best
         chosen[i] = best
         for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
-            tell_choice(net, int(graph.edges[at]), i, best)
+            send_choice(arrays, int(graph.edges[at]), i, best)
 
 
 @compiled_in_place
-def tell_choice(net: MessageArrays, edge: int, node: int, choice: int) -> None:
-    """What the choice of a node costs its neighbour along an edge."""
-    graph = net.graph
+def send_choice(arrays: MessageArrays, edge: int, node: int, choice: int) -> None:
+    """Set the message of an assigned node: the table's costs at its choice."""
+    graph = arrays.graph
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     rows = graph.starts[i + 1] - graph.starts[i]
     columns = graph.starts[j + 1] - graph.starts[j]
-    first, pair = net.starts[edge], graph.table_starts[edge]
+    first, pair = arrays.starts[edge], graph.table_starts[edge]
     if node == i:
         first, pair, step, count = first + rows, pair + choice * columns, 1, columns
     else:
         pair, step, count = pair + choice, columns, rows
     for x in range(count):
-        net.told[first + x] = graph.tables[pair + x * step]
+        arrays.values[first + x] = graph.tables[pair + x * step]
 
 
 @compiled_in_place
-def open_anew(net: MessageArrays, around: Bools, chosen: Ints) -> None:
-    """Take choices back; the neighbours tell theirs again, or nothing."""
-    graph = net.graph
+def unassign(arrays: MessageArrays, region: Bools, chosen: Ints) -> None:
+    """Withdraw the choices in a region; its messages come from assigned nodes alone."""
+    graph = arrays.graph
     for i in range(len(chosen)):
-        if around[i]:
-            chosen[i] = OPEN
+        if region[i]:
+            chosen[i] = UNASSIGNED
     for e in range(len(graph.ends)):
         i, j = graph.ends[e, 0], graph.ends[e, 1]
-        if not around[i] and not around[j]:
+        if not region[i] and not region[j]:
             continue
-        for x in range(net.starts[e], net.starts[e + 1]):
-            net.told[x] = 0.0
-        if not around[i]:
-            tell_choice(net, e, i, int(chosen[i]))
-        if not around[j]:
-            tell_choice(net, e, j, int(chosen[j]))
+        for x in range(arrays.starts[e], arrays.starts[e + 1]):
+            arrays.values[x] = 0.0
+        if not region[i]:
+            send_choice(arrays, e, i, int(chosen[i]))
+        if not region[j]:
+            send_choice(arrays, e, j, int(chosen[j]))

@@ -1,7 +1,7 @@
-"""Large neighbourhoods: parts of a solution are replaced by exact optima of theirs.
+"""Large neighbourhood search (Shaw, CP 1998): parts of a solution are optimised exactly.
 
-Memory enters as a price at each row: rows that overflow become dearer, others cheaper,
-so that solutions swing about the limit; what overflows a little is repaired.
+Memory enters by a price at each row, raised where the row overflows and lowered elsewhere,
+so that solutions move around the limit. A solution that overflows a little is repaired.
 """
 
 from __future__ import annotations
@@ -19,41 +19,44 @@ from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.repair import repair
 from meshwright.search.assignment.problem.cost_graph import CostGraph, ball
 
-_WHOLE = 400  # nodes up to which a neighbourhood may be all of them
+_WHOLE = 400  # nodes up to which one neighbourhood may hold them all
 _SIZES = (30, 60, 120, _WHOLE)  # of neighbourhoods around a node
-_CAPS = (10.0, 12.0, 14.0, 16.0)  # sizes of tables, to base 2: larger is slower
-_SWEEP_CAP = 10.0  # the same, where all nodes of a large graph go at once
+_CAPS = (10.0, 12.0, 14.0, 16.0)  # base-2 logarithms of the largest message
+_SWEEP_CAP = 10.0  # the same, for an elimination of all nodes of a large graph
 _NUM_SWEEPS = 4
-_PATIENCE = 12  # rounds without gain before something is kicked
+_PATIENCE = 12  # rounds without gain before the solution is perturbed
 
 
 class NeighbourhoodSearch:
-    """One thread's search: a solution, which may overflow, and prices of memory."""
+    """The search of one thread: its present solution, and its prices of memory.
+
+    The present solution may exceed memory; only solutions that fit are offered.
+    """
 
     def __init__(
-        self, pool: Incumbent, graph: CostGraph, plan: EliminationOrder, seed: int
+        self, incumbent: Incumbent, graph: CostGraph, plan: EliminationOrder, seed: int
     ) -> None:
-        self.pool = pool
+        self.incumbent = incumbent
         self.graph = graph
         self.plan = plan
         self.random = np.random.default_rng(seed)
-        self.movable = np.flatnonzero(pool.reduced.widths > 1)
+        self.movable = np.flatnonzero(incumbent.reduced.widths > 1)
         self.is_large = len(self.movable) > _WHOLE
-        self.row_prices = np.zeros(pool.memory.num_rows)
-        self.costs = pool.reduced.costs
-        self.choices = np.zeros(pool.reduced.num_nodes, np.int64)
+        self.row_prices = np.zeros(incumbent.memory.num_rows)
+        self.costs = incumbent.reduced.costs
+        self.choices = np.zeros(incumbent.reduced.num_nodes, np.int64)
         self.stale = 0
         self._sweeps = [EliminationSweep(graph, plan)]
         self._suggested: tuple[Ints, Floats] | None = None
 
     def run(self) -> None:
-        """Search until the pool says that it is over."""
-        while not self.pool.is_over:
+        """Search until the solve is over."""
+        while not self.incumbent.is_over:
             self.round()
 
     def round(self) -> None:
-        """Some neighbourhoods, then new prices; a kick where nothing moves any more."""
-        before = self.pool.cost
+        """Optimise some neighbourhoods, renew prices; perturb after rounds without gain."""
+        before = self.incumbent.cost
         if self._suggested is not None and (before < np.inf or not self.is_large):
             self.start_from(*self._suggested)
             self._suggested = None
@@ -62,22 +65,22 @@ class NeighbourhoodSearch:
                 sweep.run(self.costs, self.choices)
         for _ in range(4):
             self._descend(self.choices, self._area(), self.costs)
-            if self.pool.is_over:
+            if self.incumbent.is_over:
                 return
         self.settle()
         self._polish()
-        self.stale = 0 if self.pool.cost < before else self.stale + 1
+        self.stale = 0 if self.incumbent.cost < before else self.stale + 1
         if self.stale >= _PATIENCE:
-            self._kick()
+            self._perturb()
 
     def suggest(self, choices: Ints, row_prices: Floats) -> None:
-        """From another thread: go on from there, after the present round."""
+        """Replace solution and prices after the present round; safe from other threads."""
         self._suggested = choices, row_prices
 
     def start_from(self, choices: Ints, row_prices: Floats) -> None:
-        """Go on from there; choices may overflow, and be forbidden."""
+        """Replace solution and prices; the choices may exceed memory or be forbidden."""
         self.choices, self.row_prices = choices.copy(), row_prices.copy()
-        self._price()
+        self._apply_prices()
         if self.is_large:
             for sweep in self._sweeps:
                 sweep.run(self.costs, self.choices)
@@ -90,15 +93,17 @@ class NeighbourhoodSearch:
         optimise(self.graph, costs, area, choices, cap, noise)
 
     def _all_sweeps(self) -> list[EliminationSweep]:
-        """One more each time something fits, up to a few: each keeps other nodes."""
-        if self.pool.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
-            noise = self.random.random(self.pool.reduced.num_nodes)
-            plan = plan_elimination(self.graph, _SWEEP_CAP, self.pool.has_ended, noise)
+        """Sweeps that keep different nodes; once a solution fits, each call adds one."""
+        if self.incumbent.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
+            noise = self.random.random(self.incumbent.reduced.num_nodes)
+            plan = plan_elimination(
+                self.graph, _SWEEP_CAP, self.incumbent.has_ended, noise
+            )
             self._sweeps.append(EliminationSweep(self.graph, plan))
         return self._sweeps
 
     def _area(self) -> Ints:
-        """All nodes, or those around one."""
+        """A random neighbourhood: all nodes, or the nodes around one."""
         if not self.is_large and self.random.random() < 0.3:
             return self.movable
         return self._around(int(self.random.choice(self.movable)))
@@ -108,82 +113,84 @@ class NeighbourhoodSearch:
         return ball(self.graph, node, size, int(self.random.integers(1 << 30)))
 
     def settle(self) -> None:
-        """Offer the solution, repaired if it overflows; change prices accordingly."""
-        memory = self.pool.memory
+        """Offer the solution, repaired if it exceeds memory, and renew the prices."""
+        memory = self.incumbent.memory
         left = memory.left(self.choices)
         if not len(left):
-            self.pool.offer(self.choices)
+            self.incumbent.offer(self.choices)
             return
         over = left < 0
         if over.any():
             if self._is_near(left):
-                self._mend(left.copy())
+                self._repair(left.copy())
             self._raise_prices(left, over)
         else:
-            self.pool.offer(self.choices)
+            self.incumbent.offer(self.choices)
             self.row_prices *= self.random.choice([0.7, 0.9, 0.97])
-        self._price()
+        self._apply_prices()
 
     def _is_near(self, left: Floats) -> bool:
-        """Whether repair is worth a try; of a large kernel, prices do the rough work."""
+        """Whether repair may succeed. On large problems prices reduce memory first."""
         worst = int(np.argmin(left))
-        is_near = bool(-left[worst] < 3 * self.pool.memory.slack[worst])
+        is_near = bool(-left[worst] < 3 * self.incumbent.memory.slack[worst])
         return is_near or not self.is_large
 
-    def _mend(self, left: Floats) -> None:
-        """Repair a copy: at any length while there is nothing that fits."""
-        mended = self.choices.copy()
-        costs, memory = self.pool.reduced.costs, self.pool.memory
+    def _repair(self, left: Floats) -> None:
+        """Offer a repaired copy; without a feasible solution, repair while it gains."""
+        repaired = self.choices.copy()
+        costs, memory = self.incumbent.reduced.costs, self.incumbent.memory
         before = -np.inf
         while left.min() > before:
             before = left.min()
-            if repair(self.graph, costs, memory, left, mended):
-                self.pool.offer(mended)
+            if repair(self.graph, costs, memory, left, repaired):
+                self.incumbent.offer(repaired)
                 return
-            if self.pool.is_over or self.pool.choices is not None:
+            if self.incumbent.is_over or self.incumbent.choices is not None:
                 return
 
-    def _price(self) -> None:
-        self.costs = self.pool.reduced.costs
+    def _apply_prices(self) -> None:
+        self.costs = self.incumbent.reduced.costs
         if len(self.row_prices):
-            paid = self.pool.memory.prices(self.graph.starts, self.row_prices)
+            paid = self.incumbent.memory.prices(self.graph.starts, self.row_prices)
             self.costs = self.costs + paid
 
     def _raise_prices(self, left: Floats, over: Bools) -> None:
-        scale = max(abs(self.pool.reduced.cost(self.choices)), 1e-9)
+        scale = max(abs(self.incumbent.reduced.cost(self.choices)), 1e-9)
         if not scale < np.inf:
             return
         worst = int(np.argmin(left))
-        is_rough = self.is_large and self.pool.choices is None
+        is_rough = self.is_large and self.incumbent.choices is None
         share, most = (0.3, 4.0) if is_rough else (0.01, 1.8)
-        step = scale * share / max(self.pool.memory.slack[worst], -left[worst], 1e-9)
-        excess = -left[worst] / max(self.pool.memory.slack[worst], 1e-9)
+        step = (
+            scale * share / max(self.incumbent.memory.slack[worst], -left[worst], 1e-9)
+        )
+        excess = -left[worst] / max(self.incumbent.memory.slack[worst], 1e-9)
         self.row_prices[over] *= 1.2 + min(most, excess)
         self.row_prices[worst] += step
         self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
 
     def _polish(self) -> None:
-        """Neighbourhoods of the best solution that keep it within memory."""
-        if self.pool.choices is None:
+        """Optimise neighbourhoods of the best solution, and offer those that fit."""
+        if self.incumbent.choices is None:
             return
-        memory, starts = self.pool.memory, self.graph.starts
+        memory, starts = self.incumbent.memory, self.graph.starts
         for _ in range(4):
-            mine = self.pool.choices.copy()
+            mine = self.incumbent.choices.copy()
             factor = self.random.choice([0.0, 0.3, 1.0, 3.0])
-            costs = self.pool.reduced.costs
+            costs = self.incumbent.reduced.costs
             if memory.num_rows:
                 costs = costs + memory.prices(starts, factor * self.row_prices)
             self._descend(mine, self._area(), costs)
-            self.pool.offer(mine)
+            self.incumbent.offer(mine)
 
-    def _kick(self) -> None:
-        """Force one node to another choice until its surroundings have followed."""
+    def _perturb(self) -> None:
+        """Move one node to another choice and optimise around it: a random restart."""
         self.stale = 0
-        if self.pool.choices is not None and self.random.random() < 0.5:
-            self.choices = self.pool.choices.copy()
+        if self.incumbent.choices is not None and self.random.random() < 0.5:
+            self.choices = self.incumbent.choices.copy()
         node = int(self.random.choice(self.movable))
         trial = self.choices.copy()
-        trial[node] = self.random.integers(self.pool.reduced.widths[node])
+        trial[node] = self.random.integers(self.incumbent.reduced.widths[node])
         for _ in range(3):
             area = self._around(node)
             self._descend(trial, area[area != node], self.costs)

@@ -1,4 +1,4 @@
-"""Repair: choices are changed one by one until memory suffices at every row."""
+"""Repair: change choices one by one until the memory limit holds at every row."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from meshwright.search.assignment.problem.cost_graph import CostGraph
 from meshwright.search.assignment.problem.memory_rows import MemoryRows, Segments
 from meshwright.search.compiled import compiled
 
-_STEPS = 300  # one-node changes at a time
+_STEPS = 300  # limit on the changes of one repair
 
 
 def repair(
     graph: CostGraph, costs: Floats, memory: MemoryRows, left: Floats, choices: Ints
 ) -> bool:
-    """Make the choices fit, in place, at little cost; whether that succeeded.
+    """Make the choices fit into memory, in place, at little cost; whether they now fit.
 
-    left: the slack that the choices leave at each row; changed, too
+    left: slack that the choices leave at each row; updated in place.
     """
     return bool(relieve(graph, costs, memory.segments, left, choices, _STEPS))
 
@@ -31,7 +31,7 @@ def relieve(
     choices: Ints,
     steps: int,
 ) -> bool:
-    """While the worst row overflows: the change that costs least per byte it frees."""
+    """Make changes of least cost per byte freed at the worst row, until all rows fit."""
     starts, excess = graph.starts, segments.excess
     for _ in range(steps):
         row = 0
@@ -63,7 +63,7 @@ def relieve(
 
 @compiled
 def segment_at(segments: Segments, node: int, row: int) -> int:
-    """The segment of a node in which a row lies, -1 if it lies before all."""
+    """The segment of a node that contains a row; -1 if the row lies before all."""
     low, high = segments.starts[node], segments.starts[node + 1]
     first = low
     while low < high:
@@ -77,7 +77,7 @@ def segment_at(segments: Segments, node: int, row: int) -> int:
 
 @compiled
 def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -> None:
-    """Add to `left` what another choice of a node frees."""
+    """Add to `left` the memory that a node frees by another choice."""
     for s in range(segments.starts[node], segments.starts[node + 1]):
         is_last = s + 1 == segments.starts[node + 1]
         block = segments.block_starts[s]
@@ -90,7 +90,7 @@ def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -
 
 @compiled
 def change_costs(graph: CostGraph, costs: Floats, choices: Ints, node: int) -> Floats:
-    """What each choice of a node would add to the cost, the others staying."""
+    """Change of the total cost by each choice of a node, the other nodes fixed."""
     first_choice = graph.starts[node]
     width = graph.starts[node + 1] - first_choice
     total = np.empty(width)

@@ -1,4 +1,4 @@
-"""CP-SAT (OR-tools) on the plain integer program: an engine, and a baseline."""
+"""CP-SAT (OR-tools) on the linearised problem: part of a solve, and a baseline."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def solve_cp_sat(
     workers: int = 2,
     on_found: Callable[[Ints], None] | None = None,
 ) -> tuple[Ints | None, float]:
-    """The best choices found, None if none, and a lower bound of the cost.
+    """Best choices found, `None` if none, and a lower bound on the cost.
 
-    The time of building the model counts. Usages have to be whole numbers.
+    The budget includes the time to build the model. Usages have to be whole numbers.
     """
     start_s = time.perf_counter()
     linear = linearise(problem)
-    search = CpSatModel(linear, seed, workers)
+    model = CpSatModel(linear, seed, workers)
     left_s = budget_s - (time.perf_counter() - start_s)
 
-    def told(values: Floats) -> None:
+    def report(values: Floats) -> None:
         if on_found is not None:
             on_found(chosen(problem.starts, values))
 
-    values, bound = search.run(left_s, told)
+    values, bound = model.run(left_s, report)
     return None if values is None else chosen(problem.starts, values), bound
 
 
 class CpSatModel:
-    """A model of CP-SAT that has been built, and can be run and stopped.
+    """A CP-SAT model of an assignment problem that can be run and stopped.
 
-    Costs that are not whole are rounded to a millionth of a millionth of the largest,
-    and the bound is lower by what that can amount to.
+    If costs are not whole they are rounded to 1e-12 of the largest, and the bound is
+    lowered by the largest total rounding error.
     """
 
     def __init__(self, linear: IntegerProgram, seed: int, workers: int) -> None:
@@ -62,19 +62,19 @@ class CpSatModel:
         self.solver.parameters.random_seed = seed
 
     def hint(self, choices: Ints) -> None:
-        """Start from these choices; numbers of variables that are 1."""
+        """Start from these choices: the indices of the variables that are 1."""
         ones = set(choices.tolist())
         for index in range(self.linear.num_choices):
             self.model.add_hint(self.variables[index], index in ones)
 
     def stop(self) -> None:
-        """End a run in another thread."""
+        """End the run; safe from other threads."""
         self.solver.stop_search()
 
     def run(
         self, budget_s: float, on_found: Callable[[Floats], None]
     ) -> tuple[Floats | None, float]:
-        """The values of the variables, None if none were found, and a lower bound."""
+        """Values of the choice variables, `None` if none were found, and a lower bound."""
         from ortools.sat.python import cp_model
 
         if budget_s <= 0:
@@ -101,7 +101,7 @@ class CpSatModel:
 
 
 def whole_costs(linear: IntegerProgram) -> tuple[Floats, float]:
-    """Costs as whole numbers, and what they were multiplied by."""
+    """Costs as whole numbers, and the factor by which they were multiplied."""
     if np.all(linear.costs == np.round(linear.costs)):
         return linear.costs, 1.0
     scale = 1e12 / max(np.abs(linear.costs).max(), 1e-300)

@@ -1,4 +1,4 @@
-"""HiGHS (by way of SciPy) on integer programs: an engine, and a baseline."""
+"""HiGHS (through SciPy) on the linearised problem: part of a solve, and a baseline."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from meshwright.search.assignment.solvers.linear import (
     IntegerProgram,
     chosen,
     linearise,
-    linearise_kernel,
+    linearise_reduced,
 )
 
 _CHILD = Path(__file__).with_name("highs_child.py")
-_SPARE_S = 0.7  # for its answer to arrive before time is up
+_SPARE_S = 0.7  # kept back, so that the answer arrives before the time is up
 
 
 def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, float]:
-    """The best choices found, None if none, and a lower bound of the cost.
+    """Best choices found, `None` if none, and a lower bound on the cost.
 
-    The time of building the model counts.
+    The budget includes the time to build the model.
     """
     from meshwright.search.assignment.solvers.highs_child import minimise
 
@@ -43,16 +43,16 @@ def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, floa
 
 
 class HighsProof:
-    """HiGHS on a kernel, in a process of its own; it tells what it found at the end."""
+    """A run of HiGHS in a process of its own; its result is offered at the end."""
 
-    def __init__(self, pool: Incumbent) -> None:
-        self.pool = pool
-        self.parts = _parts(linearise_kernel(pool.reduced, pool.memory))
+    def __init__(self, incumbent: Incumbent) -> None:
+        self.incumbent = incumbent
+        self.parts = _parts(linearise_reduced(incumbent.reduced, incumbent.memory))
         self.child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        """Wait for the optimum, or for what is known when time is nearly up."""
-        left_s = self.pool.clock.left_s - _SPARE_S
+        """Run until the optimum is proven or the time is nearly up; offer the result."""
+        left_s = self.incumbent.clock.left_s - _SPARE_S
         if left_s <= 1:
             return
         self.child = subprocess.Popen(
@@ -60,16 +60,16 @@ class HighsProof:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for us alone
+            start_new_session=True,  # Ctrl-C reaches only the parent
         )
-        told, _ = self.child.communicate(pickle.dumps((self.parts, left_s)))
-        if not told or self.child.returncode != 0:
+        answer, _ = self.child.communicate(pickle.dumps((self.parts, left_s)))
+        if not answer or self.child.returncode != 0:
             return
-        values, bound = pickle.loads(told)
+        values, bound = pickle.loads(answer)
         if values is not None:
-            self.pool.offer(chosen(self.pool.reduced.starts, values))
-        slack = 1e-6 * abs(bound)  # its tolerance
-        self.pool.raise_bound(bound - slack)
+            self.incumbent.offer(chosen(self.incumbent.reduced.starts, values))
+        slack = 1e-6 * abs(bound)  # tolerance of HiGHS
+        self.incumbent.raise_bound(bound - slack)
 
     def stop(self) -> None:
         """End the process."""

@@ -1,6 +1,6 @@
-"""HiGHS by itself: also a program, which another process can end.
+"""HiGHS as a function, and as a program that another process can start and kill.
 
-It imports nothing of this package, so that it starts in a second.
+The module imports nothing of this package, so that it starts within a second.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from scipy import optimize
 
 
 def minimise(parts: tuple[Any, ...], budget_s: float) -> tuple[Any, float]:
-    """Values of the variables, None if none were found, and a lower bound.
+    """Values of the variables, `None` if none were found, and a lower bound.
 
-    parts: as in `linear.Linear`, in that order
+    parts: fields of `linear.IntegerProgram`, in their order.
     """
     num_choices, costs, allowed, equal, wanted, usage, limits = parts
     bound_rows: Any = optimize.LinearConstraint
@@ -28,7 +28,8 @@ def minimise(parts: tuple[Any, ...], budget_s: float) -> tuple[Any, float]:
         costs,
         constraints=rows,
         bounds=bound_values(0, allowed.astype(float)),
-        integrality=np.arange(len(costs)) < num_choices,  # pairs follow
+        integrality=np.arange(len(costs))
+        < num_choices,  # variables of pairs may be fractional
         options={"time_limit": budget_s, "mip_rel_gap": 0.0},
     )
     if found.status == 2:

@@ -1,8 +1,8 @@
-"""The plain integer program: a variable for each choice and each pair of choices.
+"""Linearisation: an integer program with a variable per choice and per pair of choices.
 
-Pair costs are linearised as Alpa does (Zheng et al., OSDI 2022): the pairs of an edge
-sum to the choices at either end. Memory is one row for each maximal set of nodes that
-live together.
+Pair costs are linearised as in Alpa (Zheng et al., OSDI 2022): the pair variables of an
+edge sum to the choice variables at either end. Memory has one row for each maximal set
+of nodes with overlapping live ranges.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from meshwright.search.assignment.problem.reduced_problem import (
 class IntegerProgram:
     """Minimise costs @ x over 0-1 vectors x with equal @ x = wanted, usage @ x <= limit.
 
-    num_choices: how many variables stand for choices; they come first
+    num_choices: number of choice variables; pair variables follow them
     allowed: whether a variable may be 1
     """
 
@@ -40,7 +40,7 @@ class IntegerProgram:
 
 
 def linearise(problem: Assignment) -> IntegerProgram:
-    """The plain integer program of a problem."""
+    """The integer program of a problem."""
     num_choices, num_pairs = int(problem.starts[-1]), len(problem.tables)
     costs = np.concatenate([problem.costs, problem.tables])
     allowed = costs < np.inf
@@ -61,7 +61,7 @@ def linearise(problem: Assignment) -> IntegerProgram:
 
 
 def chosen(starts: Ints, values: Floats) -> Ints:
-    """The choice of each node in a solution of its linear program."""
+    """The choice of each node in a solution of the integer program."""
     best = np.zeros(len(starts) - 1, np.int64)
     owners = choice_owners(starts)
     on = np.flatnonzero(values[: starts[-1]] > 0.5)
@@ -69,8 +69,8 @@ def chosen(starts: Ints, values: Floats) -> Ints:
     return best
 
 
-def linearise_kernel(reduced: ReducedProblem, memory: MemoryRows) -> IntegerProgram:
-    """The integer program of what presolve left, a row of memory for each of its rows."""
+def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> IntegerProgram:
+    """The integer program of a reduced problem, with a constraint for each memory row."""
     num_nodes, num_choices = reduced.num_nodes, int(reduced.starts[-1])
     lives = np.zeros((num_nodes, 2), np.int64)
     plain = Assignment(
@@ -95,7 +95,7 @@ def linearise_kernel(reduced: ReducedProblem, memory: MemoryRows) -> IntegerProg
 
 
 def _equalities(problem: Assignment, num_variables: int) -> sparse.csr_array:
-    """One choice for each node; the pairs with a choice sum to it."""
+    """Equality rows: one choice per node; pair variables sum to those of the choices."""
     widths = np.diff(problem.starts)
     num_choices = int(problem.starts[-1])
     one, two = problem.ends[:, 0], problem.ends[:, 1]
@@ -128,7 +128,10 @@ def _equalities(problem: Assignment, num_variables: int) -> sparse.csr_array:
 
 
 def _memory_rows(problem: Assignment) -> tuple[sparse.csr_array, Floats]:
-    """A row for each maximal set of live nodes: when one dies after another was born."""
+    """Memory rows, one per maximal set of nodes whose live ranges overlap.
+
+    Such a set is complete at a birth that is followed by a death before the next birth.
+    """
     live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
     num_choices = int(problem.starts[-1])
     if problem.limit is None or not len(live):

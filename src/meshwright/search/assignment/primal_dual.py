@@ -1,0 +1,202 @@
+"""Large neighbourhood search and dual ascent together, in rounds or on two threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from meshwright.search.assignment.bounds.dual import DualBound, ascend
+from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.eliminate.order import plan_within
+from meshwright.search.assignment.incumbent.incumbent import Incumbent
+from meshwright.search.assignment.primal.improve import NeighbourhoodSearch
+from meshwright.search.assignment.primal.suggest import MIN_RISE
+from meshwright.search.assignment.solvers.cp_sat_proof import CpSatProof
+from meshwright.search.assignment.solvers.highs import HighsProof
+
+_SMALL = 20_000
+"""Pairs of choices up to which the search alternates on one thread, then runs CP-SAT."""
+
+_MEDIUM = 1_000_000
+"""Pairs of choices up to which HiGHS runs in a process of its own."""
+
+_FEW_ROWS = 2000
+"""Memory rows up to which CP-SAT and HiGHS run."""
+
+_ALTERNATIONS, _MAX_STALE = 40, 4
+"""Limit on alternations on one thread, and on rounds in a row without gain."""
+
+_LEAST_WORK = 1e6
+_WORK = {_LEAST_WORK: 0.4, 5e6: 0.7, 3e7: 1.0}
+"""Entries of all elimination messages behind a bound, coarse to fine, and the share of
+the time up to which each is used."""
+
+_LEAST_FACTOR = 0.005
+"""Factor of Polyak's step at which a relaxation has converged."""
+
+_FIRST_SHARE = 0.3
+"""Share of the time, at most, in which only the primal search runs, until the first
+feasible solution."""
+
+
+def search_primal_dual(
+    incumbent: Incumbent, messages: Messages, seed: int, rounds: int | None
+) -> None:
+    """Improve solution and bound for so many rounds, or for the time that is left."""
+    if incumbent.is_over:
+        return
+    graph = messages.graph
+    plan = plan_within(graph, _LEAST_WORK, incumbent.has_ended)
+    dual = DualBound(incumbent, graph, plan, messages)
+    incumbent.raise_bound(dual.evaluate())
+    incumbent.offer(dual.decode())
+    if incumbent.is_over:
+        return
+    primal = NeighbourhoodSearch(incumbent, graph, plan, seed)
+    start = incumbent.start if incumbent.choices is None else incumbent.choices
+    if start is not None:
+        primal.start_from(start, dual.row_prices)
+        primal.settle()
+    if rounds is None:
+        _search_by_time(incumbent, primal, dual, seed)
+    else:
+        _search_by_rounds(incumbent, primal, dual, rounds)
+
+
+def _search_by_time(
+    incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound, seed: int
+) -> None:
+    """Search until the time is up: alternating if the problem is small, then on threads."""
+    graph, plan = primal.graph, primal.plan
+    has_few_rows = incumbent.memory.num_rows <= _FEW_ROWS
+    is_small = len(graph.tables) <= _SMALL and has_few_rows
+    if is_small:
+        _alternate(incumbent, primal, dual)
+
+    def raise_then_search() -> None:
+        while (
+            primal.is_large
+            and incumbent.cost == np.inf
+            and clock.elapsed_s < _FIRST_SHARE * clock.budget_s
+        ):
+            time.sleep(0.02)  # leaves the cores to the primal search
+            if incumbent.is_over:
+                return
+        _raise_bounds(incumbent, dual, primal)
+        NeighbourhoodSearch(incumbent, graph, plan, seed + 1).run()
+
+    clock = incumbent.clock
+    if incumbent.is_over:
+        return
+    if is_small and _suits_cp_sat(incumbent):
+        proof = CpSatProof(incumbent, seed)
+        incumbent.stops.append(proof.stop)
+        _run_threads(incumbent, (primal.run, proof.run))
+    elif len(graph.tables) <= _MEDIUM and has_few_rows:
+        program = HighsProof(incumbent)
+        incumbent.stops.append(program.stop)
+        _run_threads(incumbent, (primal.run, raise_then_search, program.run))
+    else:
+        _run_threads(incumbent, (primal.run, raise_then_search))
+
+
+def _alternate(
+    incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound
+) -> None:
+    """Alternate dual and primal steps on one thread while either gains anything.
+
+    The result is the same on each run.
+    """
+    stale = 0
+    for _ in range(_ALTERNATIONS):
+        before = incumbent.cost, incumbent.bound
+        ascend(dual, 30)
+        if incumbent.is_over:
+            return
+        primal.start_from(dual.decode(), dual.row_prices)
+        primal.settle()
+        primal.round()
+        stale = stale + 1 if before == (incumbent.cost, incumbent.bound) else 0
+        if stale > _MAX_STALE:
+            return
+
+
+def _search_by_rounds(
+    incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound, rounds: int
+) -> None:
+    """Alternate for so many rounds; a converged relaxation gets larger messages."""
+    works, stale = iter(_WORK), 0
+    next(works)
+    for _ in range(rounds):
+        before = incumbent.bound
+        ascend(dual, 10)
+        if incumbent.is_over:
+            return
+        primal.suggest(dual.decode(), dual.row_prices)
+        primal.round()
+        if incumbent.is_over:
+            return
+        is_stale = incumbent.bound < before + MIN_RISE * abs(before)
+        stale = stale + 1 if is_stale else 0
+        if stale > _MAX_STALE and (work := next(works, None)) is not None:
+            tighter = dual.tightened(work)
+            if tighter.num_kept < dual.num_kept:
+                dual, stale = tighter, 0
+
+
+def _suits_cp_sat(incumbent: Incumbent) -> bool:
+    """Whether CP-SAT can count memory: in whole numbers, and in few rows."""
+    excess = incumbent.memory.segments.excess
+    return bool(
+        np.all(excess == np.round(excess)) and incumbent.memory.num_rows <= _FEW_ROWS
+    )
+
+
+def _run_threads(incumbent: Incumbent, works: Sequence[Callable[[], None]]) -> None:
+    """Run each function on a thread of its own until the search is over."""
+    failed: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  raised once more by the caller
+            failed.append(error)
+            incumbent.stopped = True
+
+    threads = [
+        threading.Thread(target=guarded, args=(work,), daemon=True) for work in works
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        while not incumbent.is_over and any(thread.is_alive() for thread in threads):
+            threads[0].join(0.02)
+            time.sleep(0 if threads[0].is_alive() else 0.02)
+    finally:
+        incumbent.stopped = True
+        for stop in incumbent.stops:
+            stop()
+        for thread in threads:
+            thread.join()
+    if failed:
+        raise failed[0]
+
+
+def _raise_bounds(
+    incumbent: Incumbent, dual: DualBound, primal: NeighbourhoodSearch
+) -> None:
+    """Ascend with messages of growing size; suggest each result to the primal search."""
+    for work, part in _WORK.items():
+        tighter = dual if work == _LEAST_WORK else dual.tightened(work)
+        if tighter is not dual and tighter.num_kept == dual.num_kept:
+            continue
+        dual = tighter
+        until_s = part * incumbent.clock.budget_s
+        while dual.factor > _LEAST_FACTOR and incumbent.clock.elapsed_s < until_s:
+            ascend(dual, 50)
+            if incumbent.is_over:
+                return
+            primal.suggest(dual.decode(), dual.row_prices)
