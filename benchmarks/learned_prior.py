@@ -25,8 +25,8 @@ import meshwright as mw
 from benchmarks.success_curve import ENGINES, run_seed
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.solve.space import Space
-from meshwright.planner.tree.search import problem_of
-from meshwright.planner.tree.tree import Partitioning
+from meshwright.planner.tree.cut_problem import CutProblem
+from meshwright.planner.tree.search import make_problem
 
 RESULTS = Path(__file__).parent / "results" / "learned_prior.json"
 CASES = (
@@ -46,7 +46,7 @@ LONG, LONG_SEEDS = 1000, range(1000, 1003)
 NEAR = 1.02
 
 
-def problem_at(program: str, chip: str, sizes: Mapping[str, int]) -> Partitioning:
+def problem_at(program: str, chip: str, sizes: Mapping[str, int]) -> CutProblem:
     """A program of the zoo on a mesh."""
     module, name = program.split(":")
     targets = import_module(f"zoo.{module}")
@@ -54,10 +54,10 @@ def problem_at(program: str, chip: str, sizes: Mapping[str, int]) -> Partitionin
     mesh = Mesh(sizes)
     captured = mw.partition(fn, mesh).capture(*args)
     machine = load_machine(chip, math.prod(sizes.values()))
-    return problem_of(Space(captured, machine), mesh)
+    return make_problem(Space(captured, machine), mesh)
 
 
-def measure(problem: Partitioning, num_seeds: int) -> dict[str, Any]:
+def measure(problem: CutProblem, num_seeds: int) -> dict[str, Any]:
     """Figures of one program."""
     long = {
         name: [

@@ -31,13 +31,13 @@ from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.meshes import experts_of
 from meshwright.planner.solve.space import Space
+from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.search import (
-    engine_of,
     goals_of,
-    problem_of,
+    make_engine,
+    make_problem,
     search_cuts,
 )
-from meshwright.planner.tree.tree import Cut, Partitioning, Point
 from meshwright.predict.estimate import estimate
 from meshwright.search import Budget, Engine, Mcts, Sampling, search_goals
 from zoo import gpt3
@@ -51,14 +51,14 @@ GOAL_TRAJECTORIES = 50
 PUBLISHED = {100: 0.04, 250: 0.20, 1000: 0.68, 2500: 1.0, 4000: 1.0}
 """Of 25 seeds, all additions (+ST+AG+MC); read off the figure."""
 
-type Make = Callable[[Partitioning, int], Engine]
+type Make = Callable[[CutProblem, int], Engine]
 """An engine for a problem and a seed."""
 
 ENGINES: dict[str, Make] = {
-    "mcts, learned": lambda problem, seed: engine_of(problem, "mcts", seed),
-    "sampling, learned": lambda problem, seed: engine_of(problem, "sampling", seed),
-    "mcts, kinds": lambda problem, seed: engine_of(problem, "mcts", seed, "kinds"),
-    "sampling, kinds": lambda problem, seed: engine_of(
+    "mcts, learned": lambda problem, seed: make_engine(problem, "mcts", seed),
+    "sampling, learned": lambda problem, seed: make_engine(problem, "sampling", seed),
+    "mcts, kinds": lambda problem, seed: make_engine(problem, "mcts", seed, "kinds"),
+    "sampling, kinds": lambda problem, seed: make_engine(
         problem, "sampling", seed, "kinds"
     ),
     "mcts, no prior": lambda problem, seed: Mcts(seed),
@@ -72,31 +72,31 @@ SHOWN = "mcts, learned"
 class Counted:
     """The problem, and how many states it propagated; nothing of it is priced before."""
 
-    problem: Partitioning
+    problem: CutProblem
     propagated: int = 0
 
     def __post_init__(self) -> None:
-        self.problem.forget()
+        self.problem.clear_costs()
 
-    def start(self) -> Point:
+    def start(self) -> CutState:
         return self.problem.start()
 
-    def actions(self, state: Point) -> Sequence[Cut]:
+    def actions(self, state: CutState) -> Sequence[InputCut]:
         return self.problem.actions(state)
 
-    def apply(self, state: Point, action: Cut) -> Point:
+    def apply(self, state: CutState, action: InputCut) -> CutState:
         self.propagated += 1
         return self.problem.apply(state, action)
 
-    def cost(self, state: Point) -> float:
+    def cost(self, state: CutState) -> float:
         return self.problem.cost(state)
 
-    def key(self, state: Point) -> object:
+    def key(self, state: CutState) -> object:
         return self.problem.key(state)
 
 
 def run_seed(
-    problem: Partitioning, make: Make, seed: int, trajectories: int, wanted: float
+    problem: CutProblem, make: Make, seed: int, trajectories: int, wanted: float
 ) -> dict[str, Any]:
     """One search: when the wanted cost was reached, and what all of it took."""
     counted = Counted(problem)
@@ -121,7 +121,7 @@ def run_seed(
     }
 
 
-def speed_of(problem: Partitioning, num_walks: int = 200) -> dict[str, float]:
+def speed_of(problem: CutProblem, num_walks: int = 200) -> dict[str, float]:
     """States a second on random walks: each propagated from the last, then priced.
 
     A walk ends where nothing more can be cut. `priced`: distinct ones; those that were
@@ -162,7 +162,7 @@ def measure(num_seeds: int) -> dict[str, Any]:
     captured = mw.partition(fn, MESH).capture(*args)
     space = Space(captured, machine)
     times.append(clock())
-    problem = problem_of(space, MESH)
+    problem = make_problem(space, MESH)
     times.append(clock())
     run_seed(problem, ENGINES[SHOWN], 0, 10, 0.0)
     times.append(clock())
@@ -201,9 +201,9 @@ def measure(num_seeds: int) -> dict[str, Any]:
     return told
 
 
-def plan_of(problem: Partitioning, space: Space, seed: int) -> dict[str, Any]:
+def plan_of(problem: CutProblem, space: Space, seed: int) -> dict[str, Any]:
     """The plan that a search ends with, spelled and simulated; seconds of the whole."""
-    problem.forget()
+    problem.clear_costs()
     started = time.process_time()
     found = search_cuts(problem, GOAL_TRAJECTORIES, ENGINES[SHOWN](problem, seed))
     seconds = time.process_time() - started

@@ -33,11 +33,11 @@ from scipy.optimize import minimize
 import meshwright as mw
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.solve.space import Space
-from meshwright.planner.tree.features import FEATURES, Outlook, Phase
+from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
+from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase
 from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.prior import SHIPPED, prior_of
-from meshwright.planner.tree.search import goals_of, needed, problem_of
-from meshwright.planner.tree.tree import Cut, Partitioning, Point
+from meshwright.planner.tree.search import drop_useless, goals_of, make_problem
 from meshwright.search import Budget, Mcts, Prior, Result, search_goals
 
 PROGRAMS = {
@@ -96,7 +96,7 @@ def first_guess() -> NDArray[np.float64]:
     return weights
 
 
-def solve(problem: Partitioning) -> tuple[Result[Point, Cut], ...]:
+def solve(problem: CutProblem) -> tuple[Result[CutState, InputCut], ...]:
     """The goals of the best search of several."""
     priors: list[Prior] = [kinds_prior(problem), prior_of(problem, first_guess())]
     runs = [
@@ -112,13 +112,13 @@ def solve(problem: Partitioning) -> tuple[Result[Point, Cut], ...]:
     return min(runs, key=lambda results: results[-1].cost)
 
 
-def examples_of(problem: Partitioning, rng: random.Random) -> list[Example]:
+def examples_of(problem: CutProblem, rng: random.Random) -> list[Example]:
     """Of one program on one mesh: the goals along one axis after another."""
-    way = _Way(problem, Outlook(problem), rng)
+    way = _Way(problem, CutFeatures(problem), rng)
     found: list[Example] = []
     before, done = (), 0
     for axis, goal in zip(problem.units, solve(problem), strict=False):
-        cuts = needed(problem, [*before, *goal.actions[done:]])
+        cuts = drop_useless(problem, [*before, *goal.actions[done:]])
         start = problem.follow(cut for cut in cuts if cut.axis != axis)
         own = [cut for cut in cuts if cut.axis == axis]
         found += [
@@ -134,14 +134,14 @@ def examples_of(problem: Partitioning, rng: random.Random) -> list[Example]:
 class _Way:
     """Walks ways to the best states, and looks beside them."""
 
-    problem: Partitioning
-    outlook: Outlook
+    problem: CutProblem
+    outlook: CutFeatures
     rng: random.Random
     tables: dict[tuple[str, bytes], NDArray[np.float64]] = field(default_factory=dict)
 
     def states(
-        self, start: Point, way: Sequence[Cut], axis: str
-    ) -> Iterator[tuple[Point, Sequence[Cut]]]:
+        self, start: CutState, way: Sequence[InputCut], axis: str
+    ) -> Iterator[tuple[CutState, Sequence[InputCut]]]:
         """States on the way and one cut beside its beginning, and the rest of it."""
         rng, last = self.rng, len(way)
         lengths = {0, min(1, last), last, *(rng.randint(0, last) for _ in range(8))}
@@ -154,7 +154,9 @@ class _Way:
             if options:
                 yield self.problem.apply(state, rng.choice(options)), way[length:]
 
-    def example(self, state: Point, rest: Sequence[Cut], axis: str) -> Example | None:
+    def example(
+        self, state: CutState, rest: Sequence[InputCut], axis: str
+    ) -> Example | None:
         """What cuts are worth in a state; `None` where there is no choice."""
         outlook, options = self.outlook, self.cuts(state, axis)
         if len(options) < 2:
@@ -182,7 +184,7 @@ class _Way:
         return Example(phase, features, shares, worths)
 
     def _worths(
-        self, state: Point, rest: Sequence[Cut], cuts: Sequence[Cut]
+        self, state: CutState, rest: Sequence[InputCut], cuts: Sequence[InputCut]
     ) -> NDArray[np.float64] | None:
         """Of each cut, 0 to 1; `None` where none leads to a price."""
         end, length = self.follow(state, rest)
@@ -195,12 +197,12 @@ class _Way:
         spares = np.array([left < length for _, left in tried])
         return np.exp(-far) * np.where(spares, 1, IDLE)
 
-    def cuts(self, state: Point, axis: str) -> list[Cut]:
+    def cuts(self, state: CutState, axis: str) -> list[InputCut]:
         """Those along an axis that are open, and were at the start."""
         options = self.problem.actions(state)
         return [c for c in options if c.axis == axis and c in self.outlook.number]
 
-    def follow(self, state: Point, cuts: Sequence[Cut]) -> tuple[Point, int]:
+    def follow(self, state: CutState, cuts: Sequence[InputCut]) -> tuple[CutState, int]:
         """The state after some cuts, and how many of them changed anything."""
         count = 0
         for cut in cuts:
@@ -257,7 +259,7 @@ def gather() -> dict[str, list[Example]]:
         captured = mw.partition(fn, Mesh({"data": 32})).capture(*args)
         space = Space(captured, load_machine(chip, 32))
         for shape in SHAPES:
-            problem = problem_of(space, Mesh({"data": shape[0], "model": shape[1]}))
+            problem = make_problem(space, Mesh({"data": shape[0], "model": shape[1]}))
             examples = examples_of(problem, random.Random(0))
             if examples:
                 found[f"{program} {chip} {shape[0]}x{shape[1]}"] = examples

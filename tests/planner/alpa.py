@@ -16,7 +16,7 @@ import meshwright as mw
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes
-from meshwright.planner.columns.inputs_apart import divide
+from meshwright.planner.columns.input_families import split_groups
 from meshwright.planner.prices.chosen import choose
 from meshwright.planner.prices.compute import Compute
 from meshwright.planner.prices.integer_program import ModelBuilder
@@ -91,7 +91,7 @@ def optimum_of(name, costs, *given):
     for tactic in given:
         tactic.apply(work)
     state = work.state
-    folded = divide(work.graph, fold(state), list(range(len(work.graph.nodes))))
+    folded = split_groups(work.graph, fold(state), list(range(len(work.graph.nodes))))
     stores = stores_of(captured.program, MACHINE, mesh.num_devices)
     compute = Products(Compute(MACHINE.chip, state.mesh, stores))
     strategies = Strategies(state, tuple(state.size))

@@ -14,8 +14,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.kinds import kinds_of
-from meshwright.planner.tree.tree import Cut, Partitioning, Point
 from meshwright.program.ir import num_bytes
 from meshwright.search.arrays import Floats, Ints
 
@@ -66,13 +66,13 @@ _FARTHEST = 3.0
 """Largest logarithm of a ratio; one of 20 says no more than one of 1,000."""
 
 
-class Outlook:
+class CutFeatures:
     """The cuts of a problem that are open at its start, in order, and their features.
 
     number: of a cut. kinds: of each, [C]. rows: by axis, the numbers of its cuts
     """
 
-    def __init__(self, problem: Partitioning) -> None:
+    def __init__(self, problem: CutProblem) -> None:
         self.problem = problem
         kinds = kinds_of(problem)
         self.cuts = tuple(kinds)
@@ -100,20 +100,20 @@ class Outlook:
         self._is_data = np.array([group in data for group in sizes])
         self._place = {group: i for i, group in enumerate(sizes)}
 
-    def phase(self, state: Point, axis: str) -> Phase:
+    def phase(self, state: CutState, axis: str) -> Phase:
         """What an axis cuts in a state."""
         is_cut = self._is_cut(state, axis)
         if not is_cut.any():
             return Phase.NOTHING
         return Phase.DATA if is_cut[self._is_data].any() else Phase.STATE
 
-    def others(self, state: Point, axis: str) -> bytes:
+    def others(self, state: CutState, axis: str) -> bytes:
         """What all other axes cut of the inputs, as a key."""
         units = self.problem.units
         others = [unit for other in units if other != axis for unit in units[other]]
         return state.cells[self._inputs][:, others].tobytes()
 
-    def features(self, state: Point, axis: str) -> Floats:
+    def features(self, state: CutState, axis: str) -> Floats:
         """Of the cuts along an axis, by phase, on top of what other axes cut, [3, C, F].
 
         All are 0 where a state has no price.
@@ -124,10 +124,10 @@ class Outlook:
         found = {Phase.NOTHING: first, Phase.DATA: then, Phase.STATE: first}
         return np.stack([found[phase] for phase in Phase])
 
-    def _is_cut(self, state: Point, axis: str) -> NDArray[np.bool_]:
+    def _is_cut(self, state: CutState, axis: str) -> NDArray[np.bool_]:
         return state.cells[self._inputs, self.problem.units[axis][0]] >= 0
 
-    def _look(self, state: Point, axis: str) -> tuple[Floats, Point]:
+    def _look(self, state: CutState, axis: str) -> tuple[Floats, CutState]:
         """Features under a state, and the best state after a cut that reaches data."""
         problem, rows = self.problem, self.rows[axis]
         found = np.zeros((len(rows), len(FEATURES)))
@@ -149,9 +149,9 @@ class Outlook:
             found[:, CHEAPEST + 1] = costs > np.nanmedian(np.unique(costs))
         return found, best
 
-    def _tries(self, state: Point, axis: str) -> dict[int, Point]:
+    def _tries(self, state: CutState, axis: str) -> dict[int, CutState]:
         """By kind, the state after the first cut of it that is open."""
-        tries: dict[int, Point] = {}
+        tries: dict[int, CutState] = {}
         for cut in self.problem.actions(state):
             number = self.number.get(cut)
             if cut.axis == axis and number is not None:
@@ -160,7 +160,7 @@ class Outlook:
                     tries[kind] = self.problem.apply(state, cut)
         return tries
 
-    def _reach(self, state: Point, point: Point, axis: str) -> Sequence[float]:
+    def _reach(self, state: CutState, point: CutState, axis: str) -> Sequence[float]:
         """`KIND_FEATURES` of the step from one state to another, ranks left out."""
         problem = self.problem
         before, after = problem.measure(state), problem.measure(point)
@@ -182,7 +182,7 @@ class Outlook:
             float(data.size > 0 and data.all()),
         )
 
-    def _own(self, state: Point, cut: Cut) -> Sequence[float]:
+    def _own(self, state: CutState, cut: InputCut) -> Sequence[float]:
         """`OWN_FEATURES` of a cut under a state."""
         place, cells = self._place[cut.group], state.cells[cut.group]
         num_dims = len(self.problem.fold.groups[cut.group].node.sizes)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from meshwright.planner.tree.tree import Cut, Partitioning, Point
+from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.search import Prior
 
 
-def kinds_of(problem: Partitioning) -> Mapping[Cut, int]:
+def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
     """The number of its kind for each cut that is open at the start.
 
     Two cuts are of one kind if they lead to the same state when made first.
@@ -27,11 +27,11 @@ def kinds_of(problem: Partitioning) -> Mapping[Cut, int]:
     }
 
 
-def kinds_prior(problem: Partitioning) -> Prior:
+def kinds_prior(problem: CutProblem) -> Prior:
     """Equal weight for each kind of cut, shared by those of it that are open."""
     kinds = kinds_of(problem)
 
-    def weights(state: Point, cuts: Sequence[Cut]) -> Sequence[float]:
+    def weights(state: CutState, cuts: Sequence[InputCut]) -> Sequence[float]:
         num_open = Counter(map(kinds.get, cuts))
         return [1 / num_open[kinds.get(cut)] for cut in cuts]
 

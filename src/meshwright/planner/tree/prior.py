@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from meshwright.errors import SearchError
-from meshwright.planner.tree.features import FEATURES, Outlook, Phase
-from meshwright.planner.tree.tree import Cut, Partitioning, Point
+from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
+from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase
 from meshwright.search import Prior
 from meshwright.search.arrays import Floats
 
@@ -28,7 +28,7 @@ HIGHEST = 10.0
 """Of a sum, up or down: beyond, a cut would be drawn as good as never."""
 
 
-def learned_prior(problem: Partitioning) -> Prior:
+def learned_prior(problem: CutProblem) -> Prior:
     """Cuts by the weights that are shipped.
 
     Where a state has no price there are no features, and kinds count alike.
@@ -50,17 +50,17 @@ def load_weights(path: Path) -> Floats:
     return np.array([[told[p.name.lower()][f] for f in FEATURES] for p in Phase])
 
 
-def prior_of(problem: Partitioning, weights: Floats) -> Prior:
+def prior_of(problem: CutProblem, weights: Floats) -> Prior:
     """Cuts by such weights, [3, F].
 
     A search along one axis asks what its cuts do on top of those of the axes before; one
     along several, what they do alone.
     """
-    outlook = Outlook(problem)
+    outlook = CutFeatures(problem)
     kinds = np.append(outlook.kinds, outlook.kinds.max(initial=0) + 1)
     known: dict[tuple[str, bytes], Floats] = {}
 
-    def table(state: Point, axis: str) -> Floats:
+    def table(state: CutState, axis: str) -> Floats:
         key = axis, outlook.others(state, axis)
         if key not in known:
             features = outlook.features(state, axis)
@@ -68,7 +68,7 @@ def prior_of(problem: Partitioning, weights: Floats) -> Prior:
             known[key] = np.exp(np.clip(sums, -HIGHEST, HIGHEST))
         return known[key]
 
-    def prior(state: Point, cuts: Sequence[Cut]) -> Sequence[float]:
+    def prior(state: CutState, cuts: Sequence[InputCut]) -> Sequence[float]:
         # Cuts that were not open at the start have no number; they stand last.
         numbers = np.array([outlook.number.get(cut, -1) for cut in cuts], np.int64)
         raw = np.full(len(kinds), np.exp(-HIGHEST))

@@ -13,17 +13,22 @@ from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.tactics import Tactic, Workspace
-from meshwright.planner.columns.inputs_apart import fold_finer
-from meshwright.planner.columns.tables import MOST_AXES
+from meshwright.planner.columns.input_families import split_by_inputs
+from meshwright.planner.columns.price_tables import MOST_AXES
 from meshwright.planner.prices.integer_program import Model
 from meshwright.planner.prices.peak_times import Lives
 from meshwright.planner.prices.symmetry import Fold, fold
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.space import Pricing, Space, price
+from meshwright.planner.tree.cut_problem import (
+    CutProblem,
+    CutState,
+    InputCut,
+    StateCost,
+)
 from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.prior import learned_prior
 from meshwright.planner.tree.tactics import tactics_of
-from meshwright.planner.tree.tree import Cost, Cut, Partitioning, Point
 from meshwright.search import (
     Annealing,
     Beam,
@@ -47,7 +52,7 @@ ENGINES: dict[str, Callable[[int, Prior], Engine]] = {
 """By name, given a seed and a prior. With one, MCTS that explores less than this ends in
 plans that cut the sequence (docs/autoplan.md)."""
 
-PRIORS: dict[str, Callable[[Partitioning], Prior]] = {
+PRIORS: dict[str, Callable[[CutProblem], Prior]] = {
     "kinds": kinds_prior,
     "learned": learned_prior,
 }
@@ -55,16 +60,16 @@ PRIORS: dict[str, Callable[[Partitioning], Prior]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TreeSearchResult:
     """What a tree search ends with.
 
     cuts: those that its best state needs. cost: of that state, by the model. trials,
     evaluations: trajectories, and states that were priced.
     """
 
-    cuts: tuple[Cut, ...]
+    cuts: tuple[InputCut, ...]
     tactics: tuple[Tactic, ...]
-    cost: Cost
+    cost: StateCost
     fits: bool
     trials: int
     evaluations: int
@@ -78,17 +83,17 @@ def tree_search(
     seed: int,
     engine: str = "mcts",
     limit: float | None = None,
-) -> Found:
+) -> TreeSearchResult:
     """The best plan that an engine finds for a program on a mesh.
 
     limit: bytes of a device, by default what the chip lets a program have.
     """
-    problem = problem_of(space, mesh, limit)
-    return search_cuts(problem, trajectories, engine_of(problem, engine, seed))
+    problem = make_problem(space, mesh, limit)
+    return search_cuts(problem, trajectories, make_engine(problem, engine, seed))
 
 
-def engine_of(
-    problem: Partitioning, name: str, seed: int, prior: str = "learned"
+def make_engine(
+    problem: CutProblem, name: str, seed: int, prior: str = "learned"
 ) -> Engine:
     """An engine by its name, with a prior for this problem by its name."""
     if name not in ENGINES:
@@ -98,16 +103,16 @@ def engine_of(
     return ENGINES[name](seed, PRIORS[prior](problem))
 
 
-def problem_of(space: Space, mesh: Mesh, limit: float | None = None) -> Partitioning:
+def make_problem(space: Space, mesh: Mesh, limit: float | None = None) -> CutProblem:
     """A program on a mesh, to be searched as often as one likes."""
     work = start_workspace(space.captured, mesh, space.graph)
     if len(work.state.size) > MOST_AXES:
         raise SearchError(
             f"{mesh} needs {len(work.state.size)} axes; tree search takes {MOST_AXES}"
         )
-    model, lives = model_of(space, work, fold_finer(work.graph, fold(work.state)))
+    model, lives = model_of(space, work, split_by_inputs(work.graph, fold(work.state)))
     usable = space.machine.chip.usable_bytes
-    return Partitioning(work, model, lives, usable if limit is None else limit)
+    return CutProblem(work, model, lives, usable if limit is None else limit)
 
 
 def model_of(space: Space, work: Workspace, folded: Fold) -> tuple[Model, Lives]:
@@ -117,14 +122,16 @@ def model_of(space: Space, work: Workspace, folded: Fold) -> tuple[Model, Lives]
     return priced.model, priced.pricer.lives
 
 
-def search_cuts(problem: Partitioning, trajectories: int, engine: Engine) -> Found:
+def search_cuts(
+    problem: CutProblem, trajectories: int, engine: Engine
+) -> TreeSearchResult:
     """The best state that goals in sequence lead to, and the cuts that it needs."""
     results = search_goals(
         problem, goals_of(problem), engine, Budget(trials=trajectories)
     )
-    cuts = needed(problem, results[-1].actions)
+    cuts = drop_useless(problem, results[-1].actions)
     cost = problem.measure(problem.follow(cuts))
-    return Found(
+    return TreeSearchResult(
         cuts,
         tactics_of(problem, cuts),
         cost,
@@ -134,32 +141,32 @@ def search_cuts(problem: Partitioning, trajectories: int, engine: Engine) -> Fou
     )
 
 
-def goals_of(problem: Partitioning) -> list[Goal[Point, Cut]]:
+def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
     """Time along each axis in turn, then along all, where little is left to do."""
     goals = [Goal(f"time along {a}", problem.cost, along(a)) for a in problem.units]
     return [*goals, Goal("time", problem.cost, share=0.1)]
 
 
-def along(axis: str) -> Callable[[Point, Sequence[Cut]], Sequence[Cut]]:
+def along(axis: str) -> Callable[[CutState, Sequence[InputCut]], Sequence[InputCut]]:
     """Of some cuts those along an axis."""
 
-    def keep(state: Point, actions: Sequence[Cut]) -> Sequence[Cut]:
+    def keep(state: CutState, actions: Sequence[InputCut]) -> Sequence[InputCut]:
         return [action for action in actions if action.axis == axis]
 
     return keep
 
 
-def needed(problem: Partitioning, cuts: Sequence[Cut]) -> tuple[Cut, ...]:
+def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCut, ...]:
     """The cuts without those that save next to nothing, the last ones first."""
     kept = tuple(cuts)
     cost = problem.cost(problem.follow(kept))
     for position in reversed(range(len(kept))):
         fewer = (*kept[:position], *kept[position + 1 :])
         other = problem.cost(problem.follow(fewer))
-        if other <= cost * (1 + NEXT_TO_NOTHING):
+        if other <= cost * (1 + MIN_SAVING):
             kept, cost = fewer, other
     return kept
 
 
-NEXT_TO_NOTHING = 2e-4
+MIN_SAVING = 2e-4
 """Share of a step's time for which no cut is written down."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.patterns import matches
 from meshwright.partitioner.tactics import Tactic, shard
-from meshwright.planner.tree.tree import Cut, Partitioning, Point
+from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 
 
-def tactics_of(problem: Partitioning, cuts: Sequence[Cut]) -> tuple[Tactic, ...]:
+def tactics_of(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[Tactic, ...]:
     """A `shard` for each cut, in order, that together cut all inputs as the cuts do.
 
     Groups may end at different layers, so that a cut of one means more of another than
@@ -42,7 +42,7 @@ def tactics_of(problem: Partitioning, cuts: Sequence[Cut]) -> tuple[Tactic, ...]
     return tuple(found)
 
 
-def _dims(problem: Partitioning, point: Point, axis: str) -> dict[str, int]:
+def _dims(problem: CutProblem, point: CutState, axis: str) -> dict[str, int]:
     """By path the dim that an axis cuts of each input that it cuts."""
     unit = problem.units[axis][0]
     dims = {
@@ -52,7 +52,7 @@ def _dims(problem: Partitioning, point: Point, axis: str) -> dict[str, int]:
     return {path: dim for path, dim in dims.items() if dim >= 0}
 
 
-def _open(problem: Partitioning, dims: Mapping[str, int], axis: str) -> dict[str, int]:
+def _open(problem: CutProblem, dims: Mapping[str, int], axis: str) -> dict[str, int]:
     """Those that the tactics so far have not cut along the axis."""
     work = problem.work
     return {
@@ -62,7 +62,7 @@ def _open(problem: Partitioning, dims: Mapping[str, int], axis: str) -> dict[str
     }
 
 
-def _leaves(problem: Partitioning) -> Iterator[tuple[str, Node]]:
+def _leaves(problem: CutProblem) -> Iterator[tuple[str, Node]]:
     work = problem.work
     return zip(work.paths, work.graph.input_nodes, strict=True)
 

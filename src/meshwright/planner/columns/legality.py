@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.planner.columns.carry import num_groups, num_values, span
-from meshwright.planner.columns.columns import (
+from meshwright.planner.columns.graph_columns import (
     BLOCKED,
     EXTENT,
     FACTORS_AT,
@@ -17,6 +16,7 @@ from meshwright.planner.columns.columns import (
     Cells,
     Columns,
 )
+from meshwright.planner.columns.partial_values import num_groups, num_values, span
 from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
@@ -43,7 +43,7 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
         return False
     if cells[len(cells) - 1, 0] > 0:
         for value in span(columns.groups, group, VALUES_AT):
-            if not leaves_room(columns, cells, value, axis, factor):
+            if not scattered_dims_divide(columns, cells, value, axis, factor):
                 return False
     return not columns.groups[group, HAS_PRODUCTS] or lines_up(
         columns, cells, group, factor
@@ -51,7 +51,7 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
 
 
 @compiled_in_place
-def leaves_room(
+def scattered_dims_divide(
     columns: Columns, cells: Cells, value: int, axis: int, factor: int
 ) -> bool:
     """Whether what sums leave of a value's dims of a factor can be cut, too."""
@@ -59,14 +59,14 @@ def leaves_room(
     for dim in range(first, columns.ports[value + 1]):
         for at in span(columns.dims, dim, NAMES_AT):
             if columns.names[at] == factor:
-                if not is_available(columns, cells, value, dim - first, axis):
+                if not can_scatter(columns, cells, value, dim - first, axis):
                     return False
                 break
     return True
 
 
 @compiled_in_place
-def is_available(
+def can_scatter(
     columns: Columns, cells: Cells, value: int, dim: int, axis: int
 ) -> bool:
     """True when a partial value may be scattered along `dim`: it divides."""
@@ -129,7 +129,7 @@ def is_used(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
 
 
 @compiled_in_place
-def legal(columns: Columns, cells: Cells, moves: Ints, found: Ints) -> int:
+def write_legal_cuts(columns: Columns, cells: Cells, moves: Ints, found: Ints) -> int:
     """Writes the numbers of those of some cuts that can be made; how many.
 
     moves: group, axis, factor, and into how many parts in all it is to be cut, [N, 4];

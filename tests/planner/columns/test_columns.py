@@ -12,13 +12,13 @@ from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Carrier, Graph
-from meshwright.planner.columns.columns import Rows, columns_of, start_cells
-from meshwright.planner.columns.cut import cut, new_work
-from meshwright.planner.columns.inputs_apart import divide, fold_finer
+from meshwright.planner.columns.graph_columns import CellRows, columns_of, start_cells
+from meshwright.planner.columns.input_families import split_by_inputs, split_groups
+from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.prices.projection import read_strategy
 from meshwright.planner.prices.symmetry import fold
 from meshwright.planner.solve.optimum import Pricer
-from meshwright.planner.tree.search import model_of, problem_of
+from meshwright.planner.tree.search import make_problem, model_of
 from tests.planner.programs import DEEP, MLP, space_of
 from zoo import gpt3, lstm, moe
 
@@ -48,7 +48,7 @@ def start(name, mesh=MESHES[0]):
 def unfolded(work):
     """Each node a group of its own."""
     graph = work.graph
-    return divide(graph, fold(work.state), list(range(len(graph.nodes))))
+    return split_groups(graph, fold(work.state), list(range(len(graph.nodes))))
 
 
 def random_cuts(work, rng, most=5):
@@ -65,7 +65,7 @@ def test_where_each_group_is_one_node_propagation_is_the_engines(name, mesh):
     work = start(name, mesh)
     folded = unfolded(work)
     columns = columns_of(work.state, folded)
-    room, axes = new_work(columns), list(work.state.size)
+    room, axes = new_worklist(columns), list(work.state.size)
     for seed in range(3):
         work = start(name, mesh)
         cells = np.array(start_cells(columns, work.state, folded))
@@ -85,9 +85,9 @@ def test_folded_propagation_decides_nearly_all_nodes_as_the_engine_does(name):
     cut of one makes of the other holds for a layer more or less.
     """
     work = start(name)
-    folded = fold_finer(work.graph, fold(work.state))
+    folded = split_by_inputs(work.graph, fold(work.state))
     columns = columns_of(work.state, folded)
-    room, axes = new_work(columns), list(work.state.size)
+    room, axes = new_worklist(columns), list(work.state.size)
     wrong = total = 0
     for seed in range(8):
         work = start(name)
@@ -106,7 +106,7 @@ def test_folded_propagation_decides_nearly_all_nodes_as_the_engine_does(name):
 
 def test_sums_are_handed_on_as_the_carrier_says():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
-    problem = problem_of(space, mesh)
+    problem = make_problem(space, mesh)
     work = start_workspace(space.captured, mesh, space.graph)
     rng, differ, total = random.Random(0), 0, 0
     for node, axis, factor in random_cuts(work, rng, most=9):
@@ -127,9 +127,9 @@ def test_sums_are_handed_on_as_the_carrier_says():
 def test_prices_are_those_of_the_model():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
     work = start_workspace(space.captured, mesh, space.graph)
-    folded = fold_finer(work.graph, fold(work.state))
+    folded = split_by_inputs(work.graph, fold(work.state))
     model, lives = model_of(space, work, folded)
-    pricer, problem = Pricer.of(model, lives), problem_of(space, mesh)
+    pricer, problem = Pricer.of(model, lives), make_problem(space, mesh)
     rng, point = random.Random(0), problem.start()
     while actions := problem.actions(point):
         point = problem.apply(point, rng.choice(actions))
@@ -141,7 +141,7 @@ def test_prices_are_those_of_the_model():
 def test_what_belongs_to_different_inputs_is_in_different_groups():
     work = start("attention")
     coarse = fold(work.state)
-    fine = fold_finer(work.graph, coarse)
+    fine = split_by_inputs(work.graph, coarse)
     group = {
         path: fine.group_of[node.index]
         for path, node in zip(work.paths, work.graph.input_nodes, strict=True)
@@ -160,7 +160,7 @@ def test_a_state_says_what_its_rows_mean():
     columns = columns_of(work.state, folded)
     node = work.graph.input_nodes[-1]
     work.propagator.cut(node, "batch", 0)
-    cells, rows = start_cells(columns, work.state, folded), Rows.of(columns)
+    cells, rows = start_cells(columns, work.state, folded), CellRows.of(columns)
     assert cells[node.index].tolist() == [0, -1]
     assert cells[rows.ranks + node.index].tolist() == [0, 0]
     assert cells[rows.total, 0] == len(work.state.scattered)
@@ -170,4 +170,4 @@ def test_too_many_axes_are_refused():
     space = space_of(MLP, devices=32)
     mesh = Mesh(dict.fromkeys("abcde", 2))
     with pytest.raises(SearchError, match="needs 5 axes; tree search takes 4"):
-        problem_of(space, mesh)
+        make_problem(space, mesh)

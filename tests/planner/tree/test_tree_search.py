@@ -11,16 +11,16 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.meshes import experts_of
+from meshwright.planner.tree.cut_problem import InputCut
 from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.search import (
     ENGINES,
-    engine_of,
-    needed,
-    problem_of,
+    drop_useless,
+    make_engine,
+    make_problem,
     search_cuts,
     tree_search,
 )
-from meshwright.planner.tree.tree import Cut
 from meshwright.predict.estimate import estimate
 from tests.planner.programs import LARGE, MESH, space_of
 from zoo import gpt3
@@ -33,7 +33,7 @@ def space():
 
 @pytest.fixture(scope="module")
 def problem(space):
-    return problem_of(space, Mesh(MESH))
+    return make_problem(space, Mesh(MESH))
 
 
 def state_of(problem, space, tactics):
@@ -64,14 +64,14 @@ def test_one_state_has_one_key_however_it_was_reached(problem):
 
 
 def test_what_does_not_fit_costs_more_than_what_does(space):
-    problem = problem_of(space, Mesh(MESH), limit=1.0)
+    problem = make_problem(space, Mesh(MESH), limit=1.0)
     point = problem.apply(problem.start(), problem.cuts[0])
     assert problem.cost(point) > problem.measure(problem.start()).seconds
 
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_any_engine_finds_a_plan_within_its_budget(problem, name):
-    found = search_cuts(problem, 60, engine_of(problem, name, 0))
+    found = search_cuts(problem, 60, make_engine(problem, name, 0))
     assert found.trials <= 60
     assert found.evaluations <= found.trials
     assert found.cost.seconds < problem.measure(problem.start()).seconds
@@ -79,7 +79,7 @@ def test_any_engine_finds_a_plan_within_its_budget(problem, name):
 
 def test_one_seed_finds_one_plan(problem):
     first, second = (
-        search_cuts(problem, 40, engine_of(problem, "mcts", 3)) for _ in range(2)
+        search_cuts(problem, 40, make_engine(problem, "mcts", 3)) for _ in range(2)
     )
     assert first == second
 
@@ -87,7 +87,7 @@ def test_one_seed_finds_one_plan(problem):
 def test_the_tactics_decide_what_was_found(space):
     found = tree_search(space, Mesh(MESH), trajectories=120, seed=1)
     assert found.fits
-    problem = problem_of(space, Mesh(MESH))
+    problem = make_problem(space, Mesh(MESH))
     decided, point = state_of(problem, space, found.tactics)
     assert math.isclose(
         problem.measure(point).seconds, found.cost.seconds, rel_tol=0.02
@@ -99,19 +99,19 @@ def test_the_tactics_decide_what_was_found(space):
 def test_it_is_at_least_as_good_as_data_parallelism(space, problem):
     tactics = [mw.data_parallel("data", "x"), mw.data_parallel("model", "x")]
     _, point = state_of(problem, space, tactics)
-    found = search_cuts(problem, 150, engine_of(problem, "mcts", 0))
+    found = search_cuts(problem, 150, make_engine(problem, "mcts", 0))
     assert found.cost.seconds <= 1.001 * problem.measure(point).seconds
 
 
 def test_no_cut_is_kept_that_is_not_needed(problem):
-    useful = search_cuts(problem, 60, engine_of(problem, "mcts", 0)).cuts
-    again = Cut(*useful[0])
-    assert needed(problem, (*useful, again)) == needed(problem, useful)
+    useful = search_cuts(problem, 60, make_engine(problem, "mcts", 0)).cuts
+    again = InputCut(*useful[0])
+    assert drop_useless(problem, (*useful, again)) == drop_useless(problem, useful)
 
 
 def test_an_unknown_engine_is_refused(problem):
     with pytest.raises(SearchError, match="wanted one of annealing, beam"):
-        engine_of(problem, "alphazero", 0)
+        make_engine(problem, "alphazero", 0)
 
 
 @pytest.mark.slow
@@ -119,12 +119,12 @@ def test_every_seed_finds_what_experts_do_within_50_trajectories():
     """Megatron and ZeRO-3 on T24; docs/autoplan.md has the curve."""
     mesh = Mesh({"data": 8, "model": 4})
     space = space_of(gpt3.t24(), "tpu-v3", 32)
-    problem = problem_of(space, mesh)
+    problem = make_problem(space, mesh)
     expert = experts_of(mesh)["Megatron + ZeRO-3"]
     decided = decide(space.captured, mesh, expert, Gather.SHARED)
     wanted = problem.cost(problem.read(decided.work.state))
     for seed in range(25):
-        found = search_cuts(problem, 50, engine_of(problem, "mcts", seed))
+        found = search_cuts(problem, 50, make_engine(problem, "mcts", seed))
         assert found.fits
         assert found.cost.seconds <= wanted
 

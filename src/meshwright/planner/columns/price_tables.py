@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.errors import SearchError
-from meshwright.planner.columns.columns import ints, starts_of
+from meshwright.planner.columns.graph_columns import ints, starts_of
 from meshwright.planner.prices.integer_program import Link, Model, Table
 from meshwright.planner.prices.peak_times import Lives
 from meshwright.planner.prices.strategy import Strategy
@@ -21,7 +21,7 @@ CUT_BITS, SUM_BITS = 7, 5
 SHIFT = SUM_BITS * MOST_AXES
 
 
-class Prices(NamedTuple):
+class PriceTables(NamedTuple):
     """G groups, K views, L links, M results that memory counts, T moments.
 
     kinds: of each group, what strategies it has, [G]. codes_at, codes, numbers: of each
@@ -67,7 +67,7 @@ class Prices(NamedTuple):
     copies: Floats
 
 
-def prices_of(model: Model, lives: Lives, axes: Sequence[str]) -> Prices:
+def price_tables_of(model: Model, lives: Lives, axes: Sequence[str]) -> PriceTables:
     """The tables of a model."""
     return _Writer(model, lives, tuple(axes)).write()
 
@@ -84,7 +84,7 @@ class _Writer:
         self.end = 0
         assert len(axes) <= MOST_AXES, f"{len(axes)} axes do not fit into a code"
 
-    def write(self) -> Prices:
+    def write(self) -> PriceTables:
         model, num = self.model, self.num
         kinds = list({id(own): own for own in model.choices}.values())
         kind_of = {id(own): kind for kind, own in enumerate(kinds)}
@@ -99,7 +99,7 @@ class _Writer:
         flat = [link for own in of_view for link in own]
         copied = [e for e in model.links if e.copy in self.lives.copies]
         held = [key for key in self.lives.counts if key[0] < num]
-        return Prices(
+        return PriceTables(
             kinds=ints(kind_of[id(own)] for own in model.choices),
             codes_at=starts_of(map(len, full)),
             codes=ints(code for own in full for code, _ in own),

@@ -11,7 +11,8 @@ from benchmarks import learned_prior as judged
 from benchmarks import train_prior as training
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
-from meshwright.planner.tree.features import FEATURES, KIND_FEATURES, Outlook, Phase
+from meshwright.planner.tree.cut_problem import StateCost
+from meshwright.planner.tree.features import FEATURES, KIND_FEATURES, CutFeatures, Phase
 from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.prior import (
     SHIPPED,
@@ -19,8 +20,12 @@ from meshwright.planner.tree.prior import (
     load_weights,
     prior_of,
 )
-from meshwright.planner.tree.search import PRIORS, engine_of, problem_of, search_cuts
-from meshwright.planner.tree.tree import Cost
+from meshwright.planner.tree.search import (
+    PRIORS,
+    make_engine,
+    make_problem,
+    search_cuts,
+)
 from meshwright.search import Budget, Mcts, search
 from tests.planner.programs import LARGE, MESH, PAIR, space_of
 
@@ -29,7 +34,7 @@ SHAPE = len(Phase), len(FEATURES)
 
 @pytest.fixture(scope="module")
 def problem():
-    return problem_of(space_of(LARGE), Mesh(MESH))
+    return make_problem(space_of(LARGE), Mesh(MESH))
 
 
 def cut_of(problem, path, dim, axis):
@@ -69,7 +74,7 @@ def test_every_open_cut_has_a_weight_above_zero(problem, scale):
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -1.0])
 def test_a_search_to_the_end_finds_the_same_best_whatever_the_weights(scale):
-    problem = problem_of(space_of(PAIR), Mesh({"data": 4, "model": 2}))
+    problem = make_problem(space_of(PAIR), Mesh({"data": 4, "model": 2}))
     prior = prior_of(problem, scale * load_weights(SHIPPED))
     budget = Budget(trials=20_000)
     found = search(problem, Mcts(0, prior_fn=prior), budget)
@@ -87,7 +92,7 @@ def test_without_weights_kinds_count_alike(problem, batch):
 
 
 def test_where_states_have_no_price_kinds_count_alike(problem, monkeypatch):
-    monkeypatch.setattr(problem, "measure", lambda state: Cost(math.inf, 1.0))
+    monkeypatch.setattr(problem, "measure", lambda state: StateCost(math.inf, 1.0))
     start = problem.start()
     cuts = problem.actions(start)
     assert np.allclose(
@@ -118,7 +123,7 @@ def test_the_batch_comes_before_a_weight(problem, batch, weight):
 
 
 def test_a_phase_says_what_an_axis_cuts(problem, batch, weight):
-    outlook = Outlook(problem)
+    outlook = CutFeatures(problem)
     start = problem.start()
     cut = problem.apply(start, batch)
     assert outlook.phase(start, "data") is Phase.NOTHING
@@ -128,7 +133,7 @@ def test_a_phase_says_what_an_axis_cuts(problem, batch, weight):
 
 
 def test_features_are_those_of_the_state_after_the_cut(problem, batch):
-    outlook, start = Outlook(problem), problem.start()
+    outlook, start = CutFeatures(problem), problem.start()
     told = dict(
         zip(
             FEATURES,
@@ -150,7 +155,7 @@ def test_features_are_those_of_the_state_after_the_cut(problem, batch):
 
 
 def test_once_data_is_cut_features_are_those_on_top_of_it(problem, batch):
-    outlook = Outlook(problem)
+    outlook = CutFeatures(problem)
     cut = problem.apply(problem.start(), batch)
     first = next(c for c in problem.actions(cut) if c.axis == "data")
     row = outlook.rows["data"].tolist().index(outlook.number[first])
@@ -180,13 +185,14 @@ def test_weights_of_other_features_are_refused(tmp_path):
 
 def test_an_unknown_prior_is_refused(problem):
     with pytest.raises(SearchError, match="wanted one of kinds, learned"):
-        engine_of(problem, "mcts", 0, "alphafold")
+        make_engine(problem, "mcts", 0, "alphafold")
 
 
 @pytest.mark.parametrize("name", PRIORS)
 def test_with_any_prior_one_seed_finds_one_plan(problem, name):
     first, second = (
-        search_cuts(problem, 40, engine_of(problem, "mcts", 3, name)) for _ in range(2)
+        search_cuts(problem, 40, make_engine(problem, "mcts", 3, name))
+        for _ in range(2)
     )
     assert first == second
 
@@ -210,7 +216,7 @@ def test_the_fit_prefers_what_is_worth_more():
 
 
 def test_what_spares_a_cut_of_the_way_is_worth_most(problem, batch):
-    way = training._Way(problem, Outlook(problem), random.Random(0))
+    way = training._Way(problem, CutFeatures(problem), random.Random(0))
     start = problem.start()
     example = way.example(start, [batch], "data")
     row = way.outlook.rows["data"].tolist().index(way.outlook.number[batch])

@@ -10,22 +10,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.columns.carry import Memory, num_groups, span
-from meshwright.planner.columns.columns import (
+from meshwright.planner.columns.graph_columns import (
     FACTORS_AT,
     IS_REDUCED,
     VALUES_AT,
     Cells,
     Columns,
 )
-from meshwright.planner.columns.sums import read_sums
-from meshwright.planner.columns.tables import CUT_BITS, NO_SUM, SHIFT, SUM_BITS, Prices
+from meshwright.planner.columns.partial_values import PartialCache, num_groups, span
+from meshwright.planner.columns.price_tables import (
+    CUT_BITS,
+    NO_SUM,
+    SHIFT,
+    SUM_BITS,
+    PriceTables,
+)
+from meshwright.planner.columns.reduction_placement import place_reductions
 from meshwright.planner.prices.strategy import ALL, LEAVE
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
 
-class Desk(NamedTuple):
+class EvaluationBuffers(NamedTuple):
     """Room to price one state.
 
     taken: [G, A]. handed: [V, A]. codes: of groups in the state priced last, [G].
@@ -40,10 +46,10 @@ class Desk(NamedTuple):
     totals: Floats
 
 
-def new_desk(columns: Columns, prices: Prices) -> Desk:
+def new_buffers(columns: Columns, prices: PriceTables) -> EvaluationBuffers:
     """An empty one."""
     groups, axes = len(columns.groups) - 1, len(columns.axis_sizes)
-    return Desk(
+    return EvaluationBuffers(
         np.zeros((groups, axes), np.int64),
         np.zeros((len(columns.values) - 1, axes), np.bool_),
         np.full(groups, -1, np.int64),
@@ -55,10 +61,14 @@ def new_desk(columns: Columns, prices: Prices) -> Desk:
 
 @compiled_in_place
 def price(
-    columns: Columns, prices: Prices, cells: Cells, memory: Memory, desk: Desk
+    columns: Columns,
+    prices: PriceTables,
+    cells: Cells,
+    memory: PartialCache,
+    desk: EvaluationBuffers,
 ) -> tuple[float, float]:
     """Seconds of a step, and bytes at its fullest moment; the desk tells by what."""
-    read_sums(columns, cells, memory, desk.taken, desk.handed)
+    place_reductions(columns, cells, memory, desk.taken, desk.handed)
     groups = num_groups(columns)
     choices = desk.choices
     total = 0.0
@@ -73,12 +83,12 @@ def price(
         place = row * prices.widths[link] + column
         total += float(prices.tables[prices.tables_at[link] + place])
     for view in range(len(prices.forms)):
-        total += price_view(prices, desk, groups, view)
-    return total, peak(prices, desk)
+        total += evaluate_view(prices, desk, groups, view)
+    return total, peak_bytes(prices, desk)
 
 
 @compiled_in_place
-def code_at(columns: Columns, cells: Cells, desk: Desk, group: int) -> int:
+def code_at(columns: Columns, cells: Cells, desk: EvaluationBuffers, group: int) -> int:
     """The code of what a state decides about a group."""
     code, groups = 0, num_groups(columns)
     has_value = len(span(columns.groups, group, VALUES_AT)) > 0
@@ -101,7 +111,7 @@ def code_at(columns: Columns, cells: Cells, desk: Desk, group: int) -> int:
 
 
 @compiled_in_place
-def choice_of(prices: Prices, kind: int, code: int) -> int:
+def choice_of(prices: PriceTables, kind: int, code: int) -> int:
     """The strategy of a code, or the first that cuts so; the first of all, else."""
     low, high = prices.codes_at[kind], prices.codes_at[kind + 1]
     at = find(prices.codes[low:high], code)
@@ -128,7 +138,9 @@ def find(numbers: Ints, number: int) -> int:
 
 
 @compiled_in_place
-def price_view(prices: Prices, desk: Desk, groups: int, view: int) -> float:
+def evaluate_view(
+    prices: PriceTables, desk: EvaluationBuffers, groups: int, view: int
+) -> float:
     """Seconds of the form of a value that is cheapest for its maker and readers."""
     width = prices.forms[view]
     totals = desk.totals
@@ -147,7 +159,7 @@ def price_view(prices: Prices, desk: Desk, groups: int, view: int) -> float:
 
 
 @compiled_in_place
-def peak(prices: Prices, desk: Desk) -> float:
+def peak_bytes(prices: PriceTables, desk: EvaluationBuffers) -> float:
     """Bytes at the fullest moment."""
     curve, choices = desk.curve, desk.choices
     curve[:] = 0.0

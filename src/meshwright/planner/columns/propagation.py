@@ -10,17 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.columns.carry import (
-    Memory,
-    dim_on,
-    forget,
-    is_partial,
-    new_memory,
-    num_groups,
-    num_values,
-    span,
-)
-from meshwright.planner.columns.columns import (
+from meshwright.planner.columns.graph_columns import (
     BLOCKED,
     FACTORS_AT,
     MAKER,
@@ -34,7 +24,17 @@ from meshwright.planner.columns.columns import (
     Cells,
     Columns,
 )
-from meshwright.planner.columns.open import is_available, may_cut, parts_of
+from meshwright.planner.columns.legality import can_scatter, may_cut, parts_of
+from meshwright.planner.columns.partial_values import (
+    PartialCache,
+    dim_on,
+    invalidate,
+    is_partial,
+    new_partial_cache,
+    num_groups,
+    num_values,
+    span,
+)
 from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
@@ -43,7 +43,7 @@ NONE = -1
 FORWARD, BACKWARD = 0, 1
 
 
-class Work(NamedTuple):
+class Worklist(NamedTuple):
     """Groups to visit, those to visit forward first, each in order of arrival.
 
     queues: [2, G], each a ring. ends: its first and its number, [2, 2]. waiting: [2, G]
@@ -52,28 +52,28 @@ class Work(NamedTuple):
     queues: Ints
     ends: Ints
     waiting: Ints
-    memory: Memory
+    memory: PartialCache
 
 
-def new_work(columns: Columns) -> Work:
+def new_worklist(columns: Columns) -> Worklist:
     """Nothing to do."""
     groups = len(columns.groups) - 1
-    return Work(
+    return Worklist(
         np.zeros((2, groups), np.int64),
         np.zeros((2, 2), np.int64),
         np.zeros((2, groups), np.int64),
-        new_memory(columns),
+        new_partial_cache(columns),
     )
 
 
 @compiled_in_place
 def cut(
-    columns: Columns, cells: Cells, work: Work, group: int, axis: int, factor: int
+    columns: Columns, cells: Cells, work: Worklist, group: int, axis: int, factor: int
 ) -> bool:
     """Cuts one factor of one group and propagates, in place; whether it can be cut."""
     if not may_cut(columns, cells, group, axis, factor):
         return False
-    forget(work.memory)
+    invalidate(work.memory)
     assign(columns, cells, work, group, axis, factor)
     while work.ends[FORWARD, 1] or work.ends[BACKWARD, 1]:
         which = FORWARD if work.ends[FORWARD, 1] else BACKWARD
@@ -82,7 +82,7 @@ def cut(
 
 
 @compiled_in_place
-def push(work: Work, which: int, group: int) -> None:
+def push(work: Worklist, which: int, group: int) -> None:
     """Adds a group to a queue, unless it waits there."""
     if work.waiting[which, group]:
         return
@@ -94,7 +94,7 @@ def push(work: Work, which: int, group: int) -> None:
 
 
 @compiled_in_place
-def pop(work: Work, which: int) -> int:
+def pop(work: Worklist, which: int) -> int:
     """The first of a queue."""
     first = work.ends[which, 0]
     group = work.queues[which, first]
@@ -108,7 +108,9 @@ def pop(work: Work, which: int) -> int:
 
 
 @compiled_in_place
-def visit(columns: Columns, cells: Cells, work: Work, group: int, axis: int) -> None:
+def visit(
+    columns: Columns, cells: Cells, work: Worklist, group: int, axis: int
+) -> None:
     """Cuts a group as its operands, else its readers, ask for, if they agree."""
     if cells[group, axis] >= 0 or (columns.groups[group, BLOCKED] >> axis) & 1:
         return
@@ -130,7 +132,7 @@ def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
             dim = dim_on(columns, cells, columns.sources[at], axis)
             if dim >= 0:
                 place = columns.ports[values + operand] + dim
-                claimed = also(columns, cells, group, axis, place, claimed)
+                claimed = merge_claim(columns, cells, group, axis, place, claimed)
     return claimed
 
 
@@ -144,12 +146,12 @@ def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int
         first = columns.ports[value]
         for dim in range(columns.ports[value + 1] - first):
             if (wanted >> dim) & 1:
-                claimed = also(columns, cells, group, axis, first + dim, claimed)
+                claimed = merge_claim(columns, cells, group, axis, first + dim, claimed)
     return claimed
 
 
 @compiled_in_place
-def also(
+def merge_claim(
     columns: Columns, cells: Cells, group: int, axis: int, place: int, claimed: int
 ) -> int:
     """What is claimed once a dim is wanted cut, too; what cannot be cut is no claim."""
@@ -167,7 +169,7 @@ def also(
 
 @compiled_in_place
 def scatter_result(
-    columns: Columns, cells: Cells, work: Work, group: int, axis: int
+    columns: Columns, cells: Cells, work: Worklist, group: int, axis: int
 ) -> bool:
     """Where the result is a partial sum passing through, cuts it here, not before."""
     is_found = False
@@ -187,7 +189,7 @@ def scatter_result(
 
 @compiled_in_place
 def assign(
-    columns: Columns, cells: Cells, work: Work, group: int, axis: int, factor: int
+    columns: Columns, cells: Cells, work: Worklist, group: int, axis: int, factor: int
 ) -> None:
     """Cuts a factor, and tells readers of the results and makers of the operands."""
     groups, values = num_groups(columns), num_values(columns)
@@ -196,7 +198,7 @@ def assign(
         rank += cells[group, other] == factor
     cells[groups + group, axis] = rank
     cells[group, axis] = factor
-    forget(work.memory)
+    invalidate(work.memory)
     for value in span(columns.groups, group, VALUES_AT):
         if dim_of(columns, value, factor) >= 0:
             push_readers(columns, work, value)
@@ -208,7 +210,7 @@ def assign(
             for at in span(columns.operands, operand, SOURCES_AT):
                 value = columns.sources[at]
                 if dim_on(columns, cells, value, axis) < 0:
-                    want(columns, cells, work, value, axis, dim)
+                    request_cut(columns, cells, work, value, axis, dim)
 
 
 @compiled_in_place
@@ -231,15 +233,15 @@ def holds(columns: Columns, dim: int, factor: int) -> bool:
 
 
 @compiled_in_place
-def push_readers(columns: Columns, work: Work, value: int) -> None:
+def push_readers(columns: Columns, work: Worklist, value: int) -> None:
     """Has all readers of a value visited."""
     for at in span(columns.values, value, READERS_AT):
         push(work, FORWARD, columns.readers[at])
 
 
 @compiled_in_place
-def want(
-    columns: Columns, cells: Cells, work: Work, value: int, axis: int, dim: int
+def request_cut(
+    columns: Columns, cells: Cells, work: Worklist, value: int, axis: int, dim: int
 ) -> None:
     """Asks for a value that is whole, or partial, to be cut where it is made."""
     groups = num_groups(columns)
@@ -253,12 +255,12 @@ def want(
 
 @compiled_in_place
 def scatter(
-    columns: Columns, cells: Cells, work: Work, value: int, axis: int, dim: int
+    columns: Columns, cells: Cells, work: Worklist, value: int, axis: int, dim: int
 ) -> None:
     """Takes a partial value's sum as cut on `dim` from here on, if that divides."""
     row = 2 * num_groups(columns) + value
-    if cells[row, axis] < 0 and is_available(columns, cells, value, dim, axis):
+    if cells[row, axis] < 0 and can_scatter(columns, cells, value, dim, axis):
         cells[row, axis] = dim
         cells[len(cells) - 1, 0] += 1
-        forget(work.memory)
+        invalidate(work.memory)
         push_readers(columns, work, value)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.columns.columns import (
+from meshwright.planner.columns.graph_columns import (
     COUNT,
     FACTORS_AT,
     IS_REDUCED,
@@ -46,7 +46,7 @@ QUEUE, FOUND, MARKS = range(3)
 NO, SOME, ALL = range(3)
 
 
-class Memory(NamedTuple):
+class PartialCache(NamedTuple):
     """What is known of values under one state, and room to find out more.
 
     stamp: of the state, [1]. known: by strictness, axis and value, twice the stamp of the
@@ -58,10 +58,10 @@ class Memory(NamedTuple):
     lists: Ints
 
 
-def new_memory(columns: Columns) -> Memory:
+def new_partial_cache(columns: Columns) -> PartialCache:
     """Nothing known yet."""
     axes, values = len(columns.axis_sizes), len(columns.values) - 1
-    return Memory(
+    return PartialCache(
         np.ones(1, np.int64),
         np.zeros((2, axes, values), np.int64),
         np.zeros((2, 3, values + 1), np.int64),
@@ -87,7 +87,7 @@ def num_values(columns: Columns) -> int:
 
 
 @compiled_in_place
-def forget(memory: Memory) -> None:
+def invalidate(memory: PartialCache) -> None:
     """The state has changed."""
     memory.stamp[0] += 1
 
@@ -113,12 +113,12 @@ def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
 
 @compiled_in_place
 def is_partial(
-    columns: Columns, cells: Cells, memory: Memory, value: int, axis: int
+    columns: Columns, cells: Cells, memory: PartialCache, value: int, axis: int
 ) -> bool:
     """True where a value, as made, holds addends of a sum along an axis."""
     stamp, known = memory.stamp[0], memory.known[0, axis]
     if known[value] // 2 != stamp:
-        count = upstream(columns, cells, memory, value, axis, 0)
+        count = write_dependencies(columns, cells, memory, value, axis, 0)
         is_changed = True
         while is_changed:  # more than once where what is folded goes round
             is_changed = False
@@ -133,54 +133,61 @@ def is_partial(
 
 @compiled_in_place
 def find_partial(
-    columns: Columns, cells: Cells, memory: Memory, value: int, axis: int
+    columns: Columns, cells: Cells, memory: PartialCache, value: int, axis: int
 ) -> bool:
     """The same, given the answers for what the value is made of."""
-    answer = is_opened(columns, cells, value, axis)
+    answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1
     group = columns.values[value, MAKER]
-    return carried(columns, cells, memory, group, axis) >= 0
+    return carried_set(columns, cells, memory, group, axis) >= 0
 
 
 @compiled_in_place
 def is_strictly_partial(
-    columns: Columns, cells: Cells, memory: Memory, value: int, axis: int
+    columns: Columns, cells: Cells, memory: PartialCache, value: int, axis: int
 ) -> bool:
     """The same, where no whole addend has to be made partial for it."""
     stamp, known = memory.stamp[0], memory.known[1, axis]
     if known[value] // 2 != stamp:
-        count = upstream(columns, cells, memory, value, axis, 1)
+        count = write_dependencies(columns, cells, memory, value, axis, 1)
         is_changed = True
         while is_changed:
             is_changed = False
             for i in range(count):
                 number = memory.lists[1, FOUND, i]
                 if known[number] != 2 * stamp + 1:
-                    answer = find_strictly(columns, cells, known, stamp, number, axis)
+                    answer = find_strictly_partial(
+                        columns, cells, known, stamp, number, axis
+                    )
                     known[number] = 2 * stamp + answer
                     is_changed = is_changed or (answer and count > 1)
     return known[value] % 2 == 1
 
 
 @compiled_in_place
-def find_strictly(
+def find_strictly_partial(
     columns: Columns, cells: Cells, known: Ints, stamp: int, value: int, axis: int
 ) -> bool:
     """The same, given the answers for what the value is made of."""
-    answer = is_opened(columns, cells, value, axis)
+    answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1
     group = columns.values[value, MAKER]
     for at in span(columns.groups, group, LINEAR_AT):
-        if arrive(columns, known, stamp, group, at) == ALL:
+        if partial_operands(columns, known, stamp, group, at) == ALL:
             return True
     return False
 
 
 @compiled_in_place
-def upstream(
-    columns: Columns, cells: Cells, memory: Memory, value: int, axis: int, strict: int
+def write_dependencies(
+    columns: Columns,
+    cells: Cells,
+    memory: PartialCache,
+    value: int,
+    axis: int,
+    strict: int,
 ) -> int:
     """Writes, in order, the values on whose answers one may rest; how many."""
     known, stamp = memory.known[strict, axis], memory.stamp[0]
@@ -212,7 +219,7 @@ def upstream(
 
 
 @compiled_in_place
-def is_opened(columns: Columns, cells: Cells, value: int, axis: int) -> int:
+def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     """Whether a value's own maker leaves a sum open; -1 where it is not cut."""
     if cells[2 * num_groups(columns) + value, axis] >= 0:
         return 0
@@ -224,23 +231,29 @@ def is_opened(columns: Columns, cells: Cells, value: int, axis: int) -> int:
 
 
 @compiled_in_place
-def carried(
-    columns: Columns, cells: Cells, memory: Memory, group: int, axis: int
+def carried_set(
+    columns: Columns, cells: Cells, memory: PartialCache, group: int, axis: int
 ) -> int:
     """The linear set of a group whose operands, and only they, are addends; or -1."""
     known, stamp = memory.known[0, axis], memory.stamp[0]
     for at in span(columns.groups, group, LINEAR_AT):
-        answer = arrive(columns, known, stamp, group, at)
+        answer = partial_operands(columns, known, stamp, group, at)
         if answer == ALL:
             return at
         is_sum = columns.linear[at, COUNT] > 1
-        if answer == SOME and is_sum and merges(columns, cells, memory, group, axis):
+        if (
+            answer == SOME
+            and is_sum
+            and joins_partial_sum(columns, cells, memory, group, axis)
+        ):
             return at
     return -1
 
 
 @compiled_in_place
-def arrive(columns: Columns, known: Ints, stamp: int, group: int, at: int) -> int:
+def partial_operands(
+    columns: Columns, known: Ints, stamp: int, group: int, at: int
+) -> int:
     """How many operands of a linear set are known to be addends; NO one if others are."""
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
     has_partial, has_whole = False, columns.linear[at, IS_WHOLE] == 1
@@ -268,8 +281,8 @@ def arrives_partial(columns: Columns, known: Ints, stamp: int, operand: int) -> 
 
 
 @compiled_in_place
-def merges(
-    columns: Columns, cells: Cells, memory: Memory, group: int, axis: int
+def joins_partial_sum(
+    columns: Columns, cells: Cells, memory: PartialCache, group: int, axis: int
 ) -> bool:
     """True when the result goes only into sums, one with a partial addend."""
     for _ in range(MOST_ADDENDS):
@@ -288,7 +301,9 @@ def merges(
             if not (mask >> place) & 1 or columns.linear[at, COUNT] < 2:
                 continue
             has_set = True
-            if has_other(columns, cells, memory, group, mask & ~(1 << place), axis):
+            if has_strictly_partial(
+                columns, cells, memory, group, mask & ~(1 << place), axis
+            ):
                 return True
         if not has_set:
             return False
@@ -296,8 +311,13 @@ def merges(
 
 
 @compiled_in_place
-def has_other(
-    columns: Columns, cells: Cells, memory: Memory, group: int, mask: int, axis: int
+def has_strictly_partial(
+    columns: Columns,
+    cells: Cells,
+    memory: PartialCache,
+    group: int,
+    mask: int,
+    axis: int,
 ) -> bool:
     """Whether one of some operands of a group is strictly partial."""
     first = columns.groups[group, OPERANDS_AT]

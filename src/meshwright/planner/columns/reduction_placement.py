@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.planner.columns.carry import (
-    Memory,
-    carried,
-    forget,
-    is_opened,
-    is_partial,
-    num_groups,
-    span,
-)
-from meshwright.planner.columns.columns import (
+from meshwright.planner.columns.graph_columns import (
     COUNT,
     MASK,
     OPERANDS_AT,
@@ -21,25 +12,34 @@ from meshwright.planner.columns.columns import (
     Cells,
     Columns,
 )
+from meshwright.planner.columns.partial_values import (
+    PartialCache,
+    carried_set,
+    invalidate,
+    is_partial,
+    leaves_partial,
+    num_groups,
+    span,
+)
 from meshwright.search.arrays import Bools, Ints
 from meshwright.search.compiled import compiled_in_place
 
 
 @compiled_in_place
-def read_sums(
-    columns: Columns, cells: Cells, memory: Memory, taken: Ints, handed: Bools
+def place_reductions(
+    columns: Columns, cells: Cells, memory: PartialCache, taken: Ints, handed: Bools
 ) -> None:
     """What becomes of addends: `taken` [G, A] the set in which a group takes some, or -1.
 
     handed [V, A]: values that are handed on as addends. Both agree: what is taken is
     handed on by all that make it, what is handed on is taken by all that read it.
     """
-    forget(memory)
+    invalidate(memory)
     taken[:] = -1
     handed[:] = False
     sums = 2 * num_groups(columns)
     for axis in range(len(columns.axis_sizes)):
-        if not has_open(columns, cells, axis):
+        if not has_partial_sum(columns, cells, axis):
             continue
         for value in columns.travellers:
             if cells[sums + value, axis] < 0:
@@ -50,22 +50,22 @@ def read_sums(
                 cells[sums + value, axis] >= 0
                 or is_partial(columns, cells, memory, value, axis)
             ):
-                taken[group, axis] = carried(columns, cells, memory, group, axis)
-        while settle(columns, axis, taken, handed):
+                taken[group, axis] = carried_set(columns, cells, memory, group, axis)
+        while drop_unmatched(columns, axis, taken, handed):
             pass
 
 
 @compiled_in_place
-def has_open(columns: Columns, cells: Cells, axis: int) -> bool:
+def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
     """Whether some sum along an axis may travel."""
-    for value in columns.travellers:  # noqa: SIM110  numba has no generators
-        if is_opened(columns, cells, value, axis) > 0:
+    for value in columns.travellers:
+        if leaves_partial(columns, cells, value, axis) > 0:
             return True
     return False
 
 
 @compiled_in_place
-def settle(columns: Columns, axis: int, taken: Ints, handed: Bools) -> bool:
+def drop_unmatched(columns: Columns, axis: int, taken: Ints, handed: Bools) -> bool:
     """Takes back what the other side does not agree to; whether anything was."""
     is_changed = False
     for value in columns.travellers:

@@ -15,7 +15,7 @@ from meshwright.partitioner.propagate import Graph, Node
 from meshwright.planner.prices.symmetry import Edge, Fold, Group
 
 
-def fold_finer(graph: Graph, coarse: Fold) -> Fold:
+def split_by_inputs(graph: Graph, coarse: Fold) -> Fold:
     """The fold with its groups divided by the families of inputs that members make."""
     families = _families(graph)
     inputs: dict[int, set[int]] = {}
@@ -23,10 +23,12 @@ def fold_finer(graph: Graph, coarse: Fold) -> Fold:
         own = inputs.setdefault(families[node.outs[0][0]], set())
         own.add(coarse.group_of[node.index])
     tags = {family: tuple(sorted(groups)) for family, groups in inputs.items()}
-    return divide(graph, coarse, [_tag(node, families, tags) for node in graph.nodes])
+    return split_groups(
+        graph, coarse, [_tag(node, families, tags) for node in graph.nodes]
+    )
 
 
-def divide(graph: Graph, coarse: Fold, tags: list[Hashable]) -> Fold:
+def split_groups(graph: Graph, coarse: Fold, tags: list[Hashable]) -> Fold:
     """The fold with groups divided where members have different tags, [N]."""
     labels = list(zip(coarse.group_of, tags, strict=True))
     numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}

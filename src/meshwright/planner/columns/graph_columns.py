@@ -219,7 +219,7 @@ class _Writer:
 
 def start_cells(columns: Columns, state: State, fold: Fold) -> Cells:
     """What a state says of the groups; of requests, those of all members."""
-    rows, axes = Rows.of(columns), tuple(state.size)
+    rows, axes = CellRows.of(columns), tuple(state.size)
     cells = np.full((rows.end, len(axes)), -1, np.int16)
     cells[rows.ranks : rows.sums] = 0
     cells[rows.requests : rows.end] = 0
@@ -247,7 +247,7 @@ def _numbers(graph: Graph, columns: Columns, fold: Fold) -> Iterator[tuple[int, 
             yield value, first + result
 
 
-class Rows(NamedTuple):
+class CellRows(NamedTuple):
     """Where the rows of a state begin.
 
     From 0 on the factor of each group that an axis cuts, or -1; from `ranks` its place
@@ -263,7 +263,7 @@ class Rows(NamedTuple):
     end: int
 
     @classmethod
-    def of(cls, columns: Columns) -> Rows:
+    def of(cls, columns: Columns) -> CellRows:
         """Those of states of these columns."""
         groups, values = len(columns.groups) - 1, len(columns.values) - 1
         total = 2 * groups + 2 * values
