@@ -15,9 +15,10 @@ from meshwright.planner.prices.small_batches import told_of
 from meshwright.planner.prices.uniform_partition import stores_of
 from meshwright.planner.solve.space import Space
 from meshwright.predict.compilers.tpu.space_to_batch import regrouped
-from meshwright.predict.compilers.xla.fusion import REGROUP, SAME_MEMORY
+from meshwright.predict.compilers.xla.fusion import REGROUP
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.estimate import estimate
+from meshwright.program.ops import Trait, has_trait
 from tests.planner.programs import shape
 
 DEVICES, SIZE, FEATURES = 16, 64, 128
@@ -136,13 +137,22 @@ def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
     changed, origins = regrouped(program, layout, DEVICES)
     assert any(op.kind == REGROUP for op in changed.walk())
     taken = stores_of(changed, machine, DEVICES)
-    priced = {op for op in program.walk() if op.kind not in SAME_MEMORY}
+    priced = {
+        op for op in program.walk() if not has_trait(op.kind, Trait.ALIASES_OPERAND)
+    }
     told = told_of(taken, changed, origins, priced)
     for each in (told.matrix, told.vector, told.launch):
         assert not any(op.kind == REGROUP for op in each)
     assert sum(told.launch.values()) == pytest.approx(sum(taken.launch.values()))
     assert seconds_of(told, priced) == pytest.approx(
-        seconds_of(taken, {op for op in changed.walk() if op.kind not in SAME_MEMORY})
+        seconds_of(
+            taken,
+            {
+                op
+                for op in changed.walk()
+                if not has_trait(op.kind, Trait.ALIASES_OPERAND)
+            },
+        )
     )
 
 

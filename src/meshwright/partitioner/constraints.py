@@ -14,9 +14,8 @@ from meshwright.errors import CaptureError
 from meshwright.partitioner.propagate import Cause, Graph, Node
 from meshwright.partitioner.tactics import Refusal, Workspace
 from meshwright.program.ir import Op
+from meshwright.program.ops import Trait, has_trait
 from meshwright.program.ops.movement.placement import manual_axes, spec_axes
-
-CONSTRAINTS = ("sharding_constraint", "reshard")
 
 
 def manual_names(graph: Graph) -> frozenset[str]:
@@ -32,7 +31,7 @@ def apply_constraints(work: Workspace) -> None:
     """
     seeds: list[tuple[str, Node, int, str]] = []
     for op, node in list(work.graph.op_node.items()):
-        if op.kind in CONSTRAINTS:
+        if has_trait(op.kind, Trait.SHARDING_CONSTRAINT):
             seeds += _constraint_seeds(work, op, node)
         elif op.kind == "shard_map":
             _fix_manual(work, op, node)
@@ -40,7 +39,7 @@ def apply_constraints(work: Workspace) -> None:
         chosen = [(path, node, dim) for path, node, dim, name in seeds if name == axis]
         work.cut(chosen, axis, "with_sharding_constraint")
     for op, node in work.graph.op_node.items():
-        if op.kind in CONSTRAINTS:
+        if has_trait(op.kind, Trait.SHARDING_CONSTRAINT):
             _close(work, op, node)
 
 

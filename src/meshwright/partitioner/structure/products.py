@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.propagate.graph import Port
-from meshwright.partitioner.structure.structure import PRODUCTS, Structure
+from meshwright.partitioner.structure.structure import Structure
 from meshwright.partitioner.structure.views import leaf_dim
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.rule import Dims
 
 
@@ -84,7 +85,9 @@ def find_products(work: Workspace, structure: Structure) -> list[Product]:
     seen = 0
     found: list[Product] = []
     for node in work.graph.nodes:
-        if node.op is None or node.op.kind not in PRODUCTS or len(node.ins) < 2:
+        if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
+            continue
+        if len(node.ins) < 2:
             continue
         for weight, activation in _sides(node):
             bits = structure.depends[weight[0]]

@@ -16,10 +16,8 @@ from meshwright.partitioner.propagate import Graph, Node
 from meshwright.partitioner.structure.dependence import find_dependence, members
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.factors import is_inexact
-
-PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")
-"""Ops that multiply weights with activations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +123,9 @@ def _weights(
     data: set[int] = set()
     trained_bits = sum(1 << i for i in trained)
     for node in graph.nodes:
-        if node.op is None or node.op.kind not in PRODUCTS or len(node.ins) < 2:
+        if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
+            continue
+        if len(node.ins) < 2:
             continue
         both = [depends[value] for value, _ in node.ins[:2]]
         alone = [_only(bits, leaves - weights - data) for bits in both]

@@ -18,6 +18,7 @@ from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.workspace import Refusal, Workspace
 from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import num_bytes
+from meshwright.program.ops import Trait, has_trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refus
     value, dims = product.result
     columns = [d for d, factors in enumerate(dims) if {*factors} & {*product.free}]
     for reader in (work.graph.nodes[c] for c in work.graph.consumers[value]):
-        if reader.op is None or reader.op.kind not in _TAKES_APART:
+        if reader.op is None or not has_trait(reader.op.kind, Trait.SLICES):
             continue
         whole, part = (
             v.shape for v in (work.value(product.node), reader.op.results[0])
@@ -97,9 +98,6 @@ def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refus
                     "what each device would have; a weight for each part can be cut",
                 )
                 return
-
-
-_TAKES_APART = ("slice", "split")
 
 
 @dataclass(frozen=True, slots=True)

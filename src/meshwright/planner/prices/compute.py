@@ -13,12 +13,18 @@ from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
 from meshwright.planner.prices.op_prices import Stores, Touch, vector_flops
 from meshwright.planner.prices.strategy import Cuts, Strategy
-from meshwright.predict.compilers.xla.fusion import SAME_MEMORY
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.operation import Traffic, bound_times, unit_time
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Atom, Op, Value
-from meshwright.program.ops import COLLECTIVES, Builder, OpCut, work_of
+from meshwright.program.ops import (
+    COLLECTIVES,
+    Builder,
+    OpCut,
+    Trait,
+    has_trait,
+    work_of,
+)
 from meshwright.program.rules.pallas_kernel import kernel_of
 from meshwright.program.rules.rule import Dims
 
@@ -76,7 +82,7 @@ class Compute:
     def seconds(self, node: Node, choices: Sequence[Strategy]) -> Table:
         """Of one run, by choice, collectives left out."""
         op, rule = node.op, node.rule
-        if op is None or rule is None or op.kind in SAME_MEMORY:
+        if op is None or rule is None or has_trait(op.kind, Trait.ALIASES_OPERAND):
             return np.zeros(len(choices))
         works = self._works_of(node, choices)
         if kernel_of(op) is not None:

@@ -23,7 +23,6 @@ from meshwright.predict.compilers.tpu.memory_space_assignment import lives_of
 from meshwright.predict.compilers.tpu.product_streams import sides_of
 from meshwright.predict.compilers.tpu.space_to_batch import most_images, regrouped
 from meshwright.predict.compilers.xla.fusion import (
-    SAME_MEMORY,
     TAKES_IN,
     Fusion,
     FusionKind,
@@ -42,7 +41,7 @@ from meshwright.predict.roofline.operation import (
 )
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Atom, Op, Program, Value
-from meshwright.program.ops import OpWork, work_of
+from meshwright.program.ops import OpWork, Trait, has_trait, work_of
 
 _SHARPNESS = 4
 """Power of the norm that stands for the maximum over the bounds of a unit."""
@@ -76,7 +75,11 @@ def _few_images(
     stores = Stores(layout, fuse(changed, layout, rules), num_devices)
     images = images_of(program, most_images(layout, num_devices))
     # Others have no prices: they are names of what they read, or regions.
-    priced = {op for op in images if op.kind not in SAME_MEMORY and not op.bodies}
+    priced = {
+        op
+        for op in images
+        if not has_trait(op.kind, Trait.ALIASES_OPERAND) and not op.bodies
+    }
     told = told_of(_read(stores, changed, machine), changed, origins, priced)
     return FewImages(images, most_images(layout), told)
 
@@ -201,7 +204,7 @@ def _names(program: Program) -> dict[Value, Value]:
     names: dict[Value, Value] = {}
     for op in program.ops:
         operands = [v for v in op.operands if isinstance(v, Value)]
-        if op.kind in SAME_MEMORY and operands:
+        if has_trait(op.kind, Trait.ALIASES_OPERAND) and operands:
             for result, operand in zip(op.results, operands, strict=False):
                 names[result] = names.get(operand, operand)
     return names

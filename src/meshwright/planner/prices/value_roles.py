@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
-from meshwright.predict.compilers.xla.fusion import SAME_MEMORY, FusionKind, kind_of
+from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
 from meshwright.predict.simulate.timeline import Timeline, waits_of
 from meshwright.program.ir import Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 
 class Role(Enum):
@@ -103,7 +104,7 @@ def _roles(program: Program) -> dict[Value, Role]:
 
 
 def _is_light(op: Op) -> bool:
-    return op.kind in SAME_MEMORY or kind_of(op) in _LIGHT
+    return has_trait(op.kind, Trait.ALIASES_OPERAND) or kind_of(op) in _LIGHT
 
 
 def _readers(ops: Iterable[Op]) -> dict[Value, list[Op]]:

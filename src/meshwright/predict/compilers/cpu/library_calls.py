@@ -13,8 +13,9 @@ import math
 from collections.abc import Collection, Sequence
 
 from meshwright.predict.compilers.cpu.library_operands import reads_through
-from meshwright.predict.compilers.xla.fusion import SCATTERS, FusionKind, kind_of
+from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
 from meshwright.program.ir import Atom, Op, Value, itemsize_bytes
+from meshwright.program.ops import Trait, has_trait, ops_with
 
 _EXPENSIVE = frozenset(
     {
@@ -26,15 +27,11 @@ _EXPENSIVE = frozenset(
 )  # fmt: skip
 """Ops that are computed once, however many read them."""
 
-_MOVES = frozenset(
-    {
-        "broadcast_in_dim", "concatenate", "copy_p", "dynamic_slice", "gather", "iota",
-        "pad", "rev", "slice", "split", "transpose",
-    }
-)  # fmt: skip
+_OUT_OF_STEP = frozenset(
+    {*ops_with(Trait.MOVES), *ops_with(Trait.SCATTERS), "copy_p", "iota"}
+    - {"stack", "tile", "unstack"}  # not seen compiled
+)
 """Ops that are fused into loops, but not element by element."""
-
-_OUT_OF_STEP = _MOVES | SCATTERS
 
 _LIBRARY_REDUCTIONS = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
 
@@ -57,7 +54,7 @@ _ROW, _WHOLE = 64, 2048
 
 def is_loop(op: Op) -> bool:
     """Whether an op is fused into loops, by its readers or with what it reads."""
-    if op.kind.startswith("scatter") or op.kind == "concatenate":
+    if has_trait(op.kind, Trait.SCATTERS) or op.kind == "concatenate":
         return op.kind == "concatenate" and not _joins_rows(op)
     return kind_of(op) is FusionKind.LOOP or op.kind in {
         "gather",

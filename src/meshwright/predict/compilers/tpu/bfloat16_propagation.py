@@ -13,21 +13,24 @@ from functools import cache
 
 from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
 from meshwright.program.ir import Atom, Op, Program, Value
-
-_PRODUCTS = frozenset({"conv_general_dilated", "dot_general", "ragged_dot_general"})
+from meshwright.program.ops import Trait, has_trait, ops_with
 
 _MOVES = frozenset(
     {
-        "abs", "all_gather", "all_to_all", "broadcast_in_dim", "clamp", "concatenate",
-        "copy", "copy_p", "dynamic_slice", "dynamic_update_slice", "expand_dims",
-        "gather", "max", "min", "name", "optimization_barrier", "pad", "permute",
-        "reduce_max", "reduce_min", "reduce_precision", "regroup", "reshape", "rev",
-        "select_n", "slice", "squeeze", "tag", "transpose",
+        *ops_with(Trait.MOVES), *ops_with(Trait.ALIASES_OPERAND),
+        *ops_with(Trait.CHOOSES), "abs", "all_gather", "all_to_all", "copy_p",
+        "dynamic_update_slice", "permute", "reduce_max", "reduce_min",
+        "reduce_precision", "regroup",
     }
+    - {"split", "stack", "stop_gradient", "tile", "unstack"}  # not seen compiled
 )  # fmt: skip
 """Ops that give elements of their operands back: rounded before is rounded after."""
 
-_MAY_ACCEPT = _PRODUCTS | _MOVES | {"convert_element_type", "reduce_sum"}
+_MAY_ACCEPT = _MOVES | {
+    *ops_with(Trait.CONTRACTION),
+    "convert_element_type",
+    "reduce_sum",
+}
 """Ops that may read bfloat16 as well as float32; all others want what they ask for."""
 
 _INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
@@ -165,7 +168,7 @@ def _marks(maker: Op, value: Value) -> bool:
 
 def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
     """Whether an op reads an operand that is bfloat16 as well as one that is float32."""
-    if op.kind in _PRODUCTS:
+    if has_trait(op.kind, Trait.CONTRACTION):
         return _rounds(op)
     if op.kind == "convert_element_type":
         return op.results[0].dtype == "bfloat16" or may_be[0]

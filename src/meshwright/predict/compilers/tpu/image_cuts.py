@@ -15,7 +15,6 @@ from meshwright.predict.compilers.tpu.image_parts import Cut, Window, moved
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
-_PICKS = frozenset({"slice", "split"})
 """Ops that read of images what they need, however they lie."""
 
 
@@ -124,7 +123,7 @@ class Cuts:
             cut = moved(op, [self.of.get(v) for v in op.operands])
         if cut is not None:
             self.of |= dict.fromkeys(op.results, cut)
-            if op.kind not in _PICKS:
+            if not has_trait(op.kind, Trait.SLICES):
                 self.continued.update(op.operands)
 
     def _elementwise(self, op: Op) -> Cut | None:

@@ -15,12 +15,12 @@ from meshwright.predict.compilers.tpu.image_cuts import Cuts, Operands
 from meshwright.predict.compilers.tpu.image_parts import PARTS, Cut
 from meshwright.predict.compilers.xla.fusion import (
     REGROUP,
-    SAME_MEMORY,
     FusionKind,
     kind_of,
 )
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 
 def regrouped(
@@ -184,7 +184,9 @@ class _Scope:
 
     def _is_sum(self, op: Op) -> bool:
         """Whether an op reads parts as they are: a sum, of all or of what fills them."""
-        if kind_of(op) is not FusionKind.REDUCTION and op.kind not in SAME_MEMORY:
+        if kind_of(op) is not FusionKind.REDUCTION and not has_trait(
+            op.kind, Trait.ALIASES_OPERAND
+        ):
             return False
         axes: object = op.params.get("axes", ())
         summed = axes if isinstance(axes, tuple) else ()

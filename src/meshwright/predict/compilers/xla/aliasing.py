@@ -12,6 +12,7 @@ from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.producers import Fed
 from meshwright.program.analysis.accumulators import carries
 from meshwright.program.ir import Op, Value
+from meshwright.program.ops import Trait, has_trait
 
 
 def overwritten(
@@ -29,7 +30,7 @@ def overwritten(
             return tuple(operands[op])
         if kind is not FusionKind.LOOP:
             return ()
-    if op.kind.startswith("scatter"):
+    if has_trait(op.kind, Trait.SCATTERS):
         return tuple(operands[op][:1])
     chain = [(each, operands[each]) for each in (*fed.ops, op)]
     return in_step(fed.reads, chain)

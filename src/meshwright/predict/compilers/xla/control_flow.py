@@ -9,7 +9,6 @@ from meshwright.predict.compilers.rules import Rules
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
 from meshwright.predict.compilers.xla.fusion import (
     BARRIER,
-    SAME_MEMORY,
     TAKES_IN,
     Fusion,
     FusionKind,
@@ -19,6 +18,7 @@ from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.producers import PART
 from meshwright.program.analysis.accumulators import carries
 from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 
 def open_region(
@@ -130,7 +130,7 @@ def is_cut_in(region: Op, values: Collection[Value]) -> bool:
                 continue
             if op.kind == PART:
                 return True
-            if op.kind in SAME_MEMORY:
+            if has_trait(op.kind, Trait.ALIASES_OPERAND):
                 names.update(op.results)
             inside = {
                 op.bodies[number].inputs[i]

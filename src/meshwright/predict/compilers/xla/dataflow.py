@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 
 from meshwright.predict.compilers.xla.fusion import (
     BARRIER,
-    SAME_MEMORY,
     TAKES_IN,
     FusionKind,
     kind_of,
@@ -44,7 +43,7 @@ class Flow:
         ops = [
             op
             for op in program.ops
-            if op.kind not in SAME_MEMORY or not _only_renames(op)
+            if not has_trait(op.kind, Trait.ALIASES_OPERAND) or not _only_renames(op)
         ]
         self.kinds = {op: kind_of(op) for op in ops}
         self.maker = {result: op for op in ops for result in op.results}
@@ -180,7 +179,7 @@ _OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
 def _origins(program: Program) -> dict[Value, Value]:
     """By value that is another under a new name, the one that was made."""
     found: dict[Value, Value] = {}
-    named_so = [op for op in program.ops if op.kind in SAME_MEMORY]
+    named_so = [op for op in program.ops if has_trait(op.kind, Trait.ALIASES_OPERAND)]
     for op in filter(_only_renames, named_so):
         for result, operand in zip(op.results, op.operands, strict=False):
             assert isinstance(operand, Value), f"{op.kind} of a literal"
@@ -193,4 +192,6 @@ def _before_barriers(program: Program) -> list[Atom]:
 
 
 def _only_renames(op: Op) -> bool:
-    return op.kind in SAME_MEMORY and isinstance(op.operands[0], Value)
+    return has_trait(op.kind, Trait.ALIASES_OPERAND) and isinstance(
+        op.operands[0], Value
+    )

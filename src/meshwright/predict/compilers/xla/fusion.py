@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
-from meshwright.program.ops import COLLECTIVES, OpWork
+from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
 from meshwright.program.records.born_open import born_open
 
 
@@ -27,60 +27,18 @@ class FusionKind(Enum):
     __hash__ = object.__hash__
 
 
-_PRODUCTS = frozenset(
-    {"conv_general_dilated", "dot_general", "ragged_dot_general", "scaled_dot"}
-)
-
-_REDUCTIONS = frozenset(
-    {
-        "argmax", "argmin", "reduce", "reduce_and", "reduce_max", "reduce_min",
-        "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor",
-    }
-)  # fmt: skip
-
 BARRIER = "optimization_barrier"
 """What a compiler fuses nothing across, so that what comes to it is in memory."""
-
-SAME_MEMORY = frozenset(
-    {
-        BARRIER, "copy", "expand_dims", "name", "reshape", "squeeze", "stop_gradient",
-        "tag",
-    }
-)  # fmt: skip
-
-_REGIONS = frozenset({"cond", "remat", "scan", "while"})
-
-SCATTERS = frozenset(
-    {
-        "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul",
-        "scatter-sub",
-    }
-)  # fmt: skip
 
 REGROUP = "regroup"
 """What copies images from one form to another (`regroup`); no op of a program."""
 
-_STANDS_ALONE = frozenset(
-    {
-        REGROUP,
-        "approx_top_k", "cholesky", "clz", "cumlogsumexp", "cummax",
-        "cummin", "cumprod", "cumsum", "custom_call", "dynamic_update_slice", "eig",
-        "eigh", "fft", "gather",
-        "geqrf", "householder_product", "lu", "pallas_call", "pure_callback", "qr",
-        "random_bits", "reduce_window", "reduce_window_max", "reduce_window_min",
-        "reduce_window_sum", "schur", "select_and_gather_add", "select_and_scatter",
-        "select_and_scatter_add", "sort", "svd", "threefry2x32", "top_k",
-        "triangular_solve", "tridiagonal_solve",
-    }
-)  # fmt: skip
-
-
 _NAMED = {
-    **dict.fromkeys(_REGIONS, FusionKind.REGION),
-    **dict.fromkeys(_STANDS_ALONE, FusionKind.OTHER),
-    **dict.fromkeys(COLLECTIVES, FusionKind.COLLECTIVE),
-    **dict.fromkeys(_REDUCTIONS, FusionKind.REDUCTION),
-    **dict.fromkeys(_PRODUCTS, FusionKind.PRODUCT),
+    **dict.fromkeys(ops_with(Trait.REGION), FusionKind.REGION),
+    **dict.fromkeys((*ops_with(Trait.STANDALONE), "clz", REGROUP), FusionKind.OTHER),
+    **dict.fromkeys(ops_with(Trait.COLLECTIVE), FusionKind.COLLECTIVE),
+    **dict.fromkeys(ops_with(Trait.REDUCTION), FusionKind.REDUCTION),
+    **dict.fromkeys((*ops_with(Trait.CONTRACTION), "scaled_dot"), FusionKind.PRODUCT),
 }
 
 
@@ -93,7 +51,7 @@ def kind_of(op: Op) -> FusionKind:
         return FusionKind.REGION
     if op.has_effect:
         return FusionKind.OTHER
-    if op.kind in SCATTERS:
+    if has_trait(op.kind, Trait.SCATTERS):
         return FusionKind.LOOP if _is_one_hot(op) else FusionKind.OTHER
     return FusionKind.LOOP
 

@@ -33,7 +33,6 @@ from meshwright.predict.compilers.xla.control_flow import (
 )
 from meshwright.predict.compilers.xla.dataflow import Flow
 from meshwright.predict.compilers.xla.fusion import (
-    SAME_MEMORY,
     TAKES_IN,
     Fusion,
     FusionKind,
@@ -44,7 +43,7 @@ from meshwright.predict.compilers.xla.output_fusion import with_epilogues
 from meshwright.predict.compilers.xla.producers import PART, Fed
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Op, Program, Value, num_bytes
-from meshwright.program.ops import OpWork, work_of
+from meshwright.program.ops import OpWork, Trait, has_trait, work_of
 
 
 def fuse(
@@ -63,8 +62,6 @@ _SLACK = 1.25
 
 _SUNK = 4
 """Times that a value must be larger than what it repeats for a region to make it."""
-
-_REPEATS = frozenset({"broadcast_in_dim", "iota"})
 
 
 class _Fusion:
@@ -103,7 +100,9 @@ class _Fusion:
             stored = decide(op, kind, fed)
             if op.bodies:
                 found += self._roundings(op)
-            if (stored or op.has_effect) and op.kind not in SAME_MEMORY:
+            if (stored or op.has_effect) and not has_trait(
+                op.kind, Trait.ALIASES_OPERAND
+            ):
                 found.append(self._unit(op, kind, fed, stored))
         return tuple(found)
 
@@ -231,7 +230,7 @@ class _Fusion:
     def _is_sunk(self, value: Value) -> bool:
         """Whether a region makes an operand itself: what only repeats a smaller value."""
         op = self.flow.maker[value]
-        return op.kind in _REPEATS and _SUNK * sum(
+        return has_trait(op.kind, Trait.REPEATS) and _SUNK * sum(
             map(num_bytes, self.flow.operands[op])
         ) <= num_bytes(value)
 
@@ -283,7 +282,11 @@ class _Fusion:
 
     def _is_unary(self, op: Op) -> bool:
         operands, maker = self.flow.operands[op], self.flow.maker
-        repeated = [v for v in operands if v in maker and maker[v].kind in _REPEATS]
+        repeated = [
+            v
+            for v in operands
+            if v in maker and has_trait(maker[v].kind, Trait.REPEATS)
+        ]
         return is_unary(op, operands, repeated)
 
     def _unit(

@@ -20,10 +20,9 @@ from meshwright.predict.compilers.xla.multi_output_fusion import merge_outputs
 from meshwright.predict.roofline.operation import Traffic, alike
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Atom, Program, Value
+from meshwright.program.ops import Trait, has_trait
 from meshwright.program.records.born_open import born_open
 from meshwright.program.rules.pallas_kernel import kernel_of
-
-_PICKS = frozenset({"dynamic_slice", "gather"})
 
 
 class Touch(NamedTuple):
@@ -155,7 +154,7 @@ def touched_by(unit: Fusion) -> list[Value]:
     """What a unit reads and writes; of a picked part, a value of its size."""
     root = unit.root
     touched = [*unit.reads, *unit.writes]
-    if root.kind in _PICKS and root.operands[0] in touched:
+    if has_trait(root.kind, Trait.READS_AT_INDEX) and root.operands[0] in touched:
         # As much is read of the table as is taken from it.
         touched.remove(root.operands[0])
         touched += root.results

@@ -14,8 +14,7 @@ from meshwright.predict.compilers.xla.dataflow import stored_outputs
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.program.analysis.accumulators import carries
 from meshwright.program.ir import Atom, Op, Value
-
-_JOINS = frozenset({"concatenate", "stack"})
+from meshwright.program.ops import Trait, has_trait
 
 
 def in_turn(loop: Op, number: int, units: Sequence[Fusion]) -> Sequence[Fusion]:
@@ -63,7 +62,7 @@ def _joined_in_order(units: Sequence[Fusion]) -> list[Fusion]:
             times_read[value] = times_read.get(value, 0) + 1
     place = [(index, 0) for index in range(len(units))]
     for unit in units:
-        if unit.root.kind not in _JOINS:
+        if not has_trait(unit.root.kind, Trait.JOINS):
             continue
         behind = 0
         for part, value in enumerate(unit.reads):
