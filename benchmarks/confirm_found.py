@@ -82,7 +82,7 @@ def _expert(
 def _compiled(plan: Plan) -> dict[str, float]:
     told = plan.confirm("tpu", full=True, donate_state=True)
     compute_s = told.compiled.compute_s or 0.0
-    seconds = [each.believed_s for each in (told.compiled.collectives or {}).values()]
+    seconds = [each.scheduler_s for each in (told.compiled.collectives or {}).values()]
     if None in seconds:
         ours = (told.predicted.collectives or {}).values()
         seconds = [each.seconds for each in ours]

@@ -22,7 +22,11 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from benchmarks import strangers
 from benchmarks.tpu_cases import Case, cases, strange_cases, unseen_cases
-from meshwright.app.confirm.account import Traffic, unit_flops, unit_traffic
+from meshwright.app.confirm.account import (
+    CollectiveTotals,
+    collective_totals,
+    fusion_flops,
+)
 from meshwright.machine import load_machine
 from meshwright.predict.estimate import Estimate, estimate
 
@@ -70,9 +74,9 @@ def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
         "predicted_fits": found.fits,
     }
     if compiled.get("flops"):
-        row["flops_error"] = unit_flops(found.fusions) / compiled["flops"] - 1
+        row["flops_error"] = fusion_flops(found.fusions) / compiled["flops"] - 1
     if compiled["fits"]:
-        moved, stored = unit_traffic(found), compiled["collectives"]
+        moved, stored = collective_totals(found), compiled["collectives"]
         got = collective_bytes({kind: t.num_bytes for kind, t in moved.items()})
         wanted = collective_bytes(
             {kind: told["bytes"] for kind, told in stored.items()}
@@ -87,20 +91,20 @@ def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seconds_errors(
-    moved: Mapping[str, Traffic], stored: Mapping[str, Mapping[str, float]]
+    moved: Mapping[str, CollectiveTotals], stored: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
     """By kind, the error of a byte's time; only of kinds whose time the scheduler tells.
 
     Of some collectives it tells none, so that not seconds but their rates are compared.
     """
     return {
-        kind: (ours.believed_s / ours.num_bytes)
+        kind: (ours.scheduler_s / ours.num_bytes)
         / (told["seconds"] / told["timed_bytes"])
         - 1
         for kind, told in stored.items()
         if told.get("timed_bytes", 0) >= 2**20
         and (ours := moved.get(kind)) is not None
-        and ours.believed_s
+        and ours.scheduler_s
     }
 
 

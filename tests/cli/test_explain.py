@@ -59,7 +59,8 @@ def test_a_conflict_is_told_with_both_sides(run, write):
 def test_what_was_asked_for_and_not_done_is_told(run, write):
     done = run("explain", write("stuck.py", STUCK), *MESH)
     assert (
-        "asked for, and not done\n  shard({'w': 0}, axis='data'): w along" in done.out
+        "requested by a tactic, but not possible\n  shard({'w': 0}, axis='data'): w along"
+        in done.out
     )
     assert "4 parts do not divide extent 6" in done.out
 

@@ -1,9 +1,8 @@
-"""The plan: everything that was decided about a program, as plain data."""
+"""The plan: the record of what was decided about a program, with its verbs."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -12,17 +11,21 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
-from meshwright.app.explain.explain import (
-    Collective,
-    Leaf,
-    Seen,
-    Step,
+from meshwright.app.explain.describe import (
+    Snapshot,
     describe_collectives,
     describe_leaves,
-    describe_step,
-    whole_ops,
+    describe_tactic,
+    replicated_ops,
 )
 from meshwright.app.explain.show import show_plan
+from meshwright.app.record.json_form import fields_from_json, record_to_json
+from meshwright.app.record.plan_record import (
+    Leaf,
+    PlanRecord,
+    TacticEffect,
+    figures_of,
+)
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.decide import Decided, apply_tactics
@@ -31,8 +34,8 @@ from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.energy import Place, find_place
-from meshwright.predict.estimate import Estimate, estimate
-from meshwright.predict.figures import Figures, make_figures, read_figures
+from meshwright.predict.estimate import estimate
+from meshwright.predict.figures import make_figures
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Sharding
 from meshwright.run.local import jax_mesh, named_shardings
@@ -40,42 +43,18 @@ from meshwright.run.local import jax_mesh, named_shardings
 if TYPE_CHECKING:
     from meshwright.app.confirm.confirmation import Confirmation
     from meshwright.partitioner.propagate import Graph
-    from meshwright.planner.candidates.candidate import Search
-
-FORMAT = 2
-"""Version of the JSON form; a plan of another version is refused."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """A program's shardings and collectives.
+class Plan(PlanRecord):
+    """A plan: the fields of `PlanRecord`, and what can be done with them.
 
-    counts: executions per step by kind of collective, loops multiplied.
-    collectives: each collective op of the device program, in order.
-    inputs, outputs: per leaf, how it is stored. steps: tactic by tactic.
-    whole: ops that stay whole for want of a rule, with the reason.
-    figures: what a step takes on a machine; None until `on` named one.
-    search: how `autoplan` found it; None for a plan made by hand.
+    It inherits fields only: the methods read the record, or hand it to another room.
     """
-
-    mesh: Mesh
-    gather: Gather
-    counts: Mapping[str, int]
-    collectives: tuple[Collective, ...]
-    inputs: tuple[Leaf, ...]
-    outputs: tuple[Leaf, ...]
-    steps: tuple[Step, ...]
-    whole: tuple[str, ...]
-    figures: Figures | None = None
-    decided: Decided | None = dataclasses.field(default=None, compare=False, repr=False)
-    estimate: Estimate | None = dataclasses.field(
-        default=None, compare=False, repr=False
-    )
-    search: Search | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def tactics(self) -> tuple[Tactic, ...]:
-        """What led here; `partition(fn, plan.mesh, plan.tactics)` runs it."""
+        """The tactics of the plan; `partition(fn, plan.mesh, plan.tactics)` runs it."""
         if self.decided is None:
             raise PlanError("a plan read from JSON has its tactics as text only")
         return self.decided.tactics
@@ -88,14 +67,14 @@ class Plan:
         place: Place | str | None = None,
         donate_state: bool = False,
     ) -> Plan:
-        """The same plan with the time, memory, energy and money of a step on a machine.
+        """This plan with the time, memory, energy and cost of a step on a machine.
 
-        machine: with as many devices as the mesh; see `meshwright.machine`. Of a preset's
-            name or a TOML file, as many as that.
-        place: where it stands, for carbon; see `meshwright.predict.energy.PLACES`.
-        donate_state: as if the caller gave up the memory of what the step hands back in
-            its next form; else only of what `donate_argnums` names.
-        Raises `MachineError` where machine and mesh do not match, `PlanError` for a plan
+        machine: has as many devices as the mesh. The name of a preset, or of a TOML file,
+            stands for that many of its devices; see `meshwright.machine`.
+        place: location of the machine, for carbon; see `meshwright.predict.energy.PLACES`.
+        donate_state: treat each input that the step returns in updated form as donated;
+            by default only what `donate_argnums` names is.
+        Raises `MachineError` if machine and mesh do not match, and `PlanError` for a plan
         that was read from JSON, which has no program.
         """
         if self.decided is None:
@@ -107,52 +86,45 @@ class Plan:
         figures = make_figures(self.decided, found, where)
         return dataclasses.replace(self, figures=figures, estimate=found)
 
-    def _figures(self) -> Figures:
-        if self.figures is None:
-            raise PlanError(
-                'this plan names no machine; plan.on("tpu-v5p") gives one that does'
-            )
-        return self.figures
-
     @property
     def step_time_s(self) -> float:
-        """Seconds of a step, simulated."""
-        return self._figures().step_time_s
+        """Simulated seconds of one step."""
+        return figures_of(self).step_time_s
 
     @property
     def mfu(self) -> float:
-        """Share of the machine's 16-bit peak that the model's operations reach."""
-        return self._figures().mfu
+        """Model FLOP utilisation: the share of the machine's 16-bit peak."""
+        return figures_of(self).mfu
 
     @property
     def peak_memory_bytes(self) -> int:
-        """The most that is alive at once on one device."""
-        return self._figures().peak_memory_bytes
+        """Peak memory of one device, in bytes."""
+        return figures_of(self).peak_memory_bytes
 
     @property
     def fits(self) -> bool:
-        """True where that is no more than a device gives to programs."""
-        return self._figures().fits
+        """True if the peak memory is within what a device gives to programs."""
+        return figures_of(self).fits
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of a step by what fills them."""
-        return self._figures().breakdown
+        """Seconds of one step by activity: computing, idle, each kind of collective."""
+        return figures_of(self).breakdown
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of a step, all devices and the data centre's overhead included."""
-        return self._figures().energy_j
+        """Joules of one step, all devices and the data centre's overhead included."""
+        return figures_of(self).energy_j
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of a step at list price."""
-        return self._figures().cost_usd
+        """Dollars of one step at list price."""
+        return figures_of(self).cost_usd
 
     @property
     def co2e_g(self) -> float | None:
-        """Grams of CO2 equivalent of a step; None until `on` named a place."""
-        return self._figures().co2e_g
+        """Grams of CO2 equivalent of one step; `None` until `on` is given a place."""
+        return figures_of(self).co2e_g
 
     def confirm(
         self,
@@ -163,39 +135,40 @@ class Plan:
         folder: str | PathLike[str] | None = None,
         donate_state: bool = False,
     ) -> Confirmation:
-        """What the real compiler makes of a step, beside what is predicted of it.
+        """Predicted figures of a step next to those of the machine's real compiler.
 
-        machine: "tpu" or "gpu" for the one that `on` named; else a machine, or a name
-            as for `mw.machine`; its compiler is that of `meshwright[tpu]` or `[gpu]`.
-        full: let the TPU compiler generate code too, a minute or more, to tell seconds.
-        folder: an empty or new one that keeps the compiler's own files.
-        donate_state: as in `on`, which says it where it named the machine.
-        Raises as `on`, and `CompilerError` where there is no such compiler, it is not
-        installed, fails or takes longer.
+        machine: "tpu" or "gpu" stand for the machine that `on` was given; otherwise a
+            machine, or a name as for `mw.machine`. The compiler comes with the extras
+            `meshwright[tpu]` and `meshwright[gpu]`.
+        full: let the TPU compiler generate code too, which takes a minute or more and
+            gives its estimate of the compute time.
+        folder: an empty or new folder that keeps the compiler's own files.
+        donate_state: as in `on`; ignored for "tpu" and "gpu", where `on` was told already.
+        Raises the errors of `on`, and `CompilerError` if the machine has no such compiler,
+        or if the compiler is not installed, fails or exceeds the timeout.
         """
-        from meshwright.app.confirm import confirmation  # which is seldom needed
+        from meshwright.app.confirm import confirmation  # imported late: rarely used
 
-        placed = confirmation.place_plan(self, machine, donate_state)
+        target = confirmation.machine_to_place_on(self, machine)
+        placed = self if target is None else self.on(target, donate_state=donate_state)
         kept = None if folder is None else Path(folder)
         return confirmation.confirm_placed(placed, full, timeout_s, kept)
 
     def trace(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write a step as trace events, for Perfetto; other plans stand below it.
+        """Write a step, and those of `others` below it, as trace events for Perfetto.
 
-        Raises `PlanError` for a plan on no machine, and where nothing can be written.
+        Raises `PlanError` for a plan without a machine, and if the file cannot be written.
         """
-        from meshwright.app.report.trace_events import (
-            write_trace,  # which is seldom needed
-        )
+        from meshwright.app.report.trace_events import write_trace  # rarely used
 
         write_trace((self, *others), path)
 
     def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write a page about a step as one HTML file; it compares `others` with it.
+        """Write an HTML page about a step into one file, with `others` in comparison.
 
-        Raises `PlanError` for a plan on no machine, and where nothing can be written.
+        Raises `PlanError` for a plan without a machine, and if the file cannot be written.
         """
-        from meshwright.app.report import write_report  # which is seldom needed
+        from meshwright.app.report import write_report  # rarely used
 
         write_report(self, path, others)
 
@@ -205,8 +178,8 @@ class Plan:
     def in_shardings(self) -> Any:
         """Shardings for `jax.jit(fn, in_shardings=...)`: a tuple, one tree per argument.
 
-        Needs the mesh's devices. Keyword arguments have none in `jax.jit`. Of a plan
-        read from JSON, a flat tuple in the order of `inputs`.
+        Needs the mesh's devices. Keyword arguments are left out, as `jax.jit` wants. A
+        plan read from JSON gives a flat tuple in the order of `inputs`.
         """
         flat = self._named(self.inputs)
         if self.decided is None:
@@ -227,49 +200,20 @@ class Plan:
         if any(SUB_AXIS in a for leaf in leaves for axes in leaf.spec for a in axes):
             if self.decided is None:
                 raise PlanError(
-                    "shardings over parts of an axis need the plan that was made here"
+                    "this plan shards over parts of a mesh axis, which its JSON form "
+                    "does not name; make the plan again from the program"
                 )
             mesh = self.decided.lowered.mesh
         return named_shardings(jax_mesh(mesh), [Sharding(leaf.spec) for leaf in leaves])
 
     def to_json(self) -> str:
-        """All of it as JSON text; `from_json` is the inverse."""
-        fields = {
-            "format": FORMAT,
-            "mesh": self.mesh.shape,
-            "gather": self.gather.value,
-            "counts": dict(self.counts),
-            "collectives": [dataclasses.asdict(c) for c in self.collectives],
-            "inputs": [dataclasses.asdict(leaf) for leaf in self.inputs],
-            "outputs": [dataclasses.asdict(leaf) for leaf in self.outputs],
-            "steps": [dataclasses.asdict(s) for s in self.steps],
-            "whole": list(self.whole),
-            "figures": self.figures and dataclasses.asdict(self.figures),
-        }
-        return json.dumps(fields, indent=1)
+        """JSON text of the plan, without the program; `from_json` is the inverse."""
+        return record_to_json(self)
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """The plan that `to_json` wrote; `PlanError` for anything else."""
-        try:
-            fields = json.loads(text)
-            if fields["format"] != FORMAT:
-                raise PlanError(f"plan has format {fields['format']}; this is {FORMAT}")
-            return Plan(
-                Mesh(fields["mesh"]),
-                Gather(fields["gather"]),
-                fields["counts"],
-                tuple(Collective(**_tuples(c)) for c in fields["collectives"]),
-                tuple(Leaf(**_tuples(leaf)) for leaf in fields["inputs"]),
-                tuple(Leaf(**_tuples(leaf)) for leaf in fields["outputs"]),
-                tuple(Step(**_tuples(s)) for s in fields["steps"]),
-                tuple(fields["whole"]),
-                read_figures(fields["figures"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                f"this is no plan: {error!r}; wanted the text of to_json, not a path"
-            ) from error
+        """The plan that `to_json` wrote; `PlanError` for any other text."""
+        return Plan(**fields_from_json(text))
 
     def __str__(self) -> str:
         return show_plan(self)
@@ -284,15 +228,6 @@ class Plan:
         )
 
 
-def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON's lists as tuples, at every depth."""
-
-    def convert(value: Any) -> Any:
-        return tuple(map(convert, value)) if isinstance(value, list) else value
-
-    return {key: convert(value) for key, value in fields.items()}
-
-
 def make_plan(
     captured: Captured,
     mesh: Mesh,
@@ -301,37 +236,38 @@ def make_plan(
     graph: Graph | None = None,
     known: Lowered | None = None,
 ) -> Plan:
-    """Decide, lower, and describe.
+    """The plan of a captured program under some tactics, applied in order.
 
-    graph: as in `apply_tactics`. known: what these tactics come to on that graph.
+    graph: as in `apply_tactics`.
+    known: the lowered program under all these tactics, if the caller has it already.
     """
-    steps: list[Step] = []
-    seen = Seen()
+    effects: list[TacticEffect] = []
+    snapshot = Snapshot()
     lowered, counts = known, dict[str, int]()
-    counted = -1  # the version of the state that these are of
+    counted_version = -1  # of the state, when `counts` was made
 
     def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
-        nonlocal seen, lowered, counts, counted
-        if work.state.version != counted:  # not all tactics decide anything
-            is_last = len(steps) == len(tactics)
+        nonlocal snapshot, lowered, counts, counted_version
+        if work.state.version != counted_version:  # a tactic may change nothing
+            is_last = len(effects) == len(tactics)
             lowered = (is_last and known) or lower(work.state, gather, XLA_WORKAROUNDS)
             counts = count_collectives(lowered.program)
-            counted = work.state.version
-        step, seen = describe_step(tactic, work, counts, seen)
-        steps.append(step)
+            counted_version = work.state.version
+        effect, snapshot = describe_tactic(tactic, work, counts, snapshot)
+        effects.append(effect)
 
     work = apply_tactics(captured, mesh, tactics, after_tactic, graph)
-    assert lowered is not None, "the program as it was is lowered in any case"
+    assert lowered is not None, "after_tactic runs once even without tactics"
     decided = Decided(captured, work, lowered, tuple(tactics), gather)
-    program, units = captured.program, work.sub_axes
+    program, sub_axes = captured.program, work.sub_axes
     return Plan(
         mesh,
         gather,
         counts,
         describe_collectives(decided),
-        describe_leaves(captured.paths, program.inputs, lowered.inputs, units),
-        describe_leaves(captured.out_paths, program.outputs, lowered.outputs, units),
-        tuple(steps),
-        whole_ops(decided),
+        describe_leaves(captured.paths, program.inputs, lowered.inputs, sub_axes),
+        describe_leaves(captured.out_paths, program.outputs, lowered.outputs, sub_axes),
+        tuple(effects),
+        replicated_ops(decided),
         decided=decided,
     )

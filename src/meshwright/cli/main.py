@@ -14,7 +14,7 @@ import typer
 
 from meshwright.app.check.sample import sample_arguments
 from meshwright.app.check.virtual import use_virtual_devices
-from meshwright.app.explain.show import show_explanation, show_not_done
+from meshwright.app.explain.show import show_explanation, show_refusals
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.auto import Wanted, check_searches, find_plan, show_found
@@ -260,7 +260,7 @@ def check_command(  # noqa: PLR0913  the options of a command
     else:
         make_console().print(check_table(report, expand))
         print(report.summary)
-        for line in show_not_done(steps):
+        for line in show_refusals(steps):
             print(line)
     raise typer.Exit(0 if report.ok else 1)
 

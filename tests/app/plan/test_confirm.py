@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import meshwright as mw
-from meshwright.app.confirm.account import Account, Traffic
+from meshwright.app.confirm.account import Account, CollectiveTotals
 from meshwright.app.confirm.confirmation import Confirmation
 from meshwright.errors import CompilerError, MachineError, PlanError
 from meshwright.machine import load_machine
@@ -43,7 +43,7 @@ def test_a_plan_is_compared_with_what_its_compiler_says(plan, monkeypatch):
     assert found.predicted.collectives["all_reduce"].num_bytes == 4 * 256 * 512 * 4
     assert found.predicted.collectives["all_reduce"].seconds > 0
     assert found.compiled.peak_bytes == 7000
-    assert found.compiled.collectives == {"all_reduce": Traffic(1, 2048)}
+    assert found.compiled.collectives == {"all_reduce": CollectiveTotals(1, 2048)}
     assert found.compiled.compute_s is None
     assert "all-reduce-start" in found.hlo
     assert found.hlo not in repr(found)
@@ -89,18 +89,18 @@ def test_a_compiler_that_refuses_tells_memory_alone(plan, monkeypatch):
     assert found.compiled == Account(int(20.5 * 2**30), False, None, None, None)
     text = str(found)
     assert re.search(r"in 16.9 GB +fits +DOES NOT FIT$", text, re.MULTILINE)
-    assert re.search(r"FLOPs, loop bodies once +\S+ M +not told$", text, re.MULTILINE)
+    assert re.search(r"FLOPs, loop bodies once +\S+ M +unknown$", text, re.MULTILINE)
 
 
 def test_a_table_stands_side_by_side():
     found = Confirmation(
         "tpu-v5e", 8, 16.9e9,
         Account(8_000_000_000, True, 1.1e12, {
-            "all_reduce": Traffic(3, 3000, 2e-3, 3e-3),
-            "reduce_scatter": Traffic(1, 1000, 1e-3),
+            "all_reduce": CollectiveTotals(3, 3000, 2e-3, 3e-3),
+            "reduce_scatter": CollectiveTotals(1, 1000, 1e-3),
         }, 0.2),
         Account(10_000_000_000, True, 1e12, {
-            "all_reduce": Traffic(4, 4000, None, 4e-3),
+            "all_reduce": CollectiveTotals(4, 4000, None, 4e-3),
         }, 0.1),
         12.34, "HloModule",
     )  # fmt: skip
@@ -111,13 +111,13 @@ def test_a_table_stands_side_by_side():
         "  in 16.9 GB                            fits              fits",
         "FLOPs, loop bodies once               1.10 T            1.00 T     +10.0 %",
         "all_reduce                     3.00 kB    x3     4.00 kB    x4     -25.0 %",
-        "  seconds on the links               2.00 ms          not told",
-        "  seconds to its scheduler           3.00 ms           4.00 ms     -25.0 %",
+        "  seconds on the links               2.00 ms           unknown",
+        "  scheduler's estimate               3.00 ms           4.00 ms     -25.0 %",
         "reduce_scatter                 1.00 kB    x1         0 B",
         "  seconds on the links               1.00 ms               0 s",
         "all reductions                 4.00 kB    x4     4.00 kB    x4      +0.0 %",
-        "  seconds on the links               3.00 ms          not told",
-        "seconds of computing                  200 ms            100 ms    +100.0 %",
+        "  seconds on the links               3.00 ms           unknown",
+        "compute seconds                       200 ms            100 ms    +100.0 %",
     ]
     told = json.loads(json.dumps(found.to_json()))
     assert told["predicted"]["collectives"]["all_reduce"]["runs"] == 3

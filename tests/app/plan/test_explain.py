@@ -100,7 +100,10 @@ def test_an_op_without_a_rule_is_named_with_its_line():
     where = line_of(without_rule, "unknown_p")
     assert plan.whole == (f"unheard_of ({where}): {why}",)
     assert plan.collectives[0].reason.endswith(f"but needed whole: {why}")
-    assert f"stay whole for want of a rule\n  {plan.whole[0]}" in str(plan)
+    assert (
+        f"whole on every device, for lack of a sharding rule\n  {plan.whole[0]}"
+        in str(plan)
+    )
 
 
 # -- reductions ------------------------------------------------------------------------

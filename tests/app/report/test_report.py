@@ -21,7 +21,7 @@ from meshwright.app.report.dots import find_dots
 from meshwright.app.report.live_values import groups_alive
 from meshwright.app.report.markup import TIMES, Tips, text
 from meshwright.errors import PlanError
-from meshwright.partitioner.propagate.sub_axes import UNIT
+from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from zoo import gpt
 
 MESH = {"batch": 4, "model": 2}
@@ -153,7 +153,7 @@ def test_an_axis_in_parts_has_the_colour_and_size_of_its_parts():
     page = make_page(plan.on(mw.machine("tpu-v4", chips=16)))
     assert Reader(page).faults == []
     assert "1/8 a device" in page
-    assert UNIT in "".join(plan.decided.lowered.mesh.axes)
+    assert SUB_AXIS in "".join(plan.decided.lowered.mesh.axes)
 
 
 def test_machines_are_compared_only_if_there_are_several(page, placed):

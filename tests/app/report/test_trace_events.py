@@ -168,5 +168,5 @@ def test_a_plan_without_a_machine_says_how_to_name_one(plan, placed, tmp_path):
 
 def test_a_plan_from_json_has_no_timeline(placed, tmp_path):
     read = mw.Plan.from_json(placed.to_json())
-    with pytest.raises(PlanError, match="not what runs when; plan again"):
+    with pytest.raises(PlanError, match="no timeline; make the plan again"):
         read.trace(tmp_path / "trace.json")

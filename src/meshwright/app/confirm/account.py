@@ -1,4 +1,4 @@
-"""What a step takes on one device, as the simulation or a compiler tells it."""
+"""Memory, operations and collectives of a step on one device, simulated or compiled."""
 
 from __future__ import annotations
 
@@ -16,124 +16,125 @@ from meshwright.predict.simulate.timeline import COMPUTE
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.backend import Compiled
 
-_HOW = ("exposed", "hidden")
-"""How a breakdown tells the seconds of a kind of collective."""
+_OVERLAP = ("exposed", "hidden")
+"""The two entries that a simulated breakdown has for each kind of collective."""
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """The collectives of one kind in a step, loops multiplied.
+class CollectiveTotals:
+    """Totals over all collectives of one kind in a step, loops multiplied.
 
-    num_bytes: of their whole values on one device: gathered results, reduced operands.
-    seconds: of all together by what the links do; None where that is not told of each.
-    believed_s: of all together as the compiler's scheduler counts them; None likewise.
+    num_bytes: of the whole values on one device: gathered results, reduced operands.
+    seconds: time on the links; `None` if it is not known of each collective.
+    scheduler_s: time as the compiler's scheduler estimates it; `None` likewise.
     """
 
     runs: int
     num_bytes: int
     seconds: float | None = None
-    believed_s: float | None = None
+    scheduler_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A step on one device; None is what is not told.
+    """A step on one device; a field is `None` if its source does not give it.
 
-    peak_bytes: the most that is in memory at once. fits: whether a device has so much.
-    flops: a loop's body counts once, as XLA counts.
-    collectives: by kind, those that there are.
-    compute_s: seconds of all else, by estimate.
+    peak_bytes: peak memory. fits: whether a device has that much.
+    flops: operations; the body of a loop counts once, as in XLA's cost analysis.
+    collectives: totals by kind, without the kinds that do not occur.
+    compute_s: estimated seconds of everything but collectives.
     """
 
     peak_bytes: int
     fits: bool
     flops: float | None
-    collectives: Mapping[str, Traffic] | None
+    collectives: Mapping[str, CollectiveTotals] | None
     compute_s: float | None
 
 
 def predicted_account(found: Estimate) -> Account:
-    """What the simulation says."""
+    """The account of a simulated step."""
     return Account(
         found.peak_memory_bytes,
         found.fits,
-        unit_flops(found.fusions),
-        _predicted_traffic(found),
+        fusion_flops(found.fusions),
+        _predicted_collectives(found),
         found.breakdown[COMPUTE],
     )
 
 
-def unit_flops(units: Iterable[Fusion]) -> int:
-    """Operations of units, recomputation included; a loop's body once, as XLA counts."""
-    return sum(u.work.flops + sum(map(unit_flops, u.bodies)) for u in units)
+def fusion_flops(fusions: Iterable[Fusion]) -> int:
+    """Operations of fusions, recomputation included; the body of a loop counts once."""
+    return sum(f.work.flops + sum(map(fusion_flops, f.bodies)) for f in fusions)
 
 
-def _predicted_traffic(found: Estimate) -> dict[str, Traffic]:
-    told = found.breakdown
+def _predicted_collectives(found: Estimate) -> dict[str, CollectiveTotals]:
+    breakdown = found.breakdown
     return {
         kind: replace(
-            moved, seconds=sum(told.get(f"{kind} {how}", 0.0) for how in _HOW)
+            totals,
+            seconds=sum(breakdown.get(f"{kind} {part}", 0.0) for part in _OVERLAP),
         )
-        for kind, moved in unit_traffic(found).items()
+        for kind, totals in collective_totals(found).items()
     }
 
 
-def unit_traffic(found: Estimate) -> dict[str, Traffic]:
-    """The collectives of a step by kind, loops multiplied, without their seconds."""
+def collective_totals(found: Estimate) -> dict[str, CollectiveTotals]:
+    """Totals by kind over the collectives of a simulated step, without link seconds."""
     sizes = dict(found.mesh.sizes)
-    told: dict[str, Traffic] = {}
-    for unit, runs in _collectives(found.fusions):
-        kind, num_bytes = unit.root.kind, whole_bytes(unit, found.layout)
-        params: Mapping[str, Any] = unit.root.params
+    totals: dict[str, CollectiveTotals] = {}
+    for fusion, runs in _collectives(found.fusions):
+        kind, num_bytes = fusion.root.kind, whole_bytes(fusion, found.layout)
+        params: Mapping[str, Any] = fusion.root.params
         group = math.prod(sizes[axis] for axis in params["axes"])
         each_s = believed_s(kind, num_bytes, group, found.machine)
-        known = told.get(kind, Traffic(0, 0, believed_s=0.0))
-        told[kind] = Traffic(
+        known = totals.get(kind, CollectiveTotals(0, 0, scheduler_s=0.0))
+        totals[kind] = CollectiveTotals(
             known.runs + runs,
             known.num_bytes + runs * num_bytes,
-            believed_s=None
-            if each_s is None or known.believed_s is None
-            else known.believed_s + runs * each_s,
+            scheduler_s=None
+            if each_s is None or known.scheduler_s is None
+            else known.scheduler_s + runs * each_s,
         )
-    return told
+    return totals
 
 
 def _collectives(
-    units: Iterable[Fusion], runs: int = 1
+    fusions: Iterable[Fusion], runs: int = 1
 ) -> Iterator[tuple[Fusion, int]]:
-    """Units that communicate, those of loops as often as they run."""
-    for unit in units:
-        if unit.kind is FusionKind.COLLECTIVE:
-            yield unit, runs
-        params: Mapping[str, Any] = unit.root.params
-        turns = params["length"] if unit.root.kind == "scan" else 1
-        for body in unit.bodies:
-            yield from _collectives(body, runs * turns)
+    """Collectives with the number of their executions in a step, loops multiplied."""
+    for fusion in fusions:
+        if fusion.kind is FusionKind.COLLECTIVE:
+            yield fusion, runs
+        params: Mapping[str, Any] = fusion.root.params
+        iterations = params["length"] if fusion.root.kind == "scan" else 1
+        for body in fusion.bodies:
+            yield from _collectives(body, runs * iterations)
 
 
 def compiled_account(compiled: Compiled, machine: Machine) -> Account:
-    """What a compiler says; without a program, it tells memory alone."""
+    """The account of a compiled step; only its memory if there is no compiled program."""
     cycles, clock_hz = compiled.cycles, machine.chip.clock_hz
     return Account(
         compiled.peak_bytes,
         compiled.fits,
         compiled.flops,
-        _compiled_traffic(compiled) if compiled.hlo else None,
+        _compiled_collectives(compiled) if compiled.hlo else None,
         None if cycles is None or clock_hz is None else cycles / clock_hz,
     )
 
 
-def _compiled_traffic(compiled: Compiled) -> dict[str, Traffic]:
-    told: dict[str, Traffic] = {}
+def _compiled_collectives(compiled: Compiled) -> dict[str, CollectiveTotals]:
+    totals: dict[str, CollectiveTotals] = {}
     for kind in COLLECTIVES:
-        mine = [each for each in compiled.transfers if each.kind == kind]
+        transfers = [each for each in compiled.transfers if each.kind == kind]
         seconds = [
-            each.runs * each.seconds for each in mine if each.seconds is not None
+            each.runs * each.seconds for each in transfers if each.seconds is not None
         ]
-        if mine:
-            told[kind] = Traffic(
-                sum(each.runs for each in mine),
-                sum(each.runs * each.num_bytes for each in mine),
-                believed_s=sum(seconds) if len(seconds) == len(mine) else None,
+        if transfers:
+            totals[kind] = CollectiveTotals(
+                sum(each.runs for each in transfers),
+                sum(each.runs * each.num_bytes for each in transfers),
+                scheduler_s=sum(seconds) if len(seconds) == len(transfers) else None,
             )
-    return told
+    return totals

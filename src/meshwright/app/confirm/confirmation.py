@@ -1,4 +1,4 @@
-"""A plan's figures beside those of the real compiler of its machine."""
+"""Predicted figures of a step compared with those of the machine's real compiler."""
 
 from __future__ import annotations
 
@@ -6,35 +6,34 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meshwright.app.confirm.account import (
     Account,
-    Traffic,
+    CollectiveTotals,
     compiled_account,
     predicted_account,
 )
 from meshwright.app.output.numbers import show_bytes, show_seconds, show_si
 from meshwright.app.output.progress import show_progress
+from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine, preset_names
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.confirm import BACKENDS, Step, confirm, find_backend
 
-if TYPE_CHECKING:
-    from meshwright.app.plan import Plan
-
 _REDUCTIONS = ("all_reduce", "reduce_scatter")
 _NAME, _VALUE, _DIFFERENCE = 26, 18, 12
-"""Columns of what is compared, of each value, and of their difference."""
+"""Column widths: what is compared, each of the two values, and their difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
     """A step on one device, as predicted and as compiled.
 
-    usable_bytes: what a device gives to programs. compile_s: how long the compiler
-    took. hlo: the compiled program; "" where the compiler refused for want of memory.
+    usable_bytes: memory that a device gives to programs.
+    compile_s: seconds that the compiler took.
+    hlo: the compiled program; "" if the compiler stopped for lack of device memory.
     """
 
     machine: str
@@ -46,7 +45,7 @@ class Confirmation:
     hlo: str = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the compiled program as data for `json.dumps`."""
+        """Plain data for `json.dumps`, without the compiled program."""
         return {
             each.name: _plain(getattr(self, each.name))
             for each in dataclasses.fields(self)
@@ -58,8 +57,8 @@ class Confirmation:
         titles = "on each device", "predicted", "compiled", "difference"
         rows = (titles, *_rows(self.predicted, self.compiled, self.usable_bytes))
         lines = (
-            f"{name:{_NAME}}{left:>{_VALUE}}{right:>{_VALUE}}{apart:>{_DIFFERENCE}}"
-            for name, left, right, apart in rows
+            f"{name:{_NAME}}{left:>{_VALUE}}{right:>{_VALUE}}{difference:>{_DIFFERENCE}}"
+            for name, left, right, difference in rows
         )
         return "\n".join(
             (f"{head} {self.compile_s:.1f} s", *(line.rstrip() for line in lines))
@@ -76,80 +75,83 @@ def _plain(value: Any) -> Any:
 def _rows(
     predicted: Account, compiled: Account, usable_bytes: float
 ) -> Iterator[tuple[str, str, str, str]]:
-    """What is compared, its two values, and how far the first is from the second."""
+    """Rows of the table: name, predicted value, compiled value, and their difference."""
     sides = predicted, compiled
     yield _row("memory", show_bytes, [side.peak_bytes for side in sides])
     left, right = ("fits" if side.fits else "DOES NOT FIT" for side in sides)
     yield f"  in {show_bytes(usable_bytes)}", left, right, ""
     yield _row("FLOPs, loop bodies once", _count, [side.flops for side in sides])
     for name, kinds in _groups(sides):
-        both = [_together(side, kinds) for side in sides]
-        told = [None if t is None else t.num_bytes for t in both]
-        times = [f"x{t.runs}" if t and t.runs else "" for t in both]
-        name, left, right, apart = _row(name, show_bytes, told)
-        yield name, f"{left} {times[0]:>5}", f"{right} {times[1]:>5}", apart
-        seconds = [None if t is None else t.seconds for t in both]
+        totals = [_total_of(side, kinds) for side in sides]
+        sizes = [None if t is None else t.num_bytes for t in totals]
+        runs = [f"x{t.runs}" if t and t.runs else "" for t in totals]
+        name, left, right, difference = _row(name, show_bytes, sizes)
+        yield name, f"{left} {runs[0]:>5}", f"{right} {runs[1]:>5}", difference
+        seconds = [None if t is None else t.seconds for t in totals]
         if any(seconds):
             yield _row("  seconds on the links", show_seconds, seconds)
-        seconds = [None if t is None else t.believed_s for t in both]
+        seconds = [None if t is None else t.scheduler_s for t in totals]
         if None not in seconds and any(seconds):
-            yield _row("  seconds to its scheduler", show_seconds, seconds)
-    yield _row("seconds of computing", show_seconds, [s.compute_s for s in sides])
+            yield _row("  scheduler's estimate", show_seconds, seconds)
+    yield _row("compute seconds", show_seconds, [s.compute_s for s in sides])
 
 
 def _groups(sides: Sequence[Account]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The kinds that there are; where there are both, reductions also as one.
+    """Titles and kinds of collectives that occur on either side.
 
-    Compilers make reduce-scatters of all-reduces and the reverse, to the same effect.
+    If both kinds of reductions occur, they are also compared as one: compilers turn
+    reduce-scatters into all-reduces and the reverse, to the same effect.
     """
-    told = {kind for side in sides for kind in side.collectives or ()}
-    yield from ((kind, (kind,)) for kind in COLLECTIVES if kind in told)
-    if told.issuperset(_REDUCTIONS):
+    kinds = {kind for side in sides for kind in side.collectives or ()}
+    yield from ((kind, (kind,)) for kind in COLLECTIVES if kind in kinds)
+    if kinds.issuperset(_REDUCTIONS):
         yield "all reductions", _REDUCTIONS
 
 
-def _together(side: Account, kinds: Sequence[str]) -> Traffic | None:
-    """The collectives of several kinds as one; None where a side tells of none at all."""
+def _total_of(side: Account, kinds: Sequence[str]) -> CollectiveTotals | None:
+    """The sum over several kinds; `None` if an account has no collectives at all."""
     if side.collectives is None:
         return None
     found = [side.collectives[kind] for kind in kinds if kind in side.collectives]
-    return Traffic(
+    return CollectiveTotals(
         sum(each.runs for each in found),
         sum(each.num_bytes for each in found),
-        _total(each.seconds for each in found),
-        _total(each.believed_s for each in found),
+        _sum_known(each.seconds for each in found),
+        _sum_known(each.scheduler_s for each in found),
     )
 
 
-def _total(seconds: Iterable[float | None]) -> float | None:
-    """The sum; None where one is not told."""
-    told = list(seconds)
-    known = [s for s in told if s is not None]
-    return sum(known) if len(known) == len(told) else None
+def _sum_known(seconds: Iterable[float | None]) -> float | None:
+    """The sum; `None` if one of the values is not known."""
+    values = list(seconds)
+    known = [s for s in values if s is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _row(
     name: str, show_fn: Callable[[float], str], values: Sequence[float | None]
 ) -> tuple[str, str, str, str]:
-    left, right = ("not told" if v is None else show_fn(v) for v in values)
+    left, right = ("unknown" if v is None else show_fn(v) for v in values)
     predicted, compiled = values
-    apart = ""
+    difference = ""
     if predicted is not None and compiled:
-        apart = f"{100 * (predicted / compiled - 1):+.1f} %"
-    return name, left, right, apart
+        difference = f"{100 * (predicted / compiled - 1):+.1f} %"
+    return name, left, right, difference
 
 
 def _count(value: float) -> str:
     return show_si(value, "").rstrip()
 
 
-# -- asking ----------------------------------------------------------------------------
+# -- compiling -------------------------------------------------------------------------
 
 
-def place_plan(plan: Plan, machine: Machine | str, donate_state: bool) -> Plan:
-    """The plan on the machine that is meant, whose compiler is here.
+def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | None:
+    """The machine that a plan has to be placed on before it is compiled.
 
-    Raises `CompilerError`, `MachineError` and `PlanError` as `Plan.confirm` does.
+    machine: as in `Plan.confirm`. `None` if it is "tpu" or "gpu", which stand for the
+    machine that the plan is on. The compiler of the machine is installed, else
+    `CompilerError`; otherwise raises `MachineError` and `PlanError` as `Plan.confirm`.
     """
     if plan.decided is None:
         raise PlanError("a plan read from JSON has no program to compile")
@@ -158,17 +160,17 @@ def place_plan(plan: Plan, machine: Machine | str, donate_state: bool) -> Plan:
     if isinstance(machine, str) and machine in BACKENDS:
         found = plan.estimate
         if found is None or found.machine.compiler != machine:
-            raise PlanError(_which(plan, machine))
+            raise PlanError(_wrong_machine(plan, machine))
         find_backend(found.machine)
-        return plan
+        return None
     if isinstance(machine, str):
         machine = load_machine(machine, plan.mesh.num_devices)
     find_backend(machine)
-    return plan.on(machine, donate_state=donate_state)
+    return machine
 
 
-def _which(plan: Plan, compiler: str) -> str:
-    """That a plan names no machine of a kind, and which there are."""
+def _wrong_machine(plan: PlanRecord, compiler: str) -> str:
+    """The message for a plan on another kind of machine, with those that would do."""
     known = [n for n in preset_names() if load_machine(n, None).compiler == compiler]
     now = "no machine" if plan.figures is None else plan.figures.machine
     return (
@@ -178,12 +180,11 @@ def _which(plan: Plan, compiler: str) -> str:
 
 
 def confirm_placed(
-    plan: Plan, full: bool, timeout_s: float, folder: Path | None
+    plan: PlanRecord, full: bool, timeout_s: float, folder: Path | None
 ) -> Confirmation:
-    """Compile a plan for the machine that it is on, and compare."""
-    decided, found = plan.decided, plan.estimate
-    assert decided is not None, "a plan on a machine has its program"
-    assert found is not None, "place_plan put it on a machine"
+    """Predicted and compiled figures of a plan on the machine that it is placed on."""
+    decided, found = program_of(plan), plan.estimate
+    assert found is not None, "the plan was placed on a machine"
     machine = found.machine
     step = Step(decided.lowered, decided.captured.avals, found.donated)
     with show_progress(f"compiling for {machine}"):

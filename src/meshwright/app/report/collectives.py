@@ -6,20 +6,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from meshwright.app.output.collapse import index_free, merge
 from meshwright.app.output.numbers import show_bytes, show_seconds
+from meshwright.app.record.plan_record import Collective, PlanRecord, estimate_of
 from meshwright.app.report.markup import NONE, Tips, section, text
-from meshwright.app.report.trace_events import estimate_of
 from meshwright.partitioner.lower import executions
 from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, Timeline
 from meshwright.program.ir import Op
-
-if TYPE_CHECKING:
-    from meshwright.app.explain.explain import Collective
-    from meshwright.app.plan import Plan
 
 _SHOWN = 20
 
@@ -46,7 +41,7 @@ class Moved:
         return self.seconds - self.hidden_s
 
 
-def moved_by_line(plan: Plan) -> list[Moved]:
+def moved_by_line(plan: PlanRecord) -> list[Moved]:
     """All collectives of a step, those first that it waits for longest."""
     found, decided = estimate_of(plan), plan.decided
     assert decided is not None, "a plan with an estimate knows its program"
@@ -93,7 +88,7 @@ def _times(timeline: Timeline) -> Iterator[tuple[Op, float, float]]:
             yield span.fusion.root, span.end_s - span.start_s, hidden
 
 
-def draw_collectives(plan: Plan, tips: Tips) -> str:
+def draw_collectives(plan: PlanRecord, tips: Tips) -> str:
     """A table with a bar for each line: dark what is waited for, pale what is not."""
     rows = moved_by_line(plan)
     if not rows:

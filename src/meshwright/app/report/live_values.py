@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.app.output.collapse import index_free
-from meshwright.app.report.trace_events import estimate_of
+from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Value, show_type
 
 if TYPE_CHECKING:
-    from meshwright.app.plan import Plan
     from meshwright.predict.estimate import Estimate
 
 
@@ -36,7 +35,7 @@ class Group:
     bytes: int
 
 
-def groups_alive(plan: Plan, most: int) -> list[tuple[Group, ...]]:
+def groups_alive(plan: PlanRecord, most: int) -> list[tuple[Group, ...]]:
     """The largest groups by point of the memory's curve, which has one before all units.
 
     Together all groups take what the curve says, but for the copies that are made of
@@ -58,7 +57,9 @@ def groups_alive(plan: Plan, most: int) -> list[tuple[Group, ...]]:
     return told
 
 
-def _changes(plan: Plan, found: Estimate) -> Mapping[int, list[tuple[Alike, int, int]]]:
+def _changes(
+    plan: PlanRecord, found: Estimate
+) -> Mapping[int, list[tuple[Alike, int, int]]]:
     """What begins and ends with each unit: a group, how many values, their bytes."""
     decided = plan.decided
     assert decided is not None, "a plan with an estimate knows its program"
@@ -80,7 +81,9 @@ def _changes(plan: Plan, found: Estimate) -> Mapping[int, list[tuple[Alike, int,
     return changes
 
 
-def _in_place(plan: Plan, found: Estimate, outputs: Sequence[Value]) -> set[Value]:
+def _in_place(
+    plan: PlanRecord, found: Estimate, outputs: Sequence[Value]
+) -> set[Value]:
     """Outputs in the memory of the state whose next form they are, if it is given up.
 
     It is if the inputs and all outputs together are more than is there at the end.

@@ -6,24 +6,20 @@ from collections.abc import Sequence
 from importlib import resources
 from os import PathLike
 from string import Template
-from typing import TYPE_CHECKING
 
 from meshwright.app.output.files import output_file, write_file
+from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report.collectives import draw_collectives
 from meshwright.app.report.markup import TIMES, Tips, text
 from meshwright.app.report.roofline import draw_roofline
 from meshwright.app.report.shardings import draw_shardings
 from meshwright.app.report.summary import draw_comparison, draw_summary
 from meshwright.app.report.timeline import draw_timeline
-from meshwright.app.report.trace_events import estimate_of
 from meshwright.app.report.waterfall import draw_waterfall
-
-if TYPE_CHECKING:
-    from meshwright.app.plan import Plan
 
 
 def write_report(
-    plan: Plan, path: str | PathLike[str], others: Sequence[Plan] = ()
+    plan: PlanRecord, path: str | PathLike[str], others: Sequence[PlanRecord] = ()
 ) -> None:
     """Write the page about a plan into a file; `PlanError` where that cannot be."""
     target = output_file(path)
@@ -31,7 +27,7 @@ def write_report(
     write_file(target, make_page(plan, others).encode("utf-8", "xmlcharrefreplace"))
 
 
-def make_page(plan: Plan, others: Sequence[Plan] = ()) -> str:
+def make_page(plan: PlanRecord, others: Sequence[PlanRecord] = ()) -> str:
     """The page as HTML; `others` are compared with the plan.
 
     Raises `PlanError` for a plan that names no machine, and for one read from JSON.

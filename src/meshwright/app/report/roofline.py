@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.app.output.numbers import show_bytes, show_seconds, show_si
+from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report.dots import Dot, find_dots
 from meshwright.app.report.hottest import draw_hottest
 from meshwright.app.report.markup import KINDS, Tips, legend, section
-from meshwright.app.report.trace_events import estimate_of
 
 if TYPE_CHECKING:
-    from meshwright.app.plan import Plan
     from meshwright.predict.estimate import Estimate
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
 
 
-def draw_roofline(plan: Plan, tips: Tips) -> str:
+def draw_roofline(plan: PlanRecord, tips: Tips) -> str:
     """The plot, beside the lines of code whose units take longest."""
     found = estimate_of(plan)
     every = find_dots(found)

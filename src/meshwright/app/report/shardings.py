@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from meshwright.app.output.collapse import collapse
 from meshwright.app.output.numbers import show_bytes
+from meshwright.app.record.plan_record import Leaf, PlanRecord
 from meshwright.app.report.markup import NONE, TIMES, Tips, section, text
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import itemsize_bytes, show_type
 
 if TYPE_CHECKING:
-    from meshwright.app.explain.explain import Leaf
-    from meshwright.app.plan import Plan
     from meshwright.machine import Mesh
 
 _SIDE, _BAR, _MOST = 84, 9, 16
@@ -23,7 +22,7 @@ _SIDE, _BAR, _MOST = 84, 9, 16
 _SHOWN, _COLOURS, _PATHS = 24, 6, 4
 
 
-def draw_shardings(plan: Plan, tips: Tips) -> str:
+def draw_shardings(plan: PlanRecord, tips: Tips) -> str:
     """A card for each shape and sharding, with the paths of the inputs that have them."""
     axes = _axes_of(plan)
     groups: dict[tuple[object, ...], list[Leaf]] = {}
@@ -62,7 +61,7 @@ class Axes:
         return f"a{self.mesh.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
 
 
-def _axes_of(plan: Plan) -> Axes:
+def _axes_of(plan: PlanRecord) -> Axes:
     assert plan.decided is not None, "a plan with an estimate knows its program"
     return Axes(plan.mesh, plan.decided.lowered.mesh.shape | plan.mesh.shape)
 

@@ -12,11 +12,10 @@ from meshwright.app.output.numbers import (
     show_share,
     show_si,
 )
+from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report.markup import KINDS, NONE, TIMES, Tips, section, text
-from meshwright.app.report.trace_events import estimate_of
 
 if TYPE_CHECKING:
-    from meshwright.app.plan import Plan
     from meshwright.predict.figures import Figures
 
 
@@ -24,7 +23,7 @@ _SEEN = 1e-6
 """Of a step: what fills less of it is not told."""
 
 
-def draw_summary(plan: Plan, tips: Tips) -> str:
+def draw_summary(plan: PlanRecord, tips: Tips) -> str:
     """Cards with the figures of a step, and a bar of its seconds."""
     figures = plan.figures
     assert figures is not None, "a plan with an estimate has figures"
@@ -119,7 +118,7 @@ def _filled(figures: Figures) -> list[tuple[str, float]]:
     return sorted(named, key=lambda told: (first.get(told[0], 0), -told[1]))
 
 
-def draw_comparison(plans: Sequence[Plan]) -> str:
+def draw_comparison(plans: Sequence[PlanRecord]) -> str:
     """A table of plans on machines; "" for less than two."""
     if len(plans) < 2:
         return ""
@@ -151,7 +150,7 @@ def draw_comparison(plans: Sequence[Plan]) -> str:
     )
 
 
-def _row(plan: Plan, figures: Figures, longest: float) -> str:
+def _row(plan: PlanRecord, figures: Figures, longest: float) -> str:
     machine = estimate_of(plan).machine
     share = figures.peak_memory_bytes / figures.usable_bytes
     width = 100 * figures.step_time_s / longest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.app.output.numbers import nice_ticks, show_bytes, show_seconds
+from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report.live_values import Group, groups_alive
 from meshwright.app.report.markup import (
     TIMES,
@@ -18,7 +19,6 @@ from meshwright.app.report.trace_events import (
     STREAMS,
     Run,
     bound_of,
-    estimate_of,
     lay_out,
     memory_over_time,
     name_of,
@@ -26,7 +26,6 @@ from meshwright.app.report.trace_events import (
 from meshwright.predict.compilers.xla.fusion import FusionKind
 
 if TYPE_CHECKING:
-    from meshwright.app.plan import Plan
     from meshwright.predict.estimate import Estimate
 
 WIDTH, LEFT, RIGHT = 1120, 84, 12
@@ -39,7 +38,7 @@ _FAR = 3.0
 """A limit so many times above the peak is told and not drawn: it would flatten all."""
 
 
-def draw_timeline(plan: Plan, tips: Tips) -> str:
+def draw_timeline(plan: PlanRecord, tips: Tips) -> str:
     """The streams as lanes of spans, over the same seconds as the memory below."""
     found = estimate_of(plan)
     runs = list(lay_out(found.timeline, _turns(found)))
@@ -128,7 +127,7 @@ def _mark(run: Run, found: Estimate, tips: Tips) -> str:
 # -- memory ----------------------------------------------------------------------------
 
 
-def _memory(plan: Plan, found: Estimate, tips: Tips) -> str:
+def _memory(plan: PlanRecord, found: Estimate, tips: Tips) -> str:
     """Bytes alive over time; pointing at them tells which values are largest."""
     limit, peak = found.machine.chip.usable_bytes, found.peak_memory_bytes
     is_far = limit > _FAR * peak
@@ -169,7 +168,7 @@ def _ends(points: list[tuple[float, int, int]], found: Estimate) -> list[float]:
     return [*(start for start, _, _ in points[1:]), found.step_time_s]
 
 
-def _hits(plan: Plan, points: list[tuple[float, int, int]], tips: Tips) -> str:
+def _hits(plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tips) -> str:
     """Rectangles that are not seen, one for each moment at which one can point."""
     found, groups = estimate_of(plan), groups_alive(plan, _LARGEST)
     hits: list[str] = []

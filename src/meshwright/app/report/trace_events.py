@@ -14,12 +14,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from meshwright.app.output.files import output_file, write_file
-from meshwright.errors import PlanError
+from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
 
 if TYPE_CHECKING:
-    from meshwright.app.plan import Plan
     from meshwright.predict.estimate import Estimate
 
 STREAMS = (COMPUTE, LINKS)
@@ -82,18 +81,7 @@ def bound_of(span: Span) -> str:
     return LINKS if span.fusion.kind is FusionKind.COLLECTIVE else "its body"
 
 
-def estimate_of(plan: Plan) -> Estimate:
-    """The simulated step of a plan; `PlanError` for one that has none."""
-    if plan.estimate is None:
-        said = f"{plan.step_time_s} s"  # or the error of a plan without a machine
-        raise PlanError(
-            f"a plan read from JSON knows its step takes {said}, but not what runs "
-            "when; plan again, and name the machine"
-        )
-    return plan.estimate
-
-
-def trace_events(plans: Sequence[Plan]) -> list[Event]:
+def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
     """The events of plans on machines, one process for each; times in microseconds."""
     events: list[Event] = []
     for pid, plan in enumerate(plans, 1):
@@ -109,7 +97,7 @@ def trace_events(plans: Sequence[Plan]) -> list[Event]:
     return events
 
 
-def write_trace(plans: Sequence[Plan], path: str | PathLike[str]) -> None:
+def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
     """Write the events of plans into a JSON file; `PlanError` where that cannot be."""
     target = output_file(path)
     content = {"displayTimeUnit": "ms", "traceEvents": trace_events(plans)}

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from meshwright.app.explain.trace import shorten
+from meshwright.app.record.plan_record import PlanRecord, TacticEffect
 from meshwright.app.report.markup import KINDS, TIMES, Tips, legend, section, text
-
-if TYPE_CHECKING:
-    from meshwright.app.explain.explain import Step
-    from meshwright.app.plan import Plan
 
 _NAME = 110
 
 
-def draw_waterfall(plan: Plan, tips: Tips) -> str:
+def draw_waterfall(plan: PlanRecord, tips: Tips) -> str:
     """A row for each tactic: a bar of executions by kind, with what came and went."""
     steps = [s for i, s in enumerate(plan.steps) if i or not s.is_idle]
     most = max((sum(s.counts.values()) for s in steps), default=0)
@@ -32,7 +27,7 @@ def draw_waterfall(plan: Plan, tips: Tips) -> str:
     return section("tactics", "Tactic by tactic", lead, body)
 
 
-def _row(step: Step, before: dict[str, int], most: int, tips: Tips) -> str:
+def _row(step: TacticEffect, before: dict[str, int], most: int, tips: Tips) -> str:
     total = sum(step.counts.values())
     parts = "".join(
         _part(kind, (n, before.get(kind, 0)), 100 * n / most, tips)

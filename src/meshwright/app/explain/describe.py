@@ -1,86 +1,27 @@
-"""What a plan says about itself: collectives, leaves, steps, and why."""
+"""Descriptions of a plan's collectives, leaves and tactics, as records of plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jax.sharding import PartitionSpec
-
 from meshwright.app.explain.trace import Names
 from meshwright.app.explain.why import Why, describe_conflict, explain_collective
+from meshwright.app.record.plan_record import Collective, Leaf, TacticEffect
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import executions
-from meshwright.partitioner.propagate import Conflict, Node, user_axes
+from meshwright.partitioner.propagate import Node, user_axes
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.program.ir import Atom, Op, Sharding, num_bytes, show_type
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
-    """One collective op.
+class Snapshot:
+    """The propagation as it stood before a tactic, which its effect is told against.
 
-    bytes: of the larger of operand and result, on one device. executions: per step.
-    source: `file:line` of the user's code. value: what a device puts in, as a type.
-    reason: why it is there, in one sentence. chain: the decisions that led to it, the
-    nearest first.
+    specs: shardings of the inputs. num_refusals, num_conflicts, indivisible: what was
+    described with earlier tactics.
     """
-
-    kind: str
-    axes: tuple[str, ...]
-    bytes: int
-    executions: int
-    reason: str
-    source: str
-    value: str
-    chain: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One input or output: spec has per dim the axes that cut it, major to minor."""
-
-    path: str
-    shape: tuple[int, ...]
-    dtype: str
-    spec: tuple[tuple[str, ...], ...]
-
-    @property
-    def partition_spec(self) -> PartitionSpec:
-        """As JAX writes it."""
-        return PartitionSpec(*(a[0] if len(a) == 1 else (a or None) for a in self.spec))
-
-    def __str__(self) -> str:
-        return f"{self.path}: {show_type(self.shape, self.dtype)} {Sharding(self.spec)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one tactic did.
-
-    cut: leaves newly cut. refused: what it asked for and did not get. conflicts: ops
-    where two dims wanted the axis, with both sides. indivisible: dims where the
-    propagation stopped because the parts did not divide or line up. counts:
-    collectives after it.
-    """
-
-    tactic: str
-    cut: tuple[str, ...]
-    refused: tuple[str, ...]
-    conflicts: tuple[str, ...]
-    indivisible: tuple[str, ...]
-    counts: Mapping[str, int]
-
-    @property
-    def is_idle(self) -> bool:
-        """True when it did nothing and nothing was asked of it."""
-        told = (self.cut, self.refused, self.conflicts, self.indivisible)
-        return not any(told) and not any(self.counts.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What steps have told so far; the next one tells only what is new."""
 
     specs: tuple[Sharding | None, ...] = ()
     num_refusals: int = 0
@@ -92,25 +33,29 @@ def describe_leaves(
     paths: Sequence[str],
     values: Sequence[Atom],
     shardings: Sequence[Sharding],
-    units: Mapping[str, tuple[str, ...]],
+    sub_axes: Mapping[str, tuple[str, ...]],
 ) -> tuple[Leaf, ...]:
-    """A `Leaf` for each path."""
+    """A `Leaf` for each path; sub_axes: the parts of each split mesh axis."""
     return tuple(
-        Leaf(p, v.shape, v.dtype, tuple(join_units(axes, units) for axes in s.dims))
-        for p, v, s in zip(paths, values, shardings, strict=True)
+        Leaf(
+            path,
+            value.shape,
+            value.dtype,
+            tuple(join_sub_axes(axes, sub_axes) for axes in sharding.dims),
+        )
+        for path, value, sharding in zip(paths, values, shardings, strict=True)
     )
 
 
-def join_units(
-    axes: tuple[str, ...], units: Mapping[str, tuple[str, ...]]
+def join_sub_axes(
+    axes: tuple[str, ...], sub_axes: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Axes of one dim, the units of an axis by its name where all stand in a row."""
-    for axis, parts in units.items():
+    """The axes of one dim, with complete runs of sub-axes replaced by their axis."""
+    for axis, parts in sub_axes.items():
         for i in range(len(axes) - len(parts) + 1):
             if axes[i : i + len(parts)] == parts:
-                return join_units((*axes[:i], axis, *axes[i + len(parts) :]), {
-                    a: p for a, p in units.items() if a != axis
-                })  # fmt: skip
+                rest = {a: p for a, p in sub_axes.items() if a != axis}
+                return join_sub_axes((*axes[:i], axis, *axes[i + len(parts) :]), rest)
     return axes
 
 
@@ -138,40 +83,45 @@ def _why(names: Names, decided: Decided, op: Op) -> Why:
     return explain_collective(names, op, origin)
 
 
-def describe_step(
-    tactic: Tactic | None, work: Workspace, counts: Mapping[str, int], before: Seen
-) -> tuple[Step, Seen]:
-    """The step of one tactic, and what has been told with it."""
+def describe_tactic(
+    tactic: Tactic | None, work: Workspace, counts: Mapping[str, int], before: Snapshot
+) -> tuple[TacticEffect, Snapshot]:
+    """The effect of one tactic, and the snapshot for the next one.
+
+    tactic: `None` stands for the sharding constraints in the user's code.
+    """
     state, names = work.state, Names(work)
     specs = tuple(state.sharding_at(n, n.outs[0]) for n in work.graph.input_nodes)
-    old = before.specs or (None,) * len(specs)
-    cut = tuple(
-        str(Sharding(tuple(join_units(axes, work.sub_axes) for axes in spec.dims)))
+    old_specs = before.specs or (None,) * len(specs)
+    shown = tuple(
+        str(Sharding(tuple(join_sub_axes(axes, work.sub_axes) for axes in spec.dims)))
         for spec in specs
     )
     conflicts = list(state.conflicts.values())
     indivisible = tuple(dict.fromkeys(_indivisible_dims(names)))
-    step = Step(
+    effect = TacticEffect(
         "constraints in the code" if tactic is None else str(tactic),
         tuple(
-            f"{path} {shown}"
-            for path, shown, spec, then in zip(work.paths, cut, specs, old, strict=True)
-            if spec != then and not spec.is_whole
+            f"{path} {text}"
+            for path, text, spec, old in zip(
+                work.paths, shown, specs, old_specs, strict=True
+            )
+            if spec != old and not spec.is_whole
         ),
         tuple(map(str, work.refusals[before.num_refusals :])),
         tuple(describe_conflict(names, c) for c in conflicts[before.num_conflicts :]),
         tuple(line for line in indivisible if line not in before.indivisible),
         dict(counts),
     )
-    told = before.indivisible | set(indivisible)
-    return step, Seen(specs, len(work.refusals), len(conflicts), told)
+    described = before.indivisible | set(indivisible)
+    return effect, Snapshot(specs, len(work.refusals), len(conflicts), described)
 
 
-# -- where the propagation stopped -----------------------------------------------------
+# -- dims at which propagation stopped -------------------------------------------------
 
 
 def _indivisible_dims(names: Names) -> Iterator[str]:
-    """Dims that a neighbour asks to cut, and that the parts do not divide."""
+    """A line for each dim that a neighbour cuts, and that the parts do not divide."""
     state, graph = names.state, names.work.graph
     for axis in state.size:
         for node in graph.nodes:
@@ -206,11 +156,11 @@ def _refusal(
         yield f"{where}: {owner}, but {why}"
 
 
-# -- ops without a rule ----------------------------------------------------------------
+# -- ops without a sharding rule -------------------------------------------------------
 
 
-def whole_ops(decided: Decided) -> tuple[str, ...]:
-    """Ops that stay whole for want of a rule, by kind and source line."""
+def replicated_ops(decided: Decided) -> tuple[str, ...]:
+    """Ops that are replicated because they have no rule, by kind and source line."""
     found: dict[str, None] = {}
     for op, node in decided.work.graph.op_node.items():
         if node.rule is not None and node.rule.opaque and _has_dims(op):
@@ -220,17 +170,3 @@ def whole_ops(decided: Decided) -> tuple[str, ...]:
 
 def _has_dims(op: Op) -> bool:
     return any(a.shape for a in (*op.operands, *op.results))
-
-
-__all__ = [
-    "Collective",
-    "Conflict",
-    "Leaf",
-    "Seen",
-    "Step",
-    "describe_collectives",
-    "describe_leaves",
-    "describe_step",
-    "join_units",
-    "whole_ops",
-]

@@ -1,0 +1,140 @@
+"""The record of a plan: everything that was decided about a program, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jax.sharding import PartitionSpec
+
+from meshwright.errors import PlanError
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower import Gather
+from meshwright.program.ir import Sharding, show_type
+
+if TYPE_CHECKING:
+    from meshwright.partitioner.decide import Decided
+    from meshwright.planner.candidates.candidate import Search
+    from meshwright.predict.estimate import Estimate
+    from meshwright.predict.figures import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A collective op of the device program, and why it is there.
+
+    bytes: size on one device of the larger of operand and result.
+    executions: number of times that it runs in a step, loops multiplied.
+    source: `file:line` of the user's code.
+    value: type of the operand on one device.
+    reason: one sentence. chain: the decisions that led to it, the nearest first.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    bytes: int
+    executions: int
+    reason: str
+    source: str
+    value: str
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An input or output; `spec` has, per dim, its mesh axes, major to minor."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    spec: tuple[tuple[str, ...], ...]
+
+    @property
+    def partition_spec(self) -> PartitionSpec:
+        """The sharding as JAX's `PartitionSpec`."""
+        return PartitionSpec(*(a[0] if len(a) == 1 else (a or None) for a in self.spec))
+
+    def __str__(self) -> str:
+        return f"{self.path}: {show_type(self.shape, self.dtype)} {Sharding(self.spec)}"
+
+
+@dataclass(frozen=True, slots=True)
+class TacticEffect:
+    """The effect of one tactic, its propagation included.
+
+    cut: inputs that it partitioned, with their shardings.
+    refused: requests of the tactic that were not granted, with the reason.
+    conflicts: ops at which two dims wanted the same axis, with both sides.
+    indivisible: dims at which propagation stopped, because the number of parts does not
+        divide their size or does not line up with it.
+    counts: executions per step of each kind of collective, after this tactic.
+    """
+
+    tactic: str
+    cut: tuple[str, ...]
+    refused: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    indivisible: tuple[str, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the tactic changed nothing and nothing was refused."""
+        messages = (self.cut, self.refused, self.conflicts, self.indivisible)
+        return not any(messages) and not any(self.counts.values())
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """The shardings and collectives of a program, and the figures of one step.
+
+    gather: whether a gathered value is shared by its readers.
+    counts: executions per step by kind of collective, loops multiplied.
+    collectives: the collective ops of the device program, in order.
+    inputs, outputs: the sharding of each leaf. steps: the effect of each tactic.
+    whole: ops that are replicated because they have no sharding rule, with the reason.
+    figures: time, memory and energy on a machine; `None` if the plan names no machine.
+    decided: the program itself; `None` for a plan that was read from JSON.
+    estimate: the simulated step behind `figures`; `None` where either is.
+    search: how `autoplan` found the plan; `None` for a plan made of given tactics.
+    """
+
+    mesh: Mesh
+    gather: Gather
+    counts: Mapping[str, int]
+    collectives: tuple[Collective, ...]
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    steps: tuple[TacticEffect, ...]
+    whole: tuple[str, ...]
+    figures: Figures | None = None
+    decided: Decided | None = field(default=None, compare=False, repr=False)
+    estimate: Estimate | None = field(default=None, compare=False, repr=False)
+    search: Search | None = field(default=None, compare=False, repr=False)
+
+
+def figures_of(plan: PlanRecord) -> Figures:
+    """The figures of a plan; `PlanError` if it names no machine."""
+    if plan.figures is None:
+        raise PlanError(
+            'this plan names no machine; plan.on("tpu-v5p") gives one that does'
+        )
+    return plan.figures
+
+
+def estimate_of(plan: PlanRecord) -> Estimate:
+    """The simulated step of a plan; `PlanError` if the plan has none."""
+    if plan.estimate is None:
+        raise PlanError(
+            f"a plan read from JSON has the time of a step, "
+            f"{figures_of(plan).step_time_s} s, but no timeline; make the plan again "
+            "from the program, and name the machine"
+        )
+    return plan.estimate
+
+
+def program_of(plan: PlanRecord) -> Decided:
+    """The partitioned program of a plan that has an estimate."""
+    assert plan.decided is not None, "only a plan with a program can be simulated"
+    return plan.decided
