@@ -1,4 +1,4 @@
-"""Dynamic programming over all nodes at once: chains, trees, small tree-width."""
+"""Exact dynamic programming for chains, trees and graphs of small tree-width."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 def solve_dynamic(problem: Assignment, log_cap: float = 22.0) -> Ints:
     """Choices of least cost, whatever memory they take.
 
-    log_cap: of the size of a table, to base 2. Raises AssignmentError where the
-    tree-width asks for larger ones, or everything is forbidden.
+    log_cap: base-2 logarithm of the largest message.
+    Raises AssignmentError if the tree-width asks for larger messages, or if every
+    combination of choices is forbidden.
     """
     reduced = merge_followers(ReducedProblem.whole(problem))
     if reduced is None:

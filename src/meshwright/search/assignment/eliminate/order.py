@@ -1,4 +1,4 @@
-"""The order in which elimination visits all nodes of a graph, however many they are."""
+"""Elimination orders of large graphs: greedy, smallest message first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CAPS = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EliminationOrder:
-    """Who is eliminated when, and beside whom.
+    """An order of elimination, and the neighbours of each node at its elimination.
 
-    order: the nodes that are eliminated; the others are kept, and separate the rest
-    scopes: the neighbours that a node then has
-    work: the size of all tables
+    order: the nodes that are eliminated; the others are kept fixed and separate the rest
+    scopes: neighbours of each node when it is eliminated
+    work: entries of all messages together, times the choices of each sender
     """
 
     order: Ints
@@ -36,7 +36,7 @@ class EliminationOrder:
 
 
 def never() -> bool:
-    """For plans that are to be finished."""
+    """A stop condition that never holds."""
     return False
 
 
@@ -46,26 +46,29 @@ def plan_elimination(
     has_ended: Callable[[], bool] = never,
     noise: Floats | None = None,
 ) -> EliminationOrder:
-    """Smallest table first; where all are too large, a node of most neighbours is kept.
+    """A greedy order, smallest message first.
 
-    log_cap: the largest size of a table, to base 2
-    has_ended: asked now and then; once it says so, all that is left is kept
-    noise: for each node, between 0 and 1: shuffles which are kept
+    If all messages are too large, the node of most neighbours is kept fixed.
+
+
+    log_cap: base-2 logarithm of the largest message, times the choices of its sender.
+    has_ended: polled every 64 nodes; once it holds, the remaining nodes are kept.
+    noise: per node, between 0 and 1; randomises which nodes are kept.
     """
-    logs = np.log2(np.diff(graph.starts))
-    merit = np.zeros(len(logs)) if noise is None else noise
+    log_widths = np.log2(np.diff(graph.starts))
+    shuffle = np.zeros(len(log_widths)) if noise is None else noise
     order: list[int] = []
-    for node in _ordered(_adjacency(graph), logs, log_cap, merit):
+    for node in _ordered(_adjacency(graph), log_widths, log_cap, shuffle):
         if len(order) % 64 == 0 and has_ended():
             break
         order.append(node)
-    around = _adjacency(graph)
-    for node in set(range(len(around))) - set(order):
-        for other in around[node]:
-            around[other].discard(node)
-    scopes = [tuple(sorted(_remove(around, node))) for node in order]
+    neighbours = _adjacency(graph)
+    for node in set(range(len(neighbours))) - set(order):
+        for other in neighbours[node]:
+            neighbours[other].discard(node)
+    scopes = [tuple(sorted(_remove(neighbours, node))) for node in order]
     work = sum(
-        2.0 ** (logs[node] + sum(logs[j] for j in scope))
+        2.0 ** (log_widths[node] + sum(log_widths[j] for j in scope))
         for node, scope in zip(order, scopes, strict=True)
     )
     return EliminationOrder(np.array(order, np.int64), tuple(scopes), float(work))
@@ -74,7 +77,7 @@ def plan_elimination(
 def plan_within(
     graph: CostGraph, work: float, has_ended: Callable[[], bool] = never
 ) -> EliminationOrder:
-    """The plan of largest tables that are not more work than that, or of the least."""
+    """The order of largest messages whose work is within a budget, or of least work."""
     best = plan_elimination(graph, _CAPS[0], has_ended)
     for cap in _CAPS[1:]:
         if best.work > work / 4 or len(best.order) == len(graph.starts) - 1:
@@ -87,29 +90,32 @@ def plan_within(
 
 
 def _adjacency(graph: CostGraph) -> list[set[int]]:
-    around: list[set[int]] = [set() for _ in range(len(graph.starts) - 1)]
+    neighbours: list[set[int]] = [set() for _ in range(len(graph.starts) - 1)]
     for i, j in graph.ends.tolist():
-        around[i].add(j)
-        around[j].add(i)
-    return around
+        neighbours[i].add(j)
+        neighbours[j].add(i)
+    return neighbours
 
 
-def _remove(around: list[set[int]], node: int) -> set[int]:
-    """Take a node out and join its neighbours; returns them."""
-    scope = around[node]
+def _remove(neighbours: list[set[int]], node: int) -> set[int]:
+    """Remove a node and connect its neighbours with each other; returns them."""
+    scope = neighbours[node]
     for other in scope:
-        around[other] |= scope
-        around[other] -= {node, other}
+        neighbours[other] |= scope
+        neighbours[other] -= {node, other}
     return scope
 
 
 def _ordered(
-    around: list[set[int]], logs: Floats, log_cap: float, noise: Floats
+    neighbours: list[set[int]], log_widths: Floats, log_cap: float, noise: Floats
 ) -> Iterator[int]:
-    weights = [logs[i] + math.fsum(logs[j] for j in a) for i, a in enumerate(around)]
+    weights = [
+        log_widths[i] + math.fsum(log_widths[j] for j in a)
+        for i, a in enumerate(neighbours)
+    ]
     heap = [(w, i) for i, w in enumerate(weights)]
     heapq.heapify(heap)
-    gone = [False] * len(around)
+    gone = [False] * len(neighbours)
     while heap:
         weight, node = heapq.heappop(heap)
         if gone[node] or weight != weights[node]:
@@ -117,14 +123,18 @@ def _ordered(
         if weight > log_cap:
             heapq.heappush(heap, (weight, node))
             alive = (i for i, is_gone in enumerate(gone) if not is_gone)
-            node = max(alive, key=lambda i: (len(around[i]) * (1 - noise[i] / 2), -i))
-            scope = around[node]
+            node = max(
+                alive, key=lambda i: (len(neighbours[i]) * (1 - noise[i] / 2), -i)
+            )
+            scope = neighbours[node]
             for other in scope:
-                around[other].discard(node)
+                neighbours[other].discard(node)
         else:
-            scope = _remove(around, node)
+            scope = _remove(neighbours, node)
             yield node
         gone[node] = True
         for other in scope:
-            weights[other] = logs[other] + math.fsum(logs[j] for j in around[other])
+            weights[other] = log_widths[other] + math.fsum(
+                log_widths[j] for j in neighbours[other]
+            )
             heapq.heappush(heap, (weights[other], other))

@@ -1,10 +1,10 @@
-"""Presolve by exchange: what can always be replaced by something no worse goes.
+"""Presolve: dominated choices and pairs are removed (dead-end elimination).
 
-A choice is dominated by another that costs no more, whatever the neighbours choose,
-and takes no more memory at any time (dead-end elimination: Desmet et al., Nature 356,
-1992). Under one choice of one neighbour, only the other neighbours may be unfavourable:
-then the pair goes. A leaf without memory keeps one choice for each of its neighbour's,
-and follows it.
+A choice is dominated by another that costs no more whatever the neighbours choose, and
+takes no more memory at any time (Desmet et al., Nature 356, 1992). A pair of choices is
+dominated if, given the neighbour's choice, another choice of the node is no worse whatever
+the other neighbours choose. A leaf without memory keeps one choice per choice of its
+neighbour, and is then merged with it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from meshwright.search.assignment.problem.memory_rows import MemoryRows, Segment
 from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 from meshwright.search.compiled import compiled
 
-_LARGEST = 5_000_000  # entries of the differences at one node
+_LARGEST = 5_000_000  # entries of one node's array `worst`; larger nodes are skipped
 
 
 def drop_dominated(reduced: ReducedProblem, memory: MemoryRows) -> tuple[Bools, Floats]:
-    """A mask of choices that suffice, and tables in which pairs that need not be are inf.
+    """A mask of undominated choices, and tables in which dominated pairs are infinite.
 
-    Some optimum uses only what is left.
+    At least one optimal solution remains.
     """
     kept = reduced.costs < np.inf
     tables = reduced.tables.copy()
     graph = graph_of(reduced.starts, reduced.ends, reduced.table_starts, tables)
-    exchange(graph, reduced.costs, memory.segments, kept)
+    drop_in_place(graph, reduced.costs, memory.segments, kept)
     return kept, tables
 
 
 @compiled
 def steps_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
-    """In an edge's table: from choice to choice of a node, of the other, and which."""
+    """Strides of an edge's table for a node and for its neighbour, and the neighbour."""
     i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
     width = int(graph.starts[j + 1] - graph.starts[j])
     if node == i:
@@ -46,7 +46,7 @@ def steps_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
 def find_worst(
     graph: CostGraph, kept: Bools, edge: int, node: int, worst: Floats
 ) -> None:
-    """Set `worst[k, q]`: the most that `q` instead of `k` at the node adds on an edge."""
+    """Set `worst[k, q]`: the most an edge's cost rises if the node takes q, not k."""
     step_k, step_m, other = steps_at(graph, edge, node)
     start = graph.starts[node]
     width = graph.starts[node + 1] - start
@@ -74,10 +74,10 @@ def is_frugal(segments: Segments, node: int, k: int, q: int) -> bool:
 
 @compiled
 def is_less(new: float, old: float, is_first: bool) -> bool:
-    """Whether what replaces is less, or as much and first.
+    """Whether `new` is less than `old`, or equal if `is_first`.
 
-    What is dropped at a node may have justified other drops there, so that replacing
-    must come to an end: it never leads back, not by ties, nor by rounding either.
+    A choice that justified an earlier removal may be removed itself. Replacements must
+    therefore never form a cycle, neither by ties nor by rounding.
     """
     if is_first:
         return new <= old
@@ -88,7 +88,7 @@ def is_less(new: float, old: float, is_first: bool) -> bool:
 def drop_pairs(
     graph: CostGraph, edge: int, node: int, k: int, q: int, rest: float
 ) -> None:
-    """Forbid pairs with `k` where `q` is allowed and, `rest` included, no dearer."""
+    """Forbid pairs with `k` where `q` is allowed and, with `rest` added, costs no more."""
     step_k, step_m, other = steps_at(graph, edge, node)
     for m in range(graph.starts[other + 1] - graph.starts[other]):
         at = graph.table_starts[edge] + m * step_m
@@ -99,8 +99,10 @@ def drop_pairs(
 
 
 @compiled
-def exchange(graph: CostGraph, costs: Floats, segments: Segments, kept: Bools) -> None:  # noqa: C901
-    """Drop dominated choices from `kept` and dominated pairs from tables, in place."""
+def drop_in_place(  # noqa: C901  one loop over nodes, choices and edges
+    graph: CostGraph, costs: Floats, segments: Segments, kept: Bools
+) -> None:
+    """Remove dominated choices from `kept` and forbid dominated pairs, in place."""
     for i in range(len(graph.starts) - 1):
         start = graph.starts[i]
         width = graph.starts[i + 1] - start

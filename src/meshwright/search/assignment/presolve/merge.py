@@ -1,8 +1,10 @@
-"""Presolve that memory cannot spoil: choices without partners go, followers merge.
+"""Presolve: remove choices without support, and merge nodes that follow another.
 
-A node follows another if each of the other's choices leaves it exactly one: then the
-two are one node. In programs most nodes follow (an elementwise op its operand), so tens
-of thousands of nodes become hundreds.
+Neither step depends on memory. A choice has no support if some neighbour forbids it with
+all of its own (arc consistency: Mackworth, Artificial Intelligence 8, 1977). A node
+follows a neighbour, its leader, if each choice of the leader allows exactly one of its
+own; the two become one node. In programs most nodes follow, such as an elementwise op its
+operand, so tens of thousands of nodes become hundreds.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from meshwright.search.assignment.problem.reduced_problem import (
 )
 from meshwright.search.compiled import compiled
 
-_ROUNDS = 100  # a round that changes anything at least removes a choice or a node
+_ROUNDS = 100  # each round removes a choice, a pair or a node, or is the last
 
 
 class ChoiceMaps(NamedTuple):
-    """For each old node the new one that decides, and its choice under each of that's."""
+    """For each old node its new node, and its choice under each of the new node's.
+
+    owner, starts, picks: as `owner`, `pick_starts` and `picks` of `ReducedProblem`
+    """
 
     owner: Ints
     starts: Ints
@@ -34,9 +39,9 @@ class ChoiceMaps(NamedTuple):
 def merge_followers(
     reduced: ReducedProblem, kept: Bools | None = None
 ) -> ReducedProblem | None:
-    """The kernel without impossible choices and followers; None if nothing is possible.
+    """The problem without unsupported choices and followers; `None` if infeasible.
 
-    kept: which choices to keep, all that are not forbidden by default.
+    kept: mask of the choices to keep, by default all that are not forbidden.
     """
     mask = all_kept(reduced) if kept is None else kept.copy()
     for _ in range(_ROUNDS):
@@ -59,7 +64,7 @@ def merge_followers(
 def _shrunk(
     reduced: ReducedProblem, graph: CostGraph, kept: Bools, num_kept: Ints
 ) -> ReducedProblem:
-    """One round: drop choices, fold nodes with one choice, merge followers."""
+    """One round: remove choices, fold nodes with one choice, merge followers."""
     lead, by = find_leaders(graph, kept, num_kept)
     root = find_roots(lead)
     is_root = lead < 0
@@ -74,7 +79,7 @@ def _shrunk(
 def _rebuilt(
     reduced: ReducedProblem, old: CostGraph, starts: Ints, picks: ChoiceMaps
 ) -> ReducedProblem:
-    """The kernel over new nodes, where old node i picks by its owner's choice."""
+    """The problem over new nodes, where each old node picks by its owner's choice."""
     widths = np.diff(starts)
     one, two = picks.owner[reduced.ends[:, 0]], picks.owner[reduced.ends[:, 1]]
     first, second = np.minimum(one, two), np.maximum(one, two)
@@ -98,10 +103,10 @@ def _rebuilt(
 
 @compiled
 def drop_unsupported(graph: CostGraph, kept: Bools) -> bool:
-    """Drop from `kept` what some neighbour forbids; whether anything was dropped."""
+    """Remove unsupported choices from `kept`; returns whether any was removed."""
     changed = False
     for step in range(2 * len(graph.ends)):
-        e = min(step, 2 * len(graph.ends) - 1 - step)  # there and back
+        e = min(step, 2 * len(graph.ends) - 1 - step)  # forward, then backward
         i, j = graph.ends[e, 0], graph.ends[e, 1]
         start_i, start_j = graph.starts[i], graph.starts[j]
         width = graph.starts[j + 1] - start_j
@@ -127,7 +132,7 @@ def drop_unsupported(graph: CostGraph, kept: Bools) -> bool:
 
 @compiled
 def who_follows(graph: CostGraph, kept: Bools, edge: int) -> tuple[bool, bool]:
-    """Whether the second node of an edge follows the first, and the other way round."""
+    """Whether the second node of an edge follows the first, and the first the second."""
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     start_i, start_j = graph.starts[i], graph.starts[j]
     width = graph.starts[j + 1] - start_j
@@ -152,7 +157,7 @@ def who_follows(graph: CostGraph, kept: Bools, edge: int) -> tuple[bool, bool]:
 
 @compiled
 def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, Ints]:
-    """Whom each node follows (-1: nobody) and by which edge; never in a circle."""
+    """Leader of each node (-1: none) and the edge to it; leaders form no cycle."""
     lead = np.full(len(num_kept), -1)
     by = np.full(len(num_kept), -1)
     top = np.arange(len(num_kept))
@@ -161,9 +166,9 @@ def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, I
         if num_kept[i] == 1 or num_kept[j] == 1 or i == j:
             continue
         j_follows, i_follows = who_follows(graph, kept, e)
-        for turn in range(2):
-            follower, leader = (j, i) if turn == 0 else (i, j)
-            if (j_follows if turn == 0 else i_follows) and lead[follower] < 0:
+        for is_first in (True, False):
+            follower, leader = (j, i) if is_first else (i, j)
+            if (j_follows if is_first else i_follows) and lead[follower] < 0:
                 r = leader
                 while top[r] != r:
                     top[r] = top[top[r]]
@@ -178,7 +183,7 @@ def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, I
 
 @compiled
 def find_roots(lead: Ints) -> Ints:
-    """The end of each node's chain of leaders."""
+    """The last node of each node's chain of leaders."""
     root = np.full(len(lead), -1)
     for i in range(len(lead)):
         end = i
@@ -197,7 +202,7 @@ def find_roots(lead: Ints) -> Ints:
 def compose_picks(
     graph: CostGraph, kept: Bools, lead: Ints, by: Ints, picks: ChoiceMaps
 ) -> None:
-    """Set each node's choice under each kept choice of its root."""
+    """Set each node's choice under each kept choice of its root, leaders first."""
     done = np.zeros(len(lead), np.bool_)
     stack = np.empty(len(lead), np.int64)
     for i in range(len(lead)):
@@ -219,7 +224,7 @@ def compose_picks(
 def set_picks(
     graph: CostGraph, kept: Bools, node: int, leader: int, edge: int, picks: ChoiceMaps
 ) -> None:
-    """Set a node's picks from those of its leader; a root picks what is kept."""
+    """Set a node's picks from those of its leader; those of a root are its kept choices."""
     start = graph.starts[node]
     width = graph.starts[node + 1] - start
     at = picks.starts[node]
@@ -244,7 +249,7 @@ def set_picks(
 def add_costs(
     old: CostGraph, old_costs: Floats, picks: ChoiceMaps, starts: Ints, costs: Floats
 ) -> None:
-    """Sum the costs of old nodes into those of their owners."""
+    """Add the costs of old nodes to those of their owners."""
     for i in range(len(picks.owner)):
         at = picks.starts[i]
         for c in range(picks.starts[i + 1] - at):
@@ -256,7 +261,7 @@ def add_costs(
 def add_tables(
     old: CostGraph, picks: ChoiceMaps, slots: Ints, new: CostGraph, costs: Floats
 ) -> None:
-    """Sum old tables into new ones, or, without a slot, into the costs of a node."""
+    """Add old tables to new ones, or, without a slot, to the costs of a node."""
     for e in range(len(old.ends)):
         i, j = old.ends[e, 0], old.ends[e, 1]
         width = old.starts[j + 1] - old.starts[j]
@@ -279,7 +284,7 @@ def add_tables(
 
 
 def follow_picks(first: ChoiceMaps, then: ChoiceMaps) -> ChoiceMaps:
-    """Picks of the original nodes by picks of their owners."""
+    """The composition of two maps: choices of original nodes under the newest nodes."""
     owner = then.owner[first.owner]
     sizes = np.diff(then.starts)[first.owner]
     starts = starts_of(sizes)

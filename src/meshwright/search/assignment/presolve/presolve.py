@@ -1,4 +1,4 @@
-"""Presolve: merge followers, drop what does not fit or is dominated, until all stays."""
+"""Presolve: merge nodes, drop choices that do not fit or are dominated, in rounds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from meshwright.search.assignment.problem.memory_rows import (
 )
 from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 
-_ROUNDS = 12  # later ones drop single pairs
-_WORTH = 0.985  # of the choices or pairs: another round if fewer are left
+_ROUNDS = 12  # later rounds remove single pairs only
+_WORTH = 0.985  # share of choices or pairs left, below which another round follows
 
 
 def merge(problem: Assignment) -> tuple[ReducedProblem, MemoryRows]:
-    """The kernel in which followers are merged and no more, and its memory; quick.
+    """The problem with followers merged, and its memory rows: the quick part of presolve.
 
-    Raises AssignmentError where nothing is allowed, or nothing fits.
+    Raises AssignmentError if every solution is forbidden or exceeds memory.
     """
     return with_memory(problem, merge_followers(ReducedProblem.whole(problem)))
 
@@ -33,9 +33,9 @@ def merge(problem: Assignment) -> tuple[ReducedProblem, MemoryRows]:
 def presolve(
     problem: Assignment, reduced: ReducedProblem | None
 ) -> tuple[ReducedProblem, MemoryRows]:
-    """A smaller kernel with an optimum of the kernel of a problem, and its memory.
+    """A smaller problem that keeps an optimal solution, and its memory rows.
 
-    Raises AssignmentError where there is no kernel, or nothing of it fits.
+    Raises AssignmentError if `reduced` is `None` (infeasible), or nothing fits.
     """
     reduced, memory = with_memory(problem, reduced)
     for _ in range(_ROUNDS):
@@ -53,10 +53,10 @@ def presolve(
 def with_memory(
     problem: Assignment, reduced: ReducedProblem | None
 ) -> tuple[ReducedProblem, MemoryRows]:
-    """A kernel and its memory; AssignmentError where there is none, or nothing fits."""
+    """A reduced problem with its memory rows; AssignmentError if it is infeasible."""
     if reduced is None:
         raise AssignmentError(
-            "no solution: costs forbid all combinations of choices that could fit"
+            "no solution: costs forbid all combinations of choices that fit into memory"
         )
     memory = memory_of(problem, reduced)
     missing = shortfall(memory)

@@ -1,4 +1,8 @@
-"""The problem: one choice for every node, at least cost, within memory at every time."""
+"""The assignment problem: one choice per node at least cost, within a memory limit.
+
+It is the problem of the IOPDDL contest (ASPLOS / EuroSys 2025), and of Alpa's intra-op pass
+(Zheng et al., OSDI 2022): a weighted constraint satisfaction problem with pairwise costs.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +22,17 @@ type Choices = Sequence[int] | NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """N nodes with choices, edges with a cost for each pair, memory that nodes share.
+    """N nodes with choices, E edges with a cost per pair of choices, and a memory limit.
 
-    An infinite cost forbids a choice or a pair. Arrays are flat, and read-only.
+    An infinite cost forbids a choice or a pair. Arrays are flat and read-only.
 
-    starts: where the choices of a node start in `costs`, [N + 1]
-    costs, usages: of each choice, [C]
+    starts: start of each node's choices in `costs` and `usages`, [N + 1]
+    costs, usages: cost and memory of each choice, [C]
     lives: half-open interval in which a node's usage counts, [N, 2]; may be empty
-    ends: the two nodes of an edge, [E, 2]; a pair may have several edges
-    table_starts: where the table of an edge starts in `tables`, [E + 1]
-    tables: a cost for each pair of choices, the first node's major
-    limit: what the usages of all live nodes may sum to at any time, None for no limit
+    ends: the two nodes of each edge, [E, 2]; a pair of nodes may have several edges
+    table_starts: start of each edge's table in `tables`, [E + 1]
+    tables: cost of each pair of choices, the first node's choice major
+    limit: limit on the sum of usages of all live nodes at any time, `None` for no limit
     """
 
     starts: Ints
@@ -58,15 +62,15 @@ class Assignment:
         lives: Sequence[Sequence[int]] | None = None,
         limit: float | None = None,
     ) -> Assignment:
-        """From lists: costs of each node's choices, `(node, node, table)` of each edge.
+        """An assignment from lists: costs per node, `(node, node, table)` per edge.
 
-        Without usages nothing takes memory; without lives all nodes live together.
+        Without usages nothing takes memory. Without lives all nodes are live together.
         """
         listed = list(edges)
         lengths = [len(c) for c in costs]
         if usages is not None and [len(u) for u in usages] != lengths:
             raise AssignmentError(
-                "usages and costs differ in length: one each a choice"
+                "usages and costs differ in length: give one of each per choice"
             )
         num_costs = sum(lengths)
         tables = [np.ravel(np.asarray(table, float)) for _, _, table in listed]
@@ -94,7 +98,7 @@ class Assignment:
         )
 
     def cost(self, choices: Choices) -> float:
-        """The sum over nodes and edges; infinite if anything chosen is forbidden."""
+        """Sum of costs over nodes and edges; infinite if a choice or pair is forbidden."""
         x = self._checked(choices)
         one, two = self.ends[:, 0], self.ends[:, 1]
         widths = np.diff(self.starts)
@@ -102,7 +106,7 @@ class Assignment:
         return float(self.costs[self.starts[:-1] + x].sum() + self.tables[pairs].sum())
 
     def usage(self, choices: Choices) -> tuple[Ints, Floats]:
-        """When the memory in use changes, and what it is from then on."""
+        """Times at which the memory in use changes, and the memory from each time on."""
         use = self.usages[self.starts[:-1] + self._checked(choices)]
         live = self.lives[:, 0] < self.lives[:, 1]
         times, at = np.unique(self.lives[live].T, return_inverse=True)
@@ -111,11 +115,11 @@ class Assignment:
         return times, np.cumsum(summed)
 
     def peak(self, choices: Choices) -> float:
-        """The most memory in use at any time."""
+        """Peak memory in use over all times."""
         return float(max(self.usage(choices)[1], default=0.0))
 
     def is_feasible(self, choices: Choices) -> bool:
-        """Whether memory stays within the limit and nothing chosen is forbidden."""
+        """Whether memory stays within the limit and no choice or pair is forbidden."""
         fits = self.limit is None or self.peak(choices) <= self.limit
         return fits and self.cost(choices) < np.inf
 
@@ -134,7 +138,7 @@ class Assignment:
 
 
 def flat(rows: Sequence[Sequence[float]], size: int) -> Floats:
-    """All numbers of a list of lists."""
+    """Numbers of a list of lists, as one flat array."""
     return np.fromiter(chain.from_iterable(rows), np.float64, size)
 
 
@@ -146,7 +150,7 @@ def _check_nodes(problem: Assignment) -> None:
     starts, num_nodes = problem.starts, problem.num_nodes
     if num_nodes < 1 or starts[0] != 0 or np.any(np.diff(starts) < 1):
         raise AssignmentError(
-            "every node needs at least one choice, and one node at least"
+            "an assignment needs at least one node, and each node at least one choice"
         )
     if not len(problem.costs) == len(problem.usages) == starts[-1]:
         raise AssignmentError(

@@ -1,4 +1,4 @@
-"""The flat form of a kernel's nodes and edges that the inner loops walk."""
+"""Flat arrays of nodes and edges for the compiled inner loops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from meshwright.search.compiled import compiled
 class CostGraph(NamedTuple):
     """Flat arrays of a pairwise cost graph, with the edges of each node.
 
-    starts, ends, table_starts, tables: as in `ReducedProblem`.
-    edge_starts: start of the edges of each node in `edges`, [N + 1].
-    edges: edge numbers, sorted by node, [2 E].
+    starts, ends, table_starts, tables: as in `ReducedProblem`
+    edge_starts: start of the edges of each node in `edges`, [N + 1]
+    edges: edge numbers, sorted by node, [2 E]
     """
 
     starts: Ints
@@ -31,7 +31,7 @@ class CostGraph(NamedTuple):
 
 
 def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> CostGraph:
-    """The graph over given tables."""
+    """The cost graph over given tables."""
     nodes = ends.T.ravel()
     edges = np.tile(np.arange(len(ends)), 2)
     counts = np.bincount(nodes, minlength=len(starts) - 1)
@@ -40,14 +40,14 @@ def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> Co
 
 
 def finite_graph(reduced: ReducedProblem, penalty: float) -> CostGraph:
-    """The graph of a kernel, where a forbidden pair costs a large penalty."""
+    """The cost graph of a reduced problem, where forbidden pairs cost `penalty`."""
     tables = np.where(reduced.tables < np.inf, reduced.tables, penalty)
     return graph_of(reduced.starts, reduced.ends, reduced.table_starts, tables)
 
 
 @compiled
 def ball(graph: CostGraph, node: int, size: int, seed: int) -> Ints:
-    """The nodes nearest to one, at most so many, those at equal distance at random."""
+    """At most `size` nodes nearest to a node, breadth first in random order."""
     found = np.empty(size, np.int64)
     seen = np.zeros(len(graph.starts) - 1, np.bool_)
     found[0] = node

@@ -1,9 +1,9 @@
-"""The format of the contest on intra-operator parallelism (ASPLOS / EuroSys 2025).
+"""File format of the IOPDDL contest on intra-op parallelism (ASPLOS / EuroSys 2025).
 
-JSON, gzipped or not: `problem.nodes` has `intervals`, half-open, `costs` and `usages`;
-`problem.edges` has `nodes`, pairs of them, and `costs`, the first node's major;
-`problem.usage_limit` may be absent. A cost of 10**18 forbids. A solution is a list of
-one index for each node.
+A problem is JSON, gzipped or not. `problem.nodes` has half-open `intervals`, `costs` and
+`usages`. `problem.edges` has `nodes` (pairs) and `costs` (the first node's choice major).
+`problem.usage_limit` may be absent. A cost of 10**18 forbids. A solution is a JSON list of
+one choice index per node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORBIDDEN = 1e18
 
 
 def read_assignment(path: Path) -> Assignment:
-    """The problem in a file of the contest's format."""
+    """The assignment problem in a file of the contest's format."""
     problem = _field(_read_json(path), path, "problem")
     nodes = _field(problem, path, "problem", "nodes")
     edges = _field(problem, path, "problem", "edges")
@@ -60,7 +60,7 @@ def read_assignment(path: Path) -> Assignment:
 
 
 def write_solution(path: Path, choices: Choices) -> None:
-    """A JSON list of one index for each node."""
+    """Write the choices as a JSON list of one index per node."""
     path.write_bytes(orjson.dumps(np.asarray(choices).tolist()))
 
 

@@ -1,9 +1,10 @@
-"""Memory over time, as the nodes of a kernel take it.
+"""Memory constraints of a reduced problem: one row per time at which the limit can bind.
 
-Each node takes at every time at least what its most frugal choice takes; that is the
-base. What is left of the limit is the slack, and what a choice takes beyond, its excess.
-Only times at which all nodes' largest excesses together surpass the slack can bind;
-they are the rows. The excess of a node is piecewise constant over rows: its segments.
+At each time a node takes at least the memory of its smallest choice; the sum over nodes is
+the base. The slack of a row is the limit less the base. The excess of a choice is its
+memory beyond the smallest choice. A time can bind only if the largest excesses of all
+nodes together exceed the slack. The excess of a node is piecewise constant over rows;
+each piece is a segment.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from meshwright.search.compiled import compiled
 
 
 class Segments(NamedTuple):
-    """Excess of each choice, piecewise constant over rows.
+    """Excess of each choice of each node, piecewise constant over rows.
 
-    starts: where the segments of a node start, [N + 1]
-    rows: the row at which a segment starts, [S]; before the first nothing is taken
-    block_starts: where the excesses of a segment start, one for each choice, [S + 1]
-    excess: [sum of widths over segments]
+    starts: first segment of each node, [N + 1]
+    rows: row at which each segment starts, [S]; the excess is zero before the first
+    block_starts: start of each segment in `excess`, [S + 1]
+    excess: one number per choice, segment by segment, [sum of widths over segments]
     """
 
     starts: Ints
@@ -39,7 +40,7 @@ class Segments(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryRows:
-    """The slack at each row, negative if nothing fits, and what choices take of it."""
+    """Slack of each row, negative if nothing can fit, and the excess of each choice."""
 
     slack: Floats
     segments: Segments
@@ -49,19 +50,19 @@ class MemoryRows:
         return len(self.slack)
 
     def left(self, choices: Ints) -> Floats:
-        """The slack that choices leave at each row; negative where they do not fit."""
+        """Slack left by the choices at each row; negative where they do not fit."""
         change = np.zeros(self.num_rows)
         add_excess(self.segments, choices, change)
         return self.slack - np.cumsum(change)
 
     def used(self, starts: Ints, weights: Floats) -> Floats:
-        """The excess at each row when each choice is taken to some part."""
+        """Excess at each row if every choice is taken with a fractional weight."""
         change = np.zeros(self.num_rows)
         add_used(self.segments, starts, weights, change)
         return np.cumsum(change)
 
     def prices(self, starts: Ints, row_prices: Floats) -> Floats:
-        """What each choice pays for its excess, given a price at each row."""
+        """Price of each choice's excess, given a price at each row."""
         out = np.zeros(int(starts[-1]))
         summed = np.concatenate([np.zeros(1), np.cumsum(row_prices)])
         add_prices(self.segments, starts, summed, out)
@@ -69,7 +70,7 @@ class MemoryRows:
 
 
 def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
-    """The memory of a kernel; no rows at all if the limit cannot bind."""
+    """Memory rows of a reduced problem; no rows if the limit cannot bind."""
     live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
     if problem.limit is None or not len(live):
         return _no_memory(reduced.num_nodes)
@@ -95,12 +96,12 @@ def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
 
 
 def shortfall(memory: MemoryRows) -> float:
-    """How far the limit is below what every solution takes, as far as is known."""
+    """A lower bound on the amount by which every solution exceeds the limit."""
     return float(max(0.0, -memory.slack.min(initial=0.0)))
 
 
 def fitting(reduced: ReducedProblem, memory: MemoryRows) -> Bools:
-    """A mask of the choices that fit when all others are most frugal."""
+    """A mask of the choices that fit if all other nodes take their smallest choice."""
     kept = reduced.costs < np.inf
     drop_unfit(memory.segments, reduced.starts, np.maximum(memory.slack, 0), kept)
     return kept
@@ -113,7 +114,7 @@ def _no_memory(num_nodes: int) -> MemoryRows:
 
 
 def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
-    """Only rows that can bind, and segments that differ from the one before."""
+    """Keep rows that can bind, and segments that differ from their predecessor."""
     old = memory.segments
     row_after = starts_of(binds.astype(np.int64))  # binding rows before each row
     kept = np.zeros(len(old.rows), np.bool_)
@@ -132,9 +133,10 @@ def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
 def add_usages(
     live: Ints, segment: Ints, pick_starts: Ints, use: Floats, segments: Segments
 ) -> None:
-    """Add each live node's usage where its life starts, subtract it where it ends.
+    """Add each node's usage at the start of its live range, subtract it at the end.
 
-    use: of each original node, under each choice of its owner
+    live: nodes whose live range is not empty
+    use: usage of each original node under each choice of its owner
     """
     for n in range(len(live)):
         start = pick_starts[live[n]]
@@ -147,7 +149,7 @@ def add_usages(
 
 @compiled
 def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
-    """Sum changes to usages; move the least of each segment, as a change, to `base`."""
+    """Sum changes to excesses; move the minimum of each segment into `base` as a change."""
     excess = segments.excess
     for i in range(len(starts) - 1):
         least_before = 0.0
@@ -171,7 +173,7 @@ def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> 
 
 @compiled
 def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
-    """Mark segments that hold a binding row and differ from the last one marked."""
+    """Mark segments that contain a binding row and differ from the last one marked."""
     blocks, excess = segments.block_starts, segments.excess
     for i in range(len(segments.starts) - 1):
         last = -1
@@ -190,7 +192,7 @@ def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
 
 @compiled
 def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> None:
-    """Drop from `kept` the choices whose excess is beyond the slack somewhere."""
+    """Remove from `kept` the choices whose excess is above the slack of some row."""
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
             is_last = s + 1 == segments.starts[i + 1]
@@ -206,7 +208,7 @@ def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> 
 
 @compiled
 def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
-    """Add the changes, from row to row, of the excess of all choices."""
+    """Add to `change` the differences of the choices' excess from row to row."""
     for i in range(len(choices)):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):
@@ -217,7 +219,7 @@ def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
 
 @compiled
 def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) -> None:
-    """Add the changes, from row to row, of the weighted excess."""
+    """Add to `change` the differences of the weighted excess from row to row."""
     for i in range(len(starts) - 1):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):
@@ -231,7 +233,7 @@ def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) 
 
 @compiled
 def add_prices(segments: Segments, starts: Ints, summed: Floats, out: Floats) -> None:
-    """Add the price of each choice; `summed[r]` is that of all rows before `r`."""
+    """Add to `out` the price of each choice; `summed[r]` is the price of rows before r."""
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
             is_last = s + 1 == segments.starts[i + 1]

@@ -1,4 +1,4 @@
-"""What presolve leaves of a problem: fewer nodes, and the way back to the original."""
+"""Reduced problem: the assignment problem after presolve, and the map back to it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from meshwright.search.assignment.problem.assignment import Assignment
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReducedProblem:
-    """Nodes that stand for groups of original ones; at most one edge for each pair.
+    """Nodes that represent groups of original nodes, with at most one edge per pair.
 
     starts, costs, ends, table_starts, tables: as in `Assignment`
-    owner: the kernel's node that decides on each original node, [N]
-    pick_starts, picks: for each original node, its choice under each of its owner's
+    owner: the reduced node that represents each original node, [N]
+    pick_starts, picks: for each original node, its choice under each choice of its owner;
+        flat, with the start of each node
     """
 
     starts: Ints
@@ -30,10 +31,10 @@ class ReducedProblem:
 
     @classmethod
     def whole(cls, problem: Assignment) -> ReducedProblem:
-        """The problem itself: each node decides on itself."""
+        """The whole problem, in which each node represents itself."""
         widths = np.diff(problem.starts)
         return cls(
-            problem.starts.copy(),  # copies can be written, so have the type of the rest
+            problem.starts.copy(),  # a copy: numba types read-only arrays apart
             problem.costs.copy(),
             problem.ends.copy(),
             problem.table_starts.copy(),
@@ -54,16 +55,16 @@ class ReducedProblem:
 
     @property
     def penalty(self) -> float:
-        """More than any allowed solution can cost beyond any other."""
+        """A finite cost for forbidden pairs, above any difference between solutions."""
         finite = self.tables[self.tables < np.inf]
         return 10 * float(np.abs(self.costs).sum() + np.abs(finite).sum()) + 1
 
     def lift(self, choices: Ints) -> Ints:
-        """The original nodes' choices."""
+        """Choices of the original nodes."""
         return self.picks[self.pick_starts[:-1] + choices[self.owner]]
 
     def nearest(self, choices: Ints) -> Ints:
-        """Of each node the choice under which most original ones choose as given."""
+        """Choices under which most original nodes of each group choose as given."""
         agree = self.picks == np.repeat(choices, np.diff(self.pick_starts))
         widths = self.widths[self.owner]
         steps = np.arange(len(self.picks)) - np.repeat(self.pick_starts[:-1], widths)
@@ -73,7 +74,7 @@ class ReducedProblem:
         return np.array([np.argmax(votes[a:b]) for a, b in pairs], np.int64)
 
     def cost(self, choices: Ints) -> float:
-        """Equal to the original cost of the lifted choices."""
+        """Cost of the choices; equal to the original cost of the lifted choices."""
         one, two = self.ends[:, 0], self.ends[:, 1]
         pairs = self.table_starts[:-1] + choices[one] * self.widths[two] + choices[two]
         return float(
@@ -82,15 +83,15 @@ class ReducedProblem:
 
 
 def starts_of(lengths: Ints) -> Ints:
-    """Where pieces of these lengths start one behind the other, and the end."""
+    """Offsets of consecutive pieces of these lengths, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 def choice_owners(starts: Ints) -> Ints:
-    """The node of each choice."""
+    """Node of each choice."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def all_kept(reduced: ReducedProblem) -> Bools:
-    """A mask of choices that keeps all but the forbidden."""
+    """A mask of all choices that are not forbidden."""
     return reduced.costs < np.inf
