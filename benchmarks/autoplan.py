@@ -27,7 +27,7 @@ from meshwright.planner.candidates.meshes import experts_of, meshes_of, shape_te
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.rounds import search
 from meshwright.planner.driver.search import SPELLED, Searcher
-from meshwright.planner.solve.solver_process import Beside
+from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
 
 RESULTS = Path(__file__).parent / "results" / "autoplan.json"
@@ -58,7 +58,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     machine = load_machine(machine_name, None, MACHINES[machine_name])
     meshes = meshes_of(machine)
     started = time.monotonic()
-    with Beside() as beside:
+    with SolverProcess() as beside:
         captured = mw.partition(fn, meshes[0]).capture(*args)
         capture_s = time.monotonic() - started
         searcher = Searcher(

@@ -25,7 +25,8 @@ from meshwright.planner.prices.resharding import Moves
 from meshwright.planner.prices.strategy import Strategies
 from meshwright.planner.prices.symmetry import fold
 from meshwright.planner.prices.uniform_partition import stores_of
-from meshwright.planner.solve.optimum import Pricer, find_optimum
+from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
+from meshwright.planner.solve.pricer import Pricer
 from meshwright.predict.links.alpha_beta import FORMS
 from meshwright.predict.roofline.padding import fills_matrix_unit
 from tests.alpa.cases import CASES, built
@@ -99,7 +100,9 @@ def optimum_of(name, costs, *given):
     model = ModelBuilder(state, folded, strategies, compute).build(moves)
     lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
     pricer = replace(Pricer.of(model, lives), gap=0.0)
-    found = find_optimum(pricer, None, 400, time.monotonic, time.monotonic() + 20)
+    found = find_optimum(
+        pricer, None, SolveBudget(400, time.monotonic, time.monotonic() + 20)
+    )
     chosen = choose(model, found.choices, state, "alpa")
     plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
     return found, plan

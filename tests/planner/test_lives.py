@@ -61,7 +61,7 @@ def choices_with(view_cuts):
 
 def bytes_of(choices):
     """As the program says, and as is simulated."""
-    said = float(PRICED.pricer.curve(choices).max())
+    said = float(PRICED.pricer.memory_curve(choices).max())
     tactic = PRICED.tactic(Optimum(choices, 0.0, 0.0, 0.0), "auto")
     decided = decide(SPACE.captured, PRICED.work.mesh, (tactic,), Gather.SHARED)
     return said, estimate(decided, SPACE.machine).peak_memory_bytes
@@ -98,7 +98,7 @@ def test_what_a_loop_reads_gathered_is_there_until_it_ends():
     decided = decide(space.captured, mesh, tactics, Gather.SHARED)
     priced = space.price(mesh)
     choices = read_choices(priced.model, decided.work.state)
-    said = float(priced.pricer.curve(choices).max())
+    said = float(priced.pricer.memory_curve(choices).max())
     assert said > 2 * 4 * SIZE**2  # both of them, whole
     simulated = estimate(decided, space.machine).peak_memory_bytes
     assert said == pytest.approx(simulated, rel=0.1)
@@ -116,7 +116,7 @@ def test_what_is_written_over_does_not_count_beside_what_comes_there():
     mesh = Mesh({"data": 1})
     priced = space.price(mesh)
     whole = (0,) * (len(priced.model.choices) + len(priced.model.views))
-    said = float(priced.pricer.curve(whole).max())
+    said = float(priced.pricer.memory_curve(whole).max())
     decided = decide(space.captured, mesh, (), Gather.SHARED)
     simulated = estimate(decided, space.machine).peak_memory_bytes
     assert said == pytest.approx(simulated, rel=0.02)

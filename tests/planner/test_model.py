@@ -17,7 +17,8 @@ from meshwright.planner.candidates.expert_plans import Experts
 from meshwright.planner.candidates.meshes import experts_of
 from meshwright.planner.prices.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
-from meshwright.planner.solve.optimum import Optimum, Pricer, best_within
+from meshwright.planner.solve.optimum import Optimum, best_within
+from meshwright.planner.solve.pricer import Pricer
 from meshwright.predict.estimate import estimate
 from tests.planner.programs import DEEP, MESH, MLP, PAIR, RECURRENT, space_of
 
@@ -120,7 +121,7 @@ def cheapest_of_all(pricer, limit):
     best = np.inf
     for choices in all_choices(pricer):
         seconds = pricer.seconds(choices)
-        if seconds < best and pricer.curve(choices).max() <= limit:
+        if seconds < best and pricer.memory_curve(choices).max() <= limit:
             best = seconds
     return best
 
@@ -158,20 +159,24 @@ def small(space, most=4):
 
 @given(st.floats(0.2, 1.2))
 def test_the_optimum_of_a_small_program_is_that_of_all_choices(share):
-    from meshwright.planner.solve.optimum import find_optimum
+    from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 
     pricer = SMALL
-    whole = max(pricer.curve(choices).max() for choices in all_choices(pricer))
+    whole = max(pricer.memory_curve(choices).max() for choices in all_choices(pricer))
     limit = share * whole
     best = cheapest_of_all(pricer, limit)
-    found = find_optimum(pricer, limit, 400, time.monotonic, time.monotonic() + 20)
+    found = find_optimum(
+        pricer, limit, SolveBudget(400, time.monotonic, time.monotonic() + 20)
+    )
     if found.bytes > limit:
         return
     assert found.bytes <= limit
     assert found.bound <= best * (1 + 1e-9)
     assert best <= found.seconds * (1 + 1e-9)
     if (
-        pricer.curve(pricer.cheapest(np.zeros(pricer.lives.num_times), 5, 400)[0]).max()
+        pricer.memory_curve(
+            pricer.cheapest(np.zeros(pricer.lives.num_times), 5, 400)[0]
+        ).max()
         <= limit
     ):
         assert found.seconds == pytest.approx(best, rel=1e-6)

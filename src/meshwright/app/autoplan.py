@@ -20,7 +20,7 @@ from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.driver.request import Asked
 from meshwright.planner.driver.rounds import search
 from meshwright.planner.driver.search import Searcher
-from meshwright.planner.solve.solver_process import Beside
+from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space, Stated
 from meshwright.predict.energy import Place
 
@@ -76,7 +76,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
         if settled.mesh is None
         else (settled.mesh,)
     )
-    with Beside() as beside:
+    with SolverProcess() as beside:
         captured = partition(fn, meshes[0]).capture(*args)
         if not captured.program.ops:
             raise PlanError(

@@ -17,7 +17,7 @@ from meshwright.planner.columns.input_families import split_by_inputs, split_gro
 from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.prices.projection import read_strategy
 from meshwright.planner.prices.symmetry import fold
-from meshwright.planner.solve.optimum import Pricer
+from meshwright.planner.solve.pricer import Pricer
 from meshwright.planner.tree.search import make_problem, model_of
 from tests.planner.programs import DEEP, MLP, space_of
 from zoo import gpt3, lstm, moe
@@ -135,7 +135,9 @@ def test_prices_are_those_of_the_model():
         point = problem.apply(point, rng.choice(actions))
         cost, choices = problem.measure(point), problem.choices(point)
         assert math.isclose(cost.seconds, pricer.seconds(choices), rel_tol=1e-9)
-        assert math.isclose(cost.bytes, pricer.curve(choices).max(), rel_tol=1e-9)
+        assert math.isclose(
+            cost.bytes, pricer.memory_curve(choices).max(), rel_tol=1e-9
+        )
 
 
 def test_what_belongs_to_different_inputs_is_in_different_groups():

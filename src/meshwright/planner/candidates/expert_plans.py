@@ -9,9 +9,10 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import experts_of
-from meshwright.planner.candidates.proposal import Choices, Proposal
+from meshwright.planner.candidates.proposal import Proposal
 from meshwright.planner.prices.integer_program import Model
 from meshwright.planner.prices.projection import read_choices, spread_choices
+from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Priced, Space
 from meshwright.program.records.collector import one_collection
 
@@ -47,8 +48,8 @@ class Experts:
                 name,
                 mesh,
                 tactics,
-                priced.pricer.roughly(choices),
-                float(priced.pricer.curve(choices).max()),
+                priced.pricer.finite_seconds(choices),
+                priced.pricer.peak_bytes(choices),
                 choices,
             )
             for name, tactics, choices in known

@@ -9,14 +9,13 @@ from itertools import zip_longest
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.solve.optimum import Choices
 
 FOUND = "auto"
 """Name of what integer programs find."""
 
 _ABOUT = 1.1
 """Times the limit that a plan may take by the model and still fit."""
-
-type Choices = tuple[int, ...]
 
 type OnProgress = Callable[[str], None]
 

@@ -12,10 +12,10 @@ from meshwright.partitioner.tactics import TacticKind, Workspace
 from meshwright.planner.prices.symmetry import fold
 from meshwright.planner.prices.uniform_partition import stores_of
 from meshwright.planner.prices.value_roles import EXPOSED
-from meshwright.planner.solve.optimum import find_optimum
+from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.space import Pricing, price
 
-_TURNS = 200
+_ROUNDS = 200
 """Of the solver; where there is time for them, the same is found each time."""
 
 
@@ -49,7 +49,8 @@ class Auto:
         usable = machine.chip.usable_bytes
         limit = usable if self.memory is None else min(self.memory, usable)
         until = time.monotonic() + self.budget_s
-        optimum = find_optimum(priced.pricer, limit, _TURNS, time.monotonic, until)
+        budget = SolveBudget(_ROUNDS, time.monotonic, until)
+        optimum = find_optimum(priced.pricer, limit, budget)
         if optimum.bytes > limit:
             raise TacticError(
                 f"{self} finds nothing that fits into {limit / 2**30:.1f} GiB a device"

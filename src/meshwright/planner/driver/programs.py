@@ -13,7 +13,6 @@ from meshwright.planner.candidates.expert_plans import spread
 from meshwright.planner.candidates.meshes import shape_text
 from meshwright.planner.candidates.proposal import (
     FOUND,
-    Choices,
     OnProgress,
     Proposal,
     ValueOf,
@@ -22,8 +21,14 @@ from meshwright.planner.candidates.proposal import (
 from meshwright.planner.prices.integer_program import Model
 from meshwright.planner.prices.projection import carry_over
 from meshwright.planner.prices.value_roles import EXPOSED, Role
-from meshwright.planner.solve.optimum import ABOUT, GOOD_ENOUGH, Optimum, best_within
-from meshwright.planner.solve.solver_process import Beside, Question
+from meshwright.planner.solve.optimum import (
+    NEAR_SMALLEST,
+    Choices,
+    Optimum,
+    best_within,
+)
+from meshwright.planner.solve.pricer import GOOD_ENOUGH
+from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
 from meshwright.planner.solve.space import Priced, Space, solving_s
 
 _MORE_AXES = {2: 3.0, 3: 7.0}
@@ -68,7 +73,7 @@ class Programs:
     """
 
     space: Space
-    beside: Beside
+    beside: SolverProcess
     meshes: Sequence[Mesh]
     limit: float
     value_of: ValueOf
@@ -175,12 +180,12 @@ class Programs:
         self, priced: Priced, seconds: float, turns: int, starts: Sequence[Choices],
         worthless: float = math.inf, limit: float | None = None,
     ) -> Future[Optimum]:  # fmt: skip
-        """The best choices by a mesh's prices, once they are there; see `Question`."""
+        """The best choices by a mesh's prices, once they are there; see `SolveRequest`."""
         limit = self.limit if limit is None else limit
-        question = Question(
+        question = SolveRequest(
             priced.pricer, limit, seconds, turns, tuple(starts), worthless
         )
-        return self.beside.ask(question)
+        return self.beside.submit(question)
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
         """Keep what was found by the latest prices of a mesh."""
@@ -230,7 +235,7 @@ class Programs:
         """
         own = [self.own[mesh] for mesh in self.meshes if mesh in self.own]
         seconds = (1 + _ALIKE) * best_within(own, 0.0).seconds
-        most = ABOUT * min(p.bytes for p in own)
+        most = NEAR_SMALLEST * min(p.bytes for p in own)
         return next(p for p in own if p.bytes <= most and p.seconds <= seconds)
 
     @property
@@ -273,6 +278,6 @@ class Programs:
         if proposal.mesh in self.solved:
             pricer = self.solved[proposal.mesh].pricer
             bound = self.bounds[proposal.mesh][1]
-            proofs.append((pricer.roughly(proposal.choices), bound))
+            proofs.append((pricer.finite_seconds(proposal.choices), bound))
         # An expert's nearest choices may be less than what they stand for.
         return [proof for proof in proofs if 0 < proof[1] <= proof[0] * (1 + _ROUNDING)]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Recompute
-from meshwright.planner.candidates.proposal import Choices, counts_memory
+from meshwright.planner.candidates.proposal import counts_memory
 from meshwright.planner.driver.search import Searcher
 from meshwright.planner.recompute.saved_values import recompute_within
+from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Space
 
 _MOST = 4
@@ -89,7 +90,7 @@ def _freed(searcher: Searcher) -> Iterator[tuple[Mesh, Recompute]]:
     )
     if choices is None or free[mesh] >= wanted:
         return
-    held = searcher.programs.priced[mesh].pricer.curve(choices)
+    held = searcher.programs.priced[mesh].pricer.memory_curve(choices)
     found = _less(searcher, mesh, choices, float(held.max()) - _SPARE * limit)
     if found is not None and free[mesh] + found[1] < wanted:
         yield mesh, found[0]

@@ -16,7 +16,6 @@ from meshwright.planner.candidates.expert_plans import Experts
 from meshwright.planner.candidates.meshes import shape_text
 from meshwright.planner.candidates.proposal import (
     FOUND,
-    Choices,
     OnProgress,
     Proposal,
     ValueOf,
@@ -33,8 +32,8 @@ from meshwright.planner.driver.programs import (
 from meshwright.planner.driver.smaller_plans import find_smaller
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.prices.integer_program import Model
-from meshwright.planner.solve.optimum import Optimum
-from meshwright.planner.solve.solver_process import Beside
+from meshwright.planner.solve.optimum import Choices, Optimum
+from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Priced, Space, solving_s
 from meshwright.planner.spelling.spelling import spell
 from meshwright.predict.compilers.rules import RULES
@@ -88,7 +87,7 @@ class Searcher:
     """
 
     space: Space
-    beside: Beside
+    beside: SolverProcess
     meshes: Sequence[Mesh]
     limit: float
     until: float

@@ -8,10 +8,10 @@ from dataclasses import replace
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.expert_plans import Experts
 from meshwright.planner.candidates.meshes import shape_text
-from meshwright.planner.candidates.proposal import Choices, Proposal, counts_memory
+from meshwright.planner.candidates.proposal import Proposal, counts_memory
 from meshwright.planner.driver.programs import FIRST_TURNS, SHORTEST_S, Programs
 from meshwright.planner.solve.frontier import frontier
-from meshwright.planner.solve.optimum import Optimum
+from meshwright.planner.solve.optimum import Choices, Optimum
 
 _FOR_NEXT = 0.5
 """Of the time what the next mesh gets, and of its time what the next limit gets."""

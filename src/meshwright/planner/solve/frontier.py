@@ -1,8 +1,8 @@
-"""Plans between the fastest and the smallest, as far as they may be better than both.
+"""Plans between the fastest and the smallest, where an objective counts memory.
 
-Between two that are known no plan is faster than the larger, nor smaller than the
-smaller. What two such figures would be worth together is what the stretch between them
-promises; those that promise most are halved first.
+Between two known plans no plan is faster than the larger one, nor smaller than the
+smaller one. The objective's value at these two figures is thus a lower bound for the
+interval between them; the interval of the lowest bound is bisected first.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from itertools import count
 from meshwright.planner.solve.optimum import Optimum
 
 _LOWEST = 0.1
-"""Of the memory of a plan that of a smaller one, where nothing is known of such."""
+"""Memory of the first smaller plan that is tried, relative to the known plan."""
 
 _CLOSE = 0.97
-"""Of its memory above which a smaller plan is not worth looking for."""
+"""Memory, relative to a known plan, above which a smaller plan is not looked for."""
 
 _BETTER = 0.99
-"""Of the best value so far above which none is."""
+"""An interval is skipped if its lower bound is above this share of the best value."""
 
 
 def frontier(
     first: Optimum,
-    ask: Callable[[float, Optimum], Optimum],
+    solve_within: Callable[[float, Optimum], Optimum],
     value_of: Callable[[float, float], float],
     is_over: Callable[[], bool],
 ) -> Iterator[Optimum]:
-    """Plans that take less memory than `first`, each when it is found.
+    """Plans that take less memory than `first`, each as soon as it is found.
 
-    ask: the cheapest plan within so many bytes, or about the smallest where none is, from
-    one that is known. value_of: of seconds and bytes, what is to be small.
+    solve_within: the cheapest plan within so many bytes, or about the smallest if none
+    fits; it starts from a known plan. value_of: the objective of seconds and bytes.
     """
     best = value_of(first.seconds, first.bytes)
-    stretches: list[tuple[float, int, Optimum, float]] = []
+    intervals: list[tuple[float, int, Optimum, float]] = []
     number = count()
 
-    def note(larger: Optimum, least: float) -> None:
+    def add_interval(larger: Optimum, least: float) -> None:
         if least < _CLOSE * larger.bytes:
-            promise = value_of(larger.seconds, least)
-            heappush(stretches, (promise, next(number), larger, least))
+            bound = value_of(larger.seconds, least)
+            heappush(intervals, (bound, next(number), larger, least))
 
-    note(first, 0.0)
-    while stretches and stretches[0][0] < _BETTER * best and not is_over():
-        _, _, larger, least = heappop(stretches)
+    add_interval(first, 0.0)
+    while intervals and intervals[0][0] < _BETTER * best and not is_over():
+        _, _, larger, least = heappop(intervals)
         limit = math.sqrt(least * larger.bytes) or _LOWEST * larger.bytes
-        found = ask(limit, larger)
+        found = solve_within(limit, larger)
         fits = found.bytes <= limit
         if found.bytes >= larger.bytes:
-            note(larger, limit)
+            add_interval(larger, limit)
             continue
         yield found
         best = min(best, value_of(found.seconds, found.bytes))
-        note(larger, limit if fits else found.bytes)
-        note(found, least if fits else limit)
+        add_interval(larger, limit if fits else found.bytes)
+        add_interval(found, least if fits else limit)

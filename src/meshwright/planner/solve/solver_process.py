@@ -1,6 +1,7 @@
-"""Integer programs solved in a process beside, while this one prices and simulates.
+"""A process that solves integer programs while this one prices and simulates.
 
-A process, not a thread: what prepares programs holds the interpreter all the time.
+A process rather than a thread, since preparing programs holds Python's global
+interpreter lock all the time.
 """
 
 from __future__ import annotations
@@ -18,39 +19,40 @@ from types import TracebackType
 from typing import Self
 
 from meshwright.errors import PlanError
-from meshwright.planner.solve.optimum import Optimum, Pricer, find_optimum
+from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
+from meshwright.planner.solve.optimum import Choices, Optimum
+from meshwright.planner.solve.pricer import Pricer
 
 _LEAST_S = 1.0
-"""Seconds that a question has which had to wait for longer than it may take."""
+"""Seconds that a request gets even if it has waited for longer than its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is to be solved; see `find_optimum`.
+class SolveRequest:
+    """One call of `find_optimum`, which the solver process makes.
 
-    seconds: at most, counted from when it is `asked`, since others may have to be answered
-    before it; with `turns` the answer is there before, as a rule.
+    seconds: limit, counted from `submitted` on, since earlier requests are served first;
+    the limit of `rounds` usually ends a solve before. Other fields: as in `find_optimum`
+    and `SolveBudget`.
     """
 
     pricer: Pricer
     limit: float | None
     seconds: float
-    turns: int
-    starts: tuple[tuple[int, ...], ...] = ()
-    worthless: float = math.inf
-    asked: float = field(default_factory=time.monotonic)
+    rounds: int
+    starts: tuple[Choices, ...] = ()
+    stop_bound: float = math.inf
+    submitted: float = field(default_factory=time.monotonic)
 
-    def answer(self) -> Optimum:
+    def solve(self) -> Optimum:
         """The cheapest choices found."""
-        until = max(self.asked + self.seconds, time.monotonic() + _LEAST_S)
-        return find_optimum(
-            self.pricer, self.limit, self.turns, time.monotonic, until, self.starts,
-            self.worthless,
-        )  # fmt: skip
+        until = max(self.submitted + self.seconds, time.monotonic() + _LEAST_S)
+        budget = SolveBudget(self.rounds, time.monotonic, until, self.stop_bound)
+        return find_optimum(self.pricer, self.limit, budget, self.starts)
 
 
-class Beside:
-    """The process; it ends with the `with` block, whatever it is at."""
+class SolverProcess:
+    """A child process that serves requests in order; leaving the `with` block kills it."""
 
     def __enter__(self) -> Self:
         source = str(Path(__file__).parents[3])
@@ -61,9 +63,9 @@ class Beside:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for us alone
+            start_new_session=True,  # Ctrl-C interrupts the parent alone
         )
-        self._turn = ThreadPoolExecutor(1)
+        self._queue = ThreadPoolExecutor(1)
         return self
 
     def __exit__(
@@ -73,27 +75,27 @@ class Beside:
         traceback: TracebackType | None,
     ) -> None:
         self._process.kill()
-        self._turn.shutdown(cancel_futures=True)
+        self._queue.shutdown(cancel_futures=True)
         self._process.communicate()
 
-    def ask(self, question: Question) -> Future[Optimum]:
-        """The answer, once it is there; one question is answered after the other."""
-        # Here, not in its thread, which would wait for the interpreter at every array.
-        told = pickle.dumps(question, protocol=pickle.HIGHEST_PROTOCOL)
-        return self._turn.submit(self._ask, told)
+    def submit(self, request: SolveRequest) -> Future[Optimum]:
+        """The future result of a request; requests are served one after another."""
+        # Pickled here: the queue's thread would wait for the interpreter lock often.
+        message = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
+        return self._queue.submit(self._exchange, message)
 
-    def _ask(self, told: bytes) -> Optimum:
-        to, back = self._process.stdin, self._process.stdout
-        assert to is not None
-        assert back is not None
+    def _exchange(self, message: bytes) -> Optimum:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
         try:
-            to.write(told)
-            to.flush()
-            answer = pickle.load(back)
+            stdin.write(message)
+            stdin.flush()
+            answer = pickle.load(stdout)
         except (BrokenPipeError, EOFError):
             status = self._process.wait()
             raise PlanError(
-                f"the solver's process ended with status {status}; out of memory, perhaps"
+                f"the solver process ended with status {status}, perhaps out of memory"
             ) from None
         if isinstance(answer, Exception):
             raise answer
@@ -101,19 +103,19 @@ class Beside:
 
 
 def serve() -> None:
-    """Answer questions from standard input on standard output until there are no more."""
+    """Read requests from standard input, write results to standard output, until EOF."""
     from meshwright.search.assignment.warm import warm  # also run as a program
 
     out, sys.stdout = sys.stdout.buffer, sys.stderr
     warm(rounds=1)
     while True:
         try:
-            question = pickle.load(sys.stdin.buffer)
+            request = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            answer = question.answer()
-        except Exception as error:  # noqa: BLE001  it is raised where it was asked
+            answer = request.solve()
+        except Exception as error:  # noqa: BLE001  the parent process raises it
             answer = error
         pickle.dump(answer, out)
         out.flush()

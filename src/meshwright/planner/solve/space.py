@@ -21,7 +21,8 @@ from meshwright.planner.prices.strategy import Strategies
 from meshwright.planner.prices.symmetry import Fold, fold
 from meshwright.planner.prices.uniform_partition import stores_of
 from meshwright.planner.prices.value_roles import EXPOSED, Role
-from meshwright.planner.solve.optimum import Optimum, Pricer
+from meshwright.planner.solve.optimum import Optimum
+from meshwright.planner.solve.pricer import Pricer
 from meshwright.predict.compilers.rules import RULES
 from meshwright.program.capture import Captured
 from meshwright.program.records.collector import one_collection

@@ -153,7 +153,7 @@ class Imitation:
         for path, node in zip(self.found.paths, nodes, strict=True):
             wanted = {axis for axis, _, _ in self._target[node.index]}
             for axis in self.found.mesh.axes:
-                unit = self.found.units[axis][0]
+                unit = self.found.sub_axes[axis][0]
                 if unit in wanted or unit not in self.state.factor_of[node.index]:
                     continue
                 name = self.state.causes[node.index, unit].tactic
@@ -221,7 +221,7 @@ class Imitation:
         """Per axis of the user that cuts a node in the target the dim that it cuts."""
         factors = {axis: factor for axis, factor, _ in self._target[node.index]}
         for axis in self.found.mesh.axes:
-            for unit in self.found.units[axis][:1]:
+            for unit in self.found.sub_axes[axis][:1]:
                 where = self._where(node, factors.get(unit))
                 if where is not None:
                     yield axis, where

@@ -8,24 +8,24 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.prices.value_roles import EXPOSED, Role, exposed_by_role
-from meshwright.planner.solve.solver_process import Beside, Question
+from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
 from meshwright.predict.compilers.rules import TPU
 from meshwright.predict.estimate import estimate
 from tests.planner.programs import DEEP, MESH, MLP, space_of
 
 
 def test_it_answers_as_this_process_would():
-    question = Question(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
-    with Beside() as beside:
-        assert beside.ask(question).result() == question.answer()
+    request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
+    with SolverProcess() as solver:
+        assert solver.submit(request).result() == request.solve()
 
 
 def test_that_it_died_is_said():
-    question = Question(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
-    with Beside() as beside:
-        beside._process.kill()
+    request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
+    with SolverProcess() as solver:
+        solver._process.kill()
         with pytest.raises(PlanError, match="process ended with status -9"):
-            beside.ask(question).result()
+            solver.submit(request).result()
 
 
 def test_shares_are_of_what_can_hide():

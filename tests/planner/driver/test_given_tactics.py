@@ -8,8 +8,8 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.planner.candidates.meshes import experts_of, meshes_of
 from meshwright.planner.solve.space import Space, Stated
+from tests.planner.driver.test_autoplan import arrays
 from tests.planner.programs import DEEP, MESH, MLP
-from tests.planner.test_autoplan import arrays
 
 OPTIONS = {"machine": "tpu-v5e", "budget_s": 8}
 
@@ -31,7 +31,7 @@ def spec_of(plan, name):
 
 @pytest.fixture(scope="module")
 def pinned():
-    return search(DEEP, chips=8, tactics=[PINNED, WHOLE])
+    return search(DEEP, chips=8, tactics=[PINNED, WHOLE], budget_s=30)
 
 
 def plans_of(found, program):

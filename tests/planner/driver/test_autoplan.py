@@ -19,7 +19,7 @@ from meshwright.planner.driver import trials
 from meshwright.planner.driver.programs import Programs
 from meshwright.planner.driver.search import Searcher
 from meshwright.planner.prices.chosen import choose
-from meshwright.planner.solve.solver_process import Beside
+from meshwright.planner.solve.solver_process import SolverProcess
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
 
 
@@ -280,7 +280,7 @@ def test_a_search_that_follows_another_reads_experts_on_its_own_meshes(monkeypat
     """What was simulated before may lie on a mesh that the second one has no prices of."""
     space = space_of(MLP, "tpu-v5e", 8)
     before = Candidate("auto", Mesh({"data": 8}), (), 1e-9, 1000)
-    with Beside() as beside:
+    with SolverProcess() as beside:
         searcher = Searcher(
             space, beside, (Mesh({"data": 4, "model": 2}),), 1e9, time.monotonic() + 5,
             Objective.of("step_time"), candidates=[before],

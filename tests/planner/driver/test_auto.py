@@ -4,8 +4,8 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import MeshwrightError
+from tests.planner.driver.test_autoplan import arrays
 from tests.planner.programs import DEEP, LARGE, MESH, MLP
-from tests.planner.test_autoplan import arrays
 
 MACHINE = "tpu-v5e"
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.planner.solve.frontier import frontier
-from meshwright.planner.solve.optimum import Optimum, find_optimum
+from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
+from meshwright.planner.solve.optimum import Optimum
 from tests.planner.programs import DEEP, LARGE, MESH, PAIR
 from tests.planner.test_model import SMALL, all_choices
 
@@ -18,7 +19,7 @@ from tests.planner.test_model import SMALL, all_choices
 def ask(pricer, limit, known=None):
     starts = () if known is None else (known.choices,)
     until = time.monotonic() + 20
-    return find_optimum(pricer, limit, 100, time.monotonic, until, starts)
+    return find_optimum(pricer, limit, SolveBudget(100, time.monotonic, until), starts)
 
 
 def found_for(pricer, value_of):
@@ -31,7 +32,7 @@ def found_for(pricer, value_of):
 def figures(pricer):
     """Of all choices."""
     return [
-        (pricer.seconds(choices), float(pricer.curve(choices).max()))
+        (pricer.seconds(choices), float(pricer.memory_curve(choices).max()))
         for choices in all_choices(pricer)
     ]
 

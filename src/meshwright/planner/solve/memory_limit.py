@@ -1,0 +1,183 @@
+"""The cheapest choices that fit into memory, and a lower bound of their time.
+
+The memory limit couples all groups of ops at each of many moments of a step. Lagrangian
+relaxation replaces it by a price per byte at each moment: at fixed prices the groups are
+coupled only in pairs, and the cost of the cheapest choices, less the price of all memory
+that there is, is a lower bound of every plan that fits. The prices follow the subgradient
+(Held and Karp, "The traveling-salesman problem and minimum spanning trees: Part II",
+Math. Programming 1, 1971) with step lengths after Polyak (1969).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshwright.planner.solve.optimum import Choices, Optimum, best_within
+from meshwright.planner.solve.pricer import Pricer, Vector
+
+MOST_PRICE_STEPS = 24
+"""Steps of the subgradient method once a plan fits; each solves the whole program."""
+
+_LAST_PRICE_STEPS = 4
+"""Steps of the subgradient method if even the smallest plan known does not fit."""
+
+_FREE_SHARE = 0.6
+"""Share of the time for the solve without a memory limit, if memory may be scarce."""
+
+_AMPLE = 0.5
+"""Share of the memory below which the fastest known plan shows that memory is ample. The
+optimum may take more; if it then does not fit, less time is left for smaller plans."""
+
+_SHORTEST_S, _STEPS_LEFT = 0.3, 6
+"""Least seconds of one solve with prices, and into how many the time left is divided."""
+
+_DEAR, _FULL = 30.0, 0.9
+"""To find the smallest plans: the price of all memory, in steps' worth of time, and the
+share of the peak from which on a moment has this price."""
+
+_DEAR_SOLVES = 3
+"""Solves for the smallest plan; shrinking one peak may raise memory at other moments."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolveBudget:
+    """Conditions that end the search of `find_optimum`.
+
+    rounds: limit of the solver's rounds in each solve. until: reading of `clock`, in
+    seconds, at which the search ends. stop_bound: seconds of a step; a lower bound that
+    reaches them ends it, since no plan of that time is of interest.
+    """
+
+    rounds: int
+    clock: Callable[[], float]
+    until: float
+    stop_bound: float = math.inf
+
+    @property
+    def left_s(self) -> float:
+        return self.until - self.clock()
+
+    @property
+    def next_solve_s(self) -> float:
+        """Seconds of the next of several solves."""
+        return max(_SHORTEST_S, self.left_s / _STEPS_LEFT)
+
+
+def find_optimum(
+    pricer: Pricer,
+    limit: float | None,
+    budget: SolveBudget,
+    starts: Sequence[Choices] = (),
+) -> Optimum:
+    """The cheapest choices found within `limit` bytes; see `best_within` if none fits.
+
+    starts: known choices, which the solves start from.
+    """
+    free = np.zeros(pricer.lives.num_times)
+    seconds = budget.left_s
+    share = _FREE_SHARE if _may_be_scarce(pricer, limit, starts) else 1.0
+    choices, bound, messages = pricer.cheapest(
+        free, share * seconds, budget.rounds, budget.stop_bound, starts
+    )
+    first = _optimum(pricer, choices, bound)
+    if limit is None or first.bytes <= limit:
+        return first
+    known = (choices, *starts)
+    small = _smallest_plans(pricer, limit, budget, known, messages)
+    found = [first, *(_optimum(pricer, plan, bound) for plan in (*small, *starts))]
+    return _relax_limit(pricer, limit, budget, found, starts, messages)
+
+
+def _may_be_scarce(
+    pricer: Pricer, limit: float | None, starts: Sequence[Choices]
+) -> bool:
+    """Whether the fastest known plan leaves it open that memory limits the optimum."""
+    if limit is None:
+        return False
+    fastest = min(starts, key=pricer.finite_seconds, default=None)
+    return fastest is None or pricer.peak_bytes(fastest) > _AMPLE * limit
+
+
+def _smallest_plans(
+    pricer: Pricer,
+    limit: float,
+    budget: SolveBudget,
+    starts: Sequence[Choices],
+    messages: Vector | None,
+) -> list[Choices]:
+    """Choices at prices so high that hardly any plan is smaller.
+
+    starts: known choices; the first of them is the fastest.
+    """
+    found: list[Choices] = []
+    curve = pricer.memory_curve(starts[0])
+    fullest = curve > _FULL * curve.max()
+    scale = _DEAR * pricer.seconds(starts[0]) / limit
+    while len(found) < _DEAR_SOLVES and not (found and budget.left_s <= 0):
+        prices = scale * fullest / fullest.sum()
+        small, _, messages = pricer.cheapest(
+            prices,
+            budget.next_solve_s,
+            budget.rounds,
+            starts=(*found, *starts),
+            messages=messages,
+        )
+        found.append(small)
+        curve = pricer.memory_curve(small)
+        fuller = fullest | (curve > _FULL * curve.max())
+        if curve.max() <= limit or np.all(fuller == fullest):
+            break
+        fullest = fuller
+    return found
+
+
+def _relax_limit(
+    pricer: Pricer,
+    limit: float,
+    budget: SolveBudget,
+    found: list[Optimum],
+    starts: Sequence[Choices],
+    messages: Vector | None,
+) -> Optimum:
+    """The best of `found` and of the plans that the subgradient method meets.
+
+    found: the first is the optimum without a limit.
+    """
+    first, best = found[0], best_within(found, limit)
+    choices, bound = first.choices, first.bound
+    prices, damping = np.zeros(pricer.lives.num_times), 1.0
+    for _ in range(MOST_PRICE_STEPS if best.bytes <= limit else _LAST_PRICE_STEPS):
+        if budget.left_s <= 0 or bound >= budget.stop_bound:
+            break
+        fits = best.bytes <= limit and best.seconds < math.inf
+        target = best.seconds if fits else 1.1 * first.seconds
+        excess = pricer.memory_curve(choices) - limit
+        dual = pricer.seconds(choices) + float(prices @ excess)
+        norm = float(excess @ excess)
+        step = damping * max(target - dual, 0.01 * first.seconds) / max(norm, 1.0)
+        prices = np.maximum(0.0, prices + step * excess)
+        paid = float(prices.sum()) * limit
+        choices, low, messages = pricer.cheapest(
+            prices,
+            budget.next_solve_s,
+            budget.rounds,
+            budget.stop_bound + paid,
+            (choices, *starts),
+            messages,
+        )
+        bound = max(bound, low - paid)
+        found.append(_optimum(pricer, choices, bound))
+        best = best_within(found, limit)
+        if found[-1].bytes <= limit:
+            damping *= 0.7
+        elif best.bytes > limit:
+            damping *= 1.5
+    return replace(best, bound=bound, unlimited=first.choices)
+
+
+def _optimum(pricer: Pricer, choices: Choices, bound: float) -> Optimum:
+    return Optimum(choices, pricer.seconds(choices), pricer.peak_bytes(choices), bound)

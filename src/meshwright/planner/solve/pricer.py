@@ -1,0 +1,155 @@
+"""Time and memory of choices of one model, and the solve at given prices of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.errors import AssignmentError
+from meshwright.planner.prices.integer_program import Link, Model, Table
+from meshwright.planner.prices.peak_times import Lives
+from meshwright.planner.solve.optimum import Choices
+from meshwright.search.assignment import Assignment, Solution, SolveOptions, solve
+
+GOOD_ENOUGH = 0.003
+"""Relative optimality gap at which the solver stops."""
+
+_MAX_EXTENSIONS = 3
+"""Times that a solve which found no solution is repeated with three times the seconds."""
+
+type Vector = NDArray[np.float64]
+
+
+class Cheapest(NamedTuple):
+    """The solver's choices at some prices of memory, a lower bound, its dual messages."""
+
+    choices: Choices
+    bound: float
+    messages: Vector | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pricer:
+    """The parts of a model that give the seconds and bytes of choices.
+
+    Small enough to be sent to the solver process, unlike the `Model` with its graph.
+    costs, links, held: as in `Model`. lives: when each value is in memory. gap: relative
+    optimality gap at which the solver stops.
+    """
+
+    costs: tuple[Table, ...]
+    links: tuple[Link, ...]
+    held: tuple[tuple[Table, ...], ...]
+    lives: Lives
+    seed: int = 0
+    gap: float = GOOD_ENOUGH
+
+    @classmethod
+    def of(cls, model: Model, lives: Lives, seed: int = 0) -> Pricer:
+        """The pricer of a model; seed: of the solver's random numbers."""
+        return cls(model.costs, model.links, model.held, lives, seed)
+
+    def seconds(self, choices: Sequence[int]) -> float:
+        """Seconds of a step; infinite if two choices exclude each other."""
+        pairs = (e.seconds[choices[e.first], choices[e.second]] for e in self.links)
+        return self._node_seconds(choices) + float(sum(pairs))
+
+    def finite_seconds(self, choices: Sequence[int]) -> float:
+        """Seconds of a step without the pairs of choices that exclude each other.
+
+        Choices read from an expert's plan may contain such pairs, since the model does
+        not have every form of a value.
+        """
+        pairs = (e.seconds[choices[e.first], choices[e.second]] for e in self.links)
+        return self._node_seconds(choices) + float(sum(s for s in pairs if s < np.inf))
+
+    def memory_curve(self, choices: Sequence[int]) -> Vector:
+        """Bytes of a device at each watched time, [T]."""
+        total = np.zeros(self.lives.num_times)
+        for (group, result), counts in self.lives.counts.items():
+            total += counts * self.held[group][result][choices[group]]
+        for link in self.links:
+            share = link.extra[choices[link.first], choices[link.second]]
+            if share and link.copy in self.lives.copies:
+                total += share * link.num_bytes * self.lives.copies[link.copy]
+        return total
+
+    def peak_bytes(self, choices: Sequence[int]) -> float:
+        """Bytes of a device at the watched time at which most is in memory."""
+        return float(self.memory_curve(choices).max())
+
+    def _node_seconds(self, choices: Sequence[int]) -> float:
+        return float(sum(c[x] for c, x in zip(self.costs, choices, strict=True)))
+
+    def cheapest(
+        self,
+        prices: Vector,
+        seconds: float,
+        rounds: int,
+        stop_bound: float = math.inf,
+        starts: Sequence[Choices] = (),
+        messages: Vector | None = None,
+    ) -> Cheapest:
+        """The choices of least cost when each byte has a price at each time, [T].
+
+        seconds: limit of the solve; it takes longer only if it has found no solution.
+        rounds, stop_bound, messages: as in `SolveOptions`. starts: known choices, of
+        which the cheapest starts the solve.
+        """
+        problem = self.program(prices)
+        start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
+        found = _solve(
+            problem,
+            seconds,
+            SolveOptions(self.gap, stop_bound, start, rounds, messages),
+            self.seed,
+        )
+        choices = tuple(int(x) for x in found.choices)
+        return Cheapest(choices, float(found.bound), found.messages)
+
+    def program(self, prices: Vector) -> Assignment:
+        """The integer program in seconds, with a price per byte at each time, [T]."""
+        paid = {key: float(prices @ row) for key, row in self.lives.counts.items()}
+        more = {key: float(prices @ row) for key, row in self.lives.copies.items()}
+        costs = [
+            c
+            + sum(
+                (p * h for r, h in enumerate(held) if (p := paid.get((g, r), 0.0))), 0.0
+            )
+            for g, (c, held) in enumerate(zip(self.costs, self.held, strict=False))
+        ]
+        costs += self.costs[len(costs) :]
+        edges = [
+            (e.first, e.second, _priced_link(e, more.get(e.copy, 0.0)))
+            for e in self.links
+        ]
+        return Assignment.of(costs, edges)  # pyright: ignore[reportArgumentType]
+
+
+def _solve(
+    problem: Assignment, seconds: float, options: SolveOptions, seed: int
+) -> Solution:
+    """The best solution within so many seconds, or else the first one after them.
+
+    A solution always exists: everything replicated.
+    """
+    for _ in range(_MAX_EXTENSIONS):
+        try:
+            return solve(problem, seconds, seed, options=options)
+        except AssignmentError:
+            seconds *= 3
+            # The bound may have been reached before any solution was found.
+            options = replace(options, stop_bound=math.inf)
+    return solve(problem, seconds, seed, options=options)
+
+
+def _priced_link(link: Link, price: float) -> Table:
+    """Seconds of a link's pairs of choices, the price of its copy's bytes included."""
+    if not price:
+        return link.seconds
+    return link.seconds + price * link.num_bytes * link.extra
