@@ -32,7 +32,7 @@ from meshwright.machine import load_machine
 from meshwright.predict.compilers.compile import fused
 from meshwright.predict.compilers.rules import TPU
 from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.roofline.operation import unit_time
+from meshwright.predict.roofline.kernel_time import kernel_time
 from meshwright.program.capture import capture
 from meshwright.run.compilers.confirm import find_backend
 from meshwright.run.compilers.hlo import estimated_cycles
@@ -144,7 +144,7 @@ def found_s(case: Case) -> float:
     known = fused(capture(*case.built()).program, TPU, chip.tile)
     (each,) = (p for p in known.kernels.kernels if p.fusion.kind is FusionKind.PRODUCT)
     traffic = each.traffic((), known.layout)
-    return unit_time(each.fusion.root, each.fusion.work, traffic, chip).seconds
+    return kernel_time(each.fusion.root, each.fusion.work, traffic, chip).seconds
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from meshwright.planner.prices.uniform_partition import stores_of
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.pricer import Pricer
 from meshwright.predict.links.alpha_beta import FORMS
-from meshwright.predict.roofline.padding import fills_matrix_unit
+from meshwright.predict.roofline.padding import uses_matrix_unit
 from tests.alpa.cases import CASES, built
 
 MACHINE = load_machine("h100", 4)
@@ -51,7 +51,7 @@ class Products:
         return np.array([self.seconds_of(node, strategy) for strategy in choices])
 
     def seconds_of(self, node, strategy):
-        if node.op is None or not fills_matrix_unit(node.op):
+        if node.op is None or not uses_matrix_unit(node.op):
             return 0.0
         taken = [user_axes(own) for _, own in strategy.axes]
         is_mixed = any(len(own) > 1 for own in taken)

@@ -7,7 +7,7 @@ from meshwright.predict.compilers.cpu.library_operands import prepare
 from meshwright.predict.compilers.rules import CPU
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.memory.buffer_assignment import memory_of
-from meshwright.predict.memory.packing import packed_beside, packed_bytes
+from meshwright.predict.memory.packing import packed_bytes, packed_with_results
 from meshwright.program.analysis.live_ranges import BufferInterval
 from meshwright.program.capture import capture
 
@@ -89,8 +89,8 @@ def test_results_have_places_of_their_own_that_others_use_before():
         BufferInterval(8, 0, 2),
         BufferInterval(4, 3, 4),
     )
-    assert packed_beside([early, late], [result]) == 12
-    assert packed_beside([BufferInterval(16, 0, 2)], [result]) == 24
+    assert packed_with_results([early, late], [result]) == 12
+    assert packed_with_results([BufferInterval(16, 0, 2)], [result]) == 24
     assert packed_bytes([BufferInterval(16, 0, 2), result]) == 16
 
 

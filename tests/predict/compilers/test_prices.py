@@ -6,8 +6,8 @@ from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.compilers.xla.kernels import kernels_of
 from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.roofline.operation import Traffic, unit_time
-from meshwright.predict.simulate import kernel_times as prices
+from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
+from meshwright.predict.simulate import known_times as prices
 from tests.predict.compilers.test_timeline import lowered, run
 
 
@@ -23,7 +23,7 @@ def reckoned(made, monkeypatch):
         return inner
 
     with monkeypatch.context() as patch:
-        patch.setattr(prices, "unit_time", counted("units", unit_time))
+        patch.setattr(prices, "kernel_time", counted("units", kernel_time))
         table = {k: counted("collectives", f) for k, f in prices.COLLECTIVE_S.items()}
         patch.setattr(prices, "COLLECTIVE_S", table)
         run(made=made)
@@ -38,7 +38,7 @@ def test_more_layers_of_a_kind_are_priced_no_more_often(monkeypatch):
 
 def test_a_shared_price_is_that_of_the_unit_alone():
     made = lowered()
-    shared = prices.Prices(place_mesh(made.mesh, load_machine("tpu-v5e", 8)))
+    shared = prices.KnownTimes(place_mesh(made.mesh, load_machine("tpu-v5e", 8)))
     chip = shared.placement.machine.chip
     program, layout = made.program, Layout()
     passes = kernels_of(program, layout, fuse(program, layout)).kernels
@@ -50,7 +50,7 @@ def test_a_shared_price_is_that_of_the_unit_alone():
         unit = each.fusion
         for num_bytes, elements in ((2**20, 2**18), (2**28, 2**10), (0, 0)):
             streams = each.sides and each.sides.streams(())
-            alone = Traffic(num_bytes, elements, streams)
-            assert shared.pass_time(each, alone) == unit_time(
+            alone = KernelTraffic(num_bytes, elements, streams)
+            assert shared.kernel_time(each, alone) == kernel_time(
                 unit.root, unit.work, alone, chip
             )

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from meshwright.machine import load_machine
 from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.operation import Traffic, bound_times, unit_time
-from meshwright.predict.roofline.tiles import Streams, bytes_read_again
+from meshwright.predict.roofline.kernel_time import (
+    KernelTraffic,
+    bound_times,
+    kernel_time,
+)
+from meshwright.predict.roofline.tiles import Streams, reread_bytes
 from meshwright.program.capture import capture
 from meshwright.program.ops import work_of
 
@@ -51,7 +55,7 @@ def test_work_fused_into_a_product_takes_what_the_compiler_estimates(name):
     op = product(rows, summed, columns)
     through = streams(rows, summed, columns, left=left, right=right, beside=beside)
     once = through.left + through.right + int(through.beside * rows * columns)
-    time = unit_time(op, work_of(op), Traffic(once, 0, through), V5E)
+    time = kernel_time(op, work_of(op), KernelTraffic(once, 0, through), V5E)
     assert time.seconds == pytest.approx(cycles / V5E.clock_hz, rel=0.09)
 
 
@@ -59,18 +63,18 @@ def test_work_fused_into_a_product_takes_what_the_compiler_estimates(name):
 def test_more_arrays_are_never_read_again_less(rows, summed, columns, a, b, c):
     op = product(rows, summed, columns)
     shape = (rows, summed, columns)
-    few = bytes_read_again(op, streams(*shape, left=a, right=b, beside=c), V5E)
+    few = reread_bytes(op, streams(*shape, left=a, right=b, beside=c), V5E)
     assert few >= 0
     assume(few > 0)
     for change in ({"left": a + 1}, {"right": b + 1}, {"beside": c + 1}):
         more = streams(*shape, **{"left": a, "right": b, "beside": c} | change)
-        assert bytes_read_again(op, more, V5E) >= few * (1 - 1e-9)
+        assert reread_bytes(op, more, V5E) >= few * (1 - 1e-9)
 
 
 @given(EXTENT, EXTENT, EXTENT)
 def test_no_fewer_bytes_than_the_best_tiles_of_its_memory_move(rows, summed, columns):
     op, through = product(rows, summed, columns), streams(rows, summed, columns)
-    again = bytes_read_again(op, through, V5E)
+    again = reread_bytes(op, through, V5E)
     once = through.left + through.right
     tile = V5E.window_bytes / 2 / through.held
     assume(again > 0)
@@ -81,8 +85,8 @@ def test_what_fits_beside_the_tiles_is_not_read_again():
     """4,096 x 1,024 in 16 bits are 8 MiB, half of what there is for windows."""
     op = product(65536, 4096, 1024)
     through = streams(65536, 4096, 1024)
-    assert bytes_read_again(op, through, V5E) == 0
-    assert bytes_read_again(op, through._replace(right=through.right + 1), V5E) > 0
+    assert reread_bytes(op, through, V5E) == 0
+    assert reread_bytes(op, through._replace(right=through.right + 1), V5E) > 0
 
 
 @given(EXTENT, EXTENT, EXTENT, st.integers(2, 64))
@@ -92,22 +96,22 @@ def test_a_batch_reads_again_what_each_of_its_products_does(rows, summed, column
     right = jax.ShapeDtypeStruct((n, summed, columns), jnp.bfloat16)
     many = capture(jnp.matmul, (left, right)).program.ops[0]
     all_of_them = alone._replace(left=n * alone.left, right=n * alone.right)
-    assert bytes_read_again(many, all_of_them, V5E) == pytest.approx(
-        n * bytes_read_again(one, alone, V5E)
+    assert reread_bytes(many, all_of_them, V5E) == pytest.approx(
+        n * reread_bytes(one, alone, V5E)
     )
 
 
 def test_what_is_on_the_chip_is_not_read_again():
     op = product(12288, 4096, 28672)
     through = streams(12288, 4096, 28672)
-    assert bytes_read_again(op, through._replace(left=0), V5E) == 0
+    assert reread_bytes(op, through._replace(left=0), V5E) == 0
 
 
 def test_a_machine_without_windows_reads_once():
     op, through = product(8192, 8192, 8192), streams(8192, 8192, 8192)
     gpu = load_machine("h100").chip
     times = [
-        bound_times(op, work_of(op), Traffic(10**9, 0, each), gpu)[Bound.MEMORY]
+        bound_times(op, work_of(op), KernelTraffic(10**9, 0, each), gpu)[Bound.MEMORY]
         for each in (None, through)
     ]
     assert times[0] == times[1]

@@ -11,7 +11,7 @@ from meshwright.machine import Machine
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.xla.kernels import whole_bytes
 from meshwright.predict.estimate import Estimate
-from meshwright.predict.links.scheduler_estimate import believed_s
+from meshwright.predict.links.scheduler_estimate import scheduler_estimate_s
 from meshwright.predict.simulate.timeline import COMPUTE
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.backend import Compiled
@@ -87,7 +87,7 @@ def collective_totals(found: Estimate) -> dict[str, CollectiveTotals]:
         kind, num_bytes = fusion.root.kind, whole_bytes(fusion, found.layout)
         params: Mapping[str, Any] = fusion.root.params
         group = math.prod(sizes[axis] for axis in params["axes"])
-        each_s = believed_s(kind, num_bytes, group, found.machine)
+        each_s = scheduler_estimate_s(kind, num_bytes, group, found.machine)
         known = totals.get(kind, CollectiveTotals(0, 0, scheduler_s=0.0))
         totals[kind] = CollectiveTotals(
             known.runs + runs,

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
-from meshwright.planner.prices.op_prices import Stores, Touch, vector_flops
+from meshwright.planner.prices.op_prices import Stores, Touch
 from meshwright.planner.prices.strategy import Cuts, Strategy
-from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.operation import Traffic, bound_times, unit_time
-from meshwright.predict.roofline.padding import fills_matrix_unit
+from meshwright.predict.roofline.bound import roofline_s
+from meshwright.predict.roofline.kernel_time import (
+    KernelTraffic,
+    kernel_time,
+    matrix_s,
+    vector_flops,
+)
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import (
     COLLECTIVES,
@@ -110,7 +114,7 @@ class Compute:
             vector_s += touch.vector_s * share
         if op not in stores.covered:
             # What the unit takes at an even share, the others in it may take up.
-            alone_s = np.maximum(np.maximum(works.matrix_s, memory_s), vector_s)
+            alone_s = roofline_s(works.matrix_s, memory_s, vector_s)
             seconds = np.maximum(seconds, alone_s - self._even_s(stores, op))
         return seconds
 
@@ -159,7 +163,7 @@ class Compute:
 
     def _kernel_s(self, node: Node, parts: Mapping[int, int]) -> float:
         local = _local_op(node, parts)
-        return unit_time(local, work_of(local), Traffic(0), self.chip).seconds
+        return kernel_time(local, work_of(local), KernelTraffic(0), self.chip).seconds
 
     def _works_of(self, node: Node, choices: Sequence[Strategy]) -> _Works:
         key = id(node.rule), id(choices)
@@ -175,7 +179,7 @@ class Compute:
         rows = {axes: row for row, axes in enumerate(rows)}
         parts: list[dict[int, int]] = []
         flops: list[float] = []
-        matrix_s: list[float] = []
+        in_matrix_s: list[float] = []
         for axes in rows:
             cut = self._parts(Strategy(axes))
             parts.append(cut)
@@ -183,11 +187,11 @@ class Compute:
             is_special = any(cut.get(f, 1) > 1 for f in rule.special)
             local = _local_op(node, {} if is_special else cut)
             share = 1 / math.prod(cut.values()) if is_special else 1.0
-            flops.append(share * vector_flops(local))
-            matrix_s.append(share * self._matrix_s(local))
+            flops.append(share * vector_flops(local, work_of(local)))
+            in_matrix_s.append(share * matrix_s(local, self.chip))
         row_of = np.array([rows[s.axes] for s in choices])
         return _Works(
-            (rule, choices), parts, np.array(flops), np.array(matrix_s), row_of
+            (rule, choices), parts, np.array(flops), np.array(in_matrix_s), row_of
         )
 
     def _even_s(self, stores: Stores, op: Op) -> float:
@@ -196,17 +200,12 @@ class Compute:
         known = self._even.get(key)
         if known is None:
             touches = stores.touches.get(op, {}).values()
-            vector_s = vector_flops(op) / self.chip.vector_flops_per_s
+            vector_s = vector_flops(op, work_of(op)) / self.chip.vector_flops_per_s
             vector_s += sum(touch.vector_s for touch in touches)
             memory_s = sum(touch.memory_s for touch in touches)
-            whole = max(self._matrix_s(op), memory_s, vector_s)
+            whole = float(roofline_s(matrix_s(op, self.chip), memory_s, vector_s))
             known = self._even[key] = whole / stores.num_devices
         return known
-
-    def _matrix_s(self, op: Op) -> float:
-        if not fills_matrix_unit(op):
-            return 0.0
-        return bound_times(op, work_of(op), Traffic(0), self.chip)[Bound.MATRIX]
 
 
 def _touches(stores: Stores, op: Op, node: Node) -> Iterator[tuple[Touch, Dims]]:

@@ -8,10 +8,7 @@ from typing import NamedTuple
 
 from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.roofline.operation import TRANSCENDENTAL_FLOPS
-from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops import work_of
 
 
 class Touch(NamedTuple):
@@ -67,10 +64,3 @@ class FewImages:
     images: Mapping[Op, tuple[Value, int]]
     most: int
     stores: Stores
-
-
-def vector_flops(op: Op) -> float:
-    """Operations of an op in the vector unit, those for moving elements left out."""
-    work = work_of(op)
-    flops = 0 if fills_matrix_unit(op) else work.flops
-    return flops + TRANSCENDENTAL_FLOPS * work.transcendentals

@@ -33,15 +33,14 @@ from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_outputs
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.operation import (
+from meshwright.predict.roofline.kernel_time import (
     MOVE_FLOPS,
-    TRANSCENDENTAL_FLOPS,
-    Traffic,
+    KernelTraffic,
     bound_times,
+    vector_flops,
 )
-from meshwright.predict.roofline.padding import fills_matrix_unit
 from meshwright.program.ir import Atom, Op, Program, Value
-from meshwright.program.ops import OpWork, Trait, has_trait, work_of
+from meshwright.program.ops import OpWork, Trait, has_trait
 
 _SHARPNESS = 4
 """Power of the norm that stands for the maximum over the bounds of a unit."""
@@ -132,7 +131,7 @@ class _Reader:
         sides = sides_of(unit, stores.layout)
         streams = None if sides is None else sides.streams(kept)
         through = int(sum(passing.values()))
-        traffic = Traffic(sum(moved.values()), through, streams)
+        traffic = KernelTraffic(sum(moved.values()), through, streams)
         slopes = self._slopes(unit.root, unit.work, traffic)
         owners: dict[Value, list[tuple[Op, Value]]] = defaultdict(list)
         for op, value, name in _members(unit, makers, names):
@@ -180,7 +179,9 @@ class _Reader:
             touch, known = Touch(seconds, seconds, 0.0), stores.touches
             known.setdefault(makers[value], {})[value] = touch
 
-    def _slopes(self, root: Op, work: OpWork, traffic: Traffic) -> dict[Bound, float]:
+    def _slopes(
+        self, root: Op, work: OpWork, traffic: KernelTraffic
+    ) -> dict[Bound, float]:
         """Seconds for a second in the matrix unit, a vector operation, a byte, a launch."""
         whole = bound_times(root, work, traffic, self.chip)
         even = {b: t / self.num_devices for b, t in whole.items()}
@@ -190,9 +191,7 @@ class _Reader:
             return dict.fromkeys(Bound, 0.0)
         norm = sum((t / most) ** _SHARPNESS for t in even.values())
         slope = {b: (t / most) ** (_SHARPNESS - 1) / norm for b, t in even.items()}
-        flops = work.flops - (work_of(root).flops if fills_matrix_unit(root) else 0)
-        flops += TRANSCENDENTAL_FLOPS * work.transcendentals
-        flops += MOVE_FLOPS * traffic.elements
+        flops = vector_flops(root, work, traffic.elements)
         slope[Bound.VECTOR] *= whole[Bound.VECTOR] / flops if flops else 0.0
         moved = traffic.num_bytes
         slope[Bound.MEMORY] *= whole[Bound.MEMORY] / moved if moved else 0.0

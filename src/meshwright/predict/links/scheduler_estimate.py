@@ -16,7 +16,7 @@ from meshwright.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class SchedulerRates:
     """What it holds of one generation.
 
     link_bytes_per_s: of one link, one way. keeps_own: whether a gather counts what a
@@ -29,16 +29,16 @@ class Belief:
     exchange_links: int = 1
 
 
-BELIEFS: Mapping[str, Belief] = {
-    "v4": Belief(44.8e9, exchange_links=2),
-    "v5e": Belief(46.67e9, keeps_own=True),
-    "v5p": Belief(93.33e9, exchange_links=2),
-    "v6e": Belief(93.33e9),
+SCHEDULER_RATES: Mapping[str, SchedulerRates] = {
+    "v4": SchedulerRates(44.8e9, exchange_links=2),
+    "v5e": SchedulerRates(46.67e9, keeps_own=True),
+    "v5p": SchedulerRates(93.33e9, exchange_links=2),
+    "v6e": SchedulerRates(93.33e9),
 }
 """By the name of the topology."""
 
 
-def believed_s(
+def scheduler_estimate_s(
     kind: str, num_bytes: float, group: int, machine: Machine
 ) -> float | None:
     """Seconds of a collective among groups of so many devices.
@@ -46,7 +46,7 @@ def believed_s(
     num_bytes: of the whole value on one device. None for what the scheduler has no
     time for, such as reduce-scatters, and for machines that it does not know.
     """
-    belief = BELIEFS.get(machine.topology)
+    belief = SCHEDULER_RATES.get(machine.topology)
     if belief is None or group < 2:
         return None
     rate, sent = belief.link_bytes_per_s, (group - 1) / group

@@ -26,9 +26,9 @@ from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.loop_schedule import in_turn
 from meshwright.predict.memory.memory_curve import Memory
 from meshwright.predict.memory.packing import (
-    packed_beside,
     packed_bytes,
     packed_in_time,
+    packed_with_results,
 )
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
@@ -308,4 +308,4 @@ class Heap:
             return packed_bytes(self.blocks)
         own = {self.block_of[v] for v in self.outputs if v in self.block_of}
         rest = [b for i, b in enumerate(self.blocks) if i not in own]
-        return packed_beside(rest, [self.blocks[i] for i in sorted(own)])
+        return packed_with_results(rest, [self.blocks[i] for i in sorted(own)])

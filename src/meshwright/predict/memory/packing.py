@@ -30,7 +30,7 @@ _SIZE, _START = itemgetter(0), itemgetter(1)
 """Of a block; sorted by them, equal ones stay in their order."""
 
 
-def packed_beside(
+def packed_with_results(
     blocks: Sequence[BufferInterval], results: Sequence[BufferInterval]
 ) -> int:
     """Bytes where each result has its place from the start, and the rest a heap.

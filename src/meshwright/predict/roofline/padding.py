@@ -11,7 +11,7 @@ from meshwright.program.ir import Op
 from meshwright.program.ops import work_of
 
 
-def fills_matrix_unit(op: Op) -> bool:
+def uses_matrix_unit(op: Op) -> bool:
     """Whether an op is a product that the matrix unit computes.
 
     A product with vectors is none: compilers multiply and sum it element by element.

@@ -14,7 +14,7 @@ import math
 from typing import NamedTuple
 
 from meshwright.machine import Chip
-from meshwright.predict.roofline.padding import fills_matrix_unit, product_extents
+from meshwright.predict.roofline.padding import product_extents, uses_matrix_unit
 from meshwright.program.ir import Op
 
 _HELD = 0.5
@@ -49,7 +49,7 @@ class Streams(NamedTuple):
         return max(_BUFFERS * self.beside + sums, SUM_BYTES)
 
 
-def bytes_read_again(op: Op, streams: Streams, chip: Chip) -> float:
+def reread_bytes(op: Op, streams: Streams, chip: Chip) -> float:
     """Bytes that a product moves beyond those of each array once.
 
     None where the smaller operand fits beside the tiles, or is on the chip, nor on a
@@ -57,7 +57,7 @@ def bytes_read_again(op: Op, streams: Streams, chip: Chip) -> float:
     """
     left, right = streams.left, streams.right
     room = _HELD * chip.window_bytes
-    if not room or not fills_matrix_unit(op):
+    if not room or not uses_matrix_unit(op):
         return 0.0
     batch, rows, columns, _ = product_extents(op)
     if min(left, right) / batch <= room:  # one product after the other

@@ -19,7 +19,7 @@ from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.xla.kernels import Kernel, KernelSequence
 from meshwright.predict.compilers.xla.latency_hiding import Ahead
 from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.simulate.kernel_times import Prices
+from meshwright.predict.simulate.known_times import KnownTimes
 from meshwright.program.ir import Value
 from meshwright.program.records.born_open import born_open
 
@@ -75,13 +75,13 @@ class Setting:
 
 
 def timeline_of(
-    passes: KernelSequence, setting: Setting, prices: Prices | None = None
+    passes: KernelSequence, setting: Setting, prices: KnownTimes | None = None
 ) -> Timeline:
     """The timeline of one run; bodies of loops are simulated once and multiplied.
 
     prices: those known so far, of the same setting.
     """
-    clock = _Clock(passes, setting, prices or Prices(setting.placement))
+    clock = _Clock(passes, setting, prices or KnownTimes(setting.placement))
     units = [each.fusion for each in passes.kernels]
     ahead = Ahead(units, passes.inputs, setting.is_async)
     for unit in units:
@@ -97,7 +97,7 @@ class _Clock:
     """When each stream is free, and when each value is there."""
 
     def __init__(
-        self, passes: KernelSequence, setting: Setting, prices: Prices
+        self, passes: KernelSequence, setting: Setting, prices: KnownTimes
     ) -> None:
         self.setting = setting
         self.prices = prices
@@ -138,7 +138,7 @@ class _Clock:
             end = start + repeats * inner.end_s
             return Span(unit, stream, start, end, repeats=repeats, inner=inner)
         traffic = each.traffic(self.on_chip)
-        time = self.prices.pass_time(each, traffic)
+        time = self.prices.kernel_time(each, traffic)
         end = start + time.seconds
         return Span(unit, stream, start, end, traffic.num_bytes, time.bound)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from meshwright.machine import Chip
 from meshwright.predict.compilers.xla.fusion import HALF, rounds
 from meshwright.predict.compilers.xla.producers import Fed
-from meshwright.predict.roofline.operation import TRANSCENDENTAL_FLOPS
+from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.padding import product_extents
 from meshwright.program.ir import Op, Value, num_bytes
 from meshwright.program.ops import OpWork, work_of

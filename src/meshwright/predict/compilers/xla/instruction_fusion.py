@@ -41,7 +41,7 @@ from meshwright.predict.compilers.xla.fusion import (
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.output_fusion import with_epilogues
 from meshwright.predict.compilers.xla.producers import PART, Fed
-from meshwright.predict.roofline.padding import fills_matrix_unit
+from meshwright.predict.roofline.padding import uses_matrix_unit
 from meshwright.program.ir import Op, Program, Value, num_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, work_of
 
@@ -312,7 +312,7 @@ class _Fusion:
 
     def _sides(self, op: Op) -> tuple[tuple[Value, ...], ...]:
         """By operand of a product the stored values that it is computed from."""
-        if op.kind != "dot_general" or not fills_matrix_unit(op):
+        if op.kind != "dot_general" or not uses_matrix_unit(op):
             return ()
         sides = [(v, self._fed_to(op, v)) for v in self.flow.operands[op][:2]]
         return tuple([(v,) if fed is None else tuple(fed.reads) for v, fed in sides])

@@ -17,8 +17,8 @@ from meshwright.predict.compilers.xla.dataflow import stored_outputs
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_outputs
-from meshwright.predict.roofline.operation import Traffic, alike
-from meshwright.predict.roofline.padding import fills_matrix_unit
+from meshwright.predict.roofline.kernel_time import KernelTraffic, timing_key
+from meshwright.predict.roofline.padding import uses_matrix_unit
 from meshwright.program.ir import Atom, Program, Value
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.records.born_open import born_open
@@ -67,7 +67,7 @@ class Kernel:
             return tuple(params["axes"])
         return tuple(axis for body in self.bodies for axis in body.axes)
 
-    def traffic(self, on_chip: Collection[Value]) -> Traffic:
+    def traffic(self, on_chip: Collection[Value]) -> KernelTraffic:
         """What passes through main memory and through registers.
 
         on_chip: values that scratch memory holds; they pass through registers once.
@@ -78,7 +78,7 @@ class Kernel:
                 num_bytes -= moved
                 elements -= through and passing - passing // 2
         streams = None if self.sides is None else self.sides.streams(on_chip)
-        return Traffic(num_bytes, elements, streams)
+        return KernelTraffic(num_bytes, elements, streams)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +129,7 @@ def _pass(unit: Fusion, layout: Layout, may_stay: Collection[Value]) -> Kernel:
             for body, units in zip(unit.root.bodies, unit.bodies, strict=True)
         )
         return Kernel(unit, (), 0, 0, None, bodies=bodies)
-    work = alike(unit.root), unit.work.flops, unit.work.transcendentals
+    work = timing_key(unit.root), unit.work.flops, unit.work.transcendentals
     kernel = kernel_of(unit.root)
     if kernel is not None:
         return Kernel(unit, (), kernel.num_bytes, 0, work)
@@ -166,7 +166,7 @@ def touched_by(unit: Fusion) -> list[Value]:
 
 def fed_to_matrix_unit(unit: Fusion) -> tuple[Atom, ...]:
     """What enters a product as it is, and so never passes through registers."""
-    is_product = unit.kind is FusionKind.PRODUCT and fills_matrix_unit(unit.root)
+    is_product = unit.kind is FusionKind.PRODUCT and uses_matrix_unit(unit.root)
     return unit.root.operands[:2] if is_product else ()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.machine import load_machine
 from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.operation import Traffic, unit_time
+from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.roofline.pallas_time import ALUS, STEP_CYCLES
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
@@ -29,7 +29,7 @@ def product(dtype):
 def time_of(*stretches, steps=MANY, num_bytes=0, told=None):
     """The time of an op that calls such a kernel; its operands do not matter."""
     op = noted(product(jnp.float32), PallasKernel(steps, stretches, num_bytes, told))
-    return unit_time(op, OpWork(), Traffic(1e12, 10**12), CHIP)
+    return kernel_time(op, OpWork(), KernelTraffic(1e12, 10**12), CHIP)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])

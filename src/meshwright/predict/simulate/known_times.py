@@ -11,26 +11,26 @@ from typing import Any
 from meshwright.machine.placement import Placement
 from meshwright.predict.compilers.xla.kernels import Kernel
 from meshwright.predict.links.collective import COLLECTIVE_S
-from meshwright.predict.roofline.bound import UnitTime
-from meshwright.predict.roofline.operation import Traffic, unit_time
+from meshwright.predict.roofline.bound import KernelTime
+from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.program.ir import Op
 
 
-class Prices:
+class KnownTimes:
     """What has been reckoned so far for one placement."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self._passes: dict[Hashable, UnitTime] = {}
+        self._passes: dict[Hashable, KernelTime] = {}
         self._collectives: dict[Hashable, float] = {}
 
-    def pass_time(self, each: Kernel, traffic: Traffic) -> UnitTime:
+    def kernel_time(self, each: Kernel, traffic: KernelTraffic) -> KernelTime:
         """The time of a pass that is no collective, and what bounds it."""
         key = each.work, traffic
         known = self._passes.get(key)
         if known is None:
             chip, unit = self.placement.machine.chip, each.fusion
-            known = self._passes[key] = unit_time(unit.root, unit.work, traffic, chip)
+            known = self._passes[key] = kernel_time(unit.root, unit.work, traffic, chip)
         return known
 
     def collective_s(self, op: Op, num_bytes: float) -> float:

@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.machine import load_machine
-from meshwright.predict.links.scheduler_estimate import believed_s
+from meshwright.predict.links.scheduler_estimate import scheduler_estimate_s
 
 LOGGED = [
     # chip, chips, kind, group, GB/s of the whole value
@@ -31,12 +31,12 @@ LOGGED = [
 def test_rates_are_those_of_the_log(row):
     chip, chips, kind, group, told = row
     machine = load_machine(f"tpu-{chip}", chips)
-    seconds = believed_s(kind, 1e9, group, machine)
+    seconds = scheduler_estimate_s(kind, 1e9, group, machine)
     assert 1 / seconds == pytest.approx(told, rel=2e-3)
 
 
 def test_what_it_does_not_time_is_none():
     v5e = load_machine("tpu-v5e", 8)
-    assert believed_s("reduce_scatter", 1e9, 8, v5e) is None
-    assert believed_s("all_reduce", 1e9, 1, v5e) is None
-    assert believed_s("all_reduce", 1e9, 8, load_machine("h100", 8)) is None
+    assert scheduler_estimate_s("reduce_scatter", 1e9, 8, v5e) is None
+    assert scheduler_estimate_s("all_reduce", 1e9, 1, v5e) is None
+    assert scheduler_estimate_s("all_reduce", 1e9, 8, load_machine("h100", 8)) is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.machine import Curve, load_machine
 from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.operation import Traffic, unit_time
+from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.roofline.padding import padded_flops
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork, work_of
@@ -30,7 +30,7 @@ def product(rows, summed, columns, dtype=jnp.bfloat16):
 
 def test_a_large_product_is_bound_by_the_matrix_unit():
     op = product(8192, 8192, 8192)
-    time = unit_time(op, work_of(op), Traffic(3 * 2 * 8192**2), CHIP)
+    time = kernel_time(op, work_of(op), KernelTraffic(3 * 2 * 8192**2), CHIP)
     assert time.bound is Bound.MATRIX
     assert time.seconds == pytest.approx(2 * 8192**3 / 197e12)
 
@@ -38,14 +38,14 @@ def test_a_large_product_is_bound_by_the_matrix_unit():
 def test_a_thin_product_is_bound_by_memory():
     op = product(8, 8192, 8192)
     num_bytes = 2 * (8 * 8192 * 2 + 8192**2)
-    time = unit_time(op, work_of(op), Traffic(num_bytes), CHIP)
+    time = kernel_time(op, work_of(op), KernelTraffic(num_bytes), CHIP)
     assert time.bound is Bound.MEMORY
     assert time.seconds == pytest.approx(num_bytes / 819e9)
 
 
 def test_a_tiny_unit_takes_what_starting_takes():
     op = product(8, 8, 8)
-    time = unit_time(op, work_of(op), Traffic(400), CHIP)
+    time = kernel_time(op, work_of(op), KernelTraffic(400), CHIP)
     assert (time.bound, time.seconds) == (Bound.LAUNCH, CHIP.launch_s)
 
 
@@ -79,8 +79,8 @@ def test_filling_up_never_takes_operations_away(rows, summed, columns):
 def test_more_work_is_never_faster(flops, transcendentals, num_bytes):
     op = capture(jnp.tanh, (jax.ShapeDtypeStruct((8,), jnp.float32),)).program.ops[0]
     work = OpWork(flops, transcendentals)
-    once = unit_time(op, work, Traffic(num_bytes), CHIP).seconds
-    twice = unit_time(op, work + work, Traffic(2 * num_bytes), CHIP).seconds
+    once = kernel_time(op, work, KernelTraffic(num_bytes), CHIP).seconds
+    twice = kernel_time(op, work + work, KernelTraffic(2 * num_bytes), CHIP).seconds
     assert twice >= once >= CHIP.launch_s
 
 
