@@ -9,7 +9,7 @@ from meshwright.predict.compilers.xla.call_inliner import inline
 from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.ir import num_bytes
-from tests.predict.compilers.test_memory import W, X, program_of
+from tests.predict.memory.test_buffer_assignment import W, X, program_of
 
 
 def test_a_loop_of_one_turn_is_no_loop():

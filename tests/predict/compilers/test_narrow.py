@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
-from tests.predict.compilers.test_memory import W, X, program_of
+from tests.predict.memory.test_buffer_assignment import W, X, program_of
 
 
 def narrow_results(fn, *args):

@@ -8,7 +8,7 @@ from meshwright.predict.compilers.xla.kernels import kernels_of
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.simulate import known_times as prices
-from tests.predict.compilers.test_timeline import lowered, run
+from tests.predict.simulate.test_timeline import lowered, run
 
 
 def reckoned(made, monkeypatch):
