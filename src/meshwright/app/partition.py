@@ -20,7 +20,7 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured, abstract, capture, positional_names
 from meshwright.program.capture.mesh import as_mesh
-from meshwright.program.records.collector import one_collection
+from meshwright.program.records.paused_collector import paused_collector
 from meshwright.run.local import Executable, make_executable
 
 Names = str | Sequence[str] | None
@@ -190,7 +190,7 @@ class Partitioned:
             return self.fn(*full, **keywords)
 
         names = [n for n in self._names(args) if n not in self._static]
-        with one_collection():
+        with paused_collector():
             return capture(fn, traced[0], traced[1], names, self._donated)
 
     def _compile(

@@ -13,7 +13,7 @@ from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
 from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.program.capture import Captured
-from meshwright.program.records.collector import one_collection
+from meshwright.program.records.paused_collector import paused_collector
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ def decide(
 
     graph: as in `apply_tactics`. workarounds: as in `lower`.
     """
-    with one_collection():
+    with paused_collector():
         work = apply_tactics(captured, mesh, tactics, graph=graph)
         lowered = lower(work.state, gather, workarounds)
     return Decided(captured, work, lowered, tuple(tactics), gather)

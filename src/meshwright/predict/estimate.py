@@ -29,7 +29,7 @@ from meshwright.predict.simulate.timeline import (
     waits_of,
 )
 from meshwright.program.ir import Op, Program
-from meshwright.program.records.collector import one_collection
+from meshwright.program.records.paused_collector import paused_collector
 
 if TYPE_CHECKING:
     from meshwright.partitioner.decide import Decided
@@ -127,7 +127,7 @@ def estimate(
     `donate_state` where a step hands its argument back in its next form.
     """
     require_size(decided.work.mesh, machine)  # by its own axes; lowered, they are parts
-    with one_collection():
+    with paused_collector():
         return _simulated(decided, machine, donate_state)
 
 

@@ -14,7 +14,11 @@ from meshwright.errors import MeshwrightError
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.program.ir.verify import verify
-from meshwright.program.rewrite.remat import recompute, turn_of, waiting
+from meshwright.program.rewrite.rematerialization import (
+    backward_start,
+    rematerialize,
+    residuals,
+)
 
 MESH = {"data": 4}
 LAYERS, WIDTH, ROWS = 5, 64, 1024
@@ -154,11 +158,11 @@ def test_it_is_printed_as_it_is_typed():
 @given(st.sets(st.integers(0, 30)))
 def test_whatever_is_kept_the_program_computes_the_same(numbers):
     before = program()
-    turn = turn_of(before)
-    values = waiting(before, turn)
+    turn = backward_start(before)
+    values = residuals(before, turn)
     keep = {values[n % len(values)] for n in numbers}
-    after = recompute(before, keep, turn)
-    left = {v for v in waiting(after, turn) if v in values}
+    after = rematerialize(before, keep, turn)
+    left = {v for v in residuals(after, turn) if v in values}
     assert left <= keep | {v for op in before.ops if op.has_effect for v in op.results}
     assert_same(before, after)
 
@@ -169,7 +173,7 @@ def test_whatever_a_loop_keeps_the_program_computes_the_same(step, numbers):
     before = program(step)
     made = [r for op in before.walk() for r in op.results]
     keep = {made[n % len(made)] for n in numbers}
-    after = recompute(before, keep, turn_of(before))
+    after = rematerialize(before, keep, backward_start(before))
     verify(after)
     assert_same(before, after)
 

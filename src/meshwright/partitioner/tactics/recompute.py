@@ -12,8 +12,11 @@ from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import Program, Value
-from meshwright.program.rewrite.remat import recompute as rewrite_program
-from meshwright.program.rewrite.remat import turn_of, waiting
+from meshwright.program.rewrite.rematerialization import (
+    backward_start,
+    rematerialize,
+    residuals,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,11 @@ class Recompute:
 
     def rewrite(self, program: Program) -> Program:
         """The program with this in it; `TacticError` where nothing waits."""
-        turn = turn_of(program)
-        before = waiting(program, turn)
+        turn = backward_start(program)
+        before = residuals(program, turn)
         if not before:
             raise TacticError(f"{self}: no value waits here for a backward pass")
-        return rewrite_program(program, self._kept(program), turn)
+        return rematerialize(program, self._kept(program), turn)
 
     def _kept(self, program: Program) -> set[Value]:
         by_name: dict[str, list[Value]] = defaultdict(list)

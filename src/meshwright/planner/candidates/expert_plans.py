@@ -14,7 +14,7 @@ from meshwright.planner.prices.integer_program import Model
 from meshwright.planner.prices.projection import read_choices, spread_choices
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Priced, Space
-from meshwright.program.records.collector import one_collection
+from meshwright.program.records.paused_collector import paused_collector
 
 ALONE = "as given"
 """Name of the tactics that stand, with nothing added."""
@@ -37,7 +37,7 @@ class Experts:
         """Of those that have been read."""
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
-    @one_collection()
+    @paused_collector()
     def on(self, mesh: Mesh, priced: Priced) -> list[Proposal]:
         """Their plans by the model."""
         known = self._read.get(mesh)

@@ -11,8 +11,8 @@ from meshwright.planner.solve.space import Priced
 from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Program, Value
-from meshwright.program.rewrite.remat import turn_of, waiting
-from meshwright.program.rewrite.remat_loops import read_in_turns
+from meshwright.program.rewrite.rematerialization import backward_start, residuals
+from meshwright.program.rewrite.rematerialized_scans import stacked_residuals
 
 _NEARLY_ALL = 1.25
 """Times its bytes that all may take which later ops read, for a value to be a waist."""
@@ -84,14 +84,14 @@ class Forward:
         that are not made again, so that no chain leads behind them.
         """
         program = priced.work.graph.program
-        turn = turn_of(program)
+        turn = backward_start(program)
         self.seconds: dict[Op, float] = {}
         self.num_bytes: dict[Value, float] = {}
-        self.wanted = set(waiting(program, turn))
+        self.wanted = set(residuals(program, turn))
         self._sizes = _Sizes(priced, choices, stores)
         behind = [op for op in program.ops[turn:] if op.kind == "scan"]
         for op in program.ops[:turn]:
-            pairs = [(then, p) for then in behind if (p := read_in_turns(op, then))]
+            pairs = [(then, p) for then in behind if (p := stacked_residuals(op, then))]
             if pairs:
                 self._open(op, program, pairs)
             else:

@@ -25,7 +25,7 @@ from meshwright.planner.solve.optimum import Optimum
 from meshwright.planner.solve.pricer import Pricer
 from meshwright.predict.compilers.rules import RULES
 from meshwright.program.capture import Captured
-from meshwright.program.records.collector import one_collection
+from meshwright.program.records.paused_collector import paused_collector
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Space:
         self.given = (*own, *rewrites, *rest)
         self.machine = machine
         self.seed = seed
-        with one_collection():
+        with paused_collector():
             self.captured = captured = rewritten(stated.captured, self.given)
             self.graph = Graph(captured.program, captured.ties)
             self.stores = stores_of(captured.program, machine, machine.num_devices)
@@ -107,7 +107,7 @@ class Space:
                 raise TacticError(f"{tactic} cannot stand: {work.refusals[known]}")
         return work
 
-    @one_collection()
+    @paused_collector()
     def price(
         self,
         mesh: Mesh,
@@ -132,7 +132,7 @@ class Space:
             free,
         )
 
-    @one_collection()
+    @paused_collector()
     def price_again(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
         """The same choices at other prices of collectives, in half the time."""
         shares = {**EXPOSED, **exposed}

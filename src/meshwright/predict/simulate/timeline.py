@@ -21,12 +21,12 @@ from meshwright.predict.compilers.xla.latency_hiding import Ahead
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.simulate.known_times import KnownTimes
 from meshwright.program.ir import Value
-from meshwright.program.records.born_open import born_open
+from meshwright.program.records.fast_frozen import fast_frozen
 
 COMPUTE, LINKS = "compute", "links"
 
 
-@born_open
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Span:
     """One unit on one stream.

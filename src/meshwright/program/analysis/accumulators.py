@@ -1,4 +1,8 @@
-"""What loops add up over devices: sums that nobody reads before the loop ends."""
+"""Accumulators of loops: sums over devices and iterations that only the loop's end reads.
+
+XLA moves the all-reduce of such a sum out of the loop (while-loop all-reduce code
+motion), since the sum over devices of a total is the total of the sums.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,12 @@ from meshwright.program.ops import Trait, has_trait
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
-    """What a loop of a device program adds up.
+class Accumulator:
+    """A value to which each iteration of a loop adds the result of a sum over devices.
 
-    wire: that carries it. reduction: whose results are added. between: conversions, from
-    the one that reads those. adds: into what is carried.
+    wire: carries the accumulated value. reduction: the collective that sums over
+    devices. between: conversions of its result, in order. adds: the addition to the
+    carried value.
     """
 
     wire: Wire
@@ -25,55 +30,56 @@ class Total:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether what is added has the dtype of the sum, but was converted."""
+        """Whether the addend was converted, and back to the dtype of the collective."""
         ends = (self.between or (self.reduction,))[-1].results[0]
         return bool(self.between) and ends.dtype == self.reduction.results[0].dtype
 
 
-def carries(op: Op) -> Iterator[tuple[int, int, Wire]]:
-    """What a loop carries: the positions of its operand and its result, and the wire."""
+def loop_carries(op: Op) -> Iterator[tuple[int, int, Wire]]:
+    """Positions of operand and result, and the wire, of each value that a loop carries."""
     for wire in op.wires:
         if wire.operand is not None and wire.result is not None and not wire.is_stacked:
             yield wire.operand, wire.result, wire
 
 
-def totals(loop: Op) -> list[Total]:
-    """What a scan adds up, each without the others in the way; none of other ops."""
+def accumulators(loop: Op) -> list[Accumulator]:
+    """The accumulators of a scan; an op of another kind has none."""
     if loop.kind != "scan":
         return []
     (body,) = loop.bodies
-    maker = {result: op for op in body.ops for result in op.results}
+    producers = {result: op for op in body.ops for result in op.results}
     reads = Counter(body.outputs)
     reads.update(v for op in body.ops for v in op.operands)
-    found = (_total(wire, body, maker, reads) for _, _, wire in carries(loop))
-    return [total for total in found if total is not None]
+    carries = loop_carries(loop)
+    found = (_accumulator(wire, body, producers, reads) for _, _, wire in carries)
+    return [accumulator for accumulator in found if accumulator is not None]
 
 
-def _total(
-    wire: Wire, body: Program, maker: Mapping[Value, Op], reads: Mapping[Atom, int]
-) -> Total | None:
-    """What a wire carries, if nobody else reads that or what is added to it."""
+def _accumulator(
+    wire: Wire, body: Program, producers: Mapping[Value, Op], reads: Mapping[Atom, int]
+) -> Accumulator | None:
+    """The accumulator that a wire carries; `None` if the value or an addend has readers."""
     (_, i), (_, o) = wire.inputs[0], wire.outputs[0]
     carried, handed_on = body.inputs[i], body.outputs[o]
 
-    def only(atom: Atom) -> Op | None:
+    def producer_for_one_reader(atom: Atom) -> Op | None:
         if not isinstance(atom, Value) or reads[atom] != 1:
             return None
-        return maker.get(atom)
+        return producers.get(atom)
 
-    adds = only(handed_on)
+    adds = producer_for_one_reader(handed_on)
     if adds is None or not has_trait(adds.kind, Trait.ADDS) or reads[carried] != 1:
         return None
     if carried not in adds.operands:
         return None
     (added,) = (v for v in adds.operands if v is not carried)
     between: list[Op] = []
-    made_by = only(added)
-    while made_by is not None and made_by.kind == "convert_element_type":
-        between.append(made_by)
-        made_by = only(made_by.operands[0])
-    if made_by is None or not has_trait(made_by.kind, Trait.COLLECTIVE_REDUCTION):
+    source = producer_for_one_reader(added)
+    while source is not None and source.kind == "convert_element_type":
+        between.append(source)
+        source = producer_for_one_reader(source.operands[0])
+    if source is None or not has_trait(source.kind, Trait.COLLECTIVE_REDUCTION):
         return None
-    if made_by.params["monoid"] != "sum":
+    if source.params["monoid"] != "sum":
         return None
-    return Total(wire, made_by, tuple(reversed(between)), adds)
+    return Accumulator(wire, source, tuple(reversed(between)), adds)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
-from meshwright.program.records.born_open import born_open
+from meshwright.program.records.fast_frozen import fast_frozen
 
 _NO_PARAMS: Mapping[str, object] = MappingProxyType({})
 
 
-@born_open
+@fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """An array that an op makes or a program takes.
@@ -71,7 +71,7 @@ class Wire:
     is_stacked: bool = False
 
 
-@born_open
+@fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """One application of a primitive.

@@ -1,1 +1,1 @@
-"""Many small records, made fast."""
+"""Python tools that make many small immutable records cheap."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meshwright.program.ir import Op
-from meshwright.program.records.born_open import born_open
+from meshwright.program.records.fast_frozen import fast_frozen
 
 
-@born_open
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class OpWork:
     """Operations of one application of an op.

@@ -10,7 +10,7 @@ from meshwright.predict.compilers.rules import Rules
 from meshwright.predict.compilers.xla.dataflow import Flow
 from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.compilers.xla.producers import Fed
-from meshwright.program.analysis.accumulators import carries
+from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -43,7 +43,7 @@ def replaced(op: Op, flow: Flow) -> dict[Value, Value]:
     """
     pairs = [
         (op.results[result], operand)
-        for position, result, _ in carries(op)
+        for position, result, _ in loop_carries(op)
         if (operand := flow.operand(op, position)) is not None
     ]
     carried = Counter(operand for _, operand in pairs)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from meshwright.predict.compilers.xla.fusion import is_zeros
-from meshwright.program.analysis.accumulators import Total, totals
+from meshwright.program.analysis.accumulators import Accumulator, accumulators
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -84,7 +84,7 @@ class _Sink:
         bodies = tuple(map(self.program, op.bodies))
         loop = op if bodies == op.bodies else replace(op, bodies=bodies)
         behind: list[Op] = []
-        for total in [t for t in totals(loop) if _is_taken_out(t, loop)]:
+        for total in [t for t in accumulators(loop) if _is_taken_out(t, loop)]:
             before, loop, after = self._moved(loop, total, maker)
             yield before
             behind += after
@@ -94,7 +94,7 @@ class _Sink:
         yield from behind
 
     def _moved(
-        self, loop: Op, total: Total, maker: Mapping[Value, Op]
+        self, loop: Op, total: Accumulator, maker: Mapping[Value, Op]
     ) -> tuple[Op, Op, list[Op]]:
         """Zeros to begin with, the loop without the reduction, and that behind it."""
         wire, reduction = total.wire, total.reduction
@@ -126,7 +126,7 @@ class _Sink:
         )
 
     def _adding_own(
-        self, body: Program, total: Total, shape: tuple[int, ...]
+        self, body: Program, total: Accumulator, shape: tuple[int, ...]
     ) -> Program:
         """A turn that adds what the device has itself."""
         (_, i), (_, o) = total.wire.inputs[0], total.wire.outputs[0]
@@ -158,7 +158,7 @@ class _Sink:
         return made
 
 
-def _is_taken_out(total: Total, loop: Op) -> bool:
+def _is_taken_out(total: Accumulator, loop: Op) -> bool:
     """Whether the compiler takes a sum out of a loop.
 
     A reduce-scatter that is converted only where it can itself be of that dtype: not of

@@ -16,7 +16,7 @@ from meshwright.predict.compilers.xla.fusion import (
 )
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.producers import PART
-from meshwright.program.analysis.accumulators import carries
+from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -33,7 +33,7 @@ def open_region(
     stacked: list[set[Value]] = [set() for _ in op.bodies]
     carried = {
         op.bodies[body].inputs[i]
-        for _, _, wire in ([] if rules.calls_library else carries(op))
+        for _, _, wire in ([] if rules.calls_library else loop_carries(op))
         for body, i in wire.inputs
     }
     for wire in op.wires:
@@ -60,7 +60,7 @@ def carried_anew(op: Op) -> set[Value]:
     ends = [stored_outputs(body) for body in op.bodies]
     return {
         op.results[result]
-        for _, result, wire in carries(op)
+        for _, result, wire in loop_carries(op)
         if not all(
             ends[body][i] in [op.bodies[n].inputs[j] for n, j in wire.inputs]
             for body, i in wire.outputs
@@ -77,7 +77,7 @@ def handed_on(
     made = {value for unit in units for value in unit.writes}
     pairs = [
         (body.inputs[i], outputs[j])
-        for _, _, wire in carries(op)
+        for _, _, wire in loop_carries(op)
         for n, i in wire.inputs
         for m, j in wire.outputs
         if n == m == number

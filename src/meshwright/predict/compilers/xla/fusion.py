@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
-from meshwright.program.records.born_open import born_open
+from meshwright.program.records.fast_frozen import fast_frozen
 
 
 class FusionKind(Enum):
@@ -85,7 +85,7 @@ _NOTHING: Mapping[Value, Value] = MappingProxyType({})
 _WHOLE: Mapping[Value, float] = MappingProxyType({})
 
 
-@born_open
+@fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
     """Ops that run as one.

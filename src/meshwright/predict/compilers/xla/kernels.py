@@ -21,7 +21,7 @@ from meshwright.predict.roofline.kernel_time import KernelTraffic, timing_key
 from meshwright.predict.roofline.padding import uses_matrix_unit
 from meshwright.program.ir import Atom, Program, Value
 from meshwright.program.ops import Trait, has_trait
-from meshwright.program.records.born_open import born_open
+from meshwright.program.records.fast_frozen import fast_frozen
 from meshwright.program.rules.pallas_kernel import kernel_of
 
 
@@ -38,7 +38,7 @@ class Touch(NamedTuple):
     num_bytes: int
 
 
-@born_open
+@fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
     """Units that run as one.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from meshwright.predict.compilers.xla.dataflow import stored_outputs
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
-from meshwright.program.analysis.accumulators import carries
+from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -23,7 +23,7 @@ def in_turn(loop: Op, number: int, units: Sequence[Fusion]) -> Sequence[Fusion]:
         return units
     ends = stored_outputs(loop.bodies[number])
     carried = {
-        ends[i] for _, _, w in carries(loop) for n, i in w.outputs if n == number
+        ends[i] for _, _, w in loop_carries(loop) for n, i in w.outputs if n == number
     }
     ordered = _handed_out_last(units, carried) if carried else units
     return _joined_in_order(ordered)

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from meshwright.partitioner.lower import Workaround
-from meshwright.program.analysis.accumulators import carries
+from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -94,7 +94,7 @@ class _Dataflow:
 
     def accumulated(self) -> Iterator[tuple[int, _Reduction]]:
         """Reductions that the loop only accumulates, each after its result's position."""
-        ends = [(result, wire) for _, result, wire in carries(self.loop)]
+        ends = [(result, wire) for _, result, wire in loop_carries(self.loop)]
         for number in {body for _, wire in ends for body, _ in wire.outputs}:
             body = self.loop.bodies[number]
             starts = {i for _, wire in ends for at, i in wire.inputs if at == number}

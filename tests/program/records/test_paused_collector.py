@@ -4,17 +4,17 @@ import gc
 
 import pytest
 
-from meshwright.program.records.collector import one_collection
+from meshwright.program.records.paused_collector import paused_collector
 
 
 def test_the_collector_waits_and_then_runs_again():
-    with one_collection():
+    with paused_collector():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_it_runs_again_after_an_error():
-    with pytest.raises(ValueError, match="inside"), one_collection():
+    with pytest.raises(ValueError, match="inside"), paused_collector():
         raise ValueError("inside")
     assert gc.isenabled()
 
@@ -22,7 +22,7 @@ def test_it_runs_again_after_an_error():
 def test_a_caller_who_switched_it_off_finds_it_off():
     gc.disable()
     try:
-        with one_collection():
+        with paused_collector():
             pass
         assert not gc.isenabled()
     finally:
@@ -30,8 +30,8 @@ def test_a_caller_who_switched_it_off_finds_it_off():
 
 
 def test_blocks_lie_in_each_other():
-    with one_collection():
-        with one_collection():
+    with paused_collector():
+        with paused_collector():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()

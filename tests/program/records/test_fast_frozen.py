@@ -7,10 +7,10 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 import pytest
 
 from meshwright.program.ir import Op, Value
-from meshwright.program.records.born_open import born_open
+from meshwright.program.records.fast_frozen import fast_frozen
 
 
-@born_open
+@fast_frozen
 @dataclass(frozen=True, slots=True)
 class Made:
     """Two fields and a default."""
@@ -68,4 +68,4 @@ def test_what_would_be_passed_over_is_refused():
 
     for record in (Checked, Filled):
         with pytest.raises(AssertionError):
-            born_open(record)
+            fast_frozen(record)

@@ -1,39 +1,44 @@
-"""What a loop stacks for a later one, made again turn by turn in the later one."""
+"""Rematerialization of what a scan stacks for a later scan, in the later scan's body."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from meshwright.program.ir.program import Atom, Op, Program, Value, Wire
-from meshwright.program.rewrite.rematerialize import Again
+from meshwright.program.rewrite.recomputation import Recomputation
 
 
-def recompute_in_loops(program: Program, keep: Collection[Value], turn: int) -> Program:
-    """The program whose loops behind the turn make again what those before it stack.
+def rematerialize_scans(
+    program: Program, keep: Collection[Value], start: int
+) -> Program:
+    """The program whose backward scans recompute what forward scans stack for them.
 
-    A loop that reads, turn by turn, what one of as many turns has stacked makes it again
-    of what is kept: of values in the first loop's body that are in `keep`, of its
-    carries, which are stacked for this, and of what the first loop reads itself. What
-    nobody reads any more is left to be pruned. keep: also stacked values as they are.
+    Forward scans run before op `start`, backward ones from there on. A backward scan of
+    as many iterations as a forward one computes the stacked values again, iteration by
+    iteration, from values that are kept: those of the forward body that are in `keep`,
+    its carries (which are stacked for this), and what the forward scan itself reads.
+    Wires that nobody reads any more are left for dead code elimination.
+
+    keep: values of bodies, and stacked values that stay as they are.
     """
     ops = [*program.ops]
-    loops = [index for index, op in enumerate(ops) if op.kind == "scan"]
-    for after in (index for index in loops if index >= turn):
-        for before in (index for index in loops if index < turn):
+    scans = [index for index, op in enumerate(ops) if op.kind == "scan"]
+    for after in (index for index in scans if index >= start):
+        for before in (index for index in scans if index < start):
             if _are_a_pair(ops[before], ops[after]):
-                ops[before], ops[after] = _remade(ops[before], ops[after], keep)
+                ops[before], ops[after] = _rematerialized(ops[before], ops[after], keep)
     return replace(program, ops=tuple(ops))
 
 
-def read_in_turns(first: Op, second: Op) -> Mapping[Value, Value]:
-    """What the first loop makes in a turn for the same turn of the second.
+def stacked_residuals(first: Op, second: Op) -> Mapping[Value, Value]:
+    """The values that one scan stacks and another reads in the same iteration.
 
-    By input of the second's body, the value in the first's; both loops are scans.
+    By input of the second scan's body, the value in the first scan's body.
     """
     if not _are_a_pair(first, second):
         return {}
-    made = {
+    stacked = {
         first.results[wire.result]: first.bodies[0].outputs[wire.outputs[0][1]]
         for wire in first.wires
         if wire.is_stacked and wire.outputs and wire.result is not None
@@ -41,7 +46,7 @@ def read_in_turns(first: Op, second: Op) -> Mapping[Value, Value]:
     found: dict[Value, Value] = {}
     for wire in second.wires:
         if wire.is_stacked and wire.inputs and wire.operand is not None:
-            value = made.get(second.operands[wire.operand])  # pyright: ignore[reportArgumentType]
+            value = stacked.get(second.operands[wire.operand])  # pyright: ignore[reportArgumentType]
             if isinstance(value, Value):
                 found[second.bodies[0].inputs[wire.inputs[0][1]]] = value
     return found
@@ -53,62 +58,64 @@ def _are_a_pair(first: Op, second: Op) -> bool:
     return first.params["length"] == second.params["length"]
 
 
-def _remade(first: Op, second: Op, keep: Collection[Value]) -> tuple[Op, Op]:
-    """Both loops, the first stacking what is kept, the second making the rest."""
-    again = _AgainInLoop(first, second, keep)
-    stacked = {
+def _rematerialized(first: Op, second: Op, keep: Collection[Value]) -> tuple[Op, Op]:
+    """Both scans: the first stacks what is kept, the second computes the rest."""
+    pair = _ScanPair(_Scan(first), _Scan(second))
+    recomputed = Recomputation(first.bodies[0].ops, keep, pair.fetch)
+    kept = {
         first.bodies[0].outputs[wire.outputs[0][1]]
         for wire in first.wires
         if wire.result is not None and wire.is_stacked
         if first.results[wire.result] in keep
     }
-    remade = {
+    replaced = {
         inner: value
-        for inner, value in read_in_turns(first, second).items()
-        if again.can_make(value) and value not in stacked
+        for inner, value in stacked_residuals(first, second).items()
+        if recomputed.can_recompute(value) and value not in kept
     }
-    if not remade:
+    if not replaced:
         return first, second
     ops: list[Op] = []
 
-    def named(atom: Atom) -> Atom:
-        value = remade.get(atom)  # pyright: ignore[reportArgumentType]
+    def substitute(atom: Atom) -> Atom:
+        value = replaced.get(atom)  # pyright: ignore[reportArgumentType]
         if value is None:
             return atom
-        ops.extend(again.ops_for(value))
-        return again.made[value]
+        ops.extend(recomputed.ops_for(value))
+        return recomputed.copies[value]
 
     body = second.bodies[0]
     for op in body.ops:
-        operands = tuple(map(named, op.operands))
+        operands = tuple(map(substitute, op.operands))
         ops.append(replace(op, operands=operands))
-    outputs = tuple(map(named, body.outputs))
-    return again.first.op(), again.second.op(tuple(ops), outputs)
+    outputs = tuple(map(substitute, body.outputs))
+    return pair.first.op(), pair.second.op(tuple(ops), outputs)
 
 
-class _AgainInLoop(Again):
-    """What one turn makes again of another loop's same turn."""
+class _ScanPair:
+    """A forward scan, and the backward scan that recomputes the same iterations."""
 
-    def __init__(self, first: Op, second: Op, keep: Collection[Value]) -> None:
-        super().__init__(first.bodies[0].ops, keep)
-        self.first, self.second = _Loop(first), _Loop(second)
+    def __init__(self, first: _Scan, second: _Scan) -> None:
+        self.first, self.second = first, second
 
-    def fetch(self, value: Value) -> Iterator[Op]:
-        """No op, but a wire into the second loop, and one out of the first if need be."""
+    def fetch(self, value: Value) -> tuple[Value, tuple[Op, ...]]:
+        """A value of the first body as the second body reads it; needs no op.
+
+        It adds a wire into the second scan and, if need be, one out of the first.
+        """
         first, second = self.first, self.second
-        wire = first.entering(value)
+        wire = first.wire_into(value)
         if value in first.constants:
-            found = second.constant(first.constants[value], value)
+            found = second.add_constant(first.constants[value], value)
         elif wire is None or wire.outputs:
-            found = second.enter(first.stack(value), is_stacked=True)
+            found = second.read(first.stack(value), is_stacked=True)
         else:
             assert wire.operand is not None
-            found = second.enter(first.operands[wire.operand], wire.is_stacked)
-        self.fetched[value] = found
-        yield from ()
+            found = second.read(first.operands[wire.operand], wire.is_stacked)
+        return found, ()
 
 
-class _Loop:
+class _Scan:
     """A scan to which wires are being added."""
 
     def __init__(self, op: Op) -> None:
@@ -121,15 +128,15 @@ class _Loop:
         self._inputs = [*body.inputs]
         self._outputs = [*body.outputs]
 
-    def entering(self, value: Value) -> Wire | None:
-        """The wire by which a value enters the body; None if it is made there."""
+    def wire_into(self, value: Value) -> Wire | None:
+        """The wire by which a value enters the body; `None` if the body computes it."""
         for wire in self._wires:
             if wire.inputs and self._inputs[wire.inputs[0][1]] is value:
                 return wire
         return None
 
     def stack(self, value: Value) -> Value:
-        """What each turn finds or makes, as a result of the loop."""
+        """The scan's result that stacks a value of its body over all iterations."""
         for wire in self._wires:
             if not wire.is_stacked or wire.result is None:
                 continue
@@ -143,8 +150,8 @@ class _Loop:
         self._results.append(stacked)
         return stacked
 
-    def enter(self, outer: Atom, is_stacked: bool) -> Value:
-        """A value from outside as the body sees it."""
+    def read(self, outer: Atom, is_stacked: bool) -> Value:
+        """The body's input for a value from outside, added if there is none yet."""
         for wire in self._wires:
             if (
                 wire.operand is None
@@ -161,8 +168,8 @@ class _Loop:
         self._inputs.append(inner)
         return inner
 
-    def constant(self, array: object, value: Value) -> Value:
-        """An array that the body closes over."""
+    def add_constant(self, array: object, value: Value) -> Value:
+        """A value of the body for an array that the body now closes over."""
         made = Value(value.shape, value.dtype)
         self.constants[made] = array
         return made
@@ -170,7 +177,7 @@ class _Loop:
     def op(
         self, ops: tuple[Op, ...] | None = None, outputs: tuple[Atom, ...] = ()
     ) -> Op:
-        """The loop with all wires; with other ops and outputs, if there are any."""
+        """The scan with all wires, and with other ops and outputs in its body if given."""
         body = self._op.bodies[0]
         changed = Program(
             tuple(self._inputs),

@@ -1,0 +1,110 @@
+"""The ops that compute values a second time, from values that are kept until then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+
+from meshwright.program.ir.program import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
+
+Fetch = Callable[[Value], tuple[Value, tuple[Op, ...]]]
+"""A kept value -> the value to read in its place, and the ops to run before that."""
+
+
+def behind_barrier(value: Value) -> tuple[Value, tuple[Op, ...]]:
+    """The value behind a barrier, so that no compiler merges both computations."""
+    fenced = Value(value.shape, value.dtype)
+    return fenced, (Op("optimization_barrier", (value,), (fenced,)),)
+
+
+class Recomputation:
+    """Values of one program or body that have been computed a second time so far.
+
+    copies: by value its second copy. Values are fetched, not computed again, if they are
+    to be kept, if no op makes them, or if an op with effects or a loop does: a loop's
+    results are computed again in other loops (`rematerialized_scans`).
+    """
+
+    def __init__(
+        self, ops: Sequence[Op], keep: Collection[Value], fetch: Fetch
+    ) -> None:
+        self.copies: dict[Atom, Value] = {}
+        self._fetch = fetch
+        self._fetched: dict[Atom, Atom] = {}
+        self._keep = frozenset(keep)
+        self._producers = {
+            result: op
+            for op in ops
+            if not op.has_effect and not has_trait(op.kind, Trait.LOOP)
+            for result in op.results
+            if result not in self._keep
+        }
+
+    def can_recompute(self, atom: Atom) -> bool:
+        """Whether the value may be computed a second time."""
+        return atom in self._producers
+
+    def ops_for(self, atom: Atom) -> Iterator[Op]:
+        """The ops that compute a value again, preceded by what their operands need."""
+        stack = [atom]
+        while stack:
+            atom = stack[-1]
+            op = self._producers.get(atom)  # pyright: ignore[reportArgumentType]
+            if op is None or atom in self.copies:
+                stack.pop()
+                continue
+            needed = [o for o in op.operands if self._is_missing(o)]
+            if needed:
+                stack += needed
+                continue
+            stack.pop()
+            for operand in op.operands:
+                yield from self._fetch_once(operand)
+            results = tuple(Value(r.shape, r.dtype) for r in op.results)
+            operands = tuple(map(self._operand, op.operands))
+            for old, new in zip(op.results, results, strict=True):
+                if old not in self._keep:
+                    self.copies[old] = new
+            bodies = tuple(map(_copied, op.bodies))
+            yield replace(op, operands=operands, results=results, bodies=bodies)
+
+    def _fetch_once(self, operand: Atom) -> tuple[Op, ...]:
+        is_known = operand in self.copies or operand in self._fetched
+        if is_known or not isinstance(operand, Value):
+            return ()
+        self._fetched[operand], ops = self._fetch(operand)
+        return ops
+
+    def _is_missing(self, atom: Atom) -> bool:
+        return atom in self._producers and atom not in self.copies
+
+    def _operand(self, atom: Atom) -> Atom:
+        return self.copies.get(atom) or self._fetched.get(atom, atom)
+
+
+def _copied(program: Program) -> Program:
+    """The same program over new values, since a value has one producer only."""
+    new: dict[Atom, Value] = {}
+
+    def fresh(values: Sequence[Value]) -> tuple[Value, ...]:
+        made = tuple(Value(v.shape, v.dtype) for v in values)
+        new.update(zip(values, made, strict=True))
+        return made
+
+    inputs = fresh(program.inputs)
+    constants = dict(
+        zip(fresh([*program.constants]), program.constants.values(), strict=True)
+    )
+    ops = tuple(
+        replace(
+            op,
+            operands=tuple(new.get(a, a) for a in op.operands),
+            results=fresh(op.results),
+            bodies=tuple(map(_copied, op.bodies)),
+        )
+        for op in program.ops
+    )
+    return Program(
+        inputs, ops, tuple(new.get(a, a) for a in program.outputs), constants
+    )
