@@ -101,9 +101,11 @@ def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refus
 
 
 @dataclass(frozen=True, slots=True)
-class _Cost:
-    """Bytes that one trial moves or makes in the forward pass, unpartitioned.
+class _TrialBytes:
+    """Bytes of the forward pass that one trial concerns; a heuristic, no cost model.
 
+    The tactic has no machine, so that it compares bytes and never predicts seconds.
+    All are bytes of whole values.
     made: results of the matmuls cut by columns. closed: of those cut by rows.
     summed: other partial sums. gathered: values read whole, or cut elsewhere.
     """
@@ -167,8 +169,8 @@ class _Search:
 
     def _try(
         self, seed: tuple[str, Node, int]
-    ) -> tuple[_Cost | None, set[tuple[int, int]]]:
-        """The cost of a cut, now taken, and the matmuls that it cuts by columns."""
+    ) -> tuple[_TrialBytes | None, set[tuple[int, int]]]:
+        """The bytes that a cut, now taken, concerns, and the matmuls cut by columns."""
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.name)
@@ -193,7 +195,7 @@ class _Search:
                 is_row = product is not None and factor in product.summed
                 closed, summed = closed + size * is_row, summed + size * (not is_row)
             gathered += self._gathered(node, sub_axis)
-        return _Cost(made, closed, summed, gathered), columns
+        return _TrialBytes(made, closed, summed, gathered), columns
 
     def _gathered(self, node: Node, sub_axis: str) -> int:
         """Bytes of the values around a node that are cut, and read otherwise."""

@@ -59,7 +59,9 @@ def quotient_of(work: Workspace) -> Quotient:
         members[group].append(index)
     runs = [g.runs / len(g.members) for g in folded.groups]
     weights = tuple(
-        len(own) * runs[folded.group_of[own[0]]] * _weight(graph, graph.nodes[own[0]])
+        len(own)
+        * runs[folded.group_of[own[0]]]
+        * _heuristic_weight(graph, graph.nodes[own[0]])
         for own in members
     )
     small = _small_graph(graph, group_of, members)
@@ -132,7 +134,12 @@ def start_on(quotient: Quotient, start: Workspace) -> Workspace:
     return Workspace(Propagator(state), (), start.mesh, start.sub_axes)
 
 
-def _weight(graph: Graph, node: Node) -> float:
+def _heuristic_weight(graph: Graph, node: Node) -> float:
+    """Bytes that stand for how much a node matters; no prediction of its time.
+
+    Spelling only needs to know which decisions to match first, on any machine. Times of
+    the planner's cost model would bind the words of a plan to one machine.
+    """
     values = dict.fromkeys(v for v, _ in (*node.ins, *node.outs))
     moved = float(_START + sum(num_bytes(graph.values[v]) for v in values))
     if node.input_position is not None:
