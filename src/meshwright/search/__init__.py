@@ -1,4 +1,10 @@
-"""Searches that do not know what they search: problems, engines, integer programs."""
+"""Generic search: knows no tensors, only problems, engines and integer programs.
+
+Comes in: a `Problem` (states, actions, costs) or an `Assignment` (an integer program).
+Goes out: a `Result` or a `Solution`. Begin reading at `loop/problem.py` and
+`loop/engine.py`; `engines` has one search algorithm per file; `assignment` is the solver
+of integer programs.
+"""
 
 from meshwright.search.engines.annealing import Annealing
 from meshwright.search.engines.beam import Beam

@@ -1,1 +1,1 @@
-"""Engines: one search algorithm a file, all driven by `search/engine.py`."""
+"""Engines: one search algorithm per file, all driven by `search/loop/engine.py`."""

@@ -1,4 +1,4 @@
-"""Small changes to one trajectory; worse ones are accepted less and less often."""
+"""Simulated annealing: small changes to one trajectory at a falling temperature."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from meshwright.search.loop.walk import Walker
 class Annealing:
     """Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) in rounds.
 
-    A round begins hot, the first from the start and others from a random walk, and ends
-    cold; each is twice as long as the one before, so that no budget has to be known.
+    The first round begins at the start, each later one at a random walk. In each round
+    the temperature falls from `hot` to `cold`. Each round is twice as long as the one
+    before, so the engine needs no budget in advance.
 
-    hot, cold: temperatures, in mean changes of the cost seen so far.
+    hot, cold: temperatures, as multiples of the mean change of the cost seen so far.
     first_round: trials of the first round.
+    longest: limit on the actions of a trajectory.
     """
 
     seed: int
@@ -64,14 +66,14 @@ class Annealing:
 
 
 class _Scale:
-    """The mean size of the changes of the cost seen so far."""
+    """Mean absolute change of the cost seen so far: the unit of temperature."""
 
     def __init__(self) -> None:
         self.total = 0.0
         self.count = 0
 
     def accepts(self, new: float, old: float, heat: float, rng: random.Random) -> bool:
-        """Whether to go from a cost to another; what cannot be used is left gladly."""
+        """Whether to accept a change of the cost, by the rule of Metropolis."""
         if new == old or old == math.inf:
             return True
         if new == math.inf:

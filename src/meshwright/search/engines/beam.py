@@ -1,4 +1,4 @@
-"""The best few states after each number of actions."""
+"""Beam search: the best few states of each depth."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from meshwright.search.loop.walk import order
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """Keeps `width` states of a level, prices all that follow them, keeps the best.
+    """Beam search with a width that doubles until no state is dropped.
 
-    Where time is left it begins again with twice the width, what it knows being free,
-    until nothing is dropped: then it has seen every state.
+    A level holds the `width` best states of one depth; all their successors are priced.
+    When a width is done the search restarts with twice the width; states that were priced
+    before cost nothing. Once no state is dropped, every state has been seen.
 
-    slack: levels in a row without a new best after which a width is given up; it
-      doubles with the width. Before anything usable is found they do not count.
+    slack: levels in a row without a new best after which a width ends; doubles with the
+        width. Levels before the first feasible state do not count.
     """
 
     width: int = 8
@@ -41,7 +42,7 @@ class Beam:
     def _sweep[S, A: Hashable](
         self, problem: Problem[S, A], width: int, slack: int
     ) -> Exploration[S, A]:
-        """Level after level; whether every state was among them."""
+        """One search level by level; returns whether every state was seen."""
         start = problem.start()
         seen = {problem.key(start)}
         beam: list[tuple[float, S, tuple[A, ...]]] = [(math.inf, start, ())]

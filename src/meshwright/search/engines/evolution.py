@@ -1,4 +1,4 @@
-"""A population of trajectories: changed, crossed, and the worst replaced."""
+"""Evolutionary search: trajectories are mutated and crossed, the worst replaced."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from meshwright.search.loop.walk import Walker
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """One child at a time, of parents that won a tournament; no state is born twice.
+    """Steady-state evolution: one child at a time, with tournament selection.
 
-    A child is its parents' actions in order, without those that cannot be done. A better
-    or equal one takes the place of the worst.
+    A child has its parents' actions in order, without those that are impossible. It
+    replaces the worst of the population if it is no worse. No state joins twice.
 
-    crossing: share of children that have two parents.
-    strangers: share that are random walks.
+    crossing: share of children with two parents.
+    strangers: share of children that are random walks.
+    longest: limit on the actions of a trajectory.
     """
 
     seed: int
@@ -61,7 +62,7 @@ class Evolution:
                     living.pop()
 
     def _is_stranger(self, rng: random.Random, num_living: int) -> bool:
-        """Always while places are free, save one child in two: the space may be small."""
+        """Whether the next child is a random walk: half are until all places are full."""
         share = 0.5 if num_living < self.population else self.strangers
         return rng.random() < share
 
@@ -71,7 +72,7 @@ class Evolution:
         changer: Changer[S, A],
         living: list[tuple[float, Trajectory[S, A]]],
     ) -> Trajectory[S, A]:
-        """A changed child of one or two; the better of two drawn is a parent."""
+        """A child of one or two parents; each parent is the better of two random draws."""
 
         def parent() -> Trajectory[S, A]:
             return living[min(rng.randrange(len(living)) for _ in range(2))][1]

@@ -1,4 +1,4 @@
-"""Every state, each once."""
+"""Exhaustive search: every state, each once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from meshwright.search.loop.walk import order
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive:
-    """Prices all that can be reached, and so ends complete where that is finite.
+    """Breadth-first or depth-first search; complete if there are finitely many states.
 
-    first: "breadth" for few actions before many; "depth" for less memory.
+    first: "breadth" prices states of few actions first; "depth" takes less memory.
     """
 
     first: Literal["breadth", "depth"] = "breadth"

@@ -1,10 +1,10 @@
 """Monte Carlo tree search over states, not over sequences of actions.
 
-UCT (Kocsis and Szepesvari, ECML 2006) on a graph: a state reached in two ways is one node
-(transpositions), and actions of a state that lead to one state are one edge (groups), so
-that what is learned on one way counts for all (Childs, Brodeur and Kocsis, CIG 2008; for
-partitioning: Alabed et al., arXiv 2210.06352). Rewards say how a cost ranks among those
-seen. What holds nothing new any more is not entered again.
+UCT (Kocsis and Szepesvari, ECML 2006) on a graph. A state that is reached in two ways is
+one node (transpositions). Actions of a state that lead to the same state are one edge
+(groups). Statistics are so shared between all ways (Childs, Brodeur and Kocsis, CIG 2008;
+for partitioning: Alabed et al., arXiv 2210.06352). The reward of a cost is its rank among
+the costs seen. Solved nodes, below which no state is new, are not visited any more.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from meshwright.search.loop.walk import Walker, order
 
 @dataclass(frozen=True, slots=True)
 class Mcts:
-    """Trajectories through a tree that grows by a state with each of them.
+    """Monte Carlo tree search: each trajectory adds one state to the tree.
 
-    exploration: weight of what was tried little against what did well, UCT's constant.
-    widening: a state visited n times has about n ** widening edges; 1 tries every action
-      of a state before any goes deeper.
-    greed: share of the best cost below a state in its value, the rest being the mean.
-    num_draws: up to so many actions are drawn where one is taken at random, the one of
-      the largest merit being it; 1 is UCT's even walk.
-    longest: actions of a random walk beyond the tree, at most.
+    exploration: weight of rarely tried actions against successful ones, UCT's constant.
+    widening: a state visited n times has about n ** widening edges (progressive widening);
+        with 1 every action of a state is tried before any child is expanded.
+    greed: weight of the best cost below a state in its value; the mean has the rest.
+    num_draws: for a random action, up to so many are drawn and the one of the largest
+        merit is taken; 1 is UCT's uniform random walk.
+    longest: limit on the actions of a random walk beyond the tree.
     """
 
     seed: int
@@ -48,17 +48,18 @@ class Mcts:
     def __post_init__(self) -> None:
         if not (0 < self.widening <= 1 and 0 <= self.greed <= 1):
             raise SearchError(
-                f"widening {self.widening} and greed {self.greed} have to be shares"
+                f"widening is {self.widening} and greed {self.greed}; wanted"
+                " 0 < widening <= 1 and 0 <= greed <= 1"
             )
         if self.num_draws < 1:
-            raise SearchError(f"of {self.num_draws} actions none can be taken")
+            raise SearchError(f"num_draws is {self.num_draws}; wanted one or more")
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         return (yield from _Tree(self, problem).grow())
 
 
 class _Tree[S, A: Hashable]:
-    """The nodes by key, and what was learned beside them."""
+    """The nodes by key, and statistics that they share."""
 
     def __init__(self, options: Mcts, problem: Problem[S, A]) -> None:
         self.options = options
@@ -77,7 +78,7 @@ class _Tree[S, A: Hashable]:
         self.root: Node[S, A] = Node(start)
         self.nodes: dict[Hashable, Node[S, A]] = {problem.key(start): self.root}
         self.num_open = 1
-        """Nodes of which something is untried."""
+        """Number of nodes with untried actions."""
         self.serial = 0
         self.scale = Scale()
 
@@ -97,12 +98,12 @@ class _Tree[S, A: Hashable]:
             self._learn(path, actions, cost)
         return not self.num_open
 
-    # -- down ----------------------------------------------------------------------
+    # -- selection ----------------------------------------------------------------------
 
     def _descend(self) -> tuple[list[Node[S, A]], list[Edge[S, A]], bool]:
-        """Nodes and edges from the root to where a trajectory leaves the tree.
+        """Nodes and edges from the root to a leaf, and whether the leaf is new.
 
-        It ends at a new node, where it goes on at random, or at one that is priced.
+        From a new leaf the trajectory continues at random; otherwise it ends there.
         """
         node, path, edges = self.root, [self.root], list[Edge[S, A]]()
         while True:
@@ -121,7 +122,7 @@ class _Tree[S, A: Hashable]:
                 edges.append(edge)
 
     def _choose(self, node: Node[S, A]) -> Edge[S, A] | None:
-        """The edge to follow; `None` to stop here, or if nothing is left below."""
+        """The edge to follow; `None` to end the trajectory here, or if it is solved."""
         if node.untried is None:
             node.untried = self._open(node)
         while node.untried:
@@ -143,7 +144,7 @@ class _Tree[S, A: Hashable]:
         return edge
 
     def _open(self, node: Node[S, A]) -> list[A | Stop]:
-        """What can be tried from a node: its actions in some order, and to stop."""
+        """Untried options of a node, next one last: its actions by prior, and to stop."""
         actions = self.problem.actions(node.state)
         ordered = order(self.options.prior_fn, node.state, actions)
         untried: list[A | Stop] = [*reversed(ordered)]
@@ -153,7 +154,7 @@ class _Tree[S, A: Hashable]:
         return untried
 
     def _pop(self, untried: list[A | Stop]) -> A | Stop:
-        """The next one by the prior; without one, the best of some drawn evenly."""
+        """The next option by the prior; without a prior, the best of some random draws."""
         if self.options.prior_fn is None:
             rng, size = self.rng.random, len(untried)
             best, chosen = -math.inf, -1
@@ -167,7 +168,7 @@ class _Tree[S, A: Hashable]:
         return untried.pop()
 
     def _expand(self, node: Node[S, A], action: A) -> Edge[S, A] | None:
-        """A new edge, unless another action leads there or nothing is left there."""
+        """A new edge; `None` if its child has an edge already, is solved or on the path."""
         state = self.problem.apply(node.state, action)
         key = self.problem.key(state)
         child = self.nodes.get(key)
@@ -183,7 +184,7 @@ class _Tree[S, A: Hashable]:
         return edge
 
     def _select(self, node: Node[S, A]) -> Edge[S, A] | None:
-        """The edge of the largest upper bound among those that hold something new."""
+        """The edge of the largest upper confidence bound among unsolved children."""
         middle, span = self.scale.bounds()
         greed, log_visits = self.options.greed, math.log(node.visits)
         best, chosen = -math.inf, None
@@ -200,10 +201,10 @@ class _Tree[S, A: Hashable]:
                 best, chosen = bound, edge
         return chosen
 
-    # -- up ------------------------------------------------------------------------
+    # -- backup ------------------------------------------------------------------------
 
     def _learn(self, path: list[Node[S, A]], actions: list[A], cost: float) -> None:
-        """Adds the cost of a trajectory to all that it went through."""
+        """Add the cost of a trajectory to all nodes that it visited."""
         reward = self.scale.reward(cost)
         for node in path:
             node.visits += 1

@@ -1,4 +1,4 @@
-"""Random trajectories: what any other search has to beat."""
+"""Random sampling: the baseline that any other search has to beat."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from meshwright.search.loop.walk import Walker
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Random walks from the start, each as if it were the first.
+    """Independent random walks from the start.
 
-    longest: actions of a walk, at most; a walk ends after any number up to that.
+    longest: limit on the actions of a walk; the length of each walk is random.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""How long a search may go on, and what it has to show for it."""
+"""Budgets and results of a search."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from meshwright.errors import SearchError
 type Stopped = Literal[
     "exhausted", "stalled", "evaluations", "trials", "seconds", "interrupted"
 ]
-"""Why a search ended: nothing is left to try; nothing new turned up for long; one of its
-three limits; a Ctrl-C."""
+"""Reason for the end of a search: no state left, no new state for long (patience), one of
+the three limits of the budget, or Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of a search, whichever is reached first; `None` is no limit.
+    """Limits of a search; the first one reached ends it, `None` is no limit.
 
-    An evaluation prices a state that was never priced before. A trial looks at a
-    candidate, known or not: in a tree search, a trajectory. `clock` tells seconds.
+    seconds: wall time on `clock`.
+    evaluations: states priced for the first time.
+    trials: candidates looked at, new or not; in a tree search, trajectories.
     """
 
     seconds: float | None = None
@@ -42,7 +43,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """A cost below all before it, and when it was found; both counts start at one."""
+    """A new lowest cost, and when it was found; both counts start at one."""
 
     cost: float
     evaluation: int
@@ -54,12 +55,12 @@ class Improvement:
 class Result[S, A]:
     """The best state found, and the actions that lead there from the start.
 
-    cost: that of `state`; infinite if nothing usable was found, `state` then being the
-      start.
-    evaluations: distinct states that were priced.
-    trials: candidates that were looked at, those already priced among them.
-    is_complete: no state that can be reached costs less.
-    improvements: costs that were the lowest of all when they were found, in order.
+    cost: cost of `state`; infinite if no feasible state was found, and `state` is then
+        the start.
+    evaluations: number of distinct states priced.
+    trials: number of candidates looked at, those priced before included.
+    is_complete: whether every reachable state was priced, so none costs less.
+    improvements: each new lowest cost, in order.
     """
 
     state: S
@@ -74,7 +75,7 @@ class Result[S, A]:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether a state was found that can be used."""
+        """Whether a feasible state was found."""
         return math.isfinite(self.cost)
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""The loop around every engine: prices, remembers, keeps the best, ends in time.
+"""The search loop around every engine: prices candidates and enforces the budget.
 
-An engine is a generator. It yields candidates and is sent what each costs; it never sees
-a budget, a clock or an earlier price, and ends by itself only when nothing is left. So
-all engines keep the same promises, because one loop keeps them.
+An engine is a generator: it yields candidates and receives their costs. It never sees the
+budget, the clock or the cache of costs, and returns only when no candidate is left. All
+engines therefore keep the same promises about budgets, interrupts and repeated states.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from meshwright.search.loop.budget import Budget, Improvement, Result, Stopped
 from meshwright.search.loop.problem import Problem
 
 type Candidate[S, A] = tuple[Hashable, S, Sequence[A]]
-"""The key of a state, the state, and the actions that lead there from the start."""
+"""Key of a state, the state, and the actions that lead from the start to it."""
 
 type Exploration[S, A] = Generator[Candidate[S, A], float, bool]
-"""Yields candidates, is sent their costs, returns whether every state was among them."""
+"""Generator that yields candidates, receives their costs, and returns whether it was
+complete: whether every state was among them."""
 
 type OnImprovement[S] = Callable[[Improvement, S], None]
 
 
 class Engine(Protocol):
-    """A way of choosing candidates: a frozen record of its parameters, seed included."""
+    """A search algorithm: a frozen record of its parameters, seed included."""
 
     @property
     def patience(self) -> int | None:
-        """Known candidates in a row after which it is given up; `None`: never."""
+        """Limit on known candidates in a row, after which the search ends; `None`: none."""
         ...
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
-        """Candidates of a problem, the same ones each time it is called."""
+        """Generator of candidates of a problem; each call yields the same ones."""
         ...
 
 
@@ -46,9 +47,9 @@ def search[S, A: Hashable](
 ) -> Result[S, A]:
     """The best state that the engine finds within the budget.
 
-    The start is always priced. No key is priced twice. Ctrl-C ends the search as a limit
-    does. Where a limit in seconds counts, an evaluation under way is not cut short: the
-    search ends where the next would end more than half a trial too late.
+    The start is always priced, and no key is priced twice. Ctrl-C ends the search like a
+    limit. A limit in seconds does not cut an evaluation short: the search ends before a
+    trial whose expected end is more than half a trial after the limit.
     """
     run = _Run(problem, budget, on_improvement)
     is_complete = False
@@ -61,7 +62,7 @@ def search[S, A: Hashable](
 
 
 class _Run[S, A: Hashable]:
-    """What a search has seen so far."""
+    """State of one search: costs by key, the best candidate, counts."""
 
     def __init__(
         self,
@@ -79,10 +80,10 @@ class _Run[S, A: Hashable]:
         self.improvements: list[Improvement] = []
         self.trials = 0
         self.known = 0
-        """Candidates in a row that had been priced before."""
+        """Number of candidates in a row that were priced before."""
 
     def follow(self, engine: Engine) -> Stopped | None:
-        """Prices what the engine yields; which limit ended it, `None` if complete."""
+        """Price the candidates of an engine; returns why it ended, `None` if complete."""
         candidate: Candidate[S, A] = (self.problem.key(self.start), self.start, ())
         self._look(candidate)
         self.before = self.budget.clock()
@@ -93,7 +94,7 @@ class _Run[S, A: Hashable]:
             if self._is_late():
                 return "seconds"
             try:
-                # The first send starts the generator and has nothing to tell it.
+                # The first send starts the generator and has to be None.
                 candidate = exploration.send(cost)  # pyright: ignore[reportArgumentType]
             except StopIteration as end:
                 return None if end.value else "stalled"
@@ -105,7 +106,7 @@ class _Run[S, A: Hashable]:
         return "trials"
 
     def _is_late(self) -> bool:
-        """Whether half a trial more, each as long as the last, ends after the limit."""
+        """Whether half a trial, as long as the last one, would end after the limit."""
         if self.budget.seconds is None:
             return False
         now = self.budget.clock()
@@ -113,7 +114,7 @@ class _Run[S, A: Hashable]:
         return now - self.started + half >= self.budget.seconds
 
     def _look(self, candidate: Candidate[S, A]) -> float | None:
-        """The cost of a candidate; `None` if it is unknown and may not be priced."""
+        """Cost of a candidate; `None` if it is new and no evaluation is left."""
         self.trials += 1
         cost = self.costs.get(candidate[0])
         if cost is not None:

@@ -1,7 +1,7 @@
-"""Goals one after another: each starts where the one before ended.
+"""Searches for several goals in sequence: each starts from the result of the one before.
 
-What a sum of objectives hides from a search, a sequence of them shows: first time along
-one axis, then along the next, then memory (the meta-controller of Alabed et al., arXiv
+A sequence of objectives can guide a search where their sum does not: first time along one
+mesh axis, then along the next, then memory (the meta-controller of Alabed et al., arXiv
 2210.06352).
 """
 
@@ -18,10 +18,10 @@ from meshwright.search.loop.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Goal[S, A]:
-    """An objective of its own, over some of the actions.
+    """One objective, with the actions that may serve it.
 
-    actions_fn: of a state and its actions, those that serve this goal; all by default.
-    share: of the budget, beside the shares of the goals that are still to come.
+    actions_fn: filter of a state's actions for this goal; keeps all by default.
+    share: weight of this goal when the remaining budget is divided among the goals left.
     """
 
     name: str
@@ -42,12 +42,12 @@ def search_goals[S, A: Hashable](
     *,
     on_improvement: OnImprovement[S] | None = None,
 ) -> tuple[Result[S, A], ...]:
-    """One result per goal; the last one's state is what the goals together led to.
+    """One result per goal, in order; the state of the last one is the overall result.
 
-    A goal begins in the state that the one before left, and leaves that state unless it
-    finds one that costs less by its own measure. All `actions` count from the start of
-    the problem. What a goal does not use of its share is left to the next; Ctrl-C ends
-    the sequence.
+    A goal begins in the state of the result before. Its result is that state unless it
+    finds one of less cost by its own objective. `actions` of each result lead from the
+    start of the problem. Budget that a goal leaves unused goes to the next goals. Ctrl-C
+    ends the sequence.
     """
     results: list[Result[S, A]] = []
     state, path = problem.start(), ()
@@ -69,7 +69,7 @@ def search_goals[S, A: Hashable](
 
 @dataclass(frozen=True, slots=True)
 class _Towards[S, A: Hashable]:
-    """A problem as one goal sees it."""
+    """The problem of one goal: its start, its actions and its cost."""
 
     problem: Problem[S, A]
     goal: Goal[S, A]
@@ -108,7 +108,7 @@ def _count(limit: int | None, share: float) -> int | None:
 
 
 def _less(budget: Budget, spent: Result[object, object]) -> Budget:
-    """What is left of each limit; where that is nothing, as little as can be."""
+    """The rest of each limit; the least valid limit where nothing is left."""
     seconds, evaluations, trials = budget.seconds, budget.evaluations, budget.trials
     return replace(
         budget,

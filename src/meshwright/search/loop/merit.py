@@ -1,4 +1,4 @@
-"""What actions are worth wherever they are taken."""
+"""Merit of actions, independent of the state in which they are taken."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterable
 
 
 class Merits[A: Hashable]:
-    """Per action, the mean reward of all trajectories in which it was taken.
+    """Mean reward of all trajectories that contain an action, for each action.
 
-    Where the order of decisions matters little, what was learned of an action in one
-    state holds in most others (Finnsson and Bjornsson, AAAI 2008: move averages).
+    If the order of decisions matters little, the merit of an action in one state is a good
+    estimate in most others (move averages: Finnsson and Bjornsson, AAAI 2008).
     """
 
     def __init__(self) -> None:
@@ -23,6 +23,6 @@ class Merits[A: Hashable]:
             sums[action] = count + 1, total + reward
 
     def of(self, action: A) -> float:
-        """The mean reward; infinite for an action that nobody took."""
+        """Mean reward of an action; infinite if it was never taken."""
         sums = self._sums.get(action)
         return math.inf if sums is None else sums[1] / sums[0]

@@ -1,4 +1,4 @@
-"""States of a search graph and the ways between them, with what was learned of them."""
+"""Nodes and edges of a search graph, with their visit statistics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import Enum
 
 
 class Stop(Enum):
-    """What can be done in every state beside its actions."""
+    """An option of every state in addition to its actions: to end the trajectory there."""
 
     HERE = "here"
 
 
 class Node[S, A]:
-    """A state, and what was learned on all ways to it."""
+    """A state, and the statistics of all trajectories through it."""
 
     __slots__ = (
         "best",
@@ -30,7 +30,7 @@ class Node[S, A]:
     def __init__(self, state: S) -> None:
         self.state = state
         self.untried: list[A | Stop] | None = None
-        """The next one last; `None` before anybody looked."""
+        """Options not tried yet, the next one last; `None` before the first visit."""
         self.edges: list[Edge[S, A]] = []
         self.visits = 0
         self.total = 0.0
@@ -38,11 +38,11 @@ class Node[S, A]:
         self.is_priced = False
         self.is_solved = False
         self.serial = 0
-        """The last trajectory that came through."""
+        """Number of the last trajectory that came through."""
 
 
 class Edge[S, A]:
-    """All actions of a state that lead to one other; `action` is the first of them."""
+    """All actions of a state that lead to one child; `action` is the first of them."""
 
     __slots__ = ("action", "child", "visits")
 

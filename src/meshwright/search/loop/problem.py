@@ -1,7 +1,7 @@
-"""What is searched: states, what can be done in them, and what they cost.
+"""The search problem: states, actions and costs, all that a search knows.
 
-A search knows nothing else. Two states with one key are the same state, however they were
-reached (a transposition); only the first of them is ever priced.
+Two states with equal keys are the same state, however they were reached (transpositions);
+only the first of them is priced.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 type Prior = Callable[[Any, Sequence[Any]], Sequence[float]]
-"""Of a state and its actions, a weight for each: how soon it is worth trying.
+"""Function from a state and its actions to one weight per action.
 
-Weights change the order in which actions are tried and never rule one out; those of zero
-come last.
+Actions are tried by falling weight. They exclude none: actions of weight
+zero come last.
 """
 
 
 class Problem[S, A: Hashable](Protocol):
-    """States `S` and actions `A`: immutable values, the same ones for the same input."""
+    """A deterministic search problem over immutable states `S` and actions `A`."""
 
     def start(self) -> S:
-        """The state in which nothing is decided yet."""
+        """The initial state, without any decision."""
         ...
 
     def actions(self, state: S) -> Sequence[A]:
-        """What can be done in a state, without repetition; empty where all is decided.
+        """Actions of a state, without repetition; empty in a terminal state.
 
         A search may stop in any state, not only in those without actions.
         """
         ...
 
     def apply(self, state: S, action: A) -> S:
-        """The state after one of its actions."""
+        """The successor of a state by one of its actions."""
         ...
 
     def cost(self, state: S) -> float:
-        """What a state costs, lower being better; infinite if it cannot be used."""
+        """Cost of a state, to be minimised; infinite if the state is infeasible."""
         ...
 
     def key(self, state: S) -> Hashable:
-        """The same for two states exactly if they can be taken for each other."""
+        """Identity of a state: equal for two states exactly if they are interchangeable."""
         ...

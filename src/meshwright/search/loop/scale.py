@@ -1,4 +1,4 @@
-"""Rewards between 0 and 1 for costs of any unit and spread."""
+"""Rewards between 0 and 1 from costs of any unit and spread."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from bisect import bisect_left, bisect_right, insort
 
 
 class Scale:
-    """The costs seen so far, and where others lie among them.
+    """The costs seen so far, sorted, and ranks of other costs among them.
 
-    Costs have long tails: a plan without memory costs a hundred times what a good one
-    does. Between the best and the worst all good ones would look alike.
+    Ranks, not values, because costs have long tails: a plan that exceeds memory may cost a
+    hundred times a good one. On a linear scale all good plans would get the same reward.
     """
 
     def __init__(self) -> None:
         self._costs: list[float] = []
 
     def reward(self, cost: float) -> float:
-        """By rank: the share of the costs seen that are higher, to the power of three.
+        """Reward of a cost: the share of higher costs seen so far, to the power of three.
 
-        The cost joins them. What cannot be used is rewarded with 0.
+        The cost is added to those seen. An infinite cost has reward 0.
         """
         if cost == math.inf:
             return 0.0
@@ -30,7 +30,7 @@ class Scale:
         return share**3
 
     def bounds(self) -> tuple[float, float]:
-        """The middle one of the costs seen, and how far below it the lowest is."""
+        """Median of the costs seen, and its distance to the lowest."""
         costs = self._costs
         if not costs:
             return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""Actions in a row and the states between them, and small changes to them."""
+"""Trajectories: sequences of actions with the states between them, and their mutation."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from meshwright.search.loop.walk import Walker
 
 @dataclass(frozen=True, slots=True)
 class Trajectory[S, A]:
-    """From `states[0]`, action `i` leads from state `i` to state `i + 1`."""
+    """A sequence of actions, where action `i` leads from state `i` to state `i + 1`."""
 
     states: tuple[S, ...]
     actions: tuple[A, ...]
 
     def before(self, index: int) -> Trajectory[S, A]:
-        """Its first `index` actions."""
+        """The trajectory of the first `index` actions."""
         return Trajectory(self.states[: index + 1], self.actions[:index])
 
 
 def replay[S, A: Hashable](
     problem: Problem[S, A], begin: Trajectory[S, A], actions: Iterable[A]
 ) -> Trajectory[S, A]:
-    """A trajectory continued by those actions that can be done when it is their turn."""
+    """A trajectory continued by a list of actions, without those that are impossible."""
     states, done = list(begin.states), list(begin.actions)
     for action in actions:
         if action in problem.actions(states[-1]):
@@ -35,12 +35,12 @@ def replay[S, A: Hashable](
 
 @dataclass(frozen=True, slots=True)
 class Changer[S, A: Hashable]:
-    """Makes trajectories out of others, valid ones: what cannot be done is left out."""
+    """Mutation and crossover of trajectories; impossible actions are left out."""
 
     walker: Walker[S, A]
 
     def change(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
-        """One action put in, taken out, exchanged or moved; now and then several."""
+        """A mutation: one action inserted, removed, replaced or moved; at times several."""
         new = self._change_once(old)
         while self.walker.rng.random() < _ONE_MORE:
             new = self._change_once(new)
@@ -49,7 +49,7 @@ class Changer[S, A: Hashable]:
     def cross(
         self, first: Trajectory[S, A], second: Trajectory[S, A]
     ) -> Trajectory[S, A]:
-        """The beginning of one, then all of the other or its end."""
+        """Crossover: a prefix of the first, then all of the second or a suffix of it."""
         rng = self.walker.rng
         begin = rng.randint(0, len(first.actions))
         rest = rng.randint(0, len(second.actions)) if rng.random() < 0.5 else 0
@@ -58,12 +58,12 @@ class Changer[S, A: Hashable]:
     def _change_once(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
         rng, actions = self.walker.rng, old.actions
         index, kind = rng.randint(0, len(actions)), rng.randrange(4)
-        if index == len(actions) or kind == 0:  # put in
+        if index == len(actions) or kind == 0:  # insert
             return self._insert(old, index, actions[index:])
         rest = actions[index + 1 :]
-        if kind == 1:  # take out
+        if kind == 1:  # remove
             return self._continue(old, index, rest)
-        if kind == 2:  # exchange
+        if kind == 2:  # replace
             return self._insert(old, index, rest)
         others = [*actions[:index], *rest]
         place = rng.randint(0, len(others))
@@ -74,7 +74,7 @@ class Changer[S, A: Hashable]:
     def _insert(
         self, old: Trajectory[S, A], index: int, rest: Iterable[A]
     ) -> Trajectory[S, A]:
-        """An action drawn for state `index`, if it has one, then the rest."""
+        """A trajectory with a random action inserted at `index`, if any, then the rest."""
         options = self.walker.problem.actions(old.states[index])
         if not options:
             return self._continue(old, index, rest)
@@ -84,10 +84,10 @@ class Changer[S, A: Hashable]:
     def _continue(
         self, old: Trajectory[S, A], index: int, rest: Iterable[A]
     ) -> Trajectory[S, A]:
-        """The first `index` actions, then those of the rest that can be done."""
+        """A trajectory of the first `index` actions, then the possible ones of the rest."""
         new = replay(self.walker.problem, old.before(index), rest)
         return new.before(self.walker.longest)
 
 
 _ONE_MORE = 0.25
-"""How often a change is followed by another, so that no local optimum holds for ever."""
+"""Probability of a further mutation, so that every local optimum can be left."""

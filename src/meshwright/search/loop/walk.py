@@ -1,4 +1,4 @@
-"""Choosing among actions, by weights or evenly, and walking at random."""
+"""Random walks, and the choice among actions by weights or uniformly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshwright.search.loop.problem import Prior, Problem
 def order[A](
     prior_fn: Prior | None, state: object, actions: Sequence[A]
 ) -> Sequence[A]:
-    """Actions from the largest weight to the smallest, equal ones as they were."""
+    """Actions by falling weight; equal weights keep their order."""
     if prior_fn is None:
         return actions
     weights = prior_fn(state, actions)
@@ -24,20 +24,21 @@ def order[A](
 
 
 def draw_length(rng: random.Random, longest: int) -> int:
-    """From 0 to `longest`, each scale as often: 0, 1 to 2, 3 to 6, 7 to 14, ..."""
+    """A random length up to `longest`, log-uniform: 0, 1 to 2, 3 to 6, 7 to 14 alike."""
     return int((longest + 2) ** rng.random()) - 1
 
 
 _EVEN = 0.1
-"""Share of the walks, and of single draws, that ask no prior."""
+"""Share of walks, and of single draws, that ignore the prior."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walker[S, A: Hashable]:
-    """Walks at random through a problem, `longest` actions at most.
+    """Random walks through a problem, of at most `longest` actions.
 
-    Of up to `num_draws` actions drawn by the weights, the one of the largest merit is
-    taken. Now and then the weights do not count, so that none is ruled out.
+    Up to `num_draws` actions are drawn by the weights of the prior, and the one of the
+    largest merit is taken. A tenth of the walks ignores the prior, so that weights exclude
+    no action.
     """
 
     problem: Problem[S, A]
@@ -48,12 +49,12 @@ class Walker[S, A: Hashable]:
     num_draws: int = 1
 
     def draw(self, state: S, actions: Sequence[A]) -> A:
-        """One of the actions."""
-        return self._draw(state, actions, self._now_and_then())
+        """A random action, by prior and merit."""
+        return self._draw(state, actions, self._maybe_prior())
 
     def walk(self, states: list[S], actions: list[A], length: int) -> bool:
-        """Appends states and actions in place; whether more can be done at the end."""
-        problem, prior_fn = self.problem, self._now_and_then()
+        """Append states and actions in place; whether the walk may continue."""
+        problem, prior_fn = self.problem, self._maybe_prior()
         state = states[-1]
         for _ in range(length):
             options = problem.actions(state)
@@ -65,8 +66,8 @@ class Walker[S, A: Hashable]:
             actions.append(action)
         return True
 
-    def _now_and_then(self) -> Prior | None:
-        """The prior, if it is to be asked for the next draw or walk."""
+    def _maybe_prior(self) -> Prior | None:
+        """The prior for the next draw or walk; `None` if it is to be uniform."""
         is_even = self.prior_fn is None or self.rng.random() < _EVEN
         return None if is_even else self.prior_fn
 
@@ -83,10 +84,10 @@ class Walker[S, A: Hashable]:
     def roll_out(
         self, states: list[S], actions: list[A]
     ) -> Generator[Candidate[S, A], float, float]:
-        """Walks on in place, yields where it ends, and returns the cost there.
+        """Extend a trajectory at random in place, and return the cost of its end.
 
-        Where an end cannot be used it walks on, twice as far each time: what has to be
-        complete to be worth anything is found as well as what may stop anywhere.
+        While the end is infeasible the walk continues, twice as far each time. It so finds
+        feasible states whether these need many decisions or few.
         """
         problem, begin = self.problem, len(actions)
         length = draw_length(self.rng, self.longest)
