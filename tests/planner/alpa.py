@@ -17,14 +17,14 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes
 from meshwright.planner.columns.input_families import split_groups
-from meshwright.planner.prices.chosen import choose
-from meshwright.planner.prices.compute import Compute
-from meshwright.planner.prices.integer_program import ModelBuilder
-from meshwright.planner.prices.peak_times import lives_of
-from meshwright.planner.prices.resharding import Moves
+from meshwright.planner.prices.chosen_strategies import chosen_strategies
+from meshwright.planner.prices.compute_times import ComputeTimes
+from meshwright.planner.prices.integer_program import IntegerProgramBuilder
+from meshwright.planner.prices.live_counts import live_counts
+from meshwright.planner.prices.resharding import ReshardingPrices
 from meshwright.planner.prices.strategy import Strategies
-from meshwright.planner.prices.symmetry import fold
-from meshwright.planner.prices.uniform_partition import stores_of
+from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.pricer import Pricer
 from meshwright.predict.links.alpha_beta import FORMS
@@ -37,12 +37,12 @@ MACHINE = load_machine("h100", 4)
 
 @dataclass(frozen=True)
 class Products:
-    """In place of `Compute`: each axis cuts a factor of a product for itself.
+    """In place of `ComputeTimes`: each axis cuts a factor of a product for itself.
 
     So no product is computed twice, and no dim is cut by two axes. All else is free.
     """
 
-    compute: Compute
+    compute: ComputeTimes
 
     def __getattr__(self, name):
         return getattr(self.compute, name)
@@ -92,18 +92,20 @@ def optimum_of(name, costs, *given):
     for tactic in given:
         tactic.apply(work)
     state = work.state
-    folded = split_groups(work.graph, fold(state), list(range(len(work.graph.nodes))))
-    stores = stores_of(captured.program, MACHINE, mesh.num_devices)
-    compute = Products(Compute(MACHINE.chip, state.mesh, stores))
+    folded = split_groups(
+        work.graph, reduce_by_symmetry(state), list(range(len(work.graph.nodes)))
+    )
+    stores = price_ops(captured.program, MACHINE, mesh.num_devices)
+    compute = Products(ComputeTimes(MACHINE.chip, state.mesh, stores))
     strategies = Strategies(state, tuple(state.size))
-    moves = Moves(state.mesh, lines_of(costs, mesh.axes, state.mesh))
-    model = ModelBuilder(state, folded, strategies, compute).build(moves)
-    lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
+    moves = ReshardingPrices(state.mesh, lines_of(costs, mesh.axes, state.mesh))
+    model = IntegerProgramBuilder(state, folded, strategies, compute).build(moves)
+    lives = live_counts(work.graph, folded, stores, tuple(work.graph.ties))
     pricer = replace(Pricer.of(model, lives), gap=0.0)
     found = find_optimum(
         pricer, None, SolveBudget(400, time.monotonic, time.monotonic() + 20)
     )
-    chosen = choose(model, found.choices, state, "alpa")
+    chosen = chosen_strategies(model, found.choices, state, "alpa")
     plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
     return found, plan
 

@@ -11,8 +11,8 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_plans import Experts
-from meshwright.planner.prices.small_batches import told_of
-from meshwright.planner.prices.uniform_partition import stores_of
+from meshwright.planner.prices.small_batches import credit_original_ops
+from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.space import Space
 from meshwright.predict.compilers.tpu.space_to_batch import regrouped
 from meshwright.predict.compilers.xla.fusion import REGROUP
@@ -68,7 +68,7 @@ def test_prices_of_few_images_are_near_the_simulation_and_those_of_many_are_not(
     space = space_with(4 * DEVICES)
     said, simulated = said_and_simulated(space)
     assert said == pytest.approx(simulated, rel=0.12)
-    space.stores = replace(space.stores, few=None)
+    space.op_prices = replace(space.op_prices, few=None)
     said, _ = said_and_simulated(space)
     assert said < 0.8 * simulated
 
@@ -78,12 +78,12 @@ def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
     space = space_with(4 * DEVICES)
     mesh = Mesh({"data": DEVICES // 2, "model": 2})
     prices: list[dict[object, float]] = []
-    for stores in (space.stores, replace(space.stores, few=None)):
-        space.stores = stores
+    for stores in (space.op_prices, replace(space.op_prices, few=None)):
+        space.op_prices = stores
         model = space.price(mesh).model
         number = next(
             n
-            for n, group in enumerate(model.fold.groups)
+            for n, group in enumerate(model.reduced_graph.classes)
             if group.node.label == "logistic" and len(group.node.sizes) == 4
         )
         axes = [choice.axes for choice in model.choices[number]]
@@ -96,12 +96,12 @@ def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
 
 @pytest.mark.parametrize(("images", "machine"), [(8, "tpu-v5e"), (4, "h100")])
 def test_there_are_no_such_prices_where_nothing_is_cut_in_space(images, machine):
-    assert space_with(images * DEVICES, machine).stores.few is None
+    assert space_with(images * DEVICES, machine).op_prices.few is None
 
 
 def test_all_that_is_computed_with_images_is_priced_by_them():
     space = space_with(4 * DEVICES)
-    few = space.stores.few
+    few = space.op_prices.few
     program = space.captured.program
     convs = [op for op in program.walk() if op.kind == "conv_general_dilated"]
     assert len(convs) > 8
@@ -136,11 +136,11 @@ def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
     layout.note_shapes(program)
     changed, origins = regrouped(program, layout, DEVICES)
     assert any(op.kind == REGROUP for op in changed.walk())
-    taken = stores_of(changed, machine, DEVICES)
+    taken = price_ops(changed, machine, DEVICES)
     priced = {
         op for op in program.walk() if not has_trait(op.kind, Trait.ALIASES_OPERAND)
     }
-    told = told_of(taken, changed, origins, priced)
+    told = credit_original_ops(taken, changed, origins, priced)
     for each in (told.matrix, told.vector, told.launch):
         assert not any(op.kind == REGROUP for op in each)
     assert sum(told.launch.values()) == pytest.approx(sum(taken.launch.values()))

@@ -6,7 +6,7 @@ import pytest
 import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
-from meshwright.planner.prices.symmetry import fold
+from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from tests.planner.programs import DEEP, MESH, MLP, space_of
 
 TACTICS = {
@@ -26,16 +26,19 @@ def state_of(space, tactics=()):
 
 def test_twice_as_many_layers_make_as_many_groups():
     fn, ((*layers,), x) = DEEP
-    folds = [fold(state_of(space_of((fn, (layers * times, x))))) for times in (1, 2)]
-    assert len(folds[0].groups) == len(folds[1].groups)
-    assert len(folds[1].group_of) > 1.8 * len(folds[0].group_of)
+    folds = [
+        reduce_by_symmetry(state_of(space_of((fn, (layers * times, x)))))
+        for times in (1, 2)
+    ]
+    assert len(folds[0].classes) == len(folds[1].classes)
+    assert len(folds[1].class_of) > 1.8 * len(folds[0].class_of)
 
 
 @pytest.mark.parametrize("program", [MLP, DEEP], ids=["mlp", "deep"])
 def test_every_node_and_every_reading_is_counted(program):
     space = space_of(program)
-    folded = fold(state_of(space))
-    assert sum(len(g.members) for g in folded.groups) == len(space.graph.nodes)
+    folded = reduce_by_symmetry(state_of(space))
+    assert sum(len(g.members) for g in folded.classes) == len(space.graph.nodes)
     readings = sum(len(node.ins) for node in space.graph.nodes)
     assert sum(edge.runs for edge in folded.edges) == readings
 
@@ -44,7 +47,7 @@ def test_every_node_and_every_reading_is_counted(program):
 def test_what_is_decided_differently_is_not_one(tactics):
     space = space_of(DEEP)
     state = state_of(space, tactics)
-    for group in fold(state).groups:
+    for group in reduce_by_symmetry(state).classes:
         decided = {
             tuple(sorted(state.axes_of[index].items())) for index in group.members
         }
@@ -61,7 +64,7 @@ def test_a_loops_body_runs_as_often_as_it_turns():
     space = space_of((step, args))
     runs = {
         g.node.op.kind: g.runs
-        for g in fold(state_of(space)).groups
+        for g in reduce_by_symmetry(state_of(space)).classes
         if g.node.op is not None and g.node.wire is None
     }
     assert runs["tanh"] == 5

@@ -13,8 +13,8 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.prices.projection import read_choices
-from meshwright.planner.recompute.forward_pass import _waists
-from meshwright.planner.recompute.saved_values import Waiting, recompute_within
+from meshwright.planner.recompute.forward_pass import cut_points
+from meshwright.planner.recompute.saved_values import SavedValues, recompute_within
 from meshwright.planner.solve.space import Space
 from meshwright.program.ir import Op, Value
 
@@ -32,7 +32,7 @@ def waits(draw):
     seconds = {op: draw(cost) for op in ops}
     num_bytes = {v: float(draw(st.integers(1, 9))) for v in values}
     wanted = draw(st.sets(st.sampled_from(values), min_size=1))
-    return Waiting(tuple(ops), seconds, num_bytes, frozenset(wanted))
+    return SavedValues(tuple(ops), seconds, num_bytes, frozenset(wanted))
 
 
 def cost_of(waits, kept, price):
@@ -63,7 +63,7 @@ def test_the_cut_is_the_cheapest_of_all_sets(waits, price):
 def test_what_is_kept_is_no_more_than_may_be(waits, limit):
     kept, least = waits.within(limit), waits.best(1e-6)
     assert waits.kept_bytes(kept) <= max(limit, waits.kept_bytes(least))
-    assert math.isfinite(waits.again_s(kept))
+    assert math.isfinite(waits.recompute_s(kept))
 
 
 WIDTH, ROWS = 512, 1 << 18
@@ -123,13 +123,13 @@ def test_loops_keep_less_of_each_turn():
     work = space.start(Mesh({"data": 8}))
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
-    waits = Waiting.under(priced, choices, space.stores, 2**30)
+    waits = SavedValues.under(priced, choices, space.op_prices, 2**30)
     now, least = waits.kept_bytes(waits.now), waits.kept_bytes(waits.best(1e-6))
     turn = 6 * 4 * ROWS // 8 * WIDTH  # what is carried into each layer
     assert turn <= least <= 1.4 * turn < 3 * turn <= now
-    found = recompute_within(priced, choices, space.stores, now - least, 2**30)
+    found = recompute_within(priced, choices, space.op_prices, now - least, 2**30)
     assert found is not None
-    assert found[1] == pytest.approx(waits.again_s(waits.within(least)))
+    assert found[1] == pytest.approx(waits.recompute_s(waits.within(least)))
 
 
 def attending_loss(params, x):
@@ -155,7 +155,7 @@ def test_narrow_places_are_those_of_the_fewest_bytes():
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
     x_bytes, weights_bytes = 4 * rows * width, 4 * rows**2
-    waits = Waiting.under(priced, choices, space.stores, 1.5 * weights_bytes)
+    waits = SavedValues.under(priced, choices, space.op_prices, 1.5 * weights_bytes)
     least = waits.kept_bytes(waits.best(1e-6))
     assert least <= 6 * x_bytes < weights_bytes / 2
 
@@ -175,7 +175,7 @@ def narrow_places(sizes, stretch):
     values = [Value((size,), "float32") for size in (1, *sizes, 1)]
     ops = [Op("f", (a,), (b,)) for a, b in itertools.pairwise(values)]
     made = list(itertools.accumulate(sizes))
-    return [made[ops.index(op)] for op in _waists(ops, Sizes(), stretch)]
+    return [made[ops.index(op)] for op in cut_points(ops, Sizes(), stretch)]
 
 
 def test_equal_values_are_kept_once_per_stretch_but_for_the_last():

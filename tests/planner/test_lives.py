@@ -44,16 +44,18 @@ def choices_with(view_cuts):
         return () if is_last else ((2,) if is_product else (1,) if is_weight else (0,))
 
     numbers = []
-    for group, own in zip(model.fold.groups, model.choices, strict=True):
+    for group, own in zip(model.reduced_graph.classes, model.choices, strict=True):
         cuts = [tuple(factor for factor, _ in s.axes) for s in own]
         numbers.append(
             next(
-                i for i, s in enumerate(own) if cuts[i] == wanted(group) and not s.sums
+                i
+                for i, s in enumerate(own)
+                if cuts[i] == wanted(group) and not s.reductions
             )
         )
-    for view in model.views:
-        forms = [cuts for cuts, left in view.forms if not left]
-        is_twice = model.fold.groups[view.maker].node.label == "tanh"
+    for view in model.shared_values:
+        forms = [cuts for cuts, left in view.shardings if not left]
+        is_twice = model.reduced_graph.classes[view.producer].node.label == "tanh"
         made = ((), ("data",))
         numbers.append(forms.index(view_cuts if is_twice else made))
     return tuple(numbers)
@@ -86,9 +88,9 @@ def test_every_form_that_is_kept_for_readers_counts():
     priced = space_of((squares, (shape(64, 64), *weights)), "tpu-v5p", 4).price(
         Mesh({"data": 4})
     )
-    views = {(view.maker, view.result) for view in priced.model.views}
+    views = {(view.producer, view.result) for view in priced.model.shared_values}
     assert len(views) > 1
-    assert views <= priced.pricer.lives.copies.keys()
+    assert views <= priced.pricer.live_counts.copies.keys()
 
 
 def test_what_a_loop_reads_gathered_is_there_until_it_ends():
@@ -115,7 +117,7 @@ def test_what_is_written_over_does_not_count_beside_what_comes_there():
     space = space_of((written_over, args), "tpu-v5p", 1)
     mesh = Mesh({"data": 1})
     priced = space.price(mesh)
-    whole = (0,) * (len(priced.model.choices) + len(priced.model.views))
+    whole = (0,) * (len(priced.model.choices) + len(priced.model.shared_values))
     said = float(priced.pricer.memory_curve(whole).max())
     decided = decide(space.captured, mesh, (), Gather.SHARED)
     simulated = estimate(decided, space.machine).peak_memory_bytes

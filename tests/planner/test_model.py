@@ -58,7 +58,7 @@ def test_collectives_of_known_strategies_cost_what_they_are_simulated_to(
     exact = collective_s(estimate(decided, space.machine, donate_state=True))
     priced = space.price(mesh, exposed=dict.fromkeys(Role, 1.0))  # as if all waited
     choices = read_choices(priced.model, decided.work.state)
-    free = Pricer.of(_without_compute(priced), priced.pricer.lives)
+    free = Pricer.of(_without_compute(priced), priced.pricer.live_counts)
     assert free.seconds(choices) == pytest.approx(exact, rel=0.05)
 
 
@@ -104,7 +104,10 @@ def _without_compute(priced):
 
     costs = []
     for group, own, cost in zip(
-        priced.model.fold.groups, priced.model.choices, priced.model.costs, strict=False
+        priced.model.reduced_graph.classes,
+        priced.model.choices,
+        priced.model.costs,
+        strict=False,
     ):
         compute = priced.compute
         costs.append(cost - group.runs * compute.seconds(group.node, own))
@@ -136,25 +139,27 @@ def small(space, most=4):
     cut = replace(
         model,
         choices=tuple(own[:k] for own, k in zip(model.choices, kept, strict=False)),
-        views=tuple(
-            replace(view, forms=view.forms[:k])
-            for view, k in zip(model.views, kept[len(model.choices) :], strict=True)
+        shared_values=tuple(
+            replace(view, shardings=view.shardings[:k])
+            for view, k in zip(
+                model.shared_values, kept[len(model.choices) :], strict=True
+            )
         ),
         costs=tuple(cost[:k] for cost, k in zip(model.costs, kept, strict=True)),
-        links=tuple(
+        pair_costs=tuple(
             replace(
                 link,
                 seconds=link.seconds[: kept[link.first], : kept[link.second]],
-                extra=link.extra[: kept[link.first], : kept[link.second]],
+                copy_share=link.copy_share[: kept[link.first], : kept[link.second]],
             )
-            for link in model.links
+            for link in model.pair_costs
         ),
-        held=tuple(
+        result_bytes=tuple(
             tuple(row[:k] for row in held)
-            for held, k in zip(model.held, kept, strict=False)
+            for held, k in zip(model.result_bytes, kept, strict=False)
         ),
     )
-    return replace(Pricer.of(cut, priced.pricer.lives), gap=0.0)
+    return replace(Pricer.of(cut, priced.pricer.live_counts), gap=0.0)
 
 
 @given(st.floats(0.2, 1.2))
@@ -175,7 +180,7 @@ def test_the_optimum_of_a_small_program_is_that_of_all_choices(share):
     assert best <= found.seconds * (1 + 1e-9)
     if (
         pricer.memory_curve(
-            pricer.cheapest(np.zeros(pricer.lives.num_times), 5, 400)[0]
+            pricer.cheapest(np.zeros(pricer.live_counts.num_times), 5, 400)[0]
         ).max()
         <= limit
     ):

@@ -16,7 +16,7 @@ from meshwright.planner.columns.graph_columns import CellRows, columns_of, start
 from meshwright.planner.columns.input_families import split_by_inputs, split_groups
 from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.prices.projection import read_strategy
-from meshwright.planner.prices.symmetry import fold
+from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.planner.solve.pricer import Pricer
 from meshwright.planner.tree.search import make_problem, model_of
 from tests.planner.programs import DEEP, MLP, space_of
@@ -48,7 +48,9 @@ def start(name, mesh=MESHES[0]):
 def unfolded(work):
     """Each node a group of its own."""
     graph = work.graph
-    return split_groups(graph, fold(work.state), list(range(len(graph.nodes))))
+    return split_groups(
+        graph, reduce_by_symmetry(work.state), list(range(len(graph.nodes)))
+    )
 
 
 def random_cuts(work, rng, most=5):
@@ -85,7 +87,7 @@ def test_folded_propagation_decides_nearly_all_nodes_as_the_engine_does(name):
     cut of one makes of the other holds for a layer more or less.
     """
     work = start(name)
-    folded = split_by_inputs(work.graph, fold(work.state))
+    folded = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
     columns = columns_of(work.state, folded)
     room, axes = new_worklist(columns), list(work.state.size)
     wrong = total = 0
@@ -93,11 +95,11 @@ def test_folded_propagation_decides_nearly_all_nodes_as_the_engine_does(name):
         work = start(name)
         cells = np.array(start_cells(columns, work.state, folded))
         for node, axis, factor in random_cuts(work, random.Random(seed), most=3):
-            group = folded.group_of[node.index]
-            members = [work.graph.nodes[i] for i in folded.groups[group].members]
+            group = folded.class_of[node.index]
+            members = [work.graph.nodes[i] for i in folded.classes[group].members]
             work.propagator.cut_all([(member, factor) for member in members], axis)
             cut(columns, cells, room, group, axes.index(axis), factor)
-        for node, group in zip(work.graph.nodes, folded.group_of, strict=True):
+        for node, group in zip(work.graph.nodes, folded.class_of, strict=True):
             own = work.state.factor_of[node.index]
             total += len(axes)
             wrong += sum(cells[group, i] != own.get(a, -1) for i, a in enumerate(axes))
@@ -127,7 +129,7 @@ def test_sums_are_handed_on_as_the_carrier_says():
 def test_prices_are_those_of_the_model():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
     work = start_workspace(space.captured, mesh, space.graph)
-    folded = split_by_inputs(work.graph, fold(work.state))
+    folded = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
     model, lives = model_of(space, work, folded)
     pricer, problem = Pricer.of(model, lives), make_problem(space, mesh)
     rng, point = random.Random(0), problem.start()
@@ -142,16 +144,16 @@ def test_prices_are_those_of_the_model():
 
 def test_what_belongs_to_different_inputs_is_in_different_groups():
     work = start("attention")
-    coarse = fold(work.state)
+    coarse = reduce_by_symmetry(work.state)
     fine = split_by_inputs(work.graph, coarse)
     group = {
-        path: fine.group_of[node.index]
+        path: fine.class_of[node.index]
         for path, node in zip(work.paths, work.graph.input_nodes, strict=True)
     }
     moments = "state.optimizer.0.mu.blocks.{}.{}"
     assert group[moments.format(0, "q")] == group[moments.format(1, "q")]
     assert group[moments.format(0, "q")] != group[moments.format(0, "k")]
-    for part in ("groups", "edges"):
+    for part in ("classes", "edges"):
         runs = [sum(each.runs for each in getattr(f, part)) for f in (coarse, fine)]
         assert math.isclose(*runs)
 

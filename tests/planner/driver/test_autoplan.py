@@ -18,7 +18,7 @@ from meshwright.planner.candidates.objective import Objective
 from meshwright.planner.driver import trials
 from meshwright.planner.driver.programs import Programs
 from meshwright.planner.driver.search import Searcher
-from meshwright.planner.prices.chosen import choose
+from meshwright.planner.prices.chosen_strategies import chosen_strategies
 from meshwright.planner.solve.solver_process import SolverProcess
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
 
@@ -181,7 +181,7 @@ def test_whatever_is_chosen_can_be_lowered_and_equals_the_original(seed):
     space = space_of(MLP)
     priced = space.price(Mesh(MESH))
     choices = random_choices(priced.model, np.random.default_rng(seed))
-    tactic = choose(priced.model, choices, priced.work.state, "random")
+    tactic = chosen_strategies(priced.model, choices, priced.work.state, "random")
     step = mw.partition(fn, Mesh(MESH), (tactic,))
     assert step.check(*arrays(args, seed % 1000)).ok
 
@@ -193,7 +193,7 @@ def random_choices(model, rng):
     costs = [rng.uniform(0, 1, len(cost)) for cost in model.costs]
     edges = [
         (link.first, link.second, np.where(np.isfinite(link.seconds), 0.0, np.inf))
-        for link in model.links
+        for link in model.pair_costs
     ]
     found = solve(Assignment.of(costs, edges), 20.0)
     return tuple(int(choice) for choice in found.choices)
@@ -252,7 +252,7 @@ def test_what_computes_nothing_has_no_plan():
 def test_a_chosen_tactic_refuses_another_program():
     priced = space_of(MLP).price(Mesh(MESH))
     choices = random_choices(priced.model, np.random.default_rng(0))
-    tactic = choose(priced.model, choices, priced.work.state, "random")
+    tactic = chosen_strategies(priced.model, choices, priced.work.state, "random")
     fn, args = DEEP
     with pytest.raises(MeshwrightError, match="search again"):
         mw.partition(fn, MESH, (tactic,)).plan(*args)

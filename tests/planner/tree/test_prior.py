@@ -41,7 +41,7 @@ def cut_of(problem, path, dim, axis):
     """The cut of an input by its path."""
     work = problem.work
     node = work.graph.input_nodes[list(work.paths).index(path)]
-    group = problem.fold.group_of[node.index]
+    group = problem.reduced_graph.class_of[node.index]
     return next(
         c for c in problem.cuts if (c.group, c.dim, c.axis) == (group, dim, axis)
     )

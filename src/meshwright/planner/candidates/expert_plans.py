@@ -10,7 +10,7 @@ from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import experts_of
 from meshwright.planner.candidates.proposal import Proposal
-from meshwright.planner.prices.integer_program import Model
+from meshwright.planner.prices.integer_program import IntegerProgram
 from meshwright.planner.prices.projection import read_choices, spread_choices
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Priced, Space
@@ -55,7 +55,7 @@ class Experts:
             for name, tactics, choices in known
         ]
 
-    def _read_on(self, mesh: Mesh, model: Model) -> Iterator[Expert]:
+    def _read_on(self, mesh: Mesh, model: IntegerProgram) -> Iterator[Expert]:
         given = self.space.given
         alone: Mapping[str, tuple[Tactic, ...]] = {ALONE: ()} if given else {}
         applied = _Applied(self.space.start(mesh))
@@ -108,7 +108,7 @@ def spread(flat: Choices, source: Priced, target: Priced) -> Choices | None:
 
     None where the two have unlike groups, as what is given may differ by mesh.
     """
-    if source.model.fold.group_of != target.model.fold.group_of:
+    if source.model.reduced_graph.class_of != target.model.reduced_graph.class_of:
         return None
     units, all_units = (
         [u for run in each.work.sub_axes.values() for u in run]

@@ -26,7 +26,7 @@ from meshwright.planner.columns.price_tables import (
     PriceTables,
 )
 from meshwright.planner.columns.reduction_placement import place_reductions
-from meshwright.planner.prices.strategy import ALL, LEAVE
+from meshwright.planner.prices.strategy import ALL_REDUCE, KEEP_PARTIAL
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
@@ -104,7 +104,7 @@ def code_at(columns: Columns, cells: Cells, desk: EvaluationBuffers, group: int)
         if is_open and has_value:
             end = cells[2 * groups + value, axis]
             if end < 0:
-                end = LEAVE if desk.handed[value, axis] else ALL
+                end = KEEP_PARTIAL if desk.handed[value, axis] else ALL_REDUCE
         code |= (4 * (factor + 1) + rank) << (SHIFT + CUT_BITS * axis)
         code |= (2 * (end - NO_SUM) + is_taken) << (SUM_BITS * axis)
     return code

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Carrier, Graph, Node, State
-from meshwright.planner.prices.symmetry import Fold
+from meshwright.planner.prices.symmetry import ReducedGraph
 from meshwright.program.ir import Value
 from meshwright.search.arrays import Ints
 
@@ -72,7 +72,7 @@ NAMES_AT, EXTENT = range(2)
 MASK, COUNT, IS_WHOLE = range(3)
 
 
-def columns_of(state: State, fold: Fold) -> Columns:
+def columns_of(state: State, fold: ReducedGraph) -> Columns:
     """The columns of a fold of a state's graph."""
     return _Writer(state, fold).write()
 
@@ -83,11 +83,11 @@ type Linear = tuple[int, int, bool]
 class _Writer:
     """Numbers values and operands in the order of groups."""
 
-    def __init__(self, state: State, fold: Fold) -> None:
+    def __init__(self, state: State, fold: ReducedGraph) -> None:
         self.state = state
         self.graph = state.graph
-        self.nodes = [group.node for group in fold.groups]
-        self.fold = fold
+        self.nodes = [group.node for group in fold.classes]
+        self.reduced_graph = fold
         self.carrier = Carrier(state)
         self.values_at = starts_of(len(node.outs) for node in self.nodes)
         self.operands_at = starts_of(len(node.ins) for node in self.nodes)
@@ -184,10 +184,10 @@ class _Writer:
         """Values that each operand reads, and groups that read each value, in order."""
         sources: list[set[int]] = [set() for _ in range(self.operands_at[-1])]
         readers: list[set[int]] = [set() for _ in self.made]
-        for edge in self.fold.edges:
-            value = int(self.values_at[edge.maker]) + edge.result
-            sources[self.operands_at[edge.reader] + edge.operand].add(value)
-            readers[value].add(edge.reader)
+        for edge in self.reduced_graph.edges:
+            value = int(self.values_at[edge.producer]) + edge.result
+            sources[self.operands_at[edge.consumer] + edge.operand].add(value)
+            readers[value].add(edge.consumer)
         return [sorted(own) for own in sources], [sorted(own) for own in readers]
 
     def _linear(self, node: Node) -> Iterator[Linear]:
@@ -214,16 +214,16 @@ class _Writer:
         numbers = [number for number, _ in reader.ins]
         if reader.op is None or reader.wire or numbers.count(value) != 1:
             return -1, -1
-        return self.fold.group_of[reader.index], numbers.index(value)
+        return self.reduced_graph.class_of[reader.index], numbers.index(value)
 
 
-def start_cells(columns: Columns, state: State, fold: Fold) -> Cells:
+def start_cells(columns: Columns, state: State, fold: ReducedGraph) -> Cells:
     """What a state says of the groups; of requests, those of all members."""
     rows, axes = CellRows.of(columns), tuple(state.size)
     cells = np.full((rows.end, len(axes)), -1, np.int16)
     cells[rows.ranks : rows.sums] = 0
     cells[rows.requests : rows.end] = 0
-    for group in fold.groups:
+    for group in fold.classes:
         for factor, own in state.axes_of[group.node.index].items():
             for rank, axis in enumerate(own):
                 cells[group.index, axes.index(axis)] = factor
@@ -239,10 +239,12 @@ def start_cells(columns: Columns, state: State, fold: Fold) -> Cells:
     return cells
 
 
-def _numbers(graph: Graph, columns: Columns, fold: Fold) -> Iterator[tuple[int, int]]:
+def _numbers(
+    graph: Graph, columns: Columns, fold: ReducedGraph
+) -> Iterator[tuple[int, int]]:
     """Each value of the graph, and the number of its group's."""
     for node in graph.nodes:
-        first = int(columns.groups[fold.group_of[node.index], VALUES_AT])
+        first = int(columns.groups[fold.class_of[node.index], VALUES_AT])
         for result, (value, _) in enumerate(node.outs):
             yield value, first + result
 

@@ -12,44 +12,48 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.planner.prices.symmetry import Edge, Fold, Group
+from meshwright.planner.prices.symmetry import ClassEdge, NodeClass, ReducedGraph
 
 
-def split_by_inputs(graph: Graph, coarse: Fold) -> Fold:
+def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
     """The fold with its groups divided by the families of inputs that members make."""
     families = _families(graph)
     inputs: dict[int, set[int]] = {}
     for node in graph.input_nodes:
         own = inputs.setdefault(families[node.outs[0][0]], set())
-        own.add(coarse.group_of[node.index])
+        own.add(coarse.class_of[node.index])
     tags = {family: tuple(sorted(groups)) for family, groups in inputs.items()}
     return split_groups(
         graph, coarse, [_tag(node, families, tags) for node in graph.nodes]
     )
 
 
-def split_groups(graph: Graph, coarse: Fold, tags: list[Hashable]) -> Fold:
+def split_groups(
+    graph: Graph, coarse: ReducedGraph, tags: list[Hashable]
+) -> ReducedGraph:
     """The fold with groups divided where members have different tags, [N]."""
-    labels = list(zip(coarse.group_of, tags, strict=True))
+    labels = list(zip(coarse.class_of, tags, strict=True))
     numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-    group_of = tuple(numbers[label] for label in labels)
+    class_of = tuple(numbers[label] for label in labels)
     members: list[list[int]] = [[] for _ in numbers]
-    for index, group in enumerate(group_of):
+    for index, group in enumerate(class_of):
         members[group].append(index)
-    groups: list[Group] = []
+    groups: list[NodeClass] = []
     for index, own in enumerate(members):
-        old = coarse.groups[coarse.group_of[own[0]]]
+        old = coarse.classes[coarse.class_of[own[0]]]
         runs = old.runs / len(old.members) * len(own)
-        groups.append(Group(index, graph.nodes[own[0]], tuple(own), runs))
+        groups.append(NodeClass(index, graph.nodes[own[0]], tuple(own), runs))
     return replace(
         coarse,
-        groups=tuple(groups),
-        edges=_edges(graph, coarse, group_of),
-        group_of=group_of,
+        classes=tuple(groups),
+        edges=_edges(graph, coarse, class_of),
+        class_of=class_of,
     )
 
 
-def _edges(graph: Graph, coarse: Fold, group_of: tuple[int, ...]) -> tuple[Edge, ...]:
+def _edges(
+    graph: Graph, coarse: ReducedGraph, class_of: tuple[int, ...]
+) -> tuple[ClassEdge, ...]:
     """All edges run as often as before: equally often for each reading of one edge."""
     places = {
         value: (node.index, result)
@@ -65,13 +69,13 @@ def _edges(graph: Graph, coarse: Fold, group_of: tuple[int, ...]) -> tuple[Edge,
             maker, result = places[value]
             both = [
                 (groups[maker], result, groups[node.index], operand)
-                for groups in (coarse.group_of, group_of)
+                for groups in (coarse.class_of, class_of)
             ]
             old[both[0]] += 1
             new[both[0], both[1]] += 1
-    runs = {(e.maker, e.result, e.reader, e.operand): e.runs for e in coarse.edges}
+    runs = {(e.producer, e.result, e.consumer, e.operand): e.runs for e in coarse.edges}
     return tuple(
-        Edge(*key, runs=runs[before] * count / old[before])
+        ClassEdge(*key, runs=runs[before] * count / old[before])
         for (before, key), count in new.items()
     )
 

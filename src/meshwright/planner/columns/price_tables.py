@@ -9,8 +9,8 @@ import numpy as np
 
 from meshwright.errors import SearchError
 from meshwright.planner.columns.graph_columns import ints, starts_of
-from meshwright.planner.prices.integer_program import Link, Model, Table
-from meshwright.planner.prices.peak_times import Lives
+from meshwright.planner.prices.integer_program import IntegerProgram, PairCost, Table
+from meshwright.planner.prices.live_counts import LiveCounts
 from meshwright.planner.prices.strategy import Strategy
 from meshwright.search.arrays import Floats, Ints
 
@@ -67,7 +67,9 @@ class PriceTables(NamedTuple):
     copies: Floats
 
 
-def price_tables_of(model: Model, lives: Lives, axes: Sequence[str]) -> PriceTables:
+def price_tables_of(
+    model: IntegerProgram, lives: LiveCounts, axes: Sequence[str]
+) -> PriceTables:
     """The tables of a model."""
     return _Writer(model, lives, tuple(axes)).write()
 
@@ -75,7 +77,9 @@ def price_tables_of(model: Model, lives: Lives, axes: Sequence[str]) -> PriceTab
 class _Writer:
     """Puts tables one behind the other."""
 
-    def __init__(self, model: Model, lives: Lives, axes: tuple[str, ...]) -> None:
+    def __init__(
+        self, model: IntegerProgram, lives: LiveCounts, axes: tuple[str, ...]
+    ) -> None:
         self.model = model
         self.lives = lives
         self.axes = axes
@@ -90,14 +94,14 @@ class _Writer:
         kind_of = {id(own): kind for kind, own in enumerate(kinds)}
         full = [sorted(self._codes(own)) for own in kinds]
         cuts = [_first_of_each(own) for own in full]
-        plain = [e for e in model.links if e.first < num and e.second < num]
-        of_view: list[list[Link]] = [[] for _ in model.views]
-        for link in model.links:
+        plain = [e for e in model.pair_costs if e.first < num and e.second < num]
+        of_view: list[list[PairCost]] = [[] for _ in model.shared_values]
+        for link in model.pair_costs:
             view = max(link.first, link.second) - num
             if view >= 0:
                 of_view[view].append(link)
         flat = [link for own in of_view for link in own]
-        copied = [e for e in model.links if e.copy in self.lives.copies]
+        copied = [e for e in model.pair_costs if e.copy_key in self.lives.copies]
         held = [key for key in self.lives.counts if key[0] < num]
         return PriceTables(
             kinds=ints(kind_of[id(own)] for own in model.choices),
@@ -117,16 +121,18 @@ class _Writer:
             view_tables_at=ints(
                 self._add(e.seconds if e.second >= num else e.seconds.T) for e in flat
             ),
-            forms=ints(len(view.forms) for view in model.views),
+            forms=ints(len(view.shardings) for view in model.shared_values),
             held_groups=ints(group for group, _ in held),
-            held_at=ints(self._add(model.held[g][result]) for g, result in held),
+            held_at=ints(
+                self._add(model.result_bytes[g][result]) for g, result in held
+            ),
             counts=self._counts([self.lives.counts[key] for key in held]),
             copied=ints(end for e in copied for end in (e.first, e.second)).reshape(
                 -1, 2
             ),
-            extra_at=ints(self._add(e.num_bytes * e.extra) for e in copied),
-            extra_widths=ints(e.extra.shape[1] for e in copied),
-            copies=self._counts([self.lives.copies[e.copy] for e in copied]),
+            extra_at=ints(self._add(e.num_bytes * e.copy_share) for e in copied),
+            extra_widths=ints(e.copy_share.shape[1] for e in copied),
+            copies=self._counts([self.lives.copies[e.copy_key] for e in copied]),
             tables=np.concatenate([t.ravel() for t in self.tables]),
         )
 
@@ -145,7 +151,7 @@ class _Writer:
 
 def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
     """A number for a strategy: how each axis cuts, then what it sums."""
-    code, sums = 0, dict(strategy.sums)
+    code, sums = 0, dict(strategy.reductions)
     places = {
         axis: (factor, rank)
         for factor, own in strategy.axes
@@ -157,14 +163,15 @@ def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
         if factor >= MOST_FACTORS or end >= MOST_DIMS:
             raise SearchError(f"{strategy} has more factors or dims than a code holds")
         code |= (4 * (factor + 1) + rank) << (SHIFT + CUT_BITS * position)
-        code |= (2 * (end - NO_SUM) + (axis in strategy.carries)) << (
+        code |= (2 * (end - NO_SUM) + (axis in strategy.partial_inputs)) << (
             SUM_BITS * position
         )
     return code
 
 
 NO_SUM = -3
-"""Before LEAVE and ALL: what an axis along which nothing is summed has in a code."""
+"""Before KEEP_PARTIAL and ALL_REDUCE: what an axis along which nothing is summed has in a
+code."""
 
 
 def _first_of_each(codes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

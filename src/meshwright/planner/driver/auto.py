@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.tactics import TacticKind, Workspace
-from meshwright.planner.prices.symmetry import fold
-from meshwright.planner.prices.uniform_partition import stores_of
+from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.space import Pricing, price
@@ -43,9 +43,9 @@ class Auto:
         units = [
             u for axis in self.axes for u in work.sub_axes[work.mesh.require(axis)]
         ]
-        stores = stores_of(work.graph.program, machine, work.mesh.num_devices)
+        stores = price_ops(work.graph.program, machine, work.mesh.num_devices)
         pricing = Pricing(machine, stores, EXPOSED, self.seed)
-        priced = price(pricing, work, fold(work.state), units)
+        priced = price(pricing, work, reduce_by_symmetry(work.state), units)
         usable = machine.chip.usable_bytes
         limit = usable if self.memory is None else min(self.memory, usable)
         until = time.monotonic() + self.budget_s

@@ -18,7 +18,7 @@ from meshwright.planner.candidates.proposal import (
     ValueOf,
     counts_memory,
 )
-from meshwright.planner.prices.integer_program import Model
+from meshwright.planner.prices.integer_program import IntegerProgram
 from meshwright.planner.prices.projection import carry_over
 from meshwright.planner.prices.value_roles import EXPOSED, Role
 from meshwright.planner.solve.optimum import (
@@ -79,7 +79,7 @@ class Programs:
     value_of: ValueOf
     clock: Callable[[], float]
     on_progress: OnProgress
-    before: tuple[Model, Choices] | None = None
+    before: tuple[IntegerProgram, Choices] | None = None
     priced: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
     own: dict[Mesh, Proposal] = field(default_factory=dict[Mesh, Proposal])
     bounds: dict[Mesh, tuple[float, float]] = field(

@@ -102,7 +102,7 @@ def _less(
     """`recompute_within` a plan on a mesh; None also where it cannot be said."""
     try:
         return recompute_within(
-            searcher.programs.priced[mesh], choices, searcher.space.stores, too_many,
+            searcher.programs.priced[mesh], choices, searcher.space.op_prices, too_many,
             _STRETCH * searcher.limit,
         )  # fmt: skip
     except MeshwrightError:  # no value waits, or sites cannot be told apart

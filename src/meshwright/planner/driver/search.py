@@ -31,7 +31,7 @@ from meshwright.planner.driver.programs import (
 )
 from meshwright.planner.driver.smaller_plans import find_smaller
 from meshwright.planner.driver.trials import Trials
-from meshwright.planner.prices.integer_program import Model
+from meshwright.planner.prices.integer_program import IntegerProgram
 from meshwright.planner.solve.optimum import Choices, Optimum
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Priced, Space, solving_s
@@ -98,7 +98,7 @@ class Searcher:
     reserved: Callable[[Searcher], float] = lambda searcher: 0.0
     candidates: list[Candidate] = field(default_factory=list)
     spelled: Spelling | None = None
-    before: tuple[Model, Choices] | None = None
+    before: tuple[IntegerProgram, Choices] | None = None
     aim: float = 1.0
     smaller: list[Proposal] = field(default_factory=list[Proposal])
     num_before: int = 0

@@ -11,7 +11,7 @@ from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.ir import Op, Value
 
 
-class Touch(NamedTuple):
+class AccessPrice(NamedTuple):
     """What the whole of a value adds to an op that reads or writes it.
 
     seconds: by the slopes of its unit. memory_s, vector_s: in memory and in the vector
@@ -22,13 +22,13 @@ class Touch(NamedTuple):
     memory_s: float
     vector_s: float
 
-    def plus(self, other: Touch) -> Touch:
+    def plus(self, other: AccessPrice) -> AccessPrice:
         """Both together."""
-        return Touch(*(a + b for a, b in zip(self, other, strict=True)))
+        return AccessPrice(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
+class OpPrices:
     """What passes through main memory in a program, and what its ops take.
 
     layout: bytes of values. units: what runs as one, before any are merged.
@@ -46,15 +46,15 @@ class Stores:
     covered: set[Op] = field(default_factory=set[Op])
     matrix: dict[Op, float] = field(default_factory=dict[Op, float])
     vector: dict[Op, float] = field(default_factory=dict[Op, float])
-    touches: dict[Op, dict[Value, Touch]] = field(
-        default_factory=dict[Op, dict[Value, Touch]]
+    touches: dict[Op, dict[Value, AccessPrice]] = field(
+        default_factory=dict[Op, dict[Value, AccessPrice]]
     )
     launch: dict[Op, float] = field(default_factory=dict[Op, float])
-    few: FewImages | None = None
+    few: SmallBatchPrices | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FewImages:
+class SmallBatchPrices:
     """What ops take where a device has few images, which are cut in space there.
 
     That fuses less, and makes copies. images: by op, one of its images and the dim that
@@ -63,4 +63,4 @@ class FewImages:
 
     images: Mapping[Op, tuple[Value, int]]
     most: int
-    stores: Stores
+    stores: OpPrices

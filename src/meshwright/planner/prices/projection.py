@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.partitioner.propagate import Carrier, Node, State
-from meshwright.planner.prices.integer_program import Model
-from meshwright.planner.prices.strategy import ALL, LEAVE, Strategy
+from meshwright.planner.prices.integer_program import IntegerProgram
+from meshwright.planner.prices.strategy import ALL_REDUCE, KEEP_PARTIAL, Strategy
 
 
 def read_strategy(state: State, carrier: Carrier, node: Node) -> Strategy:
@@ -32,23 +32,23 @@ def _end(state: State, carrier: Carrier, value: int, axis: str) -> int:
     dim = state.scattered.get((value, axis))
     if dim is not None:
         return dim
-    return LEAVE if carrier.can_carry(value, axis) else ALL
+    return KEEP_PARTIAL if carrier.can_carry(value, axis) else ALL_REDUCE
 
 
-def read_choices(model: Model, state: State) -> tuple[int, ...]:
+def read_choices(model: IntegerProgram, state: State) -> tuple[int, ...]:
     """The choices that come nearest to a state's decisions; views take what is best."""
     carrier = Carrier(state)
     chosen: list[int] = []
-    for group, own in zip(model.fold.groups, model.choices, strict=True):
+    for group, own in zip(model.reduced_graph.classes, model.choices, strict=True):
         wanted = read_strategy(state, carrier, group.node)
         chosen.append(_nearest(own, wanted))
     return (*chosen, *_best_views(model, chosen))
 
 
 def spread_choices(
-    source: Model,
+    source: IntegerProgram,
     choices: Sequence[int],
-    target: Model,
+    target: IntegerProgram,
     units: Sequence[str],
     all_units: Sequence[str],
 ) -> tuple[int, ...]:
@@ -62,25 +62,27 @@ def spread_choices(
     for own, others, choice in pairs:
         strategy = own[choice]
         axes = tuple((f, whole) for f, a in strategy.axes if a == run)
-        carries = whole if strategy.carries else ()
-        ends = {what for _, what in strategy.sums}
+        carries = whole if strategy.partial_inputs else ()
+        ends = {what for _, what in strategy.reductions}
         sums = tuple((unit, end) for end in ends for unit in whole)
         chosen.append(_nearest(others, Strategy(axes, carries, sums)))
     return (*chosen, *_best_views(target, chosen))
 
 
-def carry_over(source: Model, choices: Sequence[int], target: Model) -> tuple[int, ...]:
+def carry_over(
+    source: IntegerProgram, choices: Sequence[int], target: IntegerProgram
+) -> tuple[int, ...]:
     """The choices of a program for a like one, by what nodes are and where they stand."""
     known = {
         _likeness(group.node): own[choice]
         for group, own, choice in zip(
-            source.fold.groups, source.choices, choices, strict=False
+            source.reduced_graph.classes, source.choices, choices, strict=False
         )
     }
     none = Strategy()
     chosen = [
         _nearest(own, known.get(_likeness(group.node), none))
-        for group, own in zip(target.fold.groups, target.choices, strict=True)
+        for group, own in zip(target.reduced_graph.classes, target.choices, strict=True)
     ]
     return (*chosen, *_best_views(target, chosen))
 
@@ -96,11 +98,11 @@ def _nearest(own: Sequence[Strategy], wanted: Strategy) -> int:
     return same[0] if same else 0
 
 
-def _best_views(model: Model, chosen: Sequence[int]) -> list[int]:
+def _best_views(model: IntegerProgram, chosen: Sequence[int]) -> list[int]:
     """Of each view the form that is cheapest for given choices of the groups."""
     first = len(model.choices)
-    totals = [np.zeros(len(view.forms)) for view in model.views]
-    for link in model.links:
+    totals = [np.zeros(len(view.shardings)) for view in model.shared_values]
+    for link in model.pair_costs:
         if link.second >= first:
             totals[link.second - first] += link.seconds[chosen[link.first]]
         elif link.first >= first:

@@ -35,7 +35,7 @@ type LineOf = Callable[[str, tuple[str, ...], Role], Line]
 bytes of its larger side."""
 
 
-def lines_on(
+def collective_lines(
     placement: Placement, beside: Collection[str], exposed: Mapping[Role, float]
 ) -> LineOf:
     """Those of a machine.
@@ -57,7 +57,7 @@ def lines_on(
     return line
 
 
-class Moves:
+class ReshardingPrices:
     """Prices of collectives on one mesh, each asked for once."""
 
     def __init__(self, mesh: Mesh, line_of: LineOf) -> None:

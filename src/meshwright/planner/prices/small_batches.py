@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from meshwright.planner.prices.op_prices import Stores
+from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.predict.compilers.tpu.image_cuts import Cuts
 from meshwright.predict.compilers.xla.fusion import REGROUP
 from meshwright.program.ir import Op, Program, Value
@@ -32,16 +32,16 @@ def images_of(program: Program, most: int) -> dict[Op, tuple[Value, int]]:
     return found
 
 
-def told_of(
-    stores: Stores, changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
-) -> Stores:
+def credit_original_ops(
+    stores: OpPrices, changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
+) -> OpPrices:
     """What the ops of a changed program take, told of those that they stand for.
 
     A copy's seconds count as the op's that reads it, for the value that is copied; of
     those among `priced`, else as the op's that makes what is copied.
     """
     homes = _homes(changed, origins, priced)
-    told = Stores(stores.layout, stores.units, stores.num_devices)
+    told = OpPrices(stores.layout, stores.units, stores.num_devices)
     told.covered.update(origins.get(op, op) for op in stores.covered if op not in homes)
     for mine, its in (told.matrix, stores.matrix), (told.vector, stores.vector):
         # Copies have neither products nor operations.

@@ -10,7 +10,7 @@ from meshwright.partitioner.propagate import Carrier, Cause, Node, State, user_a
 from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
 
-ALL, LEAVE = -1, -2
+ALL_REDUCE, KEEP_PARTIAL = -1, -2
 """What becomes of a partial sum: taken on every device, or handed on as it is. A number
 from 0 on is the dim of the result along which it is scattered."""
 
@@ -30,8 +30,8 @@ class Strategy:
     """
 
     axes: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    carries: tuple[str, ...] = ()
-    sums: tuple[tuple[str, int], ...] = ()
+    partial_inputs: tuple[str, ...] = ()
+    reductions: tuple[tuple[str, int], ...] = ()
 
     def cuts(self, dims: Dims) -> Cuts:
         """How a value with these factors is cut."""
@@ -50,7 +50,7 @@ class Strategy:
     def stored(self, dims: Dims) -> Cuts:
         """How a result is stored, once its sums are scattered."""
         cuts = list(self.cuts(dims))
-        for axis, what in self.sums:
+        for axis, what in self.reductions:
             if 0 <= what < len(cuts):
                 cuts[what] = (*cuts[what], axis)
         return tuple(cuts)
@@ -58,7 +58,7 @@ class Strategy:
     @property
     def left(self) -> frozenset[str]:
         """Axes along which the result is handed on as addends."""
-        return frozenset(axis for axis, what in self.sums if what == LEAVE)
+        return frozenset(axis for axis, what in self.reductions if what == KEEP_PARTIAL)
 
 
 _MOST_AXES = 2
@@ -181,11 +181,11 @@ class Strategies:
     ) -> tuple[int, ...]:
         value, dims = node.outs[0] if node.outs else (-1, ())
         if not is_sum or not _is_alone(node):
-            return (ALL,)
+            return (ALL_REDUCE,)
         decided = self.state.scattered.get((value, axis))
         if decided is not None:
             return (decided,)
-        ends = (ALL, LEAVE) if self._leaves(node) else (ALL,)
+        ends = (ALL_REDUCE, KEEP_PARTIAL) if self._leaves(node) else (ALL_REDUCE,)
         return ends if axis not in self.free else (*ends, *range(len(dims)))
 
     def _leaves(self, node: Node) -> bool:

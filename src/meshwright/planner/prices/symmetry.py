@@ -20,7 +20,7 @@ ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeClass:
     """Nodes that decide alike; `node` stands for all, `runs` is how often all run."""
 
     index: int
@@ -30,40 +30,40 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ClassEdge:
     """A value of one group that another reads: result number, operand number.
 
     runs: how often it is brought from the one to the other in a step.
     """
 
-    maker: int
+    producer: int
     result: int
-    reader: int
+    consumer: int
     operand: int
     runs: float
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class ReducedGraph:
     """Groups, edges between them, and the group of each node."""
 
-    groups: tuple[Group, ...]
-    edges: tuple[Edge, ...]
-    group_of: tuple[int, ...]
+    classes: tuple[NodeClass, ...]
+    edges: tuple[ClassEdge, ...]
+    class_of: tuple[int, ...]
 
 
-def fold(state: State, rounds: int = ROUNDS) -> Fold:
+def reduce_by_symmetry(state: State, rounds: int = ROUNDS) -> ReducedGraph:
     """The groups of a graph; nodes about which a state says different things differ."""
     graph = state.graph
     runs = _Runs(graph)
     labels = _labels(state, runs, rounds)
     numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-    group_of = tuple(numbers[label] for label in labels)
+    class_of = tuple(numbers[label] for label in labels)
     members: list[list[int]] = [[] for _ in numbers]
-    for index, group in enumerate(group_of):
+    for index, group in enumerate(class_of):
         members[group].append(index)
-    groups = tuple(
-        Group(
+    classes = tuple(
+        NodeClass(
             index,
             graph.nodes[own[0]],
             tuple(own),
@@ -72,17 +72,17 @@ def fold(state: State, rounds: int = ROUNDS) -> Fold:
         for index, own in enumerate(members)
     )
     counted: Counter[tuple[int, int, int, int]] = Counter()
-    places = makers(graph)
+    places = producers_of(graph)
     for node in graph.nodes:
         for operand, (value, _) in enumerate(node.ins):
             maker, result = places[value]
-            key = (group_of[maker], result, group_of[node.index], operand)
+            key = (class_of[maker], result, class_of[node.index], operand)
             counted[key] += runs.of_reading(node, value)  # pyright: ignore[reportArgumentType]
-    edges = tuple(Edge(*key, runs=count) for key, count in counted.items())
-    return Fold(groups, edges, group_of)
+    edges = tuple(ClassEdge(*key, runs=count) for key, count in counted.items())
+    return ReducedGraph(classes, edges, class_of)
 
 
-def makers(graph: Graph) -> dict[int, tuple[int, int]]:
+def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
     """Per value the node that makes it, and as which of its results."""
     return {
         value: (node.index, result)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.planner.prices.compute import Compute
-from meshwright.planner.prices.resharding import Moves
+from meshwright.planner.prices.compute_times import ComputeTimes
+from meshwright.planner.prices.resharding import ReshardingPrices
 from meshwright.planner.prices.strategy import Cuts, Strategy
 from meshwright.planner.prices.value_roles import Role
 from meshwright.program.rules.rule import Dims
@@ -37,7 +37,7 @@ _WHOLE: frozenset[str] = frozenset()
 class Tables:
     """Those of one mesh. All that goes in as `Forms` or `Needs` has come from here."""
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: ComputeTimes) -> None:
         self.compute = compute
         self._made: dict[tuple[int, Dims], Forms] = {}
         self._needed: dict[tuple[int, Dims, bool, bool], Needs] = {}
@@ -67,8 +67,8 @@ class Tables:
         known = self._needed.get(key)
         if known is None:
             known = self._needed[key] = tuple(
-                (s.cuts(dims), frozenset(s.carries), is_one)
-                if is_carried and s.carries
+                (s.cuts(dims), frozenset(s.partial_inputs), is_one)
+                if is_carried and s.partial_inputs
                 else (s.cuts(dims), _WHOLE, True)
                 for s in choices
             )
@@ -114,7 +114,7 @@ class Tables:
         return known
 
     def steps(
-        self, forms: Forms, needs: Needs, role: Role, moves: Moves
+        self, forms: Forms, needs: Needs, role: Role, moves: ReshardingPrices
     ) -> tuple[Table, Table, Table]:
         """From each form to each need, as `Step` has it."""
         key = id(forms), id(needs), role
@@ -135,7 +135,7 @@ def _distinct(cuts: Sequence[Cuts]) -> tuple[list[Cuts], list[int]]:
 
 
 def _steps(
-    forms: Forms, needs: Needs, role: Role, moves: Moves
+    forms: Forms, needs: Needs, role: Role, moves: ReshardingPrices
 ) -> tuple[Table, Table, Table]:
     haves, rows = _distinct([cuts for cuts, _ in forms])
     wants, columns = _distinct([cuts for cuts, _, _ in needs])

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.machine import Machine
-from meshwright.planner.prices.op_prices import FewImages, Stores, Touch
-from meshwright.planner.prices.small_batches import images_of, told_of
+from meshwright.planner.prices.op_prices import AccessPrice, OpPrices, SmallBatchPrices
+from meshwright.planner.prices.small_batches import credit_original_ops, images_of
 from meshwright.predict.compilers.rules import rules_for
 from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
 from meshwright.predict.compilers.tpu.memory_space_assignment import lives_of
@@ -46,7 +46,7 @@ _SHARPNESS = 4
 """Power of the norm that stands for the maximum over the bounds of a unit."""
 
 
-def stores_of(program: Program, machine: Machine, num_devices: int) -> Stores:
+def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
     """What a machine's compiler stores of a program, priced at an even share of it.
 
     Calls that are made again (`jax.checkpoint`) stay regions here, as their ops decide
@@ -58,12 +58,12 @@ def stores_of(program: Program, machine: Machine, num_devices: int) -> Stores:
     few = _few_images(program, machine, num_devices) if rules.regroups else None
     units = fuse(program, layout, rules)
     taken = memory_of(program, layout=layout, units=units, rules=rules).overwritten
-    return _read(Stores(layout, units, num_devices, taken, few=few), program, machine)
+    return _read(OpPrices(layout, units, num_devices, taken, few=few), program, machine)
 
 
 def _few_images(
     program: Program, machine: Machine, num_devices: int
-) -> FewImages | None:
+) -> SmallBatchPrices | None:
     """What ops take where images are few; None where an even share of them is not."""
     layout, rules = Layout(machine.chip.tile), rules_for(machine)
     layout.note_shapes(program)
@@ -71,7 +71,7 @@ def _few_images(
     if changed is program:
         return None
     layout.narrow = narrow_values(changed) if rules.narrows else frozenset()
-    stores = Stores(layout, fuse(changed, layout, rules), num_devices)
+    stores = OpPrices(layout, fuse(changed, layout, rules), num_devices)
     images = images_of(program, most_images(layout, num_devices))
     # Others have no prices: they are names of what they read, or regions.
     priced = {
@@ -79,11 +79,13 @@ def _few_images(
         for op in images
         if not has_trait(op.kind, Trait.ALIASES_OPERAND) and not op.bodies
     }
-    told = told_of(_read(stores, changed, machine), changed, origins, priced)
-    return FewImages(images, most_images(layout), told)
+    told = credit_original_ops(
+        _read(stores, changed, machine), changed, origins, priced
+    )
+    return SmallBatchPrices(images, most_images(layout), told)
 
 
-def _read(stores: Stores, program: Program, machine: Machine) -> Stores:
+def _read(stores: OpPrices, program: Program, machine: Machine) -> OpPrices:
     _Reader(stores, machine).read(program, stores.units)
     return stores
 
@@ -91,8 +93,8 @@ def _read(stores: Stores, program: Program, machine: Machine) -> Stores:
 class _Reader:
     """Goes through the units of a program, bodies of loops included."""
 
-    def __init__(self, stores: Stores, machine: Machine) -> None:
-        self.stores = stores
+    def __init__(self, stores: OpPrices, machine: Machine) -> None:
+        self.op_prices = stores
         self.chip = machine.chip
         self.num_devices = stores.num_devices
 
@@ -100,7 +102,7 @@ class _Reader:
         """Note what the ops of one body take."""
         merged = merge_outputs(units)
         room = self.chip.lasting_bytes * self.num_devices
-        kept = lives_of(merged, program.outputs, self.stores.layout).within(room)
+        kept = lives_of(merged, program.outputs, self.op_prices.layout).within(room)
         makers = {result: op for op in program.ops for result in op.results}
         names = _names(program)
         for unit in merged:
@@ -118,7 +120,7 @@ class _Reader:
         makers: Mapping[Value, Op],
         names: Mapping[Value, Value],
     ) -> None:
-        stores, fed = self.stores, fed_to_matrix_unit(unit)
+        stores, fed = self.op_prices, fed_to_matrix_unit(unit)
         moved: dict[Value, float] = {}
         passing: dict[Value, float] = {}
         for value in touched_by(unit):
@@ -148,7 +150,7 @@ class _Reader:
             shares = len(uses)
             elements = MOVE_FLOPS * passing[value] / shares
             seconds = moved[value] / shares * slopes[Bound.MEMORY]
-            touch = Touch(
+            touch = AccessPrice(
                 seconds + elements * slopes[Bound.VECTOR],
                 stores.layout.num_bytes(value) / shares / self.chip.hbm_bytes_per_s,
                 elements / self.chip.vector_flops_per_s,
@@ -168,7 +170,7 @@ class _Reader:
         have to cut it as the loop does. Where they do, this is too much, by the time to
         write a device's part once in a step.
         """
-        stores = self.stores
+        stores = self.op_prices
         for wire in region.wires:
             inside = [region.bodies[body].inputs[i] for body, i in wire.inputs]
             if wire.operand is None or stores.layout.virtual.isdisjoint(inside):
@@ -176,7 +178,7 @@ class _Reader:
             (value,) = _values([region.operands[wire.operand]])
             value = names.get(value, value)
             seconds = stores.layout.num_bytes(value) / self.chip.hbm_bytes_per_s
-            touch, known = Touch(seconds, seconds, 0.0), stores.touches
+            touch, known = AccessPrice(seconds, seconds, 0.0), stores.touches
             known.setdefault(makers[value], {})[value] = touch
 
     def _slopes(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from meshwright.planner.prices.op_prices import Stores
+from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.solve.space import Priced
 from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.program.analysis.live_ranges import live_ranges
@@ -22,7 +22,7 @@ class _Sizes:
     """Seconds and bytes of ops and values under a plan."""
 
     def __init__(
-        self, priced: Priced, choices: tuple[int, ...], stores: Stores
+        self, priced: Priced, choices: tuple[int, ...], stores: OpPrices
     ) -> None:
         self.graph, self.model = priced.work.graph, priced.model
         self.choices = choices
@@ -39,9 +39,9 @@ class _Sizes:
             return math.inf
         if not any(map(self.is_stored, op.results)):
             return 0.0  # with its readers, then as now
-        fold = self.model.fold
-        group = fold.group_of[node.index]
-        members = len(fold.groups[group].members)
+        fold = self.model.reduced_graph
+        group = fold.class_of[node.index]
+        members = len(fold.classes[group].members)
         return float(self.model.costs[group][self.choices[group]]) / members
 
     def num_bytes(self, value: Value) -> float:
@@ -49,8 +49,8 @@ class _Sizes:
         number = self.graph.number[value]
         maker = self.graph.nodes[self.graph.producer[number]]
         place = [v for v, _ in maker.outs].index(number)
-        group = self.model.fold.group_of[maker.index]
-        return float(self.model.held[group][place][self.choices[group]])
+        group = self.model.reduced_graph.class_of[maker.index]
+        return float(self.model.result_bytes[group][place][self.choices[group]])
 
 
 def _written(units: Iterable[Fusion]) -> Iterator[Value]:
@@ -60,7 +60,7 @@ def _written(units: Iterable[Fusion]) -> Iterator[Value]:
             yield from _written(body)
 
 
-class Forward:
+class ForwardPass:
     """What runs before the turn, loops whose turns can be made again opened.
 
     seconds: of each op, endless where it cannot run twice. num_bytes: of one device's
@@ -75,7 +75,7 @@ class Forward:
         self,
         priced: Priced,
         choices: tuple[int, ...],
-        stores: Stores,
+        stores: OpPrices,
         stretch: float,
     ) -> None:
         """Of a plan, by its choices of a model's variables.
@@ -96,7 +96,7 @@ class Forward:
                 self._open(op, program, pairs)
             else:
                 self._note(op, 1)
-        for op in _waists(program.ops[:turn], self._sizes, stretch):
+        for op in cut_points(program.ops[:turn], self._sizes, stretch):
             if op in self.seconds:
                 self.seconds[op] = math.inf
 
@@ -174,7 +174,7 @@ class _Waist(NamedTuple):
         return self.made - since >= max(stretch, 2 * self.size)
 
 
-def _waists(ops: Sequence[Op], sizes: _Sizes, stretch: float) -> Iterator[Op]:
+def cut_points(ops: Sequence[Op], sizes: _Sizes, stretch: float) -> Iterator[Op]:
     """One waist after each `stretch` of stored bytes, the smallest of a `stretch` more.
 
     Of what is left at the end none: the narrow place of a layer may lie behind it.

@@ -21,8 +21,8 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.tactics import Recompute
-from meshwright.planner.prices.op_prices import Stores
-from meshwright.planner.recompute.forward_pass import Forward
+from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.planner.recompute.forward_pass import ForwardPass
 from meshwright.planner.solve.space import Priced
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import Trait, has_trait
@@ -38,7 +38,7 @@ _PRICES = (1e-15, 1e-6)
 
 
 @dataclass(frozen=True)
-class Waiting:
+class SavedValues:
     """What waits at the turn of a program under a plan.
 
     ops: those before the turn. seconds: of each of them, endless where it cannot run
@@ -53,10 +53,10 @@ class Waiting:
 
     @classmethod
     def under(
-        cls, priced: Priced, choices: tuple[int, ...], stores: Stores, stretch: float
-    ) -> Waiting:
-        """A plan; see `Forward` for the arguments."""
-        found = Forward(priced, choices, stores, stretch)
+        cls, priced: Priced, choices: tuple[int, ...], stores: OpPrices, stretch: float
+    ) -> SavedValues:
+        """A plan; see `ForwardPass` for the arguments."""
+        found = ForwardPass(priced, choices, stores, stretch)
         return cls(
             tuple(found.seconds),
             found.seconds,
@@ -69,7 +69,7 @@ class Waiting:
         """What is kept as things are: all that takes any time to make."""
         return self.best(_PRICES[0])
 
-    def again_s(self, kept: frozenset[Value]) -> float:
+    def recompute_s(self, kept: frozenset[Value]) -> float:
         """Seconds of all that is made again where only this is kept."""
         maker = {result: op for op in self.ops for result in op.results}
         again: set[Op] = set()
@@ -122,7 +122,7 @@ class Waiting:
 class _Cut:
     """A flow network: source 0, sink 1, the ops, then the values."""
 
-    def __init__(self, waits: Waiting, price: float) -> None:
+    def __init__(self, waits: SavedValues, price: float) -> None:
         self.waits = waits
         self.price = price
         self._op = {op: 2 + i for i, op in enumerate(waits.ops)}
@@ -168,22 +168,22 @@ class _Cut:
 def recompute_within(
     priced: Priced,
     choices: tuple[int, ...],
-    stores: Stores,
+    stores: OpPrices,
     too_many: float,
     stretch: float,
 ) -> tuple[Recompute, float] | None:
     """What keeps so many bytes less than a plan does, and the seconds that it takes.
 
-    Of as many as can be spared; None if none can. stretch: as of `Forward`.
+    Of as many as can be spared; None if none can. stretch: as of `ForwardPass`.
     """
-    waits = Waiting.under(priced, choices, stores, stretch)
+    waits = SavedValues.under(priced, choices, stores, stretch)
     kept = waits.within(waits.kept_bytes(waits.now) - too_many)
     if kept >= waits.now:
         return None
-    return _tactic(waits, kept, priced.work.graph), waits.again_s(kept)
+    return _tactic(waits, kept, priced.work.graph), waits.recompute_s(kept)
 
 
-def _tactic(waits: Waiting, kept: frozenset[Value], graph: Graph) -> Recompute:
+def _tactic(waits: SavedValues, kept: frozenset[Value], graph: Graph) -> Recompute:
     """The tactic that keeps this, and what branches make."""
     sites = sites_of(graph)
     makers = {graph.producer[graph.number[value]] for value in kept}

@@ -77,7 +77,7 @@ def find_optimum(
 
     starts: known choices, which the solves start from.
     """
-    free = np.zeros(pricer.lives.num_times)
+    free = np.zeros(pricer.live_counts.num_times)
     seconds = budget.left_s
     share = _FREE_SHARE if _may_be_scarce(pricer, limit, starts) else 1.0
     choices, bound, messages = pricer.cheapest(
@@ -149,7 +149,7 @@ def _relax_limit(
     """
     first, best = found[0], best_within(found, limit)
     choices, bound = first.choices, first.bound
-    prices, damping = np.zeros(pricer.lives.num_times), 1.0
+    prices, damping = np.zeros(pricer.live_counts.num_times), 1.0
     for _ in range(MOST_PRICE_STEPS if best.bytes <= limit else _LAST_PRICE_STEPS):
         if budget.left_s <= 0 or bound >= budget.stop_bound:
             break

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import AssignmentError
-from meshwright.planner.prices.integer_program import Link, Model, Table
-from meshwright.planner.prices.peak_times import Lives
+from meshwright.planner.prices.integer_program import IntegerProgram, PairCost, Table
+from meshwright.planner.prices.live_counts import LiveCounts
 from meshwright.planner.solve.optimum import Choices
 from meshwright.search.assignment import Assignment, Solution, SolveOptions, solve
 
@@ -37,26 +37,28 @@ class Cheapest(NamedTuple):
 class Pricer:
     """The parts of a model that give the seconds and bytes of choices.
 
-    Small enough to be sent to the solver process, unlike the `Model` with its graph.
-    costs, links, held: as in `Model`. lives: when each value is in memory. gap: relative
-    optimality gap at which the solver stops.
+    Small enough to be sent to the solver process, unlike an `IntegerProgram` with its
+    graph. costs, pair_costs, result_bytes: as in `IntegerProgram`. live_counts: when each
+    value is in memory. gap: relative optimality gap at which the solver stops.
     """
 
     costs: tuple[Table, ...]
-    links: tuple[Link, ...]
-    held: tuple[tuple[Table, ...], ...]
-    lives: Lives
+    pair_costs: tuple[PairCost, ...]
+    result_bytes: tuple[tuple[Table, ...], ...]
+    live_counts: LiveCounts
     seed: int = 0
     gap: float = GOOD_ENOUGH
 
     @classmethod
-    def of(cls, model: Model, lives: Lives, seed: int = 0) -> Pricer:
+    def of(cls, model: IntegerProgram, lives: LiveCounts, seed: int = 0) -> Pricer:
         """The pricer of a model; seed: of the solver's random numbers."""
-        return cls(model.costs, model.links, model.held, lives, seed)
+        return cls(model.costs, model.pair_costs, model.result_bytes, lives, seed)
 
     def seconds(self, choices: Sequence[int]) -> float:
         """Seconds of a step; infinite if two choices exclude each other."""
-        pairs = (e.seconds[choices[e.first], choices[e.second]] for e in self.links)
+        pairs = (
+            e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs
+        )
         return self._node_seconds(choices) + float(sum(pairs))
 
     def finite_seconds(self, choices: Sequence[int]) -> float:
@@ -65,18 +67,20 @@ class Pricer:
         Choices read from an expert's plan may contain such pairs, since the model does
         not have every form of a value.
         """
-        pairs = (e.seconds[choices[e.first], choices[e.second]] for e in self.links)
+        pairs = (
+            e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs
+        )
         return self._node_seconds(choices) + float(sum(s for s in pairs if s < np.inf))
 
     def memory_curve(self, choices: Sequence[int]) -> Vector:
         """Bytes of a device at each watched time, [T]."""
-        total = np.zeros(self.lives.num_times)
-        for (group, result), counts in self.lives.counts.items():
-            total += counts * self.held[group][result][choices[group]]
-        for link in self.links:
-            share = link.extra[choices[link.first], choices[link.second]]
-            if share and link.copy in self.lives.copies:
-                total += share * link.num_bytes * self.lives.copies[link.copy]
+        total = np.zeros(self.live_counts.num_times)
+        for (group, result), counts in self.live_counts.counts.items():
+            total += counts * self.result_bytes[group][result][choices[group]]
+        for link in self.pair_costs:
+            share = link.copy_share[choices[link.first], choices[link.second]]
+            if share and link.copy_key in self.live_counts.copies:
+                total += share * link.num_bytes * self.live_counts.copies[link.copy_key]
         return total
 
     def peak_bytes(self, choices: Sequence[int]) -> float:
@@ -114,19 +118,25 @@ class Pricer:
 
     def program(self, prices: Vector) -> Assignment:
         """The integer program in seconds, with a price per byte at each time, [T]."""
-        paid = {key: float(prices @ row) for key, row in self.lives.counts.items()}
-        more = {key: float(prices @ row) for key, row in self.lives.copies.items()}
+        paid = {
+            key: float(prices @ row) for key, row in self.live_counts.counts.items()
+        }
+        more = {
+            key: float(prices @ row) for key, row in self.live_counts.copies.items()
+        }
         costs = [
             c
             + sum(
                 (p * h for r, h in enumerate(held) if (p := paid.get((g, r), 0.0))), 0.0
             )
-            for g, (c, held) in enumerate(zip(self.costs, self.held, strict=False))
+            for g, (c, held) in enumerate(
+                zip(self.costs, self.result_bytes, strict=False)
+            )
         ]
         costs += self.costs[len(costs) :]
         edges = [
-            (e.first, e.second, _priced_link(e, more.get(e.copy, 0.0)))
-            for e in self.links
+            (e.first, e.second, _priced_link(e, more.get(e.copy_key, 0.0)))
+            for e in self.pair_costs
         ]
         return Assignment.of(costs, edges)  # pyright: ignore[reportArgumentType]
 
@@ -148,8 +158,8 @@ def _solve(
     return solve(problem, seconds, seed, options=options)
 
 
-def _priced_link(link: Link, price: float) -> Table:
+def _priced_link(link: PairCost, price: float) -> Table:
     """Seconds of a link's pairs of choices, the price of its copy's bytes included."""
     if not price:
         return link.seconds
-    return link.seconds + price * link.num_bytes * link.extra
+    return link.seconds + price * link.num_bytes * link.copy_share

@@ -11,15 +11,21 @@ from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import axes_of, rewritten, start_workspace
 from meshwright.partitioner.propagate import Graph, State
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
-from meshwright.planner.prices.chosen import Chosen, choose
-from meshwright.planner.prices.compute import Compute
-from meshwright.planner.prices.integer_program import Model, ModelBuilder
-from meshwright.planner.prices.op_prices import Stores
-from meshwright.planner.prices.peak_times import lives_of
-from meshwright.planner.prices.resharding import Moves, lines_on
+from meshwright.planner.prices.chosen_strategies import (
+    ChosenStrategies,
+    chosen_strategies,
+)
+from meshwright.planner.prices.compute_times import ComputeTimes
+from meshwright.planner.prices.integer_program import (
+    IntegerProgram,
+    IntegerProgramBuilder,
+)
+from meshwright.planner.prices.live_counts import live_counts
+from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.planner.prices.resharding import ReshardingPrices, collective_lines
 from meshwright.planner.prices.strategy import Strategies
-from meshwright.planner.prices.symmetry import Fold, fold
-from meshwright.planner.prices.uniform_partition import stores_of
+from meshwright.planner.prices.symmetry import ReducedGraph, reduce_by_symmetry
+from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED, Role
 from meshwright.planner.solve.optimum import Optimum
 from meshwright.planner.solve.pricer import Pricer
@@ -33,14 +39,14 @@ class Priced:
     """The program with prices on one mesh."""
 
     work: Workspace
-    model: Model
+    model: IntegerProgram
     pricer: Pricer
-    compute: Compute
-    builder: ModelBuilder
+    compute: ComputeTimes
+    builder: IntegerProgramBuilder
 
-    def tactic(self, optimum: Optimum, name: str) -> Chosen:
+    def tactic(self, optimum: Optimum, name: str) -> ChosenStrategies:
         """What choices decide."""
-        return choose(self.model, optimum.choices, self.work.state, name)
+        return chosen_strategies(self.model, optimum.choices, self.work.state, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ def solving_s(priced: Priced) -> float:
     """
     if len(priced.work.mesh.axes) <= 2:
         return 0.0
-    return sum(link.seconds.size for link in priced.model.links) / _ENTRIES_PER_S
+    return sum(link.seconds.size for link in priced.model.pair_costs) / _ENTRIES_PER_S
 
 
 class Space:
@@ -89,8 +95,8 @@ class Space:
         with paused_collector():
             self.captured = captured = rewritten(stated.captured, self.given)
             self.graph = Graph(captured.program, captured.ties)
-            self.stores = stores_of(captured.program, machine, machine.num_devices)
-        self._blank: Fold | None = None  # of a state that says nothing yet
+            self.op_prices = price_ops(captured.program, machine, machine.num_devices)
+        self._blank: ReducedGraph | None = None  # of a state that says nothing yet
 
     def start(self, mesh: Mesh) -> Workspace:
         """The program on a mesh, with what is given decided and nothing else.
@@ -126,9 +132,9 @@ class Space:
         free = [unit for axis in chosen for unit in work.sub_axes[axis]]
         exposed = {**EXPOSED, **(exposed or {})}
         return price(
-            Pricing(self.machine, self.stores, exposed, self.seed),
+            Pricing(self.machine, self.op_prices, exposed, self.seed),
             work,
-            self.fold(work.state),
+            self.reduced_graph(work.state),
             free,
         )
 
@@ -138,15 +144,15 @@ class Space:
         shares = {**EXPOSED, **exposed}
         moves = _moves(self.machine, priced.work.state.mesh, shares)
         model = priced.builder.build(moves)
-        pricer = Pricer.of(model, priced.pricer.lives, self.seed)
+        pricer = Pricer.of(model, priced.pricer.live_counts, self.seed)
         return replace(priced, model=model, pricer=pricer)
 
-    def fold(self, state: State) -> Fold:
+    def reduced_graph(self, state: State) -> ReducedGraph:
         """The groups under a state; where nothing is decided, those of all meshes."""
         if state.scattered or any(state.axes_of) or any(state.blocked):
-            return fold(state)
+            return reduce_by_symmetry(state)
         if self._blank is None:
-            self._blank = fold(state)
+            self._blank = reduce_by_symmetry(state)
         return self._blank
 
 
@@ -155,25 +161,27 @@ class Pricing:
     """What prices are made of, whatever the mesh; exposed: as in `Space.price`."""
 
     machine: Machine
-    stores: Stores
+    op_prices: OpPrices
     exposed: Mapping[Role, float]
     seed: int = 0
 
 
 def price(
-    pricing: Pricing, work: Workspace, folded: Fold, free: Sequence[str]
+    pricing: Pricing, work: Workspace, folded: ReducedGraph, free: Sequence[str]
 ) -> Priced:
     """What all choices cost, on top of the decisions of a workspace."""
-    state, machine, stores = work.state, pricing.machine, pricing.stores
+    state, machine, stores = work.state, pricing.machine, pricing.op_prices
     strategies = Strategies(state, free)
-    compute = Compute(machine.chip, state.mesh, stores)
-    builder = ModelBuilder(state, folded, strategies, compute)
+    compute = ComputeTimes(machine.chip, state.mesh, stores)
+    builder = IntegerProgramBuilder(state, folded, strategies, compute)
     model = builder.build(_moves(machine, state.mesh, pricing.exposed))
-    lives = lives_of(work.graph, folded, stores, tuple(work.graph.ties))
+    lives = live_counts(work.graph, folded, stores, tuple(work.graph.ties))
     pricer = Pricer.of(model, lives, pricing.seed)
     return Priced(work, model, pricer, compute, builder)
 
 
-def _moves(machine: Machine, mesh: Mesh, exposed: Mapping[Role, float]) -> Moves:
+def _moves(
+    machine: Machine, mesh: Mesh, exposed: Mapping[Role, float]
+) -> ReshardingPrices:
     placed, beside = place_mesh(mesh, machine), RULES[machine.compiler].overlaps
-    return Moves(mesh, lines_on(placed, beside, exposed))
+    return ReshardingPrices(mesh, collective_lines(placed, beside, exposed))

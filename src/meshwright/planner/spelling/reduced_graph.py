@@ -16,7 +16,7 @@ from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, Sta
 from meshwright.partitioner.propagate.graph import Port
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.tactics import Workspace
-from meshwright.planner.prices.symmetry import fold
+from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import work_of
 
@@ -43,7 +43,7 @@ class Quotient:
 def quotient_of(work: Workspace) -> Quotient:
     """Nodes are one where they decide alike, at one site or under one name of a leaf."""
     graph = work.graph
-    folded = fold(work.state)
+    folded = reduce_by_symmetry(work.state)
     places = sites_of(graph).place_of
     names: dict[int, object] = {
         node.index: without_indices(path)
@@ -51,20 +51,20 @@ def quotient_of(work: Workspace) -> Quotient:
     }
     names.update(places)
     marks = _marks(work)
-    keys = [(group, names.get(i), marks[i]) for i, group in enumerate(folded.group_of)]
+    keys = [(group, names.get(i), marks[i]) for i, group in enumerate(folded.class_of)]
     numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    group_of = [numbers[key] for key in keys]
+    class_of = [numbers[key] for key in keys]
     members: list[list[int]] = [[] for _ in numbers]
-    for index, group in enumerate(group_of):
+    for index, group in enumerate(class_of):
         members[group].append(index)
-    runs = [g.runs / len(g.members) for g in folded.groups]
+    runs = [g.runs / len(g.members) for g in folded.classes]
     weights = tuple(
         len(own)
-        * runs[folded.group_of[own[0]]]
+        * runs[folded.class_of[own[0]]]
         * _heuristic_weight(graph, graph.nodes[own[0]])
         for own in members
     )
-    small = _small_graph(graph, group_of, members)
+    small = _small_graph(graph, class_of, members)
     return Quotient(small, tuple(map(tuple, members)), weights)
 
 
@@ -150,7 +150,7 @@ def _heuristic_weight(graph: Graph, node: Node) -> float:
 
 
 def _small_graph(
-    graph: Graph, group_of: Sequence[int], members: Sequence[Sequence[int]]
+    graph: Graph, class_of: Sequence[int], members: Sequence[Sequence[int]]
 ) -> Graph:
     small = copy.copy(graph)
     number: dict[int, int] = {}  # of a value, in the small graph
@@ -171,7 +171,7 @@ def _small_graph(
             small.consumers[value].append(node.index)
 
     def of(node: Node) -> Node:
-        return small.nodes[group_of[node.index]]
+        return small.nodes[class_of[node.index]]
 
     small.op_node = {op: of(node) for op, node in graph.op_node.items()}
     small.wire_nodes = {

@@ -28,8 +28,8 @@ from meshwright.planner.columns.graph_columns import (
 from meshwright.planner.columns.legality import write_legal_cuts
 from meshwright.planner.columns.price_tables import price_tables_of
 from meshwright.planner.columns.propagation import cut, new_worklist
-from meshwright.planner.prices.integer_program import Model
-from meshwright.planner.prices.peak_times import Lives
+from meshwright.planner.prices.integer_program import IntegerProgram
+from meshwright.planner.prices.live_counts import LiveCounts
 
 
 class InputCut(NamedTuple):
@@ -63,11 +63,11 @@ class CutProblem:
     """
 
     def __init__(
-        self, work: Workspace, model: Model, lives: Lives, limit: float
+        self, work: Workspace, model: IntegerProgram, lives: LiveCounts, limit: float
     ) -> None:
         self.work = work
-        self.fold = model.fold
-        self.columns = columns_of(work.state, model.fold)
+        self.reduced_graph = model.reduced_graph
+        self.columns = columns_of(work.state, model.reduced_graph)
         self.prices = price_tables_of(model, lives, tuple(work.state.size))
         self.limit = limit
         units = tuple(work.state.size)
@@ -88,9 +88,11 @@ class CutProblem:
         self._worst = self.measure(self._start).seconds
 
     def _cuts(self) -> Iterator[InputCut]:
-        groups = self.fold.groups
+        groups = self.reduced_graph.classes
         nodes = self.work.graph.input_nodes
-        inputs = dict.fromkeys(self.fold.group_of[node.index] for node in nodes)
+        inputs = dict.fromkeys(
+            self.reduced_graph.class_of[node.index] for node in nodes
+        )
         for axis in self.units:
             for group in inputs:
                 for dim in range(len(groups[group].node.sizes)):
@@ -148,7 +150,9 @@ class CutProblem:
 
     def read(self, state: State) -> CutState:
         """What decisions about the graph say of the groups, by their first members."""
-        return self._point(np.array(start_cells(self.columns, state, self.fold)))
+        return self._point(
+            np.array(start_cells(self.columns, state, self.reduced_graph))
+        )
 
     def follow(self, cuts: Iterable[InputCut]) -> CutState:
         """The state after cuts in this order; those that cannot be made are left out."""

@@ -84,12 +84,12 @@ class CutFeatures:
             )
             for axis in problem.units
         }
-        graph, group_of = problem.work.graph, problem.fold.group_of
+        graph, class_of = problem.work.graph, problem.reduced_graph.class_of
         state = set(graph.ties.values())
         sizes: dict[int, float] = {}
         data: set[int] = set()
         for position, node in enumerate(graph.input_nodes):
-            group = group_of[node.index]
+            group = class_of[node.index]
             size = num_bytes(graph.values[node.outs[0][0]])
             sizes[group] = sizes.get(group, 0) + size
             if position not in state:
@@ -185,7 +185,7 @@ class CutFeatures:
     def _own(self, state: CutState, cut: InputCut) -> Sequence[float]:
         """`OWN_FEATURES` of a cut under a state."""
         place, cells = self._place[cut.group], state.cells[cut.group]
-        num_dims = len(self.problem.fold.groups[cut.group].node.sizes)
+        num_dims = len(self.problem.reduced_graph.classes[cut.group].node.sizes)
         kind = self.kinds[self.number[cut]]
         return (
             math.log10(max(float(self._shares[place]), 1e-9)) / _FARTHEST,

@@ -15,9 +15,9 @@ from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.planner.columns.input_families import split_by_inputs
 from meshwright.planner.columns.price_tables import MOST_AXES
-from meshwright.planner.prices.integer_program import Model
-from meshwright.planner.prices.peak_times import Lives
-from meshwright.planner.prices.symmetry import Fold, fold
+from meshwright.planner.prices.integer_program import IntegerProgram
+from meshwright.planner.prices.live_counts import LiveCounts
+from meshwright.planner.prices.symmetry import ReducedGraph, reduce_by_symmetry
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.space import Pricing, Space, price
 from meshwright.planner.tree.cut_problem import (
@@ -110,16 +110,20 @@ def make_problem(space: Space, mesh: Mesh, limit: float | None = None) -> CutPro
         raise SearchError(
             f"{mesh} needs {len(work.state.size)} axes; tree search takes {MOST_AXES}"
         )
-    model, lives = model_of(space, work, split_by_inputs(work.graph, fold(work.state)))
+    model, lives = model_of(
+        space, work, split_by_inputs(work.graph, reduce_by_symmetry(work.state))
+    )
     usable = space.machine.chip.usable_bytes
     return CutProblem(work, model, lives, usable if limit is None else limit)
 
 
-def model_of(space: Space, work: Workspace, folded: Fold) -> tuple[Model, Lives]:
+def model_of(
+    space: Space, work: Workspace, folded: ReducedGraph
+) -> tuple[IntegerProgram, LiveCounts]:
     """Prices of all choices over a fold."""
-    pricing = Pricing(space.machine, space.stores, EXPOSED)
+    pricing = Pricing(space.machine, space.op_prices, EXPOSED)
     priced = price(pricing, work, folded, tuple(work.state.size))
-    return priced.model, priced.pricer.lives
+    return priced.model, priced.pricer.live_counts
 
 
 def search_cuts(

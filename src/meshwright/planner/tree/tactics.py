@@ -28,7 +28,7 @@ def tactics_of(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[Tactic, .
         members = {
             path: cut.dim
             for path, node in _leaves(problem)
-            if problem.fold.group_of[node.index] == cut.group
+            if problem.reduced_graph.class_of[node.index] == cut.group
         }
         for dims in (members, wanted):
             missing = _open(problem, dims, cut.axis)
@@ -46,7 +46,7 @@ def _dims(problem: CutProblem, point: CutState, axis: str) -> dict[str, int]:
     """By path the dim that an axis cuts of each input that it cuts."""
     unit = problem.units[axis][0]
     dims = {
-        path: int(point.cells[problem.fold.group_of[node.index], unit])
+        path: int(point.cells[problem.reduced_graph.class_of[node.index], unit])
         for path, node in _leaves(problem)
     }
     return {path: dim for path, dim in dims.items() if dim >= 0}

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Graph
-from meshwright.planner.prices.op_prices import Stores
-from meshwright.planner.prices.symmetry import Fold, makers
+from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.planner.prices.symmetry import ReducedGraph, producers_of
 from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
@@ -36,7 +36,7 @@ number of results)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
+class LiveCounts:
     """How many values are alive at each of the moments watched, [T].
 
     counts: of each result that is stored, and of addends of which devices take their
@@ -49,9 +49,9 @@ class Lives:
     num_times: int
 
 
-def lives_of(
-    graph: Graph, fold: Fold, stores: Stores, reused: Collection[int] = ()
-) -> Lives:
+def live_counts(
+    graph: Graph, fold: ReducedGraph, stores: OpPrices, reused: Collection[int] = ()
+) -> LiveCounts:
     """The lives of all that is stored, and of all copies.
 
     reused: positions of outputs that take over the memory of an input.
@@ -68,21 +68,21 @@ def lives_of(
             row = rows.setdefault(key, np.zeros(len(watched)))
             row[first:last] += 1
 
-    runs, group_of, maker_of = _runs(graph, spans), fold.group_of, makers(graph)
+    runs, class_of, maker_of = _runs(graph, spans), fold.class_of, producers_of(graph)
     brought = _brought(graph, runs)
     for node in graph.nodes:
         for result, (number, _) in enumerate(node.outs):
-            key = group_of[node.index], result
+            key = class_of[node.index], result
             count(counts, key, spans.of.get(graph.values[number]))
             around = _around(runs, graph.consumers[number])
             count(copies, key, brought.get(number, around))
         if node.rule is not None and node.rule.reductions:
-            count(counts, (group_of[node.index], len(node.outs)), runs.get(node.index))
+            count(counts, (class_of[node.index], len(node.outs)), runs.get(node.index))
         for operand, (number, _) in enumerate(node.ins):
             maker, result = maker_of[number]
-            key = group_of[maker], result, group_of[node.index], operand
+            key = class_of[maker], result, class_of[node.index], operand
             count(copies, key, brought.get(number, runs.get(node.index)))
-    return Lives(counts, copies, len(watched))
+    return LiveCounts(counts, copies, len(watched))
 
 
 def _runs(graph: Graph, spans: _Spans) -> dict[int, Span]:
@@ -128,7 +128,7 @@ class _Spans:
     """
 
     def __init__(
-        self, program: Program, stores: Stores, reused: Collection[int]
+        self, program: Program, stores: OpPrices, reused: Collection[int]
     ) -> None:
         self.runs: dict[Op, Span] = {}
         steps: list[Uses] = [((), ())]
@@ -158,7 +158,7 @@ class _Spans:
             steps.append((unit.reads, unit.writes))
 
 
-def _watch(spans: _Spans, stores: Stores) -> NDArray[np.int64]:
+def _watch(spans: _Spans, stores: OpPrices) -> NDArray[np.int64]:
     """The moment at which most bytes are alive, of each stretch of the program."""
     size = stores.layout.num_bytes
     intervals = (BufferInterval(size(v), *span) for v, span in spans.of.items())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
-from meshwright.planner.prices.op_prices import Stores, Touch
+from meshwright.planner.prices.op_prices import AccessPrice, OpPrices
 from meshwright.planner.prices.strategy import Cuts, Strategy
 from meshwright.predict.roofline.bound import roofline_s
 from meshwright.predict.roofline.kernel_time import (
@@ -70,13 +70,13 @@ class _Works:
         return np.asarray(by_cut)[self.row_of]
 
 
-class Compute:
+class ComputeTimes:
     """Seconds of nodes on one chip of a mesh."""
 
-    def __init__(self, chip: Chip, mesh: Mesh, stores: Stores) -> None:
+    def __init__(self, chip: Chip, mesh: Mesh, stores: OpPrices) -> None:
         self.chip = chip
         self.mesh = mesh
-        self.stores = stores
+        self.prices = stores
         self._parts_of: dict[Cuts, int] = {}
         self._even: dict[tuple[bool, Op], float] = {}
         # Ops with one rule are alike in all but what they read, and are many.
@@ -91,7 +91,7 @@ class Compute:
         works = self._works_of(node, choices)
         if kernel_of(op) is not None:
             return works.spread([self._kernel_s(node, p) for p in works.parts])
-        seconds, few = self._by(self.stores, op, node, works), self.stores.few
+        seconds, few = self._by(self.prices, op, node, works), self.prices.few
         if few is not None and op in few.images:
             value, dim = few.images[op]
             dims = next(dims for v, dims in _values(op, node) if v is value)
@@ -102,7 +102,7 @@ class Compute:
                 seconds = np.where(is_few, in_space, seconds)
         return works.spread(seconds)
 
-    def _by(self, stores: Stores, op: Op, node: Node, works: _Works) -> Table:
+    def _by(self, stores: OpPrices, op: Op, node: Node, works: _Works) -> Table:
         """Seconds of an op by such prices, by how it is cut."""
         seconds = stores.launch.get(op, 0.0) + stores.vector.get(op, 0.0) * works.flops
         seconds += stores.matrix.get(op, 0.0) * works.matrix_s
@@ -141,14 +141,14 @@ class Compute:
         builder = Builder(self.mesh)
         rule.expand(builder, op, _local_atoms(op.operands, rule.operands, parts), cut)
         return [
-            (each.kind, tuple(each.params["axes"]), _larger_bytes(each, self.stores))  # pyright: ignore[reportArgumentType]
+            (each.kind, tuple(each.params["axes"]), _larger_bytes(each, self.prices))  # pyright: ignore[reportArgumentType]
             for each in builder.ops
             if each.kind in COLLECTIVES
         ]
 
     def local_bytes(self, value: Value, cuts: Cuts) -> float:
         """Bytes of one device's part."""
-        return self.stores.layout.num_bytes(value) / self.parts(cuts)
+        return self.prices.layout.num_bytes(value) / self.parts(cuts)
 
     def parts(self, cuts: Cuts) -> int:
         """Into how many parts a value is cut."""
@@ -194,9 +194,9 @@ class Compute:
             (rule, choices), parts, np.array(flops), np.array(in_matrix_s), row_of
         )
 
-    def _even_s(self, stores: Stores, op: Op) -> float:
+    def _even_s(self, stores: OpPrices, op: Op) -> float:
         """Seconds of an even share of an op by itself."""
-        key = stores is self.stores, op
+        key = stores is self.prices, op
         known = self._even.get(key)
         if known is None:
             touches = stores.touches.get(op, {}).values()
@@ -208,7 +208,9 @@ class Compute:
         return known
 
 
-def _touches(stores: Stores, op: Op, node: Node) -> Iterator[tuple[Touch, Dims]]:
+def _touches(
+    stores: OpPrices, op: Op, node: Node
+) -> Iterator[tuple[AccessPrice, Dims]]:
     """What an op reads and writes, and the factors of its dims."""
     touches = stores.touches.get(op, {})
     for value, dims in _values(op, node):
@@ -263,6 +265,6 @@ def _local_shape(
     )
 
 
-def _larger_bytes(op: Op, stores: Stores) -> float:
+def _larger_bytes(op: Op, stores: OpPrices) -> float:
     sides = ([a for a in op.operands if isinstance(a, Value)], op.results)
     return max(sum(map(stores.layout.num_bytes, side)) for side in sides)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Cause, Graph, State
 from meshwright.partitioner.tactics import TacticKind, Workspace
-from meshwright.planner.prices.integer_program import Model
-from meshwright.planner.prices.strategy import LEAVE, Cuts, Strategy
+from meshwright.planner.prices.integer_program import IntegerProgram
+from meshwright.planner.prices.strategy import KEEP_PARTIAL, Cuts, Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenStrategies:
     """What a search decided, node by node; it fits the program that was searched.
 
     strategies: by node. kept: the form in which values are kept for their readers, by
@@ -42,11 +42,11 @@ class Chosen:
                 for axis in axes:
                     if axis not in decided:
                         state.assign(node, axis, factor, cause)
-            for axis, what in strategy.sums:
+            for axis, what in strategy.reductions:
                 sum_ = node.outs[0][0], axis
                 if what >= 0 and sum_ not in state.scattered:
                     state.scatter(*sum_, what)
-                if what != LEAVE:
+                if what != KEEP_PARTIAL:
                     state.settle(*sum_)
         for value, form in self.kept:
             state.keep(value, form)
@@ -60,14 +60,20 @@ def shape_of(graph: Graph) -> tuple[int, int]:
     return len(graph.nodes), len(graph.values)
 
 
-def choose(model: Model, choices: tuple[int, ...], state: State, name: str) -> Chosen:
+def chosen_strategies(
+    model: IntegerProgram, choices: tuple[int, ...], state: State, name: str
+) -> ChosenStrategies:
     """The tactic that choices of a model's variables mean."""
-    fold = model.fold
-    strategies = tuple(model.choices[g][choices[g]] for g in fold.group_of)
+    fold = model.reduced_graph
+    strategies = tuple(model.choices[g][choices[g]] for g in fold.class_of)
     kept: dict[int, Cuts] = {}
     nodes = state.graph.nodes
-    for view, choice in zip(model.views, choices[len(model.choices) :], strict=True):
-        form, left = view.forms[choice]
-        for index in () if left else fold.groups[view.maker].members:
+    for view, choice in zip(
+        model.shared_values, choices[len(model.choices) :], strict=True
+    ):
+        form, left = view.shardings[choice]
+        for index in () if left else fold.classes[view.producer].members:
             kept[nodes[index].outs[view.result][0]] = form
-    return Chosen(strategies, tuple(kept.items()), shape_of(state.graph), name)
+    return ChosenStrategies(
+        strategies, tuple(kept.items()), shape_of(state.graph), name
+    )
