@@ -1,4 +1,4 @@
-"""Every engine by name, made with a seed: what stands here is held to the contract."""
+"""All engines by name, each made from a seed; the contract tests run over this table."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ COMPLETE = (
     "mcts",
     "uct",
 )
-"""Those that notice when nothing is left."""
+"""Engines that notice when no state is left."""

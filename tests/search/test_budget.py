@@ -1,4 +1,4 @@
-"""What a budget refuses, and how a result prints."""
+"""Limits that a budget refuses, and the text of a result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.search.toys import Clock, Subset, Table
 
 @pytest.mark.parametrize("name", ["seconds", "evaluations", "trials"])
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_that_leaves_nothing_is_refused(name, limit):
+def test_a_limit_of_zero_or_less_is_refused(name, limit):
     with pytest.raises(SearchError, match=f"{limit} {name} leaves nothing to do"):
         Budget(**{name: limit})
 
 
 @pytest.mark.parametrize("cost", [math.nan, -math.inf])
-def test_a_cost_that_is_none_is_the_problems_mistake(cost):
+def test_a_cost_that_is_not_a_number_is_refused(cost):
     with pytest.raises(SearchError, match="wanted a number"):
         search(Table((cost,), ((),)), Mcts(0), Budget())
 
@@ -47,7 +47,7 @@ def test_a_cost_that_is_none_is_the_problems_mistake(cost):
         lambda: Mcts(0, num_draws=0),
     ],
 )
-def test_parameters_that_cannot_work_are_refused(make):
+def test_impossible_parameters_are_refused(make):
     with pytest.raises(SearchError):
         make()
 

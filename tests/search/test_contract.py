@@ -1,4 +1,4 @@
-"""What every engine owes, asked of all of them."""
+"""The contract of engines, tested on each of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_best_of_a_small_problem_is_found(make, toy):
 
 @pytest.mark.parametrize("name", COMPLETE)
 @every_problem
-def test_an_engine_that_can_says_when_all_was_seen(name, toy):
+def test_complete_engines_say_when_every_state_was_seen(name, toy):
     result = search(toy(), ENGINES[name](0), Budget())
     assert result.is_complete
     assert result.stopped == "exhausted"
@@ -49,7 +49,7 @@ def test_an_engine_that_can_says_when_all_was_seen(name, toy):
 
 @every_engine
 @every_problem
-def test_a_result_tells_the_truth(make, toy):
+def test_a_result_is_consistent_with_its_actions(make, toy):
     problem = Watched(toy())
     result = search(problem, make(1), Budget(evaluations=25))
     end = reduce(problem.apply, result.actions, problem.start())
@@ -62,15 +62,15 @@ def test_a_result_tells_the_truth(make, toy):
 @every_engine
 @every_problem
 def test_improvements_only_improve_and_end_with_the_result(make, toy):
-    told = []
+    values = []
     result = search(
         toy(),
         make(2),
         Budget(trials=300),
-        on_improvement=lambda found, state: told.append((found, toy().cost(state))),
+        on_improvement=lambda found, state: values.append((found, toy().cost(state))),
     )
-    assert [found for found, _ in told] == list(result.improvements)
-    assert all(found.cost == cost for found, cost in told)
+    assert [found for found, _ in values] == list(result.improvements)
+    assert all(found.cost == cost for found, cost in values)
     for before, after in itertools.pairwise(result.improvements):
         assert after.cost < before.cost
         assert after.evaluation > before.evaluation
@@ -82,7 +82,7 @@ def test_improvements_only_improve_and_end_with_the_result(make, toy):
 
 @every_engine
 @pytest.mark.parametrize("limit", [1, 2, 17, 100])
-def test_limits_that_count_are_met_exactly(make, limit):
+def test_limits_on_evaluations_and_trials_are_met_exactly(make, limit):
     problem = Subset(12, seed=0)
     priced = search(problem, make(0), Budget(evaluations=limit))
     assert (priced.evaluations, priced.stopped) == (limit, "evaluations")
@@ -104,7 +104,7 @@ def test_a_limit_in_seconds_is_kept_within_ten_percent(make, where, seconds):
 
 
 @every_engine
-def test_of_long_trials_as_many_are_made_as_fit_best(make):
+def test_with_long_trials_the_search_ends_nearest_to_its_limit(make):
     clock = Clock()
     problem = Watched(Subset(12, seed=0), on_cost=lambda number: clock.wait(30))
     search(problem, make(0), Budget(seconds=100, clock=clock))
@@ -112,7 +112,7 @@ def test_of_long_trials_as_many_are_made_as_fit_best(make):
 
 
 @every_engine
-def test_a_start_that_takes_all_the_time_is_all_there_is(make):
+def test_a_start_that_takes_all_the_time_ends_the_search(make):
     clock = Clock()
     problem = Watched(Subset(8, seed=0), on_cost=lambda number: clock.wait(100))
     result = search(problem, make(0), Budget(seconds=50, clock=clock))
@@ -160,7 +160,7 @@ def plans() -> str:
     return "".join(lines)
 
 
-def test_same_seed_same_plan_whatever_python_hashes_to():
+def test_same_seed_same_plan_for_any_hash_seed():
     there = subprocess.run(
         [sys.executable, "-c", f"import {__name__} as t; print(t.plans(), end='')"],
         env={**os.environ, "PYTHONHASHSEED": "1"},
@@ -172,7 +172,7 @@ def test_same_seed_same_plan_whatever_python_hashes_to():
 
 
 @every_engine
-def test_where_nothing_can_be_used_the_start_comes_back(make):
+def test_without_a_feasible_state_the_result_is_the_start(make):
     problem = Table((math.inf,) * 3, ((1, 2), (2,), ()))
     result = search(problem, make(0), Budget(trials=200))
     assert (result.state, result.cost, result.actions) == (0, math.inf, ())
@@ -181,7 +181,7 @@ def test_where_nothing_can_be_used_the_start_comes_back(make):
 
 
 @every_engine
-def test_where_nothing_can_be_done_the_start_is_best(make):
+def test_without_actions_the_start_is_best(make):
     result = search(Table((3.0,), ((),)), make(0), Budget())
     assert (result.state, result.cost, result.actions) == (0, 3.0, ())
     assert result.stopped in ("exhausted", "stalled")
@@ -207,13 +207,13 @@ def test_ctrl_c_returns_the_best_so_far(make, where, number):
 
 
 @every_engine
-def test_what_is_never_new_is_given_up(make):
+def test_a_search_without_new_states_ends_by_patience(make):
     result = search(Table((2.0, 1.0), ((1,), (0,))), make(0), Budget())
     assert (result.cost, result.evaluations) == (1.0, 2)
     assert result.stopped in ("exhausted", "stalled")
 
 
-def test_only_known_candidates_in_a_row_count_as_nothing_new():
+def test_only_known_candidates_in_a_row_count_against_patience():
     engine = Sampling(0, patience=30)
     result = search(Subset(14, seed=0), engine, Budget(trials=1000))
     assert result.trials - result.evaluations > 100
@@ -221,7 +221,7 @@ def test_only_known_candidates_in_a_row_count_as_nothing_new():
 
 
 @every_engine
-def test_a_prior_rules_nothing_out(make):
+def test_a_prior_excludes_no_action(make):
     problem = Trap(2)
     against = replace(
         make(0), prior_fn=lambda state, actions: [float(a > 2) for a in actions]
@@ -243,7 +243,7 @@ def tables(draw: st.DrawFn) -> Table:
 
 @settings(max_examples=60)
 @given(tables(), st.integers(0, 3))
-def test_none_beats_enumeration_and_all_equal_it(table, seed):
+def test_no_engine_beats_enumeration_and_complete_ones_equal_it(table, seed):
     lowest = lowest_cost(table)
     for make in ENGINES.values():
         assert search(table, make(seed), Budget(trials=3)).cost >= lowest
@@ -270,7 +270,7 @@ class Holes(Subset):
     [Subset(24, seed=1), Order(10, seed=4), Holes(24, seed=1)],
     ids=["subset", "order", "holes"],
 )
-def test_what_learns_beats_what_does_not(name, problem):
+def test_engines_that_learn_beat_random_sampling(name, problem):
     seeds = range(5)
     learned = sum(_found(problem, ENGINES[name](seed)) for seed in seeds)
     drawn = sum(_found(problem, ENGINES["sampling"](seed)) for seed in seeds)

@@ -1,4 +1,4 @@
-"""Goals one after another."""
+"""Sequences of goals."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ GOALS = (
 )
 
 
-def test_goals_in_sequence_reach_what_one_objective_does_not():
+def test_goals_in_sequence_find_a_state_that_one_objective_misses():
     budget, best = Budget(evaluations=200), 2 * NUM - NUM + 0.5 * NUM
     problem, seeds = Steps(), range(8)
     one_by_one = [search_goals(problem, GOALS, Mcts(s), budget)[-1] for s in seeds]
@@ -102,7 +102,7 @@ def test_actions_count_from_the_start_and_no_goal_loses_by_its_own(make):
     assert results[1].state == results[0].state
 
 
-def test_shares_are_kept_and_what_is_left_goes_on():
+def test_shares_are_kept_and_unused_budget_goes_to_the_next_goal():
     problem = Subset(40, seed=0)
     quick = Goal("one", problem.cost, lambda state, actions: actions[:0])
     slow = Goal("all", problem.cost)

@@ -1,4 +1,4 @@
-"""What a tree over states learns that one over sequences does not."""
+"""Monte Carlo tree search over states: transpositions and groups of actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_sequences_that_lead_to_one_state_are_one_node():
     assert result.trials < 3 * 2**size
 
 
-def test_what_is_solved_is_not_entered_again():
+def test_solved_nodes_are_not_visited_again():
     problem = Watched(Trap(3))
     result = search(problem, Mcts(0), Budget())
     assert result.is_complete
@@ -57,19 +57,19 @@ class Doors(Subset):
         return super().cost(state - {-1}) - 100 * (-1 in state)
 
 
-def test_a_hundred_doors_to_a_room_hide_no_other():
+def test_many_actions_to_one_state_do_not_hide_another_state():
     for seed in range(5):
         result = search(Doors(16, seed=1), Mcts(seed), Budget(trials=20))
         assert result.cost < -50
 
 
-def test_a_ring_ends_complete():
+def test_a_cyclic_graph_is_searched_completely():
     result = search(Ring(30), Mcts(0), Budget())
     assert result.is_complete
     assert result.evaluations == 30
 
 
-def test_the_best_of_the_prior_is_tried_first():
+def test_the_action_of_largest_prior_is_tried_first():
     weights = [1.0, 5.0, 3.0]
     problem = Table((9.0, 8.0, 7.0, 6.0), ((1, 2, 3), (), (), ()))
     tried = []
@@ -80,7 +80,7 @@ def test_the_best_of_the_prior_is_tried_first():
     assert tried == [0, 2, 3, 1]
 
 
-def test_a_walk_goes_on_where_it_cannot_stop():
+def test_a_walk_continues_from_infeasible_states():
     size = 60
     chain = Table((math.inf,) * size + (1.0,), (*((i + 1,) for i in range(size)), ()))
     assert search(chain, Mcts(0), Budget(evaluations=12)).is_feasible

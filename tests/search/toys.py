@@ -1,4 +1,4 @@
-"""Small problems of different shape, of which the best state is known or counted."""
+"""Small problems of different shape whose best state is known or enumerated."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Trap:
 
 @dataclass(frozen=True)
 class Ring:
-    """A walk around a ring with no end: states return, the best lies opposite."""
+    """A walk around a ring: states repeat, and the best one is opposite to the start."""
 
     size: int
 
@@ -189,7 +189,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class Table:
-    """A problem written out: for each state its cost and where its actions lead."""
+    """A problem as a table: for each state its cost and its successors."""
 
     costs: tuple[float, ...]
     steps: tuple[tuple[int, ...], ...]
@@ -221,7 +221,7 @@ SMALL: dict[str, Callable[[], Problem]] = {
 
 @dataclass
 class Watched:
-    """A problem whose calls are counted, and seen by others before they are made."""
+    """A problem that counts its calls, and reports each one before it is made."""
 
     problem: Problem
     on_cost: Callable[[int], None] = lambda number: None
@@ -251,7 +251,7 @@ class Watched:
 
 @dataclass
 class Clock:
-    """Seconds that pass only when somebody says so."""
+    """A clock whose seconds pass only by explicit calls."""
 
     now: float = 0.0
 
@@ -263,7 +263,7 @@ class Clock:
 
 
 def all_states(problem: Problem) -> Iterator[object]:
-    """Every state, walked to in the dumbest way."""
+    """Every reachable state, by plain graph traversal."""
     todo, seen = [problem.start()], {problem.key(problem.start())}
     while todo:
         state = todo.pop()
@@ -276,5 +276,5 @@ def all_states(problem: Problem) -> Iterator[object]:
 
 
 def lowest_cost(problem: Problem) -> float:
-    """The lowest cost of all states."""
+    """Lowest cost over all states."""
     return min(problem.cost(state) for state in all_states(problem))

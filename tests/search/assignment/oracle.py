@@ -1,4 +1,4 @@
-"""Small random problems, and the dumb way to solve them."""
+"""Small random problems, and their optimum by enumeration."""
 
 import itertools
 import math

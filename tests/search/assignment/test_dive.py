@@ -1,4 +1,4 @@
-"""Dives: choices one after the other, each told before the next."""
+"""Diving: nodes are assigned in steps, with message passing in between."""
 
 import math
 
@@ -17,7 +17,7 @@ SWEEPS = 20
 
 
 def dived(problem, steps=300, is_late=lambda: False):
-    """The kernel, messages, and what a dive comes to."""
+    """The reduced problem, its messages, and the choices of a dive."""
     reduced, _ = merge(problem)
     messages = Messages(finite_graph(reduced, reduced.penalty), reduced.costs)
     messages.sweep(SWEEPS)
@@ -25,7 +25,7 @@ def dived(problem, steps=300, is_late=lambda: False):
 
 
 def colouring(num_nodes, num_edges, num_colours, seed):
-    """Neighbours take unlike colours, which are level but for a little."""
+    """A random graph colouring problem whose colours have nearly equal costs."""
     rng = np.random.default_rng(seed)
     unlike = np.where(np.eye(num_colours, dtype=bool), math.inf, 0.0)
     pairs = {
@@ -38,7 +38,7 @@ def colouring(num_nodes, num_edges, num_colours, seed):
 
 @settings(deadline=None, max_examples=60)
 @given(problems(limited=False), st.integers(1, 20), st.booleans())
-def test_every_node_gets_a_choice_that_it_has(problem, steps, late):
+def test_every_node_gets_one_of_its_choices(problem, steps, late):
     assume(least(problem) < math.inf)
     reduced, messages, choices = dived(problem, steps, lambda: late)
     assert np.all((choices >= 0) & (choices < reduced.widths))
@@ -46,7 +46,7 @@ def test_every_node_gets_a_choice_that_it_has(problem, steps, late):
 
 
 def grid(side, seed):
-    """Neighbours disagree at random, and choices by themselves are nearly level."""
+    """A grid with random edge costs, and node costs that are nearly equal."""
     rng = np.random.default_rng(seed)
     ends = [(i, i + 1) for i in range(side * side) if (i + 1) % side]
     ends += [(i, i + side) for i in range(side * (side - 1))]
@@ -58,8 +58,8 @@ def grid(side, seed):
     return Assignment.of(costs.tolist(), edges)
 
 
-def test_the_surest_first_and_a_few_at_a_time_is_better():
-    """Than choices in order, each by those before, and than all of them at once."""
+def test_assigning_a_few_nodes_of_largest_margin_at_a_time_is_best():
+    """Compared to a greedy forward pass, and to assigning all nodes at once."""
     in_order, at_once, surest = 0.0, 0.0, 0.0
     for seed in range(10):
         problem = grid(12, seed)
@@ -71,13 +71,13 @@ def test_the_surest_first_and_a_few_at_a_time_is_better():
     assert surest < 0.92 * at_once
 
 
-def test_around_what_is_forbidden_choices_are_made_anew(monkeypatch):
-    """Of graphs that can be coloured some are only so."""
+def test_nodes_around_forbidden_pairs_are_assigned_once_more(monkeypatch):
+    """Some graphs are coloured only with this repair."""
     numbers = range(12)
     problems = [colouring(100, 180, 3, seed) for seed in numbers]
-    anew = sum(is_allowed(problem) for problem in problems)
+    with_repair = sum(is_allowed(problem) for problem in problems)
     monkeypatch.setattr("meshwright.search.assignment.primal.dive._RADII", ())
-    assert sum(is_allowed(problem) for problem in problems) < anew
+    assert sum(is_allowed(problem) for problem in problems) < with_repair
 
 
 def is_allowed(problem):

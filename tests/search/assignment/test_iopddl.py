@@ -1,4 +1,4 @@
-"""Reading the contest's format, and its instances solved."""
+"""The IOPDDL file format, and its smallest instances solved."""
 
 import json
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_a_malformed_file_says_what_is_wrong(tmp_path, text, words):
         read_assignment(path)
 
 
-def test_a_broken_gzip_file_and_a_missing_one_are_told(tmp_path):
+def test_a_broken_gzip_file_and_a_missing_one_are_refused(tmp_path):
     path = tmp_path / "problem.json.gz"
     with pytest.raises(AssignmentError, match="No such file"):
         read_assignment(path)

@@ -1,4 +1,4 @@
-"""Messages: bounds that never fall, and what each choice costs at least."""
+"""Message passing: monotone bounds, and min-marginals of each choice."""
 
 import itertools
 import math
@@ -39,7 +39,7 @@ def test_the_bound_never_falls_and_is_never_above_the_optimum(problem):
 
 @settings(deadline=None, max_examples=60)
 @given(problems(limited=False), st.integers(0, 99))
-def test_from_any_messages_nothing_costs_less_than_they_say(problem, seed):
+def test_from_any_messages_the_bound_is_valid(problem, seed):
     reduced, known = messages_of(problem)
     rng = np.random.default_rng(seed)
     values = rng.uniform(-5, 5, len(known.arrays.values))
@@ -56,7 +56,7 @@ def test_from_any_messages_nothing_costs_less_than_they_say(problem, seed):
 
 @settings(deadline=None, max_examples=100)
 @given(problems(limited=False))
-def test_nothing_costs_less_than_the_bound_and_the_excess_of_its_choices(problem):
+def test_no_solution_costs_less_than_the_bound_plus_the_excess_of_its_choices(problem):
     reduced, messages = messages_of(problem)
     bound = messages.sweep(3)
     choices, excess = messages.decode()
@@ -78,7 +78,7 @@ def test_on_a_chain_one_sweep_is_exact():
     assert reduced.cost(choices) == pytest.approx(bound, rel=1e-12)
 
 
-def test_what_copies_pay_beyond_an_even_share_sums_to_nothing():
+def test_the_multipliers_of_copies_sum_to_zero():
     reduced, messages = messages_of(chain(12, 4))
     messages.sweep(4)
     graph = messages.graph

@@ -1,4 +1,4 @@
-"""Presolve: fewer nodes, the same optimum; bounds: never above it."""
+"""Presolve keeps the optimum with fewer nodes; bounds are never above it."""
 
 import itertools
 import math
@@ -99,8 +99,8 @@ def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
     assert 0.9 * optimum < split.best <= optimum * (1 + 1e-9)
 
 
-def test_a_narrowed_search_keeps_the_best_though_its_kernel_lost_it():
-    """Of a kernel without the best, what costs as much is no gain, and less is taken."""
+def test_a_restricted_search_keeps_the_best_solution_outside_of_it():
+    """There, a solution of equal cost is no improvement; one of less cost is taken."""
     problem = Assignment.of([[1.0, 2.0, 0.5]], [])
     reduced, memory = merge(problem)
     incumbent = Incumbent(

@@ -1,4 +1,4 @@
-"""What an assignment costs and takes, and what it refuses to be."""
+"""Cost and memory of an assignment, and the input that it refuses."""
 
 import math
 
@@ -49,7 +49,7 @@ def test_it_prints_as_one_line():
         ([[1]], [], {"limit": -1.0}, "usage limit -1.0"),
     ],
 )
-def test_what_is_malformed_is_refused_with_what_is_wanted(costs, edges, options, words):
+def test_malformed_input_is_refused_with_what_is_wanted(costs, edges, options, words):
     with pytest.raises(AssignmentError, match=words):
         Assignment.of(costs, edges, **options)
 

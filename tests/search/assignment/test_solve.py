@@ -1,4 +1,4 @@
-"""The solver against enumeration, the plain solvers, the clock and itself."""
+"""The solver compared to enumeration, CP-SAT, HiGHS, its budget and itself."""
 
 import itertools
 import math
@@ -41,40 +41,40 @@ def test_small_problems_are_solved_as_by_enumeration(problem):
 
 @settings(deadline=None, max_examples=60)
 @given(problems(), st.integers(0, 99), st.integers(1, 9))
-def test_costs_of_both_signs_and_no_whole_numbers_are_solved_as_well(
-    problem, seed, turns
-):
+def test_negative_and_fractional_costs_are_solved_as_well(problem, seed, rounds):
     more = np.random.default_rng(seed).normal(0, 3, len(problem.costs))
     problem = replace(problem, costs=problem.costs - 8 + more)
     best = least(problem)
     if best == math.inf:
         return
-    by_time, by_turns = (
+    by_time, by_rounds = (
         solve(problem, 5.0),
-        solve(problem, 5.0, options=SolveOptions(rounds=turns)),
+        solve(problem, 5.0, options=SolveOptions(rounds=rounds)),
     )
     assert by_time.cost == pytest.approx(best, abs=1e-7)
-    assert problem.is_feasible(by_turns.choices)
-    for found in (by_time, by_turns):
+    assert problem.is_feasible(by_rounds.choices)
+    for found in (by_time, by_rounds):
         assert found.bound <= best + 1e-7
         assert best <= found.cost + 1e-7
 
 
 @settings(deadline=None, max_examples=60)
 @given(problems(), problems(), st.integers(1, 9))
-def test_turns_and_what_was_told_of_another_problem_spoil_nothing(one, other, turns):
-    """Whatever it begins with, a solution is feasible and a bound is below the best."""
+def test_round_limits_and_messages_of_another_problem_keep_the_result_valid(
+    one, other, rounds
+):
+    """From any start, the solution is feasible and the bound is at most the optimum."""
     best = least(one)
     if math.inf in (best, least(other)):
         return
-    messages = solve(other, 5.0, options=SolveOptions(rounds=turns)).messages
-    found = solve(one, 5.0, options=SolveOptions(rounds=turns, messages=messages))
+    messages = solve(other, 5.0, options=SolveOptions(rounds=rounds)).messages
+    found = solve(one, 5.0, options=SolveOptions(rounds=rounds, messages=messages))
     assert one.is_feasible(found.choices)
     assert found.bound <= best <= found.cost == one.cost(found.choices)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_was_told_at_other_costs_is_a_bound_at_once(seed):
+def test_messages_from_other_costs_give_a_good_bound_at_once(seed):
     first = chain(60, 6, seed=seed)
     more = np.random.default_rng(seed).uniform(0, 5, len(first.costs))
     second = replace(first, costs=first.costs + more)
@@ -153,14 +153,14 @@ def test_the_budget_is_kept_within_a_tenth():
 
 
 def test_progress_only_improves():
-    told = []
-    solve(chain(200, 8, 400.0), 3.0, on_progress=told.append)
-    assert told
-    costs = [p.cost for p in told]
+    reports = []
+    solve(chain(200, 8, 400.0), 3.0, on_progress=reports.append)
+    assert reports
+    costs = [p.cost for p in reports]
     assert costs[-1] == min(costs)
 
 
-def test_what_cannot_fit_says_by_how_much():
+def test_an_infeasible_limit_says_by_how_much():
     with pytest.raises(
         AssignmentError, match="at least 1 more than the usage limit of 7"
     ):
@@ -173,7 +173,7 @@ def test_a_budget_is_positive():
 
 
 @given(problems(), st.integers(0, 9))
-def test_what_comes_out_costs_no_more_than_a_feasible_start(problem, seed):
+def test_the_result_costs_no_more_than_a_feasible_start(problem, seed):
     every = itertools.product(*map(range, np.diff(problem.starts)))
     feasible = [x for x in every if problem.is_feasible(x)]
     if not feasible:
@@ -185,7 +185,7 @@ def test_what_comes_out_costs_no_more_than_a_feasible_start(problem, seed):
 
 
 @given(problems())
-def test_turns_come_to_the_same_each_time(problem):
+def test_a_limit_on_rounds_makes_the_result_reproducible(problem):
     if least(problem) == math.inf:
         return
     one, two = (
@@ -195,7 +195,7 @@ def test_turns_come_to_the_same_each_time(problem):
     assert (one.cost, one.bound) == (two.cost, two.bound)
 
 
-def test_a_bound_that_is_worthless_ends_it():
+def test_a_solve_ends_at_its_stop_bound():
     problem = chain(60, 4)
     best = solve(problem, 20.0).cost
     found = solve(

@@ -1,4 +1,4 @@
-"""Choices that cost the same may not both be dropped for each other's sake."""
+"""Of two choices of equal cost, presolve removes at most one."""
 
 import numpy as np
 import pytest
