@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from meshwright.predict.inference import CacheCut, Decoder, Passes
+from meshwright.predict.inference import CacheCut, Decoder, InferenceRun
 
 
 def half_digit(printed: str) -> float:
@@ -59,17 +59,17 @@ class Served:
     name: str
     decoder: Decoder
     chips: int
-    passes: Passes
+    passes: InferenceRun
     mfu_percent: str
     time_s: str
 
 
-def _prefill(batch: int, layout: str, cut: CacheCut, weight_bytes: int) -> Passes:
-    return Passes(batch, 2048, 1, 2048, cut, layout, weight_bytes)
+def _prefill(batch: int, layout: str, cut: CacheCut, weight_bytes: int) -> InferenceRun:
+    return InferenceRun(batch, 2048, 1, 2048, cut, layout, weight_bytes)
 
 
-def _decode(batch: int, weight_bytes: int) -> Passes:
-    return Passes(batch, 1, 64, 2048, CacheCut.BATCH, "WS 2D", weight_bytes)
+def _decode(batch: int, weight_bytes: int) -> InferenceRun:
+    return InferenceRun(batch, 1, 64, 2048, CacheCut.BATCH, "WS 2D", weight_bytes)
 
 
 _FAST = _prefill(1, "WS 2D", CacheCut.HEADS, 1)

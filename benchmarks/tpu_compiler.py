@@ -31,8 +31,8 @@ from benchmarks.tpu_cases import (
 )
 from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
-from meshwright.run.compilers.confirm import Compiled, Step, confirm
-from meshwright.run.compilers.hlo import Transfer
+from meshwright.run.compilers.confirm import Compiled, DeviceStep, confirm
+from meshwright.run.compilers.hlo import HloCollective
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -42,7 +42,7 @@ def compile_case(case: Case, full: bool, folder: Path) -> Compiled:
     decided = case.plan().decided
     assert decided is not None, "a plan that was made here has its program"
     captured = decided.captured
-    step = Step(decided.lowered, captured.avals, captured.donated)
+    step = DeviceStep(decided.lowered, captured.avals, captured.donated)
     machine = load_machine(case.chip, case.program.devices)
     return confirm(step, machine, full, timeout_s=1200, folder=folder)
 
@@ -55,15 +55,15 @@ def row_of(compiled: Compiled) -> dict[str, object]:
         "flops": compiled.flops,
         "cycles": compiled.cycles,
         "memory": dict(compiled.memory or {}),
-        "collectives": _by_kind(compiled.transfers),
+        "collectives": _by_kind(compiled.collectives),
         "compile_s": round(compiled.compile_s, 1),
     }
 
 
-def _by_kind(transfers: tuple[Transfer, ...]) -> dict[str, dict[str, float]]:
+def _by_kind(collectives: tuple[HloCollective, ...]) -> dict[str, dict[str, float]]:
     """Executions, bytes and seconds; seconds of those alone whose time is told."""
     kinds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for each in transfers:
+    for each in collectives:
         told = kinds[each.kind]
         told["runs"] += each.runs
         told["bytes"] += each.runs * each.num_bytes

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from meshwright.errors import MachineError
 from meshwright.predict.energy import (
-    Factors,
+    SavingFactors,
     co2e_g,
     energy_j,
-    find_place,
+    find_location,
     rent_usd,
 )
 
@@ -61,21 +61,21 @@ def test_glam_used_what_its_paper_says():
 
 def test_four_choices_multiply():
     """From 2017 to 2021: 83 times less energy, 747 times less carbon."""
-    factors = Factors(model=4.2, machine=14, mechanization=1.4, map=9.1)
+    factors = SavingFactors(model=4.2, machine=14, mechanization=1.4, map=9.1)
     assert factors.energy == pytest.approx(83, rel=0.02)
     assert factors.carbon == pytest.approx(747, rel=0.02)
 
 
 def test_a_factor_of_nothing_is_refused():
     with pytest.raises(MachineError, match="factor map is 0; wanted > 0"):
-        Factors(map=0)
+        SavingFactors(map=0)
 
 
 def test_places_are_found_by_name():
-    iowa = find_place("iowa")
+    iowa = find_location("iowa")
     assert (iowa.gross_g_per_kwh, iowa.net_g_per_kwh, iowa.pue) == (478, 80, 1.11)
     with pytest.raises(MachineError, match="no place 'iowaa'; did you mean 'iowa'"):
-        find_place("iowaa")
+        find_location("iowaa")
 
 
 @given(st.floats(1, 1e6), st.integers(1, 10_000), st.floats(0.01, 100))

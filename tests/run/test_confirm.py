@@ -11,7 +11,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import CompilerError
 from meshwright.machine import load_machine
-from meshwright.run.compilers.confirm import Step, confirm
+from meshwright.run.compilers.confirm import DeviceStep, confirm
 from meshwright.run.compilers.gpu import GPU, target_config
 from meshwright.run.compilers.tpu import TPU, assigned_bytes
 from tests.fake_compiler import MEMORY, install
@@ -29,7 +29,7 @@ def small_step():
         step, {"data": 4, "model": 2}, [mw.data_parallel("data", "x")]
     )
     decided = partitioned.plan(*args).decided
-    return Step(decided.lowered, decided.captured.avals)
+    return DeviceStep(decided.lowered, decided.captured.avals)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_a_gpu_tells_memory_and_collectives_and_no_time(step, monkeypatch):
     compiled = confirm(step, machine, full=True, timeout_s=30)
     assert (compiled.peak_bytes, compiled.fits) == (7000, True)
     assert compiled.flops == len(compiled.hlo)
-    (moved,) = compiled.transfers
+    (moved,) = compiled.collectives
     assert (moved.kind, moved.num_bytes, moved.seconds) == ("all_reduce", 2048, None)
     assert compiled.cycles is None
 
@@ -186,8 +186,8 @@ def test_the_gpu_compiler_says_what_a_step_needs(step, name):
     compiled = confirm(step, load_machine(name, 8))
     assert compiled.fits
     assert compiled.peak_bytes > 256 * 512 * 4
-    assert {each.kind for each in compiled.transfers} == {"all_reduce"}
-    assert sum(each.num_bytes for each in compiled.transfers) == 256 * 512 * 4
+    assert {each.kind for each in compiled.collectives} == {"all_reduce"}
+    assert sum(each.num_bytes for each in compiled.collectives) == 256 * 512 * 4
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def test_an_axis_in_units_and_a_split_torus_compile():
     partitioned = mw.partition(step, mesh, [mw.data_parallel("data", "x")])
     decided = partitioned.plan(jax.ShapeDtypeStruct((48, 8), jnp.float32)).decided
     assert len(decided.lowered.mesh.axes) > 2
-    step = Step(decided.lowered, decided.captured.avals)
+    step = DeviceStep(decided.lowered, decided.captured.avals)
     assert confirm(step, load_machine("tpu-v6e", 16)).fits
 
 

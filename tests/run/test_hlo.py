@@ -2,7 +2,11 @@
 
 import pytest
 
-from meshwright.run.compilers.hlo import estimated_cycles, scheduler_report, transfers
+from meshwright.run.compilers.hlo import (
+    estimated_cycles,
+    hlo_collectives,
+    scheduler_report,
+)
 
 PROGRAM = """HloModule jit_step, is_scheduled=true
 
@@ -51,7 +55,8 @@ ENTRY"""
 
 def test_collectives_have_the_bytes_of_their_larger_side():
     found = {
-        t.name: t for t in transfers(PROGRAM, PROGRAM, {"gather-start": 3000.0}, 1.5e9)
+        t.name: t
+        for t in hlo_collectives(PROGRAM, PROGRAM, {"gather-start": 3000.0}, 1.5e9)
     }
     gather, scatter = found["gather-start"], found["sum"]
     assert (gather.kind, gather.num_bytes, gather.runs) == ("all_gather", 1024, 5)
@@ -67,13 +72,13 @@ def test_so_have_those_that_read_what_a_loop_hands_out():
     loop = "%pair = (f32[8], /*index=1*/f32[128,8]{1,0:T(8,128)S(1)}) while(%g), body=%body"
     text = PROGRAM.replace("reduce-scatter(%a)", "reduce-scatter(%pair#1)")
     text = text.replace("  %small", f"  {loop}\n  %small")
-    found = {t.name: t.num_bytes for t in transfers(text, text, {}, 1.5e9)}
+    found = {t.name: t.num_bytes for t in hlo_collectives(text, text, {}, 1.5e9)}
     assert found["small"] == 4 * 128 * 8
 
 
 def test_operands_that_follow_a_comment_count_as_well():
     text = PROGRAM.replace("reduce-scatter(%a)", "reduce-scatter(%a, /*index=5*/%a)")
-    found = {t.name: t for t in transfers(text, text, {}, 1.0)}
+    found = {t.name: t for t in hlo_collectives(text, text, {}, 1.0)}
     assert found["small"].num_bytes == 2 * 2048
 
 
@@ -98,4 +103,4 @@ def test_the_schedulers_log_gives_the_program_and_its_costs():
 
 def test_a_log_of_another_form_gives_nothing():
     assert scheduler_report("some\nother log") == ("", {})
-    assert transfers("", "", {}, 1.0) == []
+    assert hlo_collectives("", "", {}, 1.0) == []

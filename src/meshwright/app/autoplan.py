@@ -22,7 +22,7 @@ from meshwright.planner.driver.rounds import search
 from meshwright.planner.driver.search import Searcher
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space, Stated
-from meshwright.predict.energy import Place
+from meshwright.predict.energy import Location
 
 _FOR_SEARCH = 0.96
 """Share of the budget; the rest is for the plan itself, and for what ends a little late."""
@@ -40,7 +40,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
     objective: str | Mapping[str, float] = "step_time",
     memory: float | None = None,
     budget_s: float = 15.0,
-    place: Place | str | None = None,
+    place: Location | str | None = None,
     experts: bool = True,
     seed: int = 0,
     on_progress: OnProgress | None = None,
@@ -143,7 +143,7 @@ def _that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
     return found
 
 
-def _plan(search: Search, searcher: Searcher, place: Place | None) -> Plan:
+def _plan(search: Search, searcher: Searcher, place: Location | None) -> Plan:
     best, space, last = search.candidates[0], searcher.space, searcher.trials.lowered
     is_same = _rewrites(best.tactics) == _rewrites(space.given)
     plan = make_plan(

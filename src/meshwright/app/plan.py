@@ -33,7 +33,7 @@ from meshwright.partitioner.lower import Gather, Lowered, count_collectives, low
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
-from meshwright.predict.energy import Place, find_place
+from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
 from meshwright.program.capture import Captured
@@ -64,14 +64,15 @@ class Plan(PlanRecord):
     def on(
         self,
         machine: Machine | str | Path,
-        place: Place | str | None = None,
+        place: Location | str | None = None,
         donate_state: bool = False,
     ) -> Plan:
         """This plan with the time, memory, energy and cost of a step on a machine.
 
         machine: has as many devices as the mesh. The name of a preset, or of a TOML file,
             stands for that many of its devices; see `meshwright.machine`.
-        place: location of the machine, for carbon; see `meshwright.predict.energy.PLACES`.
+        place: location of the machine, for carbon; see
+            `meshwright.predict.energy.LOCATIONS`.
         donate_state: treat each input that the step returns in updated form as donated;
             by default only what `donate_argnums` names is.
         Raises `MachineError` if machine and mesh do not match, and `PlanError` for a plan
@@ -79,7 +80,7 @@ class Plan(PlanRecord):
         """
         if self.decided is None:
             raise PlanError("a plan read from JSON has no program to simulate")
-        where = place if isinstance(place, Place | None) else find_place(place)
+        where = place if isinstance(place, Location | None) else find_location(place)
         if not isinstance(machine, Machine):
             machine = load_machine(machine, self.mesh.num_devices)
         found = estimate(self.decided, machine, donate_state)

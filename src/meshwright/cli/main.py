@@ -49,7 +49,7 @@ from meshwright.errors import MeshwrightError, TargetError
 from meshwright.machine import load_machine, parse_mesh
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.objective import OBJECTIVES
-from meshwright.predict.energy import find_place
+from meshwright.predict.energy import find_location
 
 app = typer.Typer(
     name="meshwright",
@@ -160,7 +160,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
         raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
     devices = parse_mesh(mesh).num_devices
     chosen = [] if machines is None else find_machines(machines, devices)
-    where = None if place is None else find_place(place)
+    where = None if place is None else find_location(place)
     loaded, step = load_step(target, mesh, schedule, tactics, gather)
     plan = plan_target(loaded, step)
     if not chosen:

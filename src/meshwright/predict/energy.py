@@ -18,7 +18,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a machine stands.
 
     gross_g_per_kwh: CO2 equivalent of the local grid's mix.
@@ -38,27 +38,27 @@ class Place:
 _TABLE_1 = "Patterson et al. (2021), Table 1"
 _TABLE_4 = "Patterson et al. (2021), Table 4"
 
-PLACES: dict[str, Place] = {
+LOCATIONS: dict[str, Location] = {
     place.name: place
     for place in (
-        Place("us-average", 429, 429, f"{_TABLE_1}: 2018 to 2020", 1.59),
-        Place("iowa", 478, 80, f"{_TABLE_1}: Google, 2020", 1.11),
-        Place("georgia", 415, 415, f"{_TABLE_4}: Google, December 2019", 1.09),
-        Place("taiwan", 545, 545, f"{_TABLE_4}: Google, September 2019", 1.12),
-        Place("north-carolina", 201, 177, f"{_TABLE_4}: Google, April 2020", 1.09),
+        Location("us-average", 429, 429, f"{_TABLE_1}: 2018 to 2020", 1.59),
+        Location("iowa", 478, 80, f"{_TABLE_1}: Google, 2020", 1.11),
+        Location("georgia", 415, 415, f"{_TABLE_4}: Google, December 2019", 1.09),
+        Location("taiwan", 545, 545, f"{_TABLE_4}: Google, September 2019", 1.12),
+        Location("north-carolina", 201, 177, f"{_TABLE_4}: Google, April 2020", 1.09),
     )
 }
 
 
-def find_place(name: str) -> Place:
+def find_location(name: str) -> Location:
     """The place called so; `MachineError` with what there is, if none."""
-    if name not in PLACES:
-        near = get_close_matches(str(name), PLACES, n=1)
+    if name not in LOCATIONS:
+        near = get_close_matches(str(name), LOCATIONS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise MachineError(
-            f"there is no place {name!r}{hint}; there are {', '.join(PLACES)}"
+            f"there is no place {name!r}{hint}; there are {', '.join(LOCATIONS)}"
         )
-    return PLACES[name]
+    return LOCATIONS[name]
 
 
 def energy_j(seconds: float, num_chips: int, mean_w: float, pue: float) -> float:
@@ -77,7 +77,7 @@ def rent_usd(seconds: float, num_chips: int, usd_per_hour: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Factors:
+class SavingFactors:
     """How many times less energy and carbon four choices take: the 4Ms.
 
     model: a better architecture. machine: a processor with more operations a joule.

@@ -15,11 +15,11 @@ from meshwright.predict.compilers.compile import Fused, fused
 from meshwright.predict.compilers.rules import Rules, rules_for
 from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.energy import Place, co2e_g, energy_j, rent_usd
+from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.pause import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.predict.memory.compaction import compacted
-from meshwright.predict.memory.memory_curve import Memory
+from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.roofline.work import program_work
 from meshwright.predict.simulate.timeline import (
     COMPUTE,
@@ -59,7 +59,7 @@ class Estimate:
     step_time_s: float
     original: Program = field(repr=False)
     program: Program = field(repr=False)
-    memory: Memory = field(repr=False)
+    memory: MemoryCurve = field(repr=False)
     timeline: Timeline = field(repr=False)
     breakdown: Mapping[str, float]
     fusions: tuple[Fusion, ...] = field(repr=False)
@@ -93,7 +93,7 @@ class Estimate:
         peak = self.machine.chip.half_flops_per_s
         return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
 
-    def energy_j(self, place: Place | None = None) -> float:
+    def energy_j(self, place: Location | None = None) -> float:
         """Joules a step, the data centre's overhead included."""
         chip = self.machine.chip
         watts = chip.mean_w or chip.peak_w
@@ -104,7 +104,7 @@ class Estimate:
         pue = place.pue if place is not None and place.pue else self.machine.pue
         return energy_j(self.step_time_s, self.machine.num_devices, watts, pue)
 
-    def co2e_g(self, place: Place) -> float:
+    def co2e_g(self, place: Location) -> float:
         """Grams of CO2 equivalent a step, gross, at a place."""
         return co2e_g(self.energy_j(place), place.gross_g_per_kwh)
 
@@ -142,7 +142,7 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
     waiting = _waiting_s(timeline.end_s, formed, placement)
     layout = formed.layout_on(machine.chip.room_bytes)
 
-    def measure(layout: Layout) -> Memory:
+    def measure(layout: Layout) -> MemoryCurve:
         return memory_of(program, aliases, layout, units, rules, formed.kernels)
 
     memory, usable = measure(layout), machine.chip.usable_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshwright.partitioner.lower import executions
-from meshwright.predict.energy import Place
+from meshwright.predict.energy import Location
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.timeline import Timeline
 from meshwright.program.ir import Op, Program, show_type
@@ -19,7 +19,7 @@ _LARGEST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveValue:
     """A value in memory at the peak.
 
     name: an input's path, or the op that makes the value. value: its type on a device.
@@ -57,7 +57,7 @@ class Figures:
     peak_memory_bytes: int
     usable_bytes: float
     breakdown: Mapping[str, float]
-    largest: tuple[Live, ...]
+    largest: tuple[LiveValue, ...]
     peak_source: str
     collective_s: tuple[float, ...]
     energy_j: float | None
@@ -73,7 +73,7 @@ class Figures:
         return self.peak_memory_bytes <= self.usable_bytes
 
 
-def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figures:
+def make_figures(decided: Decided, found: Estimate, place: Location | None) -> Figures:
     """The figures of an estimate; `place` for carbon, and for the overhead of energy."""
     chip = found.machine.chip
     has_power = (chip.mean_w or chip.peak_w) is not None
@@ -100,7 +100,7 @@ def make_figures(decided: Decided, found: Estimate, place: Place | None) -> Figu
     )
 
 
-def _largest(decided: Decided, found: Estimate) -> Iterator[Live]:
+def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:
     """The largest values at the peak, with what the author of the code calls them."""
     program = decided.lowered.program
     paths = dict(zip(program.inputs, decided.captured.paths, strict=True))
@@ -111,7 +111,7 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[Live]:
         name = paths.get(value, "a constant") if op is None else op.kind
         source = "" if op is None else str(op.source)
         shown = show_type(value.shape, value.dtype)
-        yield Live(name, shown, found.layout.size(value), source)
+        yield LiveValue(name, shown, found.layout.size(value), source)
 
 
 def _collectives(program: Program, found: Estimate) -> Iterator[tuple[float, int]]:
@@ -141,7 +141,7 @@ def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
     if fields is None:
         return None
     made = dict(fields)
-    made["largest"] = tuple(Live(**live) for live in fields["largest"])
+    made["largest"] = tuple(LiveValue(**live) for live in fields["largest"])
     for name in ("collective_s", "collective_runs"):
         made[name] = tuple(fields.get(name, ()))
     return Figures(**made)

@@ -22,7 +22,7 @@ from meshwright.errors import MachineError
 from meshwright.machine import Machine
 
 
-def _check_sizes(record: Pair | Decoder | Passes) -> None:
+def _check_sizes(record: Pair | Decoder | InferenceRun) -> None:
     """`MachineError` for a field that counts something and is below 1."""
     for each in fields(record):
         value = getattr(record, each.name)
@@ -170,7 +170,7 @@ def mfu_of(parameters: float, tokens: int, machine: Machine, seconds: float) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
+class InferenceRun:
     """What is run: `count` passes over `new` tokens of each of `batch` sequences.
 
     context: positions in the cache. cut: of the cache. layout: one of `LAYOUTS`.
@@ -216,7 +216,7 @@ class Floor:
         return max(self.compute_s, self.memory_s, self.network_s)
 
 
-def floor_of(decoder: Decoder, passes: Passes, machine: Machine) -> Floor:
+def floor_of(decoder: Decoder, passes: InferenceRun, machine: Machine) -> Floor:
     """The floor of passes on a machine whose grid is a torus of three dims."""
     chips, chip = machine.num_devices, machine.chip
     x, y, z = torus_of(machine)

@@ -9,7 +9,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import MachineError
 from meshwright.machine import load_machine
-from meshwright.predict.energy import find_place
+from meshwright.predict.energy import find_location
 from meshwright.predict.estimate import estimate
 from zoo import gpt
 
@@ -58,7 +58,7 @@ def test_what_fills_a_step_adds_up_to_it():
 
 def test_a_step_has_a_price_and_a_footprint():
     found = estimated("bp+mp", "tpu-v4")
-    iowa = find_place("iowa")
+    iowa = find_location("iowa")
     seconds = found.step_time_s
     assert found.cost_usd() == pytest.approx(seconds / 3600 * 32 * 3.22)
     assert found.energy_j(iowa) == pytest.approx(seconds * 32 * 170 * 1.11)

@@ -187,14 +187,14 @@ def test_places_are_multiples_of_a_step_and_tables_have_one_each():
     program = capture(fn, (X,)).program
     plain = memory_of(program, rules=APART)
     memory = memory_of(program, rules=replace(APART, step_bytes=16384))
-    assert plain.beside_bytes == 0
-    assert memory.beside_bytes == 2 * 16384
+    assert plain.extra_bytes == 0
+    assert memory.extra_bytes == 2 * 16384
     assert memory.curve == plain.curve
-    assert plain.gaps_bytes == 0
-    assert memory.gaps_bytes == 4 * (16384 - 512)
+    assert plain.fragmentation_bytes == 0
+    assert memory.fragmentation_bytes == 4 * (16384 - 512)
     stepped = memory_of(program, rules=replace(TPU, step_bytes=16384))
     together = written_together(kernels_of(program, Layout(), fuse(program)))
-    assert stepped.beside_bytes == (1 + len(together)) * 16384
+    assert stepped.extra_bytes == (1 + len(together)) * 16384
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_what_does_not_is_stored_without_padding():
     assert found.peak_bytes < memory.peak_bytes
     assert {layout.size(v) for v in layout.tight} == {PLAIN}
     padding = PADDED - PLAIN
-    assert found.beside_bytes - memory.beside_bytes in (padding, 2 * padding)
+    assert found.extra_bytes - memory.extra_bytes in (padding, 2 * padding)
 
 
 def test_what_fits_neither_way_stays_as_it_is():
@@ -97,7 +97,7 @@ def test_what_is_smaller_fits(share):
     for unit in fuse(PROGRAM):
         touched = {*unit.reads, *unit.writes}
         padding = sum(PADDED - PLAIN for v in touched & layout.tight)
-        assert padding <= found.beside_bytes
+        assert padding <= found.extra_bytes
 
 
 @pytest.mark.parametrize(("columns", "is_worth_it"), [(248, False), (192, True)])

@@ -127,7 +127,7 @@ def compiled_account(compiled: Compiled, machine: Machine) -> Account:
 def _compiled_collectives(compiled: Compiled) -> dict[str, CollectiveTotals]:
     totals: dict[str, CollectiveTotals] = {}
     for kind in COLLECTIVES:
-        transfers = [each for each in compiled.transfers if each.kind == kind]
+        transfers = [each for each in compiled.collectives if each.kind == kind]
         seconds = [
             each.runs * each.seconds for each in transfers if each.seconds is not None
         ]

@@ -20,7 +20,7 @@ from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine, preset_names
 from meshwright.program.ops import COLLECTIVES
-from meshwright.run.compilers.confirm import BACKENDS, Step, confirm, find_backend
+from meshwright.run.compilers.confirm import BACKENDS, DeviceStep, confirm, find_backend
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter")
 _NAME, _VALUE, _DIFFERENCE = 26, 18, 12
@@ -186,7 +186,7 @@ def confirm_placed(
     decided, found = program_of(plan), plan.estimate
     assert found is not None, "the plan was placed on a machine"
     machine = found.machine
-    step = Step(decided.lowered, decided.captured.avals, found.donated)
+    step = DeviceStep(decided.lowered, decided.captured.avals, found.donated)
     with show_progress(f"compiling for {machine}"):
         compiled = confirm(step, machine, full, timeout_s, folder)
     return Confirmation(

@@ -199,14 +199,14 @@ def _show_group(group: Group) -> str:
 
 def _lines(found: Estimate, peak: float, limit: float, is_far: bool) -> str:
     """Where memory is fullest, and how much of it there is."""
-    chip, gaps = found.machine.chip, found.memory.gaps_bytes
+    chip, gaps = found.machine.chip, found.memory.fragmentation_bytes
     index = found.memory.peak
     source = str(found.fusions[index].root.source) if index >= 0 else "the inputs"
     said = f"peak {show_bytes(found.peak_memory_bytes)} at {source}"
     if gaps:
         said += f", {show_bytes(gaps)} of it gaps between blocks"
-    if found.memory.beside_bytes:
-        said += f", {show_bytes(found.memory.beside_bytes)} addresses and padding"
+    if found.memory.extra_bytes:
+        said += f", {show_bytes(found.memory.extra_bytes)} addresses and padding"
     given = f"limit {show_bytes(chip.usable_bytes)}"
     share = chip.usable_bytes / found.peak_memory_bytes
     right, over = LEFT + PLOT, f'x1="{LEFT}" x2="{LEFT + PLOT}"'

@@ -11,7 +11,7 @@ from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.planner.candidates.meshes import MOST_AXES
 from meshwright.planner.candidates.objective import Objective
-from meshwright.predict.energy import Place, find_place
+from meshwright.predict.energy import Location, find_location
 from meshwright.program.capture.mesh import as_mesh
 
 
@@ -22,7 +22,7 @@ class Settled(NamedTuple):
     machine: Machine
     mesh: Mesh | None
     limit: float
-    place: Place | None
+    place: Location | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Asked:
     objective: str | Mapping[str, float] = "step_time"
     memory: float | None = None
     budget_s: float = 15.0
-    place: Place | str | None = None
+    place: Location | str | None = None
 
     def settled(self) -> Settled:
         """What they come to; an error says which is wrong, and what is allowed."""
@@ -54,7 +54,7 @@ class Asked:
         limit = min(machine.chip.usable_bytes, self.memory or math.inf)
         place = self.place
         if isinstance(place, str):
-            place = find_place(place)
+            place = find_location(place)
         return Settled(aim, machine, mesh, limit, place)
 
     def _machine(self, mesh: Mesh | None) -> Machine:

@@ -24,7 +24,7 @@ from meshwright.predict.compilers.xla.kernels import (
 )
 from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.compilers.xla.loop_schedule import in_turn
-from meshwright.predict.memory.memory_curve import Memory
+from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
     packed_bytes,
     packed_in_time,
@@ -47,7 +47,7 @@ def memory_of(
     units: Sequence[Fusion] | None = None,
     rules: Rules = TPU,
     passes: KernelSequence | None = None,
-) -> Memory:
+) -> MemoryCurve:
     """The memory of one run of a device program.
 
     aliases: output position -> position of the input whose memory it takes over, since
@@ -72,7 +72,7 @@ def memory_of(
     kept = {*fixed}
     copies = [v for o, v in enumerate(stored_outputs(program)) if o not in aliases]
     copied = sum(layout.size(v) for v in copies if isinstance(v, Value) and v in kept)
-    return replace(memory, beside_bytes=tables + copied)
+    return replace(memory, extra_bytes=tables + copied)
 
 
 class Heap:
@@ -119,7 +119,7 @@ class Heap:
         fixed: Iterable[Value],
         given: Iterable[Value],
         taken: Mapping[Value, Atom],
-    ) -> Memory:
+    ) -> MemoryCurve:
         """The memory of a run, without gaps.
 
         fixed: values that are there from beginning to end. given: values that are there
@@ -144,10 +144,10 @@ class Heap:
                 self._open(unit, index)
         return self._memory(tuple(fixed))
 
-    def with_gaps(self, memory: Memory) -> Memory:
+    def with_gaps(self, memory: MemoryCurve) -> MemoryCurve:
         """The memory of a run whose blocks are packed by themselves."""
         gaps = self._packed_bytes() - (max(memory.curve) - memory.curve[0])
-        return replace(memory, gaps_bytes=max(0, gaps))
+        return replace(memory, fragmentation_bytes=max(0, gaps))
 
     def _add(self, value: Value, start: int, end: int) -> None:
         if end >= start:
@@ -257,7 +257,7 @@ class Heap:
             self.blocks.append(BufferInterval(most[0], index, index))
             self.owners.append(most[1])
 
-    def _memory(self, fixed: tuple[Value, ...]) -> Memory:
+    def _memory(self, fixed: tuple[Value, ...]) -> MemoryCurve:
         there = sum(map(self.layout.size, fixed))
         live = live_bytes(self.blocks, len(self.units))
         curve = [there, *(there + num_bytes for num_bytes in live)]
@@ -270,7 +270,7 @@ class Heap:
         ]
         ordered = sorted((*fixed, *alive), key=self.layout.size, reverse=True)
         overwritten = frozenset(self.overwritten)
-        return Memory(tuple(curve), peak, tuple(ordered), overwritten)
+        return MemoryCurve(tuple(curve), peak, tuple(ordered), overwritten)
 
     def _in_time(self, clock: int = 0) -> tuple[list[BufferInterval], int]:
         """Blocks, those of bodies among them, and the step after the last.

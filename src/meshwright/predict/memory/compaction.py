@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from meshwright.predict.compilers.xla.fusion import Fusion
 from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.memory.memory_curve import Memory
+from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.program.ir import Value
 
 _LOOKS = 4
@@ -23,13 +23,13 @@ _WORTH = 0.1
 
 
 def compacted(
-    memory: Memory,
+    memory: MemoryCurve,
     layout: Layout,
     limit: float,
     units: Sequence[Fusion],
     fixed: Collection[Value],
-    measure: Callable[[Layout], Memory],
-) -> tuple[Memory, Layout]:
+    measure: Callable[[Layout], MemoryCurve],
+) -> tuple[MemoryCurve, Layout]:
     """A program's memory where what wastes most is stored without padding, till it fits.
 
     memory: under `layout`; `measure` tells it of another. limit: bytes that a device
@@ -64,7 +64,7 @@ def compacted(
             sum(_padding(v, layout) for v in tight & _touched(unit)) for unit in units
         )
         found = measure(tried)
-        found = replace(found, beside_bytes=found.beside_bytes + most)
+        found = replace(found, extra_bytes=found.extra_bytes + most)
     return (found, tried) if found.peak_bytes <= limit else (memory, layout)
 
 

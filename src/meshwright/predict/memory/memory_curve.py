@@ -1,4 +1,4 @@
-"""What is alive on one device while a program's units run in their order."""
+"""Bytes that are live on one device while a program's fusions run in their order."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from meshwright.program.ir import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes alive while each unit runs, and what is alive where that is most.
+class MemoryCurve:
+    """Live bytes of one run of a device program, and the values that are live at the peak.
 
-    curve: by unit; the first entry is before any runs.
-    peak: unit at which it is largest, -1 for before the first.
-    alive: the values there, those of loops' bodies included, largest first.
-    gaps_bytes: what a heap needs beyond the most that is alive, since blocks that die
-        leave gaps into which others do not fit, and begin at round places.
-    overwritten: values in whose place others come while they are read for the last time.
-    beside_bytes: what addresses take, of arguments fetched ahead and of results that
-        come several from one pass (compilers have as many to four times that, nine
-        times where what they fetch is cut); copies of what is handed out as it came,
-        without having been given up; and the most padding that one unit needs of what
-        lies without.
+    curve: bytes by fusion; the first entry is before any fusion runs.
+    peak: number of the fusion at which the curve is largest, -1 for before the first.
+    alive: values that are live there, those of loops' bodies included, largest first.
+    fragmentation_bytes: bytes that the heap needs beyond the largest sum of live buffers.
+        Buffers that die leave gaps into which others do not fit, and offsets are aligned.
+    overwritten: values whose memory another value takes while they are read last.
+    extra_bytes: memory outside of the heap, which is the sum of
+        - tables of addresses: for each argument that is prefetched and each kernel with
+          several results. Compilers have one to four times as many, up to nine times
+          where the prefetched arguments are partitioned;
+        - copies of arguments that are returned unchanged and were not donated;
+        - the largest padding that one fusion adds to values that are stored compacted.
     """
 
     curve: tuple[int, ...]
     peak: int
     alive: tuple[Value, ...]
     overwritten: frozenset[Value] = frozenset()
-    gaps_bytes: int = 0
-    beside_bytes: int = 0
+    fragmentation_bytes: int = 0
+    extra_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
-        """What a device must have."""
-        return max(self.curve) + self.gaps_bytes + self.beside_bytes
+        """Bytes that a device must have."""
+        return max(self.curve) + self.fragmentation_bytes + self.extra_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from meshwright.errors import CompilerError
 from meshwright.machine import Machine
-from meshwright.run.compilers.hlo import Transfer
+from meshwright.run.compilers.hlo import HloCollective
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Compiled:
     hlo: the scheduled program, optimised.
     flops: as XLA counts them in that program; a loop's body counts once. None where
         it refused, or leaves products to a library.
-    transfers: its collectives, with what its scheduler believes that they take.
+    collectives: its collectives, with what its scheduler believes that they take.
     cycles: the sum of what it estimates for each fusion, loops multiplied; None where
         it was stopped early or does not estimate.
     memory: what the runtime would be told, by name; None where it was stopped early.
@@ -34,7 +34,7 @@ class Compiled:
     compile_s: float
     hlo: str
     flops: float | None = None
-    transfers: tuple[Transfer, ...] = ()
+    collectives: tuple[HloCollective, ...] = ()
     cycles: float | None = None
     memory: Mapping[str, int] | None = None
 

@@ -44,7 +44,7 @@ _SETTLE_S = 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class DeviceStep:
     """A device program with its flat global arguments, some of them given up."""
 
     lowered: Lowered
@@ -53,7 +53,7 @@ class Step:
 
 
 def confirm(
-    step: Step,
+    step: DeviceStep,
     machine: Machine,
     full: bool = False,
     timeout_s: float = 600.0,
@@ -107,7 +107,9 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _write_request(place: Path, step: Step, machine: Machine, backend: Backend) -> Path:
+def _write_request(
+    place: Path, step: DeviceStep, machine: Machine, backend: Backend
+) -> Path:
     exported = place / "step.bin"
     exported.write_bytes(export_step(step, backend.platform))
     sizes = dict(step.lowered.mesh.sizes)
@@ -128,7 +130,7 @@ def _write_request(place: Path, step: Step, machine: Machine, backend: Backend) 
     return path
 
 
-def export_step(step: Step, platform: str) -> bytes:
+def export_step(step: DeviceStep, platform: str) -> bytes:
     """The device program for any mesh of its shape, serialised."""
     lowered = step.lowered
     sizes = lowered.mesh.sizes

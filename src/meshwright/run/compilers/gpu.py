@@ -8,7 +8,7 @@ from meshwright.errors import CompilerError
 from meshwright.jax_private import hlo_flops
 from meshwright.machine import Machine
 from meshwright.run.compilers.backend import Backend, Compiled, Ended, Target
-from meshwright.run.compilers.hlo import transfers
+from meshwright.run.compilers.hlo import hlo_collectives
 
 _PROGRAM = "*gpu_after_optimizations.txt"
 _REPORT = "*gpu_after_optimizations-memory-usage-report.txt"
@@ -106,7 +106,7 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
         ended.elapsed_s,
         hlo,
         _flops(ended, hlo),
-        tuple(transfers(hlo, hlo, {}, 1.0)),
+        tuple(hlo_collectives(hlo, hlo, {}, 1.0)),
     )
 
 

@@ -67,7 +67,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class HloCollective:
     """A collective in compiled code.
 
     num_bytes: of the whole value on one device, as `cost.collective` counts them.
@@ -161,9 +161,9 @@ def estimated_cycles(text: str) -> float:
     return float(total)
 
 
-def transfers(
+def hlo_collectives(
     text: str, final: str, cycles: Mapping[str, float], hertz: float
-) -> list[Transfer]:
+) -> list[HloCollective]:
     """The collectives of a program that stands as the scheduler first sees it.
 
     final: the same program as it ends; a log shows long lines in part only, so that how
@@ -185,7 +185,7 @@ def transfers(
             if computation.startswith("all-reduce-scatter"):
                 kind = "reduce_scatter"
             found.append(
-                Transfer(
+                HloCollective(
                     each.name,
                     kind,
                     num_bytes,

@@ -10,10 +10,10 @@ from meshwright.jax_private import hlo_flops
 from meshwright.machine import Machine
 from meshwright.run.compilers.backend import Backend, Compiled, Ended, Target
 from meshwright.run.compilers.hlo import (
-    Transfer,
+    HloCollective,
     estimated_cycles,
+    hlo_collectives,
     scheduler_report,
-    transfers,
 )
 
 _PROGRAM = "*after_optimizations_after_buffer_assignment.txt"
@@ -55,7 +55,7 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
     if found is not None:
         return replace(
             found,
-            transfers=_transfers(ended.log, found.hlo, machine),
+            collectives=_collectives(ended.log, found.hlo, machine),
             cycles=estimated_cycles(found.hlo),
         )
     refused = _NEEDS.search(ended.log)
@@ -72,7 +72,7 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
         ended.elapsed_s,
         hlo,
         hlo_flops(hlo),
-        _transfers(ended.log, hlo, machine),
+        _collectives(ended.log, hlo, machine),
     )
 
 
@@ -91,9 +91,9 @@ def assigned_bytes(assignment: str) -> int:
     )
 
 
-def _transfers(log: str, hlo: str, machine: Machine) -> tuple[Transfer, ...]:
+def _collectives(log: str, hlo: str, machine: Machine) -> tuple[HloCollective, ...]:
     program, cycles = scheduler_report(log)
-    return tuple(transfers(program, hlo, cycles, machine.chip.clock_hz or 1.0))
+    return tuple(hlo_collectives(program, hlo, cycles, machine.chip.clock_hz or 1.0))
 
 
 TPU = Backend(
