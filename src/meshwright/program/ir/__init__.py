@@ -1,19 +1,17 @@
-"""Programs and shardings: plain data, no JAX, no op semantics, no hardware."""
+"""Programs and shardings as plain data, without JAX, op semantics or hardware."""
 
 from meshwright.program.ir.parse import parse_program
-from meshwright.program.ir.program import (
+from meshwright.program.ir.program import Op, Program, show_op, show_program
+from meshwright.program.ir.sharding import Sharding, whole
+from meshwright.program.ir.values import (
     Atom,
     Literal,
-    Op,
-    Program,
     Value,
     Wire,
     itemsize_bytes,
     num_bytes,
     show_type,
 )
-from meshwright.program.ir.sharding import Sharding, whole
-from meshwright.program.ir.text import show_op, show_program
 from meshwright.program.ir.verify import verify
 
 __all__ = [

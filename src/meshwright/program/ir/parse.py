@@ -1,4 +1,4 @@
-"""The inverse of `text`: lines -> program."""
+"""The parser of printed programs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import ast
 import re
 
 from meshwright.errors import MeshwrightError
-from meshwright.program.ir.program import (
-    Atom,
-    Literal,
-    Op,
-    Program,
-    Value,
-    Wire,
-    full_dtype,
-)
+from meshwright.program.ir.program import Op, Program
 from meshwright.program.ir.text import Opaque, split_top
+from meshwright.program.ir.values import Atom, Literal, Value, Wire, full_dtype
 
 _TYPED = re.compile(r"%(\d+): ([^\[]+)\[([\d, ]*)\]$")
 _OP = re.compile(
@@ -24,9 +17,9 @@ _OP = re.compile(
 
 
 def parse_program(text: str) -> Program:
-    """The program that `show_program` wrote; parameters come back as `Opaque` text.
+    """The program that was printed as `text`, with parameters as `Opaque` text.
 
-    Raises `MeshwrightError` that names the line, for anything else.
+    Raises `MeshwrightError`, which names the line, for text that no program printed.
     """
     parser = _Parser(text.splitlines())
     try:
@@ -39,7 +32,7 @@ def parse_program(text: str) -> Program:
 
 
 class _Parser:
-    """Where the reading stands, and the values by number."""
+    """The current line, and the values that have been defined, by number."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = [line.strip() for line in lines if line.strip()]

@@ -1,74 +1,33 @@
 """Programs: ops in order over values, with nested programs for loops and branches.
 
-A program is a value: immutable, compared by identity, and silent about JAX. What an
-op *does* stands nowhere here; `rules` knows that. Facts about a program (shardings,
-times) live in tables keyed by its values.
+A program is immutable, compared by identity, and knows nothing of JAX. What an op means
+is not stored here; the factor rules in `ops` know it. Facts about a program (shardings,
+times) are mappings keyed by its values. A program prints one line per op:
+
+    program(%0: f32[8, 6], %1: f32[6, 4]) {
+      %2: f32[8, 4] = dot_general %0, %1 {dimension_numbers=(((1,), (0,)), ((), ()))}
+      return %2
+    }
+
+Values are numbered in order of appearance. `!` after a kind marks an effect. A region
+op lists its wires as `operand|inputs|outputs|result` (`-` for none, `body.position` for
+an end, `*` for stacked), then its bodies. Parameters print as short stable text, which
+`parse_program` keeps as text.
+
+Law: str(parse_program(text)) == text, for every text that a program printed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from types import MappingProxyType
 
+from meshwright.program.ir.text import show_params, show_scalar
+from meshwright.program.ir.values import Atom, Literal, Value, Wire, show_type
 from meshwright.program.records.fast_frozen import fast_frozen
 
 _NO_PARAMS: Mapping[str, object] = MappingProxyType({})
-
-
-@fast_frozen
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """An array that an op makes or a program takes.
-
-    shape: global in a captured program, per device in a lowered one.
-    dtype: NumPy's name ("float32", "bfloat16"), or "key<fry>" for typed PRNG keys.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    def __str__(self) -> str:
-        return show_type(self.shape, self.dtype)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Literal:
-    """A scalar constant written into the program."""
-
-    value: object
-    dtype: str
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Always the empty shape: literals are scalars."""
-        return ()
-
-    def __str__(self) -> str:
-        return f"{self.value}"
-
-
-Atom = Value | Literal
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """One quantity of a region op: the same array under several names.
-
-    operand, result: positions outside. inputs, outputs: (body, position) inside.
-    A scan's constant has operand and inputs; a carry all four; a scanned-over array
-    operand and inputs, a stacked result outputs and result, both with `is_stacked`
-    (outside there is one dim more, in front). A branch index has only an operand, a
-    loop condition only outputs.
-    """
-
-    operand: int | None = None
-    inputs: tuple[tuple[int, int], ...] = ()
-    outputs: tuple[tuple[int, int], ...] = ()
-    result: int | None = None
-    is_stacked: bool = False
 
 
 @fast_frozen
@@ -78,12 +37,13 @@ class Op:
 
     kind: the JAX primitive's name, one of the region kinds `scan`, `while`, `cond`,
         `remat`, or (in lowered programs) a collective of `lower`.
-    params: the primitive's parameters, carried along unopened.
-    bodies: nested programs of a region op; wires: what connects them to the outside,
-        each operand, result, body input and body output in exactly one wire.
-    has_effect: it must run even if nobody reads its results.
+    params: the primitive's parameters, which only the op's rule interprets.
+    bodies: nested programs of a region op.
+    wires: connect the bodies to operands and results; each operand, result, body input
+        and body output is in exactly one wire.
+    has_effect: the op must run even if nobody reads its results.
     source: prints as `file:line` of the user's code ("" if unknown).
-    primitive: the object that the runtime applies; opaque here.
+    primitive: the JAX primitive that `run` applies.
     """
 
     kind: str
@@ -99,7 +59,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Program:
-    """Ops in the order in which they run.
+    """Ops in the order in which they run, with the program's inputs and outputs.
 
     constants: arrays that the program closes over, by the value that names them.
     """
@@ -110,47 +70,77 @@ class Program:
     constants: Mapping[Value, object] = field(default_factory=dict)
 
     def walk(self) -> Iterator[Op]:
-        """Every op, those of nested programs included, in order."""
+        """Every op in order, each followed by the ops of its nested programs."""
         for op in self.ops:
             yield op
             for body in op.bodies:
                 yield from body.walk()
 
     def __str__(self) -> str:
-        from meshwright.program.ir.text import show_program  # which imports this module
-
         return show_program(self)
 
 
-_SHORT = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
-    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
-    "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8",
-    "complex64": "c64", "complex128": "c128",
-}  # fmt: skip
+def show_program(program: Program) -> str:
+    """The program as text, one line per op, with bodies indented."""
+    return "\n".join(_Writer().program(program, "program", ""))
 
 
-def show_type(shape: tuple[int, ...], dtype: str) -> str:
-    """`f32[8, 6]`: the dtype's short name, then the shape."""
-    return f"{_SHORT.get(dtype, dtype)}[{', '.join(map(str, shape))}]"
+def show_op(op: Op) -> str:
+    """One op as a line of text; values are numbered from its operands on."""
+    return _Writer().op(op)
 
 
-def full_dtype(short: str) -> str:
-    """NumPy's name of a dtype from its short name; the inverse of `show_type`'s."""
-    return next((dtype for dtype, name in _SHORT.items() if name == short), short)
+def show_ops(ops: Iterable[Op]) -> list[str]:
+    """One line of text per op; a value has the same number in all of them."""
+    writer = _Writer()
+    return [writer.op(op) for op in ops]
 
 
-def num_bytes(value: Atom) -> int:
-    """Bytes of one value, unpadded; sub-byte dtypes count one byte an element."""
-    return math.prod(value.shape, start=itemsize_bytes(value.dtype))
+class _Writer:
+    """Prints ops and numbers their values in order of appearance."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Value, int] = {}
+
+    def program(self, program: Program, title: str, indent: str) -> Iterator[str]:
+        inputs = ", ".join(map(self.typed, program.inputs))
+        yield f"{indent}{title}({inputs}) {{"
+        for value in program.constants:
+            yield f"{indent}  constant {self.typed(value)}"
+        for op in program.ops:
+            yield f"{indent}  {self.op(op)}" + (" {" if op.bodies else "")
+            for body in op.bodies:
+                yield from self.program(body, "body", indent + "    ")
+            if op.bodies:
+                yield f"{indent}  }}"
+        yield f"{indent}  return {', '.join(map(self.atom, program.outputs))}".rstrip()
+        yield f"{indent}}}"
+
+    def op(self, op: Op) -> str:
+        operands = ", ".join(map(self.atom, op.operands))
+        results = ", ".join(map(self.typed, op.results))
+        line = f"{results} = {op.kind}" if results else op.kind
+        line += ("!" if op.has_effect else "") + (f" {operands}" if operands else "")
+        params = show_params(op.params)
+        line += f" {{{params}}}" if params else ""
+        if op.bodies:
+            line += f" wires [{', '.join(map(_show_wire, op.wires))}]"
+        return line
+
+    def typed(self, value: Value) -> str:
+        return f"{self.atom(value)}: {show_type(value.shape, value.dtype)}"
+
+    def atom(self, atom: Atom) -> str:
+        if isinstance(atom, Literal):
+            return f"{show_scalar(atom.value)}:{show_type((), atom.dtype)[:-2]}"
+        return f"%{self.numbers.setdefault(atom, len(self.numbers))}"
 
 
-@cache
-def itemsize_bytes(dtype: str) -> int:
-    """Bytes of one element; a typed key counts the two words of threefry."""
-    if dtype.startswith("key<"):
-        return 16 if "rbg" in dtype else 8
-    if dtype == "bool" or "float8" in dtype or "float4" in dtype:
-        return 1
-    digits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return max(1, int(digits) // 8) if digits.isdigit() else 1
+def _show_wire(wire: Wire) -> str:
+    def ends(pairs: tuple[tuple[int, int], ...]) -> str:
+        return "+".join(f"{body}.{position}" for body, position in pairs) or "-"
+
+    operand = "-" if wire.operand is None else str(wire.operand)
+    result = "-" if wire.result is None else str(wire.result)
+    text = "|".join((operand, ends(wire.inputs), ends(wire.outputs), result))
+    return text + ("*" if wire.is_stacked else "")

@@ -1,4 +1,4 @@
-"""How a value is stored: per dim the mesh axes that cut it, and its partial axes."""
+"""Sharding: per dim the mesh axes that split a value, and its partial axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meshwright.errors import ShardingError
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Axes that cut each dim, major to minor, and axes over which the value is partial.
+    """Axes that split each dim, major to minor, and axes over which the value is partial.
 
     partial: devices along these axes hold addends (with `monoid` "sum"), or terms of
         another associative reduction ("max", "min", "prod", "and", "or", "xor").
@@ -26,7 +26,7 @@ class Sharding:
 
     @property
     def axes(self) -> frozenset[str]:
-        """All axes in use, cutting or partial."""
+        """All axes in use, whether they split a dim or are partial."""
         return frozenset(axis for axes in (*self.dims, self.partial) for axis in axes)
 
     @property
@@ -35,11 +35,11 @@ class Sharding:
         return not self.partial and not any(self.dims)
 
     def dim_of(self, axis: str) -> int | None:
-        """The dim that `axis` cuts, if any."""
+        """The dim that `axis` splits, if any."""
         return next((d for d, axes in enumerate(self.dims) if axis in axes), None)
 
     def without_partial(self) -> Sharding:
-        """The same cuts, all reductions done."""
+        """The same sharding after all reductions over devices."""
         return Sharding(self.dims) if self.partial else self
 
     def __str__(self) -> str:
@@ -51,5 +51,5 @@ class Sharding:
 
 
 def whole(rank: int) -> Sharding:
-    """The sharding of a value of that rank that no axis cuts."""
+    """The sharding of a value of that rank that every device holds completely."""
     return Sharding(((),) * rank)

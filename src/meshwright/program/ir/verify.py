@@ -1,26 +1,27 @@
-"""The checker of programs; tests run it after every pass."""
+"""The verifier of programs, which tests run after every rewrite."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from meshwright.program.ir.program import Atom, Op, Program, Value, Wire
-from meshwright.program.ir.text import show_ops, show_param
+from meshwright.program.ir.program import Op, Program, show_ops
+from meshwright.program.ir.text import show_param
+from meshwright.program.ir.values import Atom, Value, Wire
 
 
 def verify(program: Program) -> None:
-    """Assert that a program is one: whoever made it is wrong otherwise.
+    """Assert that a program is well formed; if not, the pass that made it has a bug.
 
-    Every value is made once and before it is read, in the scope where it is read; a
-    region op's operands, results and body ends stand in exactly one wire each, and the
-    ends of a wire agree in shape and dtype. The message shows the op's neighbours.
+    Every value is defined once, before it is read and in the scope where it is read. Each
+    operand, result, body input and body output of a region op is in exactly one wire, and
+    the ends of a wire agree in shape and dtype. A message shows the neighbouring ops.
     """
     _Scope(set()).check(program)
 
 
 class _Scope:
-    """One program under way; `made` are all values made so far, in any scope."""
+    """The scope of one program; `made` holds the values defined so far in any scope."""
 
     def __init__(self, made: set[Value]) -> None:
         self.made = made
@@ -56,7 +57,7 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The ops around a position, the one in question marked; written when asked for."""
+    """The ops around a position, with that one marked; formatted only when printed."""
 
     program: Program
     index: int
@@ -86,7 +87,7 @@ def _check_region(op: Op, around: _Around) -> None:
 def _check_once(
     op: Op, named: Iterable[int | None], count: int, what: str, around: _Around
 ) -> None:
-    """Each of `count` positions is named once (by an op without bodies, none is)."""
+    """Assert that the wires name each of `count` positions once; without bodies, none."""
     wanted = list(range(count)) if op.bodies else []
     found = sorted(i for i in named if i is not None)
     assert found == wanted, (
@@ -95,7 +96,7 @@ def _check_once(
 
 
 def _check_wire(op: Op, wire: Wire, around: _Around) -> None:
-    """All ends agree; outside of a stacked wire there is one dim more, in front."""
+    """Assert that all ends agree; a stacked wire has one more leading dim outside."""
     inner = [op.bodies[b].inputs[i] for b, i in wire.inputs]
     inner += [op.bodies[b].outputs[i] for b, i in wire.outputs]
     outer = [] if wire.operand is None else [op.operands[wire.operand]]

@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 
-from meshwright.program.ir.program import Atom, Literal, Op, Program, Value
+from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 

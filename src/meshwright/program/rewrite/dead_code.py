@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from meshwright.program.ir.program import Atom, Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Op, Program, Value, Wire
 
 
 def eliminate_dead_code(program: Program) -> Program:

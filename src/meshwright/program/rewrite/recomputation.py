@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from meshwright.program.ir.program import Atom, Op, Program, Value
+from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 Fetch = Callable[[Value], tuple[Value, tuple[Op, ...]]]

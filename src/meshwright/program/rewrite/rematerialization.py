@@ -12,9 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from itertools import accumulate
 
-from meshwright.program.ir.program import Atom, Program, Value, num_bytes
+from meshwright.program.analysis.live_ranges import (
+    BufferInterval,
+    live_bytes,
+    live_ranges,
+)
+from meshwright.program.ir import Atom, Program, Value, num_bytes
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.recomputation import Recomputation, behind_barrier
 from meshwright.program.rewrite.rematerialized_scans import rematerialize_scans
@@ -27,17 +31,17 @@ def backward_start(program: Program) -> int:
     count, since they are live throughout.
     """
     end = len(program.ops)
-    last: dict[Atom, int] = dict.fromkeys(program.outputs, end)
-    for index, op in enumerate(program.ops):
-        for operand in op.operands:
-            last[operand] = max(index, last.get(operand, 0))
+    ranges = live_ranges((op.operands, op.results) for op in program.ops)
+    last = {**ranges.last_uses, **dict.fromkeys(program.outputs, end)}
     # A result is live at all positions after its op, up to its last reader.
-    change = [0] * (end + 2)
-    for index, op in enumerate(program.ops):
-        for result in op.results:
-            change[index + 1] += num_bytes(result)
-            change[last.get(result, index) + 1] -= num_bytes(result)
-    return max(range(end + 1), key=[*accumulate(change)].__getitem__)
+    live = live_bytes(
+        (
+            BufferInterval(num_bytes(value), index + 1, last.get(value, index))
+            for value, index in ranges.definitions.items()
+        ),
+        end + 1,
+    )
+    return max(range(end + 1), key=live.__getitem__)
 
 
 def residuals(program: Program, start: int) -> tuple[Value, ...]:

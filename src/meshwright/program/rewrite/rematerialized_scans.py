@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from meshwright.program.ir.program import Atom, Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Op, Program, Value, Wire
 from meshwright.program.rewrite.recomputation import Recomputation
 
 

@@ -1,0 +1,97 @@
+"""Values: the arrays, scalars and wires over which programs are written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from meshwright.program.records.fast_frozen import fast_frozen
+
+
+@fast_frozen
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An array: the result of an op, an input of a program, or a constant.
+
+    shape: global in a captured program, per device in a lowered one.
+    dtype: NumPy's name ("float32", "bfloat16"), or "key<fry>" for typed PRNG keys.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return show_type(self.shape, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A scalar constant written into the program."""
+
+    value: object
+    dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Always the empty shape: literals are scalars."""
+        return ()
+
+    def __str__(self) -> str:
+        return f"{self.value}"
+
+
+Atom = Value | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """The positions at which one array enters, runs through and leaves a region op.
+
+    operand, result: positions among the op's operands and results.
+    inputs, outputs: (body, position) pairs among inputs and outputs of its bodies.
+    is_stacked: outside the array has one more leading dim, one element per iteration.
+    A scan's constant has an operand and inputs; a carry has all four; a scanned array has
+    an operand and inputs and is stacked; a stacked result has outputs and a result. A
+    branch index has only an operand, a loop condition only outputs.
+    """
+
+    operand: int | None = None
+    inputs: tuple[tuple[int, int], ...] = ()
+    outputs: tuple[tuple[int, int], ...] = ()
+    result: int | None = None
+    is_stacked: bool = False
+
+
+_SHORT = {
+    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
+    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
+    "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8",
+    "complex64": "c64", "complex128": "c128",
+}  # fmt: skip
+
+
+def show_type(shape: tuple[int, ...], dtype: str) -> str:
+    """`f32[8, 6]`: the dtype's short name, then the shape."""
+    return f"{_SHORT.get(dtype, dtype)}[{', '.join(map(str, shape))}]"
+
+
+def full_dtype(short: str) -> str:
+    """NumPy's name of a dtype from its short name; the inverse of `show_type`'s."""
+    return next((dtype for dtype, name in _SHORT.items() if name == short), short)
+
+
+def num_bytes(value: Atom) -> int:
+    """Bytes of one value without padding; sub-byte dtypes count one byte an element."""
+    return math.prod(value.shape, start=itemsize_bytes(value.dtype))
+
+
+@cache
+def itemsize_bytes(dtype: str) -> int:
+    """Bytes of one element; a typed key counts the words of its generator's state."""
+    if dtype.startswith("key<"):
+        return 16 if "rbg" in dtype else 8
+    if dtype == "bool" or "float8" in dtype or "float4" in dtype:
+        return 1
+    digits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return max(1, int(digits) // 8) if digits.isdigit() else 1
