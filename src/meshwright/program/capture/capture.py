@@ -1,4 +1,4 @@
-"""A JAX function and its arguments -> a captured program, with names for its leaves."""
+"""Capture: traces a JAX function into a program, and names its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from meshwright.program.rewrite import (
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """A program, and how its flat inputs and outputs hang together.
+    """A captured program, and the pytrees to which its inputs and outputs belong.
 
-    paths: of each input leaf, from the parameter's name: `state.params.0.kernel`.
-    out_paths: of each output leaf, from `out`.
+    paths: by input leaf, a path from the parameter's name: `state.params.0.kernel`.
+    out_paths: by output leaf, a path from `out`.
     in_tree, out_tree: pytree structures of `(args, kwargs)` and of the result.
     avals, out_avals: `jax.ShapeDtypeStruct`s of the leaves.
-    ties: for outputs that are the next step's inputs, output position -> input.
+    ties: input position by output position, for outputs that the next call takes in.
     donated: positions of input leaves whose buffers the caller gives up.
     """
 
@@ -54,7 +54,7 @@ def capture(
 ) -> Captured:
     """Trace `fn(*args, **kwargs)`; leaves are arrays or `jax.ShapeDtypeStruct`s.
 
-    names: of the positional arguments; read off the signature of `fn` by default.
+    names: names of the positional arguments; by default the signature of `fn` has them.
     donated: names of arguments whose buffers the caller gives up.
     Raises `CaptureError` for effects that need an order between devices.
     """
@@ -62,43 +62,47 @@ def capture(
     with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
     names = positional_names(fn, len(args)) if names is None else names
     paths = tuple(_path(path, names) for path, _ in with_paths)
-    leaves = [
+    leaves = tuple(
         abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
-    ]
+    )
     given = tuple(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
-    out_tree: list[Any] = []
-
-    def flat(*flat_leaves: Any) -> list[Any]:
-        inner_args, inner_kwargs = jax.tree_util.tree_unflatten(in_tree, flat_leaves)
-        result = fn(*inner_args, **inner_kwargs)
-        with_paths_out, tree = jax.tree_util.tree_flatten_with_path(result)
-        out_paths = tuple(
-            ".".join(["out", *map(_component, p)]) for p, _ in with_paths_out
-        )
-        out_tree[:] = [tree, out_paths]
-        return [leaf for _, leaf in with_paths_out]
-
-    jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
-    _refuse_ordered(jaxpr.effects)
-    program = note_kernels(
-        eliminate_dead_code(eliminate_common_subexpressions(convert(jaxpr)))
-    )
-    _refuse_unpartitionable(program)
-    tree, out_paths = out_tree
-    ties = find_ties(in_tree, tree, program, given)
+    program, out_paths, out_tree, out_avals = _trace(fn, in_tree, leaves)
     return Captured(
         program,
         paths,
-        out_paths,
+        tuple(".".join(["out", *map(_component, path)]) for path in out_paths),
         in_tree,
-        tree,
-        tuple(leaves),
+        out_tree,
+        leaves,
         tuple(out_avals),
-        ties,
+        find_ties(in_tree, out_tree, program, given),
         given,
     )
+
+
+def _trace(
+    fn: Callable[..., Any], in_tree: Any, leaves: Sequence[Any]
+) -> tuple[Program, list[Any], Any, Sequence[Any]]:
+    """The program of `fn`; the paths, the structure and the avals of its result."""
+    out_paths: list[Any] = []
+    out_trees: list[Any] = []
+
+    def flat(*flat_leaves: Any) -> list[Any]:
+        args, kwargs = jax.tree_util.tree_unflatten(in_tree, flat_leaves)
+        # Flattened here: an unflattened tree of avals is not valid for every class.
+        with_paths, tree = jax.tree_util.tree_flatten_with_path(fn(*args, **kwargs))
+        out_paths[:] = [path for path, _ in with_paths]
+        out_trees[:] = [tree]
+        return [leaf for _, leaf in with_paths]
+
+    jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+    _refuse_ordered(jaxpr.effects)
+    program = eliminate_common_subexpressions(convert(jaxpr))
+    program = note_kernels(eliminate_dead_code(program))
+    _refuse_unpartitionable(program)
+    return program, out_paths, out_trees[0], out_avals
 
 
 def abstract(leaf: Any, path: str = "argument") -> Any:
@@ -121,7 +125,7 @@ def abstract(leaf: Any, path: str = "argument") -> Any:
 def positional_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
     """The parameter names of `count` positional arguments.
 
-    `args.0` and so on for those that the signature does not name one by one.
+    Arguments that the signature does not name are called `args.0` and so on.
     """
     try:
         parameters = inspect.signature(fn).parameters.values()
@@ -140,7 +144,7 @@ def _argument(path: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _path(path: tuple[Any, ...], names: Sequence[str]) -> str:
-    """The leaf's dotted path, which begins with the name of its argument."""
+    """The dotted path of a leaf, which begins with the name of its argument."""
     return ".".join([_argument(path, names), *map(_component, path[2:])])
 
 
@@ -152,12 +156,12 @@ def _component(key: Any) -> str:
 
 
 def _refuse_unpartitionable(program: Program) -> None:
-    """Bits must follow from an element's place, or a cut would change them."""
+    """Refuse random bits that depend on an array's shape: sharding would change them."""
     if jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
         return
     if any(op.kind == "random_bits" for op in program.walk()):
         raise CaptureError(
-            "jax_threefry_partitionable is off, and random bits made so cannot be cut; "
+            "jax_threefry_partitionable is off, and such random bits cannot be sharded; "
             "call jax.config.update('jax_threefry_partitionable', True)"
         )
 

@@ -1,18 +1,18 @@
-"""jaxpr -> Program: calls inlined, regions normalised, everything else carried along."""
+"""Conversion of jaxprs to programs: calls are inlined, other primitives become ops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.jax_private import expanded, open_jaxpr, scan_counts
-from meshwright.program.capture.batched_while import is_batched, unbatch
+from meshwright.jax_private import expanded, open_jaxpr
+from meshwright.program.capture.regions import Region, read_region
 from meshwright.program.capture.source import Source
-from meshwright.program.ir import Atom, Literal, Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 _INLINED = {
     "jit": "jaxpr",
@@ -29,7 +29,7 @@ _INLINED = {
     "xla_metadata_call": "jaxpr",
     "compute_on": "jaxpr",
 }
-"""Call-like primitives, and the parameter that holds the jaxpr called."""
+"""Call-like primitives, and the parameter that holds the called jaxpr."""
 
 
 def convert(jaxpr: Any) -> Program:
@@ -38,9 +38,10 @@ def convert(jaxpr: Any) -> Program:
 
 
 class _Converter:
-    """One conversion; `names` maps the variables in scope to our atoms.
+    """Converts the equations of one jaxpr, and of those that it calls, to ops.
 
     outer: the source of the call that is being inlined, if any.
+    `names`, an argument of the methods, maps variables of the jaxpr to atoms.
     """
 
     def __init__(self, outer: Source | None = None) -> None:
@@ -66,7 +67,7 @@ class _Converter:
         return value
 
     def run(self, jaxpr: Any, names: dict[Any, Atom]) -> list[Atom]:
-        """Convert the equations; the atoms of the jaxpr's outputs."""
+        """Convert the equations, and return the atoms of the jaxpr's outputs."""
         for eqn in jaxpr.eqns:
             operands = tuple(self.read(a, names) for a in eqn.invars)
             for var, atom in zip(
@@ -95,22 +96,26 @@ class _Converter:
             return self.solve(eqn, operands)
         if name == "convert_element_type" and isinstance(operands[0], Literal):
             return [_converted(operands[0], _dtype(eqn.outvars[0].aval))]
-        if name == "rev" and _turns_nothing(eqn):
+        if name == "rev" and _reverses_nothing(eqn):
             return operands
         source = Source(eqn.source_info.traceback, self.outer)
-        op = _REGIONS.get(name, _plain)(eqn, operands, source)
+        region = read_region(eqn, operands)
+        if region is not None:
+            self.ops.append(_region_op(region, eqn, source))
+            return self.ops[-1].results
+        op = _plain(eqn, operands, source)
         if name in _SEPARABLE and len(operands) > 1:
             self.ops += _separate(op)
             return op.results
         self.ops.append(op)
-        demand = _demand(eqn, op)
-        if demand is None:
+        constraint = _constraint(eqn, op)
+        if constraint is None:
             return op.results
-        self.ops.append(demand)
-        return demand.results
+        self.ops.append(constraint)
+        return constraint.results
 
     def solve(self, eqn: Any, operands: tuple[Atom, ...]) -> list[Atom]:
-        """The solver of a linear solve, without the transposes that only grads need."""
+        """Inline the solver of a linear solve, without the jaxprs for its gradients."""
         counts, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
         first = counts.matvec + counts.vecmat
         consts = operands[first : first + counts.solve]
@@ -126,14 +131,14 @@ class _Converter:
         return self.run(jaxpr, names)
 
 
-def _turns_nothing(eqn: Any) -> bool:
-    """Whether a `rev` is an identity: as of a kernel of 1x1, when it goes backward."""
+def _reverses_nothing(eqn: Any) -> bool:
+    """Whether a `rev` is an identity, as the gradient of a 1x1 convolution has it."""
     (aval,) = (var.aval for var in eqn.invars)
     return all(aval.shape[dim] < 2 for dim in eqn.params["dimensions"])
 
 
 def _converted(literal: Literal, dtype: str) -> Literal:
-    """A literal of another dtype."""
+    """The literal converted to another dtype."""
     with np.errstate(all="ignore"):
         return Literal(np.asarray(literal.value).astype(jnp.dtype(dtype))[()], dtype)
 
@@ -151,8 +156,22 @@ def _results(eqn: Any) -> tuple[Value, ...]:
 
 
 def _has_effect(eqn: Any) -> bool:
-    """True for effects that somebody can see; naming a mesh axis is none."""
+    """Whether an equation has an effect; JAX also notes the use of a mesh axis as one."""
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
+
+
+def _region_op(region: Region, eqn: Any, source: Source) -> Op:
+    """The op of a region; the ops of its bodies fall back on the region's source."""
+    return Op(
+        region.kind,
+        region.operands,
+        _results(eqn),
+        region.params,
+        tuple(_Converter(source).program(body) for body in region.bodies),
+        source,
+        wires=tuple(region.wires),
+        has_effect=_has_effect(eqn),
+    )
 
 
 def _plain(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
@@ -177,7 +196,7 @@ def _plain(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
 
 
 def _separate(op: Op) -> list[Op]:
-    """One op per operand, so that each can be cut in its own way."""
+    """One op per operand, so that each can be sharded in its own way."""
     return [
         replace(op, operands=(operand,), results=(result,))
         for operand, result in zip(op.operands, op.results, strict=True)
@@ -185,11 +204,11 @@ def _separate(op: Op) -> list[Op]:
 
 
 _SEPARABLE = ("optimization_barrier",)
-"""Identities of several operands that have nothing to do with each other."""
+"""Primitives that are one independent identity for each operand."""
 
 
-def _demand(eqn: Any, op: Op) -> Op | None:
-    """The constraint that an op's `out_sharding` is, where it names an axis."""
+def _constraint(eqn: Any, op: Op) -> Op | None:
+    """The sharding constraint that an op's `out_sharding` amounts to, if it names axes."""
     if eqn.primitive.name in _PLACED or len(op.results) != 1:
         return None
     sharding = next((eqn.params[k] for k in _SHARDINGS if eqn.params.get(k)), None)
@@ -209,99 +228,4 @@ def _demand(eqn: Any, op: Op) -> Op | None:
 
 _SHARDINGS = ("sharding", "out_sharding")
 _PLACED = ("sharding_constraint", "reshard", "shard_map")
-"""Primitives whose sharding parameter is what they are for."""
-
-
-def _region(
-    kind: str,
-    eqn: Any,
-    operands: tuple[Atom, ...],
-    source: Source,
-    bodies: Sequence[Any],
-    wires: list[Wire],
-    **params: object,
-) -> Op:
-    return Op(
-        kind,
-        operands,
-        _results(eqn),
-        params,
-        tuple(_Converter(source).program(body) for body in bodies),
-        source,
-        wires=tuple(wires),
-        has_effect=_has_effect(eqn),
-    )
-
-
-def _scan(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
-    num_consts, num_carry = scan_counts(eqn.params)
-    first = num_consts + num_carry
-    wires = [Wire(i, ((0, i),)) for i in range(num_consts)]
-    for i in range(num_carry):
-        wires.append(Wire(num_consts + i, ((0, num_consts + i),), ((0, i),), i))
-    wires += [Wire(i, ((0, i),), is_stacked=True) for i in range(first, len(operands))]
-    wires += [
-        Wire(None, (), ((0, i),), i, is_stacked=True)
-        for i in range(num_carry, len(eqn.outvars))
-    ]
-    params = eqn.params
-    return _region("scan", eqn, operands, source, [params["jaxpr"]], wires,
-        length=params["length"], reverse=params["reverse"], unroll=params["unroll"],
-    )  # fmt: skip
-
-
-def _while(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
-    params = eqn.params
-    if is_batched(params):
-        params, operands = unbatch(params, operands)
-    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
-    wires = [Wire(i, ((0, i),)) for i in range(num_cond)]
-    wires += [Wire(num_cond + i, ((1, i),)) for i in range(num_body)]
-    for i in range(len(eqn.outvars)):
-        ends = ((0, num_cond + i), (1, num_body + i))
-        wires.append(Wire(num_cond + num_body + i, ends, ((1, i),), i))
-    wires.append(Wire(outputs=((0, 0),)))
-    bodies = [params["cond_jaxpr"], params["body_jaxpr"]]
-    return _region("while", eqn, operands, source, bodies, wires)
-
-
-def _cond(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
-    branches = eqn.params["branches"]
-    every = range(len(branches))
-    wires = [Wire(0)]
-    wires += [
-        Wire(i + 1, tuple((b, i) for b in every)) for i in range(len(operands) - 1)
-    ]
-    wires += [
-        Wire(None, (), tuple((b, i) for b in every), i) for i in range(len(eqn.outvars))
-    ]
-    platforms = eqn.params.get("branches_platforms")
-    return _region("cond", eqn, operands, source, branches, wires, platforms=platforms)
-
-
-def _remat(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
-    wires = [Wire(i, ((0, i),)) for i in range(len(operands))]
-    wires += [Wire(None, (), ((0, i),), i) for i in range(len(eqn.outvars))]
-    prevent = eqn.params["prevent_cse"]
-    barrier = eqn.params["differentiated"] and (
-        any(prevent) if isinstance(prevent, tuple) else prevent
-    )
-    return _region(
-        "remat",
-        eqn,
-        operands,
-        source,
-        [eqn.params["jaxpr"]],
-        wires,
-        barrier=bool(barrier),
-    )
-
-
-_REGIONS: dict[str, Callable[[Any, tuple[Atom, ...], Source], Op]] = {
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
-    "remat2": _remat,
-    "remat": _remat,
-    "checkpoint": _remat,
-}
+"""Primitives that exist to set a sharding, and so keep that parameter."""

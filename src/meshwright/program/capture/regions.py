@@ -1,0 +1,94 @@
+"""Scans, while loops, conditionals and remats of jaxprs as bodies and wires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.jax_private import scan_counts
+from meshwright.program.capture.batched_while import is_batched, unbatch
+from meshwright.program.ir import Atom, Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A region op whose bodies are still jaxprs; the fields are those of `ir.Op`."""
+
+    kind: str
+    operands: tuple[Atom, ...]
+    bodies: Sequence[Any]
+    wires: Sequence[Wire]
+    params: Mapping[str, object] = field(default_factory=dict)
+
+
+def read_region(eqn: Any, operands: tuple[Atom, ...]) -> Region | None:
+    """The region that an equation of a jaxpr is; `None` for other primitives."""
+    read = _REGIONS.get(eqn.primitive.name)
+    return None if read is None else read(eqn, operands)
+
+
+def _scan(eqn: Any, operands: tuple[Atom, ...]) -> Region:
+    num_consts, num_carry = scan_counts(eqn.params)
+    first = num_consts + num_carry
+    wires = [Wire(i, ((0, i),)) for i in range(num_consts)]
+    for i in range(num_carry):
+        wires.append(Wire(num_consts + i, ((0, num_consts + i),), ((0, i),), i))
+    wires += [Wire(i, ((0, i),), is_stacked=True) for i in range(first, len(operands))]
+    wires += [
+        Wire(None, (), ((0, i),), i, is_stacked=True)
+        for i in range(num_carry, len(eqn.outvars))
+    ]
+    params = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+    return Region("scan", operands, [eqn.params["jaxpr"]], wires, params)
+
+
+def _while(eqn: Any, operands: tuple[Atom, ...]) -> Region:
+    params = eqn.params
+    if is_batched(params):
+        params, operands = unbatch(params, operands)
+    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
+    wires = [Wire(i, ((0, i),)) for i in range(num_cond)]
+    wires += [Wire(num_cond + i, ((1, i),)) for i in range(num_body)]
+    for i in range(len(eqn.outvars)):
+        ends = ((0, num_cond + i), (1, num_body + i))
+        wires.append(Wire(num_cond + num_body + i, ends, ((1, i),), i))
+    wires.append(Wire(outputs=((0, 0),)))
+    return Region(
+        "while", operands, [params["cond_jaxpr"], params["body_jaxpr"]], wires
+    )
+
+
+def _cond(eqn: Any, operands: tuple[Atom, ...]) -> Region:
+    branches = eqn.params["branches"]
+    every = range(len(branches))
+    wires = [Wire(0)]
+    wires += [
+        Wire(i + 1, tuple((b, i) for b in every)) for i in range(len(operands) - 1)
+    ]
+    wires += [
+        Wire(None, (), tuple((b, i) for b in every), i) for i in range(len(eqn.outvars))
+    ]
+    params = {"platforms": eqn.params.get("branches_platforms")}
+    return Region("cond", operands, branches, wires, params)
+
+
+def _remat(eqn: Any, operands: tuple[Atom, ...]) -> Region:
+    wires = [Wire(i, ((0, i),)) for i in range(len(operands))]
+    wires += [Wire(None, (), ((0, i),), i) for i in range(len(eqn.outvars))]
+    prevent = eqn.params["prevent_cse"]
+    barrier = eqn.params["differentiated"] and (
+        any(prevent) if isinstance(prevent, tuple) else prevent
+    )
+    params = {"barrier": bool(barrier)}
+    return Region("remat", operands, [eqn.params["jaxpr"]], wires, params)
+
+
+_REGIONS: dict[str, Callable[[Any, tuple[Atom, ...]], Region]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "remat2": _remat,
+    "remat": _remat,
+    "checkpoint": _remat,
+}
