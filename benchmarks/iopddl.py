@@ -28,10 +28,9 @@ GRACE_S = 60.0  # after the limit a process is ended, and has found nothing
 
 def run_solver(solver: str, path: Path, seconds: float, start_s: float) -> None:
     """Print what one solver finds within its time, as JSON."""
+    from benchmarks.plain_solvers import solve_cp_sat, solve_highs
     from meshwright.search.assignment import solve
     from meshwright.search.assignment.problem.iopddl import read_assignment
-    from meshwright.search.assignment.solvers.cp_sat import solve_cp_sat
-    from meshwright.search.assignment.solvers.highs import solve_highs
 
     problem = read_assignment(path)
     left_s = seconds * 0.98 - (time.time() - start_s)

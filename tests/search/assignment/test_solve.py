@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.plain_solvers import solve_cp_sat, solve_highs
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment, SolveOptions, solve
 from meshwright.search.assignment.bounds.messages import Messages
-from meshwright.search.assignment.eliminate.dynamic import solve_dynamic
+from meshwright.search.assignment.eliminate.order import plan_elimination
+from meshwright.search.assignment.eliminate.sweep import EliminationSweep
 from meshwright.search.assignment.presolve.presolve import merge
 from meshwright.search.assignment.problem.cost_graph import finite_graph
-from meshwright.search.assignment.solvers.cp_sat import solve_cp_sat
-from meshwright.search.assignment.solvers.highs import solve_highs
 from tests.search.assignment.oracle import chain, least, problems
 
 INFEASIBLE = Assignment.of(
@@ -104,18 +104,25 @@ def test_highs_and_cp_sat_agree_with_enumeration(problem):
 
 @settings(deadline=None, max_examples=60)
 @given(problems(limited=False, tree=True))
-def test_dynamic_programming_solves_trees(problem):
+def test_elimination_solves_trees(problem):
     best = least(problem)
     if best == math.inf:
         return
-    assert problem.cost(solve_dynamic(problem)) == best
+    reduced, _ = merge(problem)
+    graph = finite_graph(reduced, reduced.penalty)
+    plan = plan_elimination(graph, 22.0)
+    assert len(plan.order) == reduced.num_nodes
+    choices = np.zeros(reduced.num_nodes, np.int64)
+    EliminationSweep(graph, plan).run(reduced.costs, choices)
+    assert problem.cost(reduced.lift(choices)) == best
 
 
-def test_dynamic_programming_refuses_a_clique():
+def test_elimination_keeps_nodes_of_a_clique_fixed():
     rng = np.random.default_rng(0)
     edges = [(a, b, rng.random((4, 4))) for b in range(14) for a in range(b)]
-    with pytest.raises(AssignmentError, match="not close enough to a tree"):
-        solve_dynamic(Assignment.of(rng.random((14, 4)).tolist(), edges))
+    reduced, _ = merge(Assignment.of(rng.random((14, 4)).tolist(), edges))
+    plan = plan_elimination(finite_graph(reduced, reduced.penalty), 22.0)
+    assert plan.kept(14).sum() == 14 - 11  # eleven nodes of four choices: 2**22
 
 
 @pytest.mark.parametrize("limit", [None, 700.0])

@@ -1,9 +1,8 @@
-"""CP-SAT (OR-tools) on the linearised problem: part of a solve, and a baseline."""
+"""CP-SAT (OR-tools) on the linearised problem: a model that runs and stops."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,37 +10,9 @@ import numpy as np
 
 from meshwright.errors import AssignmentError
 from meshwright.search.arrays import Floats, Ints
-from meshwright.search.assignment.problem.assignment import Assignment
 from meshwright.search.assignment.solvers.linear import (
     IntegerProgram,
-    chosen,
-    linearise,
 )
-
-
-def solve_cp_sat(
-    problem: Assignment,
-    budget_s: float,
-    *,
-    seed: int = 0,
-    workers: int = 2,
-    on_found: Callable[[Ints], None] | None = None,
-) -> tuple[Ints | None, float]:
-    """Best choices found, `None` if none, and a lower bound on the cost.
-
-    The budget includes the time to build the model. Usages have to be whole numbers.
-    """
-    start_s = time.perf_counter()
-    linear = linearise(problem)
-    model = CpSatModel(linear, seed, workers)
-    left_s = budget_s - (time.perf_counter() - start_s)
-
-    def report(values: Floats) -> None:
-        if on_found is not None:
-            on_found(chosen(problem.starts, values))
-
-    values, bound = model.run(left_s, report)
-    return None if values is None else chosen(problem.starts, values), bound
 
 
 class CpSatModel:

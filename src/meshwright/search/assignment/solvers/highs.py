@@ -1,24 +1,18 @@
-"""HiGHS (through SciPy) on the linearised problem: part of a solve, and a baseline."""
+"""HiGHS (through SciPy) on the linearised problem."""
 
 from __future__ import annotations
 
 import pickle
 import subprocess
 import sys
-import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from meshwright.search.arrays import Ints
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
-from meshwright.search.assignment.problem.assignment import Assignment
 from meshwright.search.assignment.solvers.linear import (
     IntegerProgram,
     chosen,
-    linearise,
     linearise_reduced,
 )
 
@@ -26,28 +20,14 @@ _CHILD = Path(__file__).with_name("highs_child.py")
 _SPARE_S = 0.7  # kept back, so that the answer arrives before the time is up
 
 
-def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, float]:
-    """Best choices found, `None` if none, and a lower bound on the cost.
-
-    The budget includes the time to build the model.
-    """
-    from meshwright.search.assignment.solvers.highs_child import minimise
-
-    start_s = time.perf_counter()
-    parts = _parts(linearise(problem))
-    left_s = budget_s - (time.perf_counter() - start_s)
-    if left_s <= 0:
-        return None, -np.inf
-    values, bound = minimise(parts, left_s)
-    return None if values is None else chosen(problem.starts, values), bound
-
-
 class HighsProof:
     """A run of HiGHS in a process of its own; its result is offered at the end."""
 
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent = incumbent
-        self.parts = _parts(linearise_reduced(incumbent.reduced, incumbent.memory))
+        self.fields = program_fields(
+            linearise_reduced(incumbent.reduced, incumbent.memory)
+        )
         self.child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
@@ -62,7 +42,7 @@ class HighsProof:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C reaches only the parent
         )
-        answer, _ = self.child.communicate(pickle.dumps((self.parts, left_s)))
+        answer, _ = self.child.communicate(pickle.dumps((self.fields, left_s)))
         if not answer or self.child.returncode != 0:
             return
         values, bound = pickle.loads(answer)
@@ -77,5 +57,6 @@ class HighsProof:
             self.child.kill()
 
 
-def _parts(linear: IntegerProgram) -> tuple[Any, ...]:
+def program_fields(linear: IntegerProgram) -> tuple[Any, ...]:
+    """Fields of an integer program, which a process can read without this package."""
     return tuple(getattr(linear, field.name) for field in fields(linear))

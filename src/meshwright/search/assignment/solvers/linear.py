@@ -1,8 +1,7 @@
 """Linearisation: an integer program with a variable per choice and per pair of choices.
 
 Pair costs are linearised as in Alpa (Zheng et al., OSDI 2022): the pair variables of an
-edge sum to the choice variables at either end. Memory has one row for each maximal set
-of nodes with overlapping live ranges.
+edge sum to the choice variables at either end.
 """
 
 from __future__ import annotations
@@ -39,14 +38,12 @@ class IntegerProgram:
     limits: Floats
 
 
-def linearise(problem: Assignment) -> IntegerProgram:
-    """The integer program of a problem."""
-    num_choices, num_pairs = int(problem.starts[-1]), len(problem.tables)
+def linearise(problem: Assignment | ReducedProblem) -> IntegerProgram:
+    """The integer program of a problem, without its memory constraints."""
+    num_choices = int(problem.starts[-1])
     costs = np.concatenate([problem.costs, problem.tables])
     allowed = costs < np.inf
-    usage, limits = _memory_rows(problem)
-    usage.resize((len(limits), num_choices + num_pairs))
-    equal = _equalities(problem, num_choices + num_pairs)
+    equal = _equalities(problem, len(costs))
     wanted = np.zeros(len(equal.indptr) - 1)
     wanted[: problem.num_nodes] = 1
     return IntegerProgram(
@@ -55,8 +52,8 @@ def linearise(problem: Assignment) -> IntegerProgram:
         allowed,
         equal,
         wanted,
-        usage,
-        limits,
+        sparse.csr_array((0, len(costs))),
+        np.zeros(0),
     )
 
 
@@ -71,12 +68,6 @@ def chosen(starts: Ints, values: Floats) -> Ints:
 
 def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> IntegerProgram:
     """The integer program of a reduced problem, with a constraint for each memory row."""
-    num_nodes, num_choices = reduced.num_nodes, int(reduced.starts[-1])
-    lives = np.zeros((num_nodes, 2), np.int64)
-    plain = Assignment(
-        reduced.starts.copy(), reduced.costs.copy(), np.zeros(num_choices), lives,
-        reduced.ends.copy(), reduced.table_starts.copy(), reduced.tables.copy(), None,
-    )  # fmt: skip
     parts = memory.segments
     node = choice_owners(parts.starts)
     is_last = np.append(node[1:] != node[:-1], np.ones(min(1, len(node)), bool))
@@ -88,13 +79,15 @@ def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> IntegerPro
     steps = np.arange(length.sum()) - np.repeat(starts_of(length)[:-1], length)
     rows = np.repeat(np.repeat(parts.rows, widths), length) + steps
     entries = np.repeat(parts.excess, length), (rows, np.repeat(column, length))
-    linear = linearise(plain)
+    linear = linearise(reduced)
     shape = memory.num_rows, len(linear.costs)
     usage = sparse.csr_array(entries, shape=shape)
     return replace(linear, usage=usage, limits=memory.slack)
 
 
-def _equalities(problem: Assignment, num_variables: int) -> sparse.csr_array:
+def _equalities(
+    problem: Assignment | ReducedProblem, num_variables: int
+) -> sparse.csr_array:
     """Equality rows: one choice per node; pair variables sum to those of the choices."""
     widths = np.diff(problem.starts)
     num_choices = int(problem.starts[-1])
@@ -125,32 +118,3 @@ def _equalities(problem: Assignment, num_variables: int) -> sparse.csr_array:
         (np.concatenate(signs), (np.concatenate(rows), np.concatenate(columns))),
         shape=(int(row_starts[-1]), num_variables),
     )
-
-
-def _memory_rows(problem: Assignment) -> tuple[sparse.csr_array, Floats]:
-    """Memory rows, one per maximal set of nodes whose live ranges overlap.
-
-    Such a set is complete at a birth that is followed by a death before the next birth.
-    """
-    live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
-    num_choices = int(problem.starts[-1])
-    if problem.limit is None or not len(live):
-        return sparse.csr_array((0, num_choices)), np.zeros(0)
-    births, deaths = problem.lives[live].T
-    times = np.unique(births)
-    upto = np.append(times[1:], np.iinfo(np.int64).max)
-    dying = np.searchsorted(np.sort(deaths), [times, upto], side="right")
-    times = times[dying[1] > dying[0]]
-    from_row = np.searchsorted(times, births)
-    to_row = np.searchsorted(times, deaths)
-    owners = choice_owners(problem.starts)
-    spans = np.zeros((2, problem.num_nodes), np.int64)
-    spans[:, live] = from_row, to_row
-    counts = (spans[1] - spans[0])[owners]
-    columns = np.repeat(np.arange(num_choices), counts)
-    steps = np.arange(counts.sum()) - np.repeat(starts_of(counts)[:-1], counts)
-    rows = np.repeat(spans[0][owners], counts) + steps
-    usage = sparse.csr_array(
-        (problem.usages[columns], (rows, columns)), shape=(len(times), num_choices)
-    )
-    return usage, np.full(len(times), float(problem.limit))
