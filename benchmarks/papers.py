@@ -19,6 +19,7 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from benchmarks import alpa, published
+from benchmarks.alpa_costs import AlphaBeta
 from benchmarks.partir import MACHINES, it32, t32
 from meshwright.machine import load_machine
 from meshwright.predict.inference import (
@@ -32,7 +33,6 @@ from meshwright.predict.inference import (
     pass_s,
     torus_of,
 )
-from meshwright.predict.links.alpha_beta import AlphaBeta
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"

@@ -1,10 +1,11 @@
-"""Products with work fused into them, one by one: our seconds beside the TPU compiler's.
+"""Products with fused work, one by one: our seconds against the TPU compiler's.
 
     python -m benchmarks.tpu_products [--only TEXT] [--out FILE]
 
-Each is compiled to the end on one device of v4, v5e, v5p and v6e, with operands that its
-scratch memory does not hold (those that it loads there ahead are left out). From these
-come the share `again` of `cost.tiles`, on each chip, and that of products on v5e and v5p.
+Each product is fully compiled for one device of v4, v5e, v5p and v6e, with operands that
+do not fit its scratch memory (rows whose operands the compiler prefetches there are left
+out). The efficiency `reread` of each chip, and `product` of v5e and v5p, are fitted to
+these rows.
 """
 
 from __future__ import annotations

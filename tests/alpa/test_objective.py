@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.predict.links.alpha_beta import AlphaBeta
+from benchmarks.alpa_costs import AlphaBeta
 from tests.alpa.test_alpa import plan_of
 
 LINE = AlphaBeta((4,), alphas=(1.0,), betas=(1.0,))

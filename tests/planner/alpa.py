@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 
 import meshwright as mw
+from benchmarks.alpa_costs import FORMS
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes
@@ -27,7 +28,6 @@ from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.pricer import Pricer
-from meshwright.predict.links.alpha_beta import FORMS
 from meshwright.predict.roofline.padding import uses_matrix_unit
 from tests.alpa.cases import CASES, built
 

@@ -49,7 +49,7 @@ def streams(fn, args, on_chip=()):
 def test_an_array_belongs_to_the_side_that_is_computed_from_it(name):
     fn, args, wanted = CASES[name]
     found = streams(fn, args)
-    assert (found.left, found.right, found.beside) == wanted
+    assert (found.left, found.right, found.epilogue) == wanted
     assert not found.has_sums
 
 
@@ -75,7 +75,7 @@ def test_sums_in_32_bits_need_no_place_of_their_own():
     wide = [arg.update(dtype=jnp.float32) for arg in (X, W)]
     found = streams(lambda x, w: x @ w, wide)
     assert found.has_sums
-    assert found.held == 8
+    assert found.tile_bytes == 8
 
 
 def test_a_convolution_has_none():

@@ -31,9 +31,11 @@ def product(rows, summed, columns):
     return capture(jnp.matmul, (left, right)).program.ops[0]
 
 
-def streams(rows, summed, columns, *, left=1, right=1, beside=1):
+def streams(rows, summed, columns, *, left=1, right=1, epilogue=1):
     """As many arrays of 16 bits on each side of such a product."""
-    return Streams(2 * left * rows * summed, 2 * right * summed * columns, 2.0 * beside)
+    return Streams(
+        2 * left * rows * summed, 2 * right * summed * columns, 2.0 * epilogue
+    )
 
 
 COMPILED = {
@@ -50,11 +52,11 @@ COMPILED = {
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_work_fused_into_a_product_takes_what_the_compiler_estimates(name):
-    left, right, beside, cycles = COMPILED[name]
+    left, right, epilogue, cycles = COMPILED[name]
     rows, summed, columns = 12288, 8192, 28672
     op = product(rows, summed, columns)
-    through = streams(rows, summed, columns, left=left, right=right, beside=beside)
-    once = through.left + through.right + int(through.beside * rows * columns)
+    through = streams(rows, summed, columns, left=left, right=right, epilogue=epilogue)
+    once = through.left + through.right + int(through.epilogue * rows * columns)
     time = kernel_time(op, work_of(op), KernelTraffic(once, 0, through), V5E)
     assert time.seconds == pytest.approx(cycles / V5E.clock_hz, rel=0.09)
 
@@ -63,11 +65,11 @@ def test_work_fused_into_a_product_takes_what_the_compiler_estimates(name):
 def test_more_arrays_are_never_read_again_less(rows, summed, columns, a, b, c):
     op = product(rows, summed, columns)
     shape = (rows, summed, columns)
-    few = reread_bytes(op, streams(*shape, left=a, right=b, beside=c), V5E)
+    few = reread_bytes(op, streams(*shape, left=a, right=b, epilogue=c), V5E)
     assert few >= 0
     assume(few > 0)
-    for change in ({"left": a + 1}, {"right": b + 1}, {"beside": c + 1}):
-        more = streams(*shape, **{"left": a, "right": b, "beside": c} | change)
+    for change in ({"left": a + 1}, {"right": b + 1}, {"epilogue": c + 1}):
+        more = streams(*shape, **{"left": a, "right": b, "epilogue": c} | change)
         assert reread_bytes(op, more, V5E) >= few * (1 - 1e-9)
 
 
@@ -76,7 +78,7 @@ def test_no_fewer_bytes_than_the_best_tiles_of_its_memory_move(rows, summed, col
     op, through = product(rows, summed, columns), streams(rows, summed, columns)
     again = reread_bytes(op, through, V5E)
     once = through.left + through.right
-    tile = V5E.window_bytes / 2 / through.held
+    tile = V5E.window_bytes / 2 / through.tile_bytes
     assume(again > 0)
     assert again + once >= 4 * rows * summed * columns / math.sqrt(tile) * (1 - 1e-9)
 

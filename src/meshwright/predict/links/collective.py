@@ -1,9 +1,9 @@
-"""Seconds of a collective over the links on which its axes lie.
+"""Seconds of a collective over the links on which its mesh axes lie.
 
-Bandwidth terms are those of the bidirectional ring and of its product over the dims of
-a torus, which all run at once; a group that strides over a dim shares its links with as
-many others. A level inside and one outside it run one after the other (hierarchical
-collectives), each on what the levels before left to move.
+On each dim of a torus a bidirectional ring runs, on all dims at the same time; a group
+with a stride along a dim shares the links of the dim with as many other groups. Levels of
+the network run one after another (hierarchical collectives), each with the bytes that the
+levels before it left to move.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from meshwright.machine.placement import Segment
 
 
 def all_gather_s(num_bytes: float, segments: Sequence[Segment]) -> float:
-    """Seconds until every device has all `num_bytes`, each having had its share.
+    """Seconds until every device has all `num_bytes`, of which each held an equal share.
 
-    Outer levels go first, while there is little to send.
+    Outer levels go first, since each device holds least then.
     """
-    total, have = 0.0, num_bytes / _devices(segments)
+    total, held = 0.0, num_bytes / _devices(segments)
     for level, parts in reversed(_by_level(segments)):
         count = _devices(parts)
-        total += have * (count - 1) / _ring_bytes_per_s(level, parts)
+        total += held * (count - 1) / _ring_bytes_per_s(level, parts)
         total += _hops(level, parts) * level.latency_s
-        have *= count
+        held *= count
     return total
 
 
 def reduce_scatter_s(num_bytes: float, segments: Sequence[Segment]) -> float:
-    """Seconds until every device has its share of the sum of `num_bytes` arrays.
+    """Seconds until every device has its share of the sum of arrays of `num_bytes`.
 
-    An all-gather played backwards.
+    The steps are those of an all-gather in reverse.
     """
     return all_gather_s(num_bytes, segments)
 
@@ -46,9 +46,9 @@ def all_reduce_s(num_bytes: float, segments: Sequence[Segment]) -> float:
 def all_to_all_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     """Seconds until each device has sent a share of its `num_bytes` to every other.
 
-    What crosses the middle of a dim bounds a torus: a quarter of the dim's bytes on
-    each link of a line, half as much on a ring. At a switch a device sends all but its
-    own share.
+    On a torus the links across the middle of a dim are the bottleneck: on a line each of
+    them carries a quarter of the dim's bytes, on a ring half as much. At a switch a device
+    sends all bytes but its own share.
     """
     total = 0.0
     for level, parts in _by_level(segments):
@@ -77,8 +77,8 @@ COLLECTIVE_S = {
     "permute": permute_s,
     "reduce_scatter": reduce_scatter_s,
 }
-"""By the kind of the collective; bytes are those of the whole value on one device: the
-gathered result, the reduced operand, what is exchanged."""
+"""Functions by kind of collective. Bytes are those of the whole value on one device: the
+gathered result, the reduced operand, or the operand of an exchange."""
 
 
 def _devices(segments: Sequence[Segment]) -> int:
@@ -88,7 +88,7 @@ def _devices(segments: Sequence[Segment]) -> int:
 def _by_level(
     segments: Sequence[Segment],
 ) -> list[tuple[Level, tuple[Segment, ...]]]:
-    """Segments of each level together, from the inside out."""
+    """Segments grouped by level, from the innermost level to the outermost."""
     ordered = sorted(segments, key=lambda s: -s.dim.level.link_bytes_per_s)
     groups = groupby(ordered, key=lambda s: s.dim.level)
     return [(level, tuple(parts)) for level, parts in groups]
@@ -105,6 +105,7 @@ def _ring_bytes_per_s(level: Level, parts: Sequence[Segment]) -> float:
 
 
 def _crossing_s(num_bytes: float, part: Segment) -> float:
+    """Seconds of an all-to-all on the links across the middle of one dim."""
     ways = 8 if part.is_ring else 4
     rate = part.dim.level.link_bytes_per_s / part.stride
     return num_bytes * part.extent / ways / rate

@@ -117,6 +117,6 @@ def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip) -> float:
     seconds = once / (chip.hbm_bytes_per_s * efficiency)
     if traffic.streams is not None:
         reread = reread_bytes(op, traffic.streams, chip)
-        efficiency = calibrated_efficiency(chip, "again", reread)
+        efficiency = calibrated_efficiency(chip, "reread", reread)
         seconds += reread / (chip.hbm_bytes_per_s * efficiency)
     return seconds

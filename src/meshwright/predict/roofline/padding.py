@@ -1,4 +1,4 @@
-"""Products as the matrix unit computes them: dims filled up to those of the unit."""
+"""Products on the matrix unit, which pads their dims to multiples of its own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from meshwright.program.ops import work_of
 
 
 def uses_matrix_unit(op: Op) -> bool:
-    """Whether an op is a product that the matrix unit computes.
+    """Whether the matrix unit computes an op.
 
-    A product with vectors is none: compilers multiply and sum it element by element.
+    It computes no product with a vector: compilers multiply and sum element by element.
     """
     if op.kind != "dot_general":
         return op.kind in PADDED
@@ -23,21 +23,21 @@ def uses_matrix_unit(op: Op) -> bool:
 
 
 def padded_flops(op: Op, chip: Chip) -> int:
-    """Operations of a product whose dims are filled up to those of the matrix unit."""
+    """Operations of a product whose dims are padded to those of the matrix unit."""
     return PADDED[op.kind](op, chip)
 
 
-def _up(extent: int, tile: int) -> int:
+def _padded(extent: int, tile: int) -> int:
     return -(-extent // tile) * tile
 
 
 def product_extents(op: Op) -> tuple[int, int, int, int]:
-    """Of a product the extents that are shared, its rows, its columns, and the sum."""
+    """Extents of a product: batch, rows, columns and contracted dims, each multiplied."""
     left, right, *_ = op.operands
     return _extents(left.shape, right.shape, op.params["dimension_numbers"])
 
 
-# Programs of many layers ask for the same products again and again.
+# Layers of one model share their products.
 @lru_cache(maxsize=4096)
 def _extents(
     left: tuple[int, ...], right: tuple[int, ...], numbers: Any
@@ -56,27 +56,31 @@ def _extents(
 
 
 def _padded_product(op: Op, chip: Chip) -> int:
-    """2 b m k n, with n and k filled up to the unit and m to the rows of a tile."""
+    """Operations 2 b m k n, with n and k padded to the unit and m to the rows of a tile."""
     batch, rows, columns, summed = product_extents(op)
     if rows < columns:
         rows, columns = columns, rows  # the wider side streams through the unit
     rows_tile, (sums_tile, columns_tile) = chip.tile[0], chip.unit
-    padded = _up(rows, rows_tile) * _up(columns, columns_tile) * _up(summed, sums_tile)
+    padded = (
+        _padded(rows, rows_tile)
+        * _padded(columns, columns_tile)
+        * _padded(summed, sums_tile)
+    )
     return 2 * batch * padded
 
 
 def _padded_convolution(op: Op, chip: Chip) -> int:
-    """As many times more as output and input channels of a group are filled up."""
+    """Operations of a convolution whose channels per group are padded to the unit."""
     params: Any = op.params
     kernel = op.operands[1].shape
-    made, of, *_ = params["dimension_numbers"].rhs_spec
+    out_dim, in_dim, *_ = params["dimension_numbers"].rhs_spec
     groups = params["feature_group_count"] * params["batch_group_count"]
-    outputs, inputs = kernel[made] // groups, kernel[of]
-    taps = math.prod(kernel) // (kernel[made] * kernel[of])
-    fill = _up(outputs, chip.unit[1]) / outputs
-    # A depthwise convolution has too few products for the unit: it runs beside it.
+    outputs, inputs = kernel[out_dim] // groups, kernel[in_dim]
+    taps = math.prod(kernel) // (kernel[out_dim] * kernel[in_dim])
+    fill = _padded(outputs, chip.unit[1]) / outputs
+    # A depthwise convolution sums too few products for the unit and runs outside of it.
     if inputs > 1:
-        fill *= _up(inputs * taps, chip.unit[0]) / (inputs * taps)
+        fill *= _padded(inputs * taps, chip.unit[0]) / (inputs * taps)
     return int(work_of(op).flops * fill)
 
 
@@ -85,3 +89,4 @@ PADDED = {
     "dot_general": _padded_product,
     "ragged_dot_general": lambda op, chip: work_of(op).flops,
 }
+"""Padded operations by kind of op; these are the ops of the matrix unit."""

@@ -1,11 +1,12 @@
-"""Bytes that a product reads again, since scratch memory holds only tiles of it.
+"""Bytes that a tiled product reads more than once, since scratch memory holds one tile.
 
-The result is made tile by tile, and for each a stripe of either operand streams through:
-the left one once for each column of tiles, the right one once for each row. Of the best
-tiles that S elements of scratch memory hold, a product of m x k x n reads 2 mkn / sqrt(S)
-(Hong and Kung, "I/O complexity: the red-blue pebble game", STOC 1981). What is fused into
-it makes both worse: every array that an operand is computed from streams as often as the
-operand, and every one read or written beside the result takes its part of the tile.
+The result is computed tile by tile, and for each tile a stripe of either operand streams
+through scratch memory: the left operand once for each column of tiles, the right one once
+for each row. With the best tiles for S elements of scratch memory, a product of
+m x k x n reads 2 mkn / sqrt(S) elements (Hong and Kung, "I/O complexity: the red-blue
+pebble game", STOC 1981). Fusion adds to both terms: every array from which an operand is
+computed streams as often as the operand, and every array of the epilogue, which is read or
+written with the result, takes its part of the tile.
 """
 
 from __future__ import annotations
@@ -17,53 +18,55 @@ from meshwright.machine import Chip
 from meshwright.predict.roofline.padding import product_extents, uses_matrix_unit
 from meshwright.program.ir import Op
 
-_HELD = 0.5
-"""Of the memory of windows, for a tile of the result; the rest is for what streams. The
-windows that libtpu 0.0.52 chooses for products alone leave it 0.3 to 0.7, docs/tpu.md."""
+_TILE_SHARE = 0.5
+"""Share of the memory of windows that holds a tile of the result; the rest holds stripes
+of the operands. The windows that libtpu 0.0.52 chooses for products alone leave 0.3 to
+0.7 to the tile, docs/tpu.md."""
 
 SUM_BYTES = 4
-"""Of an element of a tile while it is summed up, in float32."""
+"""Bytes of an element of a tile while it is summed, in float32."""
 
 _BUFFERS = 2
-"""Windows of each array beside the result: one in use, one that comes or goes."""
+"""Windows of each array of the epilogue: one in use, one in transfer."""
 
 
 class Streams(NamedTuple):
-    """What a product reads and writes in main memory, by where it is needed.
+    """Bytes that a product reads and writes in main memory, by where they are needed.
 
-    left, right: bytes of all arrays that an operand is computed from, of all products
-        where there is a batch of them. beside: bytes for
-    one element of the result, of what is written and of what is read to finish it.
-    has_sums: whether 32 bits of it are written, so that sums need no place of their own.
+    left, right: bytes of all arrays from which an operand is computed; for a batch of
+        products, of all products.
+    epilogue: bytes for each element of the result, written or read to finish it.
+    has_sums: whether the result is written in 32 bits, so that sums need no buffer of
+        their own.
     """
 
     left: int
     right: int
-    beside: float
+    epilogue: float
     has_sums: bool = False
 
     @property
-    def held(self) -> float:
+    def tile_bytes(self) -> float:
         """Bytes of scratch memory for one element of a tile."""
         sums = 0 if self.has_sums else SUM_BYTES
-        return max(_BUFFERS * self.beside + sums, SUM_BYTES)
+        return max(_BUFFERS * self.epilogue + sums, SUM_BYTES)
 
 
 def reread_bytes(op: Op, streams: Streams, chip: Chip) -> float:
-    """Bytes that a product moves beyond those of each array once.
+    """Bytes that a product moves beyond each of its arrays once.
 
-    None where the smaller operand fits beside the tiles, or is on the chip, nor on a
-    machine that does not say what memory it has for windows.
+    0 if the smaller operand fits beside the tiles or is in scratch memory already, or if
+    the machine does not state its memory for windows.
     """
     left, right = streams.left, streams.right
-    room = _HELD * chip.window_bytes
+    room = _TILE_SHARE * chip.window_bytes
     if not room or not uses_matrix_unit(op):
         return 0.0
     batch, rows, columns, _ = product_extents(op)
     if min(left, right) / batch <= room:  # one product after the other
         return 0.0
-    tile = room / streams.held
-    # Its sides are as the bytes that one more stripe along them costs.
+    tile = room / streams.tile_bytes
+    # The sides of the best tile are in the ratio of what one more stripe costs.
     wide = math.sqrt(tile * left * columns / (right * rows))
     wide = min(max(wide, tile / rows), columns)
     high = min(tile / wide, rows)

@@ -1,4 +1,4 @@
-"""The work of a whole program: its ops, loops multiplied."""
+"""Operations of a whole program, loops multiplied by their trip counts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from meshwright.program.ops import OpWork, work_of
 
 
 def program_work(program: Program) -> OpWork:
-    """The operations of one run.
+    """Operations of one run.
 
-    A scan's body counts `length` times; a `while`, whose trip count is not known, once;
-    of a `cond` the branch with most.
+    A scan's body counts `length` times, the body of a `while` once, since its trip count
+    is not known, and a `cond` as its largest branch.
     """
     total = OpWork()
     for op in program.ops:

@@ -1,9 +1,11 @@
-"""What collectives cost a search: Alpa's closed forms on a logical mesh.
+"""Costs of collectives in Alpa's search: closed forms on a logical mesh.
 
 Zheng et al., "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep
-Learning" (OSDI 2022), and its code: per mesh axis a cost alpha of starting and a cost
-beta of a byte. Constants that are small beside both break ties: where two ways move as
-much, an all-gather is chosen last. Costs have no unit; `collective` has seconds.
+Learning" (OSDI 2022), and its code: each mesh axis has a cost alpha
+of a start and a cost beta of a byte. A small constant for each kind breaks ties: of two
+ways that move as many bytes, the one with an all-gather is chosen last. Costs have no
+unit; `predict.links.collective` has seconds. These forms reproduce Alpa's published
+plans in docs/alpa.md; no search of Meshwright reads them.
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ FORMS: dict[str, tuple[Callable[[int], float], float]] = {
     "all_to_all": (lambda n: (n - 1) / n**2 * (n / 2), 0.001),
     "reduce_scatter": (lambda n: (n - 1) / n, 0.001),
 }
-"""By kind: the share of the bytes that n devices send each, and the tie-breaker. The
+"""By kind: the share of the bytes that each of n devices sends, and the tie-breaker. The
 factor n / 2 is Alpa's penalty on all-to-alls."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlphaBeta:
-    """A logical mesh and what its axes cost.
+    """A logical mesh with the costs of its axes.
 
-    shape: devices along each axis. alphas, betas: per axis, of a start and of a byte.
+    shape: devices along each axis. alphas, betas: cost of a start and of a byte, per axis.
     """
 
     shape: tuple[int, ...]
@@ -47,8 +49,8 @@ class AlphaBeta:
     def cost(self, kind: str, num_bytes: float, axis: int) -> float:
         """The cost of one collective along an axis.
 
-        num_bytes: of the gathered result, of the operand that is reduced, of what the
-            devices of the axis exchange, all of them together.
+        num_bytes: bytes of the gathered result, of the operand that is reduced, or of all
+            that the devices of the axis exchange together.
         """
         if kind not in FORMS:
             raise MachineError(f"no cost for {kind!r}; there are {', '.join(FORMS)}")
@@ -57,10 +59,10 @@ class AlphaBeta:
         return self.alphas[axis] + self.betas[axis] * moved + tie
 
     def flat(self) -> AlphaBeta:
-        """All axes as one: it starts as the slowest and sends as the fastest.
+        """The mesh with all axes as one, with the largest alpha and the smallest beta.
 
-        Rings can be laid so that only few of their hops leave the fast axis, as Alpa has
-        it.
+        That is Alpa's choice: a ring can be laid so that few of its hops leave the fast
+        axis.
         """
         size = math.prod(self.shape)
         return AlphaBeta((size,), (max(self.alphas),), (min(self.betas),))

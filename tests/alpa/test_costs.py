@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.alpa import TABLE_2, TABLE_3, product, resharding
+from benchmarks.alpa_costs import FORMS, AlphaBeta
 from meshwright.errors import MachineError
-from meshwright.predict.links.alpha_beta import FORMS, AlphaBeta
 
 MESH = AlphaBeta((2, 4), alphas=(2.0, 1.0), betas=(1.0, 0.1))
 KINDS = st.sampled_from(sorted(FORMS))
