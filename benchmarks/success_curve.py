@@ -168,7 +168,7 @@ def measure(num_seeds: int) -> dict[str, Any]:
     times.append(clock())
     expert = experts_of(MESH)[EXPERT]
     decided = decide(captured, MESH, expert, Gather.SHARED)
-    point = problem.read(decided.work.state)
+    point = problem.state_from(decided.work.state)
     wanted = problem.cost(point) * (1 + 1e-9)
     told: dict[str, Any] = {
         "capture_s": times[1] - times[0],
@@ -205,7 +205,9 @@ def plan_of(problem: CutProblem, space: Space, seed: int) -> dict[str, Any]:
     """The plan that a search ends with, spelled and simulated; seconds of the whole."""
     problem.clear_costs()
     started = time.process_time()
-    found = search_cuts(problem, GOAL_TRAJECTORIES, ENGINES[SHOWN](problem, seed))
+    found = search_cuts(
+        problem, ENGINES[SHOWN](problem, seed), Budget(trials=GOAL_TRAJECTORIES)
+    )
     seconds = time.process_time() - started
     model = {"model_s": found.cost.seconds, "num_tactics": len(found.tactics)}
     return {"seconds": seconds, **model, **simulated(space, found.tactics)}

@@ -117,7 +117,7 @@ def examples_of(problem: CutProblem, rng: random.Random) -> list[Example]:
     way = _Way(problem, CutFeatures(problem), rng)
     found: list[Example] = []
     before, done = (), 0
-    for axis, goal in zip(problem.units, solve(problem), strict=False):
+    for axis, goal in zip(problem.sub_axes, solve(problem), strict=False):
         cuts = drop_useless(problem, [*before, *goal.actions[done:]])
         start = problem.follow(cut for cut in cuts if cut.axis != axis)
         own = [cut for cut in cuts if cut.axis == axis]
@@ -178,7 +178,7 @@ class _Way:
         places = np.searchsorted(outlook.rows[axis], numbers)
         key = axis, outlook.others(state, axis)
         if key not in self.tables:
-            self.tables[key] = outlook.features(state, axis)
+            self.tables[key] = outlook.along(state, axis)
         features = self.tables[key][phase][places]
         shares = np.array([1 / len(own) for own in drawn for _ in own])
         return Example(phase, features, shares, worths)

@@ -12,13 +12,15 @@ from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Carrier, Graph
-from meshwright.planner.columns.graph_columns import CellRows, columns_of, start_cells
+from meshwright.planner.columns.graph_columns import columns_of
 from meshwright.planner.columns.input_families import split_by_inputs, split_groups
-from meshwright.planner.columns.propagation import cut, new_worklist
+from meshwright.planner.columns.propagation import cut
+from meshwright.planner.columns.state_cells import CellRows, start_cells
+from meshwright.planner.columns.worklist import new_worklist
 from meshwright.planner.prices.projection import read_strategy
 from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.planner.solve.pricer import Pricer
-from meshwright.planner.tree.search import make_problem, model_of
+from meshwright.planner.tree.search import make_problem, model_of, pricing_of
 from tests.planner.programs import DEEP, MLP, space_of
 from zoo import gpt3, lstm, moe
 
@@ -51,6 +53,10 @@ def unfolded(work):
     return split_groups(
         graph, reduce_by_symmetry(work.state), list(range(len(graph.nodes)))
     )
+
+
+def model_on(space, work, folded):
+    return model_of(pricing_of(space), work, folded, tuple(work.state.size))
 
 
 def random_cuts(work, rng, most=5):
@@ -114,7 +120,7 @@ def test_sums_are_handed_on_as_the_carrier_says():
     for node, axis, factor in random_cuts(work, rng, most=9):
         work.propagator.cut(node, axis, factor)
         folded = unfolded(work)
-        model, lives = model_of(space, work, folded)
+        model, lives = model_on(space, work, folded)
         single = type(problem)(work, model, lives, 1e12)
         choices, carrier = single.choices(single.start()), Carrier(work.state)
         for own, choice, each in zip(
@@ -130,7 +136,7 @@ def test_prices_are_those_of_the_model():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
     work = start_workspace(space.captured, mesh, space.graph)
     folded = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    model, lives = model_of(space, work, folded)
+    model, lives = model_on(space, work, folded)
     pricer, problem = Pricer.of(model, lives), make_problem(space, mesh)
     rng, point = random.Random(0), problem.start()
     while actions := problem.actions(point):

@@ -137,7 +137,7 @@ def test_features_are_those_of_the_state_after_the_cut(problem, batch):
     told = dict(
         zip(
             FEATURES,
-            outlook.features(start, "data")[Phase.NOTHING][
+            outlook.along(start, "data")[Phase.NOTHING][
                 list(outlook.rows["data"]).index(outlook.number[batch])
             ],
             strict=True,
@@ -159,7 +159,7 @@ def test_once_data_is_cut_features_are_those_on_top_of_it(problem, batch):
     cut = problem.apply(problem.start(), batch)
     first = next(c for c in problem.actions(cut) if c.axis == "data")
     row = outlook.rows["data"].tolist().index(outlook.number[first])
-    told = outlook.features(problem.start(), "data")[Phase.DATA][row]
+    told = outlook.along(problem.start(), "data")[Phase.DATA][row]
     after = problem.measure(problem.apply(cut, first))
     assert told[KIND_FEATURES.index("seconds")] == pytest.approx(
         math.log(after.seconds / problem.measure(cut).seconds)
@@ -179,7 +179,7 @@ def test_weights_of_other_features_are_refused(tmp_path):
     del told["weights"]["data"]["seconds"]
     path = tmp_path / "prior.json"
     path.write_text(json.dumps(told))
-    with pytest.raises(SearchError, match=r"phase data .* amiss are seconds"):
+    with pytest.raises(SearchError, match=r"phase data .* unknown: seconds"):
         load_weights(path)
 
 
@@ -191,7 +191,7 @@ def test_an_unknown_prior_is_refused(problem):
 @pytest.mark.parametrize("name", PRIORS)
 def test_with_any_prior_one_seed_finds_one_plan(problem, name):
     first, second = (
-        search_cuts(problem, 40, make_engine(problem, "mcts", 3, name))
+        search_cuts(problem, make_engine(problem, "mcts", 3, name), Budget(trials=40))
         for _ in range(2)
     )
     assert first == second
@@ -220,7 +220,7 @@ def test_what_spares_a_cut_of_the_way_is_worth_most(problem, batch):
     start = problem.start()
     example = way.example(start, [batch], "data")
     row = way.outlook.rows["data"].tolist().index(way.outlook.number[batch])
-    features = way.outlook.features(start, "data")[Phase.NOTHING][row]
+    features = way.outlook.along(start, "data")[Phase.NOTHING][row]
     is_batch = (example.features == features).all(1)
     assert example.worths[is_batch].min() == pytest.approx(example.worths.max())
     assert example.worths[~is_batch].max() < example.worths.max()

@@ -19,9 +19,9 @@ from meshwright.planner.tree.search import (
     make_engine,
     make_problem,
     search_cuts,
-    tree_search,
 )
 from meshwright.predict.estimate import estimate
+from meshwright.search import Budget
 from tests.planner.programs import LARGE, MESH, space_of
 from zoo import gpt3
 
@@ -38,7 +38,7 @@ def problem(space):
 
 def state_of(problem, space, tactics):
     decided = decide(space.captured, Mesh(MESH), tactics, Gather.SHARED)
-    return decided, problem.read(decided.work.state)
+    return decided, problem.state_from(decided.work.state)
 
 
 def test_layers_are_decided_once(problem):
@@ -71,7 +71,7 @@ def test_what_does_not_fit_costs_more_than_what_does(space):
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_any_engine_finds_a_plan_within_its_budget(problem, name):
-    found = search_cuts(problem, 60, make_engine(problem, name, 0))
+    found = search_cuts(problem, make_engine(problem, name, 0), Budget(trials=60))
     assert found.trials <= 60
     assert found.evaluations <= found.trials
     assert found.cost.seconds < problem.measure(problem.start()).seconds
@@ -79,15 +79,16 @@ def test_any_engine_finds_a_plan_within_its_budget(problem, name):
 
 def test_one_seed_finds_one_plan(problem):
     first, second = (
-        search_cuts(problem, 40, make_engine(problem, "mcts", 3)) for _ in range(2)
+        search_cuts(problem, make_engine(problem, "mcts", 3), Budget(trials=40))
+        for _ in range(2)
     )
     assert first == second
 
 
 def test_the_tactics_decide_what_was_found(space):
-    found = tree_search(space, Mesh(MESH), trajectories=120, seed=1)
-    assert found.fits
     problem = make_problem(space, Mesh(MESH))
+    found = search_cuts(problem, make_engine(problem, "mcts", 1), Budget(trials=120))
+    assert found.fits
     decided, point = state_of(problem, space, found.tactics)
     assert math.isclose(
         problem.measure(point).seconds, found.cost.seconds, rel_tol=0.02
@@ -99,12 +100,14 @@ def test_the_tactics_decide_what_was_found(space):
 def test_it_is_at_least_as_good_as_data_parallelism(space, problem):
     tactics = [mw.data_parallel("data", "x"), mw.data_parallel("model", "x")]
     _, point = state_of(problem, space, tactics)
-    found = search_cuts(problem, 150, make_engine(problem, "mcts", 0))
+    found = search_cuts(problem, make_engine(problem, "mcts", 0), Budget(trials=150))
     assert found.cost.seconds <= 1.001 * problem.measure(point).seconds
 
 
 def test_no_cut_is_kept_that_is_not_needed(problem):
-    useful = search_cuts(problem, 60, make_engine(problem, "mcts", 0)).cuts
+    useful = search_cuts(
+        problem, make_engine(problem, "mcts", 0), Budget(trials=60)
+    ).cuts
     again = InputCut(*useful[0])
     assert drop_useless(problem, (*useful, again)) == drop_useless(problem, useful)
 
@@ -122,9 +125,11 @@ def test_every_seed_finds_what_experts_do_within_50_trajectories():
     problem = make_problem(space, mesh)
     expert = experts_of(mesh)["Megatron + ZeRO-3"]
     decided = decide(space.captured, mesh, expert, Gather.SHARED)
-    wanted = problem.cost(problem.read(decided.work.state))
+    wanted = problem.cost(problem.state_from(decided.work.state))
     for seed in range(25):
-        found = search_cuts(problem, 50, make_engine(problem, "mcts", seed))
+        found = search_cuts(
+            problem, make_engine(problem, "mcts", seed), Budget(trials=50)
+        )
         assert found.fits
         assert found.cost.seconds <= wanted
 

@@ -1,7 +1,7 @@
-"""Seconds and bytes of states in columns, looked up in the tables of a model.
+"""Evaluation of a state: seconds of a step and peak cache, looked up in a model's tables.
 
-Each group's decisions make a code, which is found among those of its strategies. Values
-with several readers are kept in the form that is cheapest for all of them.
+The decisions about each group make a code, which is looked up among the codes of its
+strategies. A value with several readers is kept in the form that is cheapest for all.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from meshwright.planner.columns.graph_columns import (
     FACTORS_AT,
     IS_REDUCED,
     VALUES_AT,
-    Cells,
     Columns,
 )
-from meshwright.planner.columns.partial_values import PartialCache, num_groups, span
+from meshwright.planner.columns.lookup import num_groups, span
+from meshwright.planner.columns.partial_cache import PartialCache
 from meshwright.planner.columns.price_tables import (
     CUT_BITS,
     NO_SUM,
@@ -26,20 +26,22 @@ from meshwright.planner.columns.price_tables import (
     PriceTables,
 )
 from meshwright.planner.columns.reduction_placement import place_reductions
+from meshwright.planner.columns.state_cells import Cells
 from meshwright.planner.prices.strategy import ALL_REDUCE, KEEP_PARTIAL
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
 
 class EvaluationBuffers(NamedTuple):
-    """Room to price one state.
+    """Scratch space, and the results of the last evaluation.
 
-    taken: [G, A]. handed: [V, A]. codes: of groups in the state priced last, [G].
-    choices: of groups and views, [G + K]. curve: [T]. totals: of the forms of one view
+    carried, left: as in `place_reductions`, [G, A], [V, A]. codes: of groups, [G].
+    choices: numbers of the strategies of groups and of the forms of shared values, [G + K].
+    curve: bytes at each moment, [T]. totals: seconds of the forms of one shared value.
     """
 
-    taken: Ints
-    handed: Bools
+    carried: Ints
+    left: Bools
     codes: Ints
     choices: Ints
     curve: Floats
@@ -47,7 +49,7 @@ class EvaluationBuffers(NamedTuple):
 
 
 def new_buffers(columns: Columns, prices: PriceTables) -> EvaluationBuffers:
-    """An empty one."""
+    """Buffers for the columns and tables of one model."""
     groups, axes = len(columns.groups) - 1, len(columns.axis_sizes)
     return EvaluationBuffers(
         np.zeros((groups, axes), np.int64),
@@ -60,22 +62,25 @@ def new_buffers(columns: Columns, prices: PriceTables) -> EvaluationBuffers:
 
 
 @compiled_in_place
-def price(
+def evaluate(
     columns: Columns,
     prices: PriceTables,
     cells: Cells,
-    memory: PartialCache,
-    desk: EvaluationBuffers,
+    cache: PartialCache,
+    buffers: EvaluationBuffers,
 ) -> tuple[float, float]:
-    """Seconds of a step, and bytes at its fullest moment; the desk tells by what."""
-    place_reductions(columns, cells, memory, desk.taken, desk.handed)
+    """Seconds of a step, and its peak memory in bytes.
+
+    The choices that make them up are left in the buffers.
+    """
+    place_reductions(columns, cells, cache, buffers.carried, buffers.left)
     groups = num_groups(columns)
-    choices = desk.choices
+    choices = buffers.choices
     total = 0.0
     for group in range(groups):
-        code = code_at(columns, cells, desk, group)
-        if code != desk.codes[group]:
-            desk.codes[group] = code
+        code = code_at(columns, cells, buffers, group)
+        if code != buffers.codes[group]:
+            buffers.codes[group] = code
             choices[group] = choice_of(prices, prices.kinds[group], code)
         total += float(prices.costs[prices.costs_at[group] + choices[group]])
     for link in range(len(prices.tables_at)):
@@ -83,48 +88,53 @@ def price(
         place = row * prices.widths[link] + column
         total += float(prices.tables[prices.tables_at[link] + place])
     for view in range(len(prices.forms)):
-        total += evaluate_view(prices, desk, groups, view)
-    return total, peak_bytes(prices, desk)
+        total += add_shared_value(prices, buffers, groups, view)
+    return total, peak_bytes(prices, buffers)
 
 
 @compiled_in_place
-def code_at(columns: Columns, cells: Cells, desk: EvaluationBuffers, group: int) -> int:
-    """The code of what a state decides about a group."""
+def code_at(
+    columns: Columns, cells: Cells, buffers: EvaluationBuffers, group: int
+) -> int:
+    """The code of the decisions of a state about a group (`code_of` for a strategy)."""
     code, groups = 0, num_groups(columns)
     has_value = len(span(columns.groups, group, VALUES_AT)) > 0
     value = columns.groups[group, VALUES_AT]
     for axis in range(len(columns.axis_sizes)):
         factor, rank, end = cells[group, axis], 0, NO_SUM
-        is_taken = desk.taken[group, axis] >= 0
-        is_open = is_taken
+        is_carried = buffers.carried[group, axis] >= 0
+        is_summed = is_carried
         if factor >= 0:
             rank = cells[groups + group, axis]
             place = columns.groups[group, FACTORS_AT] + factor
-            is_open = columns.factors[place, IS_REDUCED] == 1
-        if is_open and has_value:
+            is_summed = columns.factors[place, IS_REDUCED] == 1
+        if is_summed and has_value:
             end = cells[2 * groups + value, axis]
             if end < 0:
-                end = KEEP_PARTIAL if desk.handed[value, axis] else ALL_REDUCE
+                end = KEEP_PARTIAL if buffers.left[value, axis] else ALL_REDUCE
         code |= (4 * (factor + 1) + rank) << (SHIFT + CUT_BITS * axis)
-        code |= (2 * (end - NO_SUM) + is_taken) << (SUM_BITS * axis)
+        code |= (2 * (end - NO_SUM) + is_carried) << (SUM_BITS * axis)
     return code
 
 
 @compiled_in_place
 def choice_of(prices: PriceTables, kind: int, code: int) -> int:
-    """The strategy of a code, or the first that cuts so; the first of all, else."""
+    """The number of the strategy with a code.
+
+    If there is none: the first strategy that cuts the same factors, else the first of all.
+    """
     low, high = prices.codes_at[kind], prices.codes_at[kind + 1]
-    at = find(prices.codes[low:high], code)
+    at = search_sorted(prices.codes[low:high], code)
     if at >= 0:
         return int(prices.numbers[low + at])
     low, high = prices.cuts_at[kind], prices.cuts_at[kind + 1]
-    at = find(prices.cuts[low:high], code >> SHIFT)
+    at = search_sorted(prices.cuts[low:high], code >> SHIFT)
     return int(prices.firsts[low + at]) if at >= 0 else 0
 
 
 @compiled_in_place
-def find(numbers: Ints, number: int) -> int:
-    """Where a number stands in an ordered row, or -1."""
+def search_sorted(numbers: Ints, number: int) -> int:
+    """Position of a number in a sorted array, or -1 (`np.searchsorted`, exact)."""
     low, high = 0, len(numbers)
     while low < high:
         middle = (low + high) // 2
@@ -138,30 +148,30 @@ def find(numbers: Ints, number: int) -> int:
 
 
 @compiled_in_place
-def evaluate_view(
-    prices: PriceTables, desk: EvaluationBuffers, groups: int, view: int
+def add_shared_value(
+    prices: PriceTables, buffers: EvaluationBuffers, groups: int, view: int
 ) -> float:
-    """Seconds of the form of a value that is cheapest for its maker and readers."""
+    """Seconds of the cheapest form of a shared value, over its maker and its readers."""
     width = prices.forms[view]
-    totals = desk.totals
+    totals = buffers.totals
     totals[:width] = 0.0
-    for link in range(prices.view_links_at[view], prices.view_links_at[view + 1]):
-        row = desk.choices[prices.others[link]]
-        start = prices.view_tables_at[link] + row * width
+    for link in range(prices.shared_pairs_at[view], prices.shared_pairs_at[view + 1]):
+        row = buffers.choices[prices.others[link]]
+        start = prices.shared_tables_at[link] + row * width
         for form in range(width):
             totals[form] += prices.tables[start + form]
     best = 0
     for form in range(1, width):
         if totals[form] < totals[best]:
             best = form
-    desk.choices[groups + view] = best
+    buffers.choices[groups + view] = best
     return totals[best]
 
 
 @compiled_in_place
-def peak_bytes(prices: PriceTables, desk: EvaluationBuffers) -> float:
-    """Bytes at the fullest moment."""
-    curve, choices = desk.curve, desk.choices
+def peak_bytes(prices: PriceTables, buffers: EvaluationBuffers) -> float:
+    """Bytes at the moment at which most are alive."""
+    curve, choices = buffers.curve, buffers.choices
     curve[:] = 0.0
     for i in range(len(prices.held_at)):
         size = prices.tables[prices.held_at[i] + choices[prices.held_groups[i]]]
@@ -174,7 +184,7 @@ def peak_bytes(prices: PriceTables, desk: EvaluationBuffers) -> float:
         if size > 0:
             for moment in range(len(curve)):
                 curve[moment] += prices.copies[copy, moment] * size
-    fullest = 0.0
+    highest = 0.0
     for size in curve:
-        fullest = max(fullest, size)
-    return fullest
+        highest = max(highest, size)
+    return highest

@@ -1,8 +1,8 @@
-"""The folded graph in columns: flat arrays of integers that compiled loops walk.
+"""The symmetry-reduced graph as a struct of arrays of integers, for compiled loops.
 
-A group stands where the graph has a node, a result of a group where it has a value. A
-group whose members read values of several groups, as the first layer and the others do,
-reads all of them, as a loop's wire reads what goes in and what comes round.
+Each group, that is each class of nodes of the reduced graph, takes the place of a node, and
+each result of a group that of a value. An operand of a group has several sources where members read values of different
+groups: the first of equal layers reads the input, the others read the layer before.
 """
 
 from __future__ import annotations
@@ -11,41 +11,39 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshwright.partitioner.propagate import Carrier, Graph, Node, State
+from meshwright.partitioner.propagate import Carrier, Node, State
 from meshwright.planner.prices.symmetry import ReducedGraph
 from meshwright.program.ir import Value
 from meshwright.search.arrays import Ints
 
-type Cells = NDArray[np.int16]
-"""A state: for each row and axis a number; `Rows` says which rows are what."""
-
 MOST_OPERANDS = 62
-"""So many fit into the mask of a linear group; what reads more carries no sums."""
+"""Operands that fit into the bit mask of a linear set; an op with more carries no partial
+sums on."""
 
 
 class Columns(NamedTuple):
-    """A axes, G groups, F factors, V values, O operands, D dims, L linear sets.
+    """Tables with one row for each of A axes, G groups, F factors, V values, and so on.
 
-    One row for each; what ends in `_AT` says where its entries in another table start,
-    and a last row where the last one's end.
+    O operands, D dims, L linear sets. A column whose name ends in `_AT` holds the offset
+    of a row's entries in another table; one more row at the end holds the total.
 
     axis_sizes: [A]
-    groups: [G + 1, 8], FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT, HAS_PRODUCTS,
-        IS_SUM, MAY_CARRY: some operand may arrive as addends, BLOCKED: the axes, as
-        bits, along which a group stays whole
-    factors: [F, 3], SIZE, LEAST: the smallest part, IS_REDUCED: summed (or so) over
-    values: [V + 1, 5], MAKER: group, READERS_AT, TRAVELS: can be addends of a sum, and
-        may be handed on so, NEXT_READER, NEXT_OPERAND: the only reader, and as what it
-        reads it, or -1
+    groups: [G + 1, 8], FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT, HAS_PRODUCTS: some
+        dim is a product of factors, IS_SUM: reduces by addition, MAY_CARRY: an operand
+        can be partial, BLOCKED: bit mask of the axes that must not cut the group
+    factors: [F, 3], SIZE, LEAST: the smallest extent of a part, IS_REDUCED
+    values: [V + 1, 5], MAKER: the group, READERS_AT, TRAVELS: can be partial and may be
+        handed on so, NEXT_READER, NEXT_OPERAND: the only reading group and the operand's
+        position there, or -1
     operands: [O + 1, 2], SOURCES_AT, IS_ZERO
-    ports: where the dims of each value, then of each operand start, [V + O + 1]
+    ports: offset of the dims of each value, then of each operand, [V + O + 1]
     dims: [D + 1, 2], NAMES_AT, EXTENT
     names: factors of dims. sources: values that operands read. readers: groups
-    travellers, carriers: values that travel, groups that may carry
-    linear: [L, 3], MASK: operands, as bits, in which together a group is linear, COUNT:
-        how many, numbers included, IS_WHOLE: whether a number other than 0 is among them
+    travellers, carriers: values that TRAVEL, groups that MAY_CARRY
+    linear: [L, 3], MASK: bit mask of the operands in which a group is jointly linear,
+        COUNT: their number, literals included, IS_WHOLE: a literal other than 0 is
+        among them
     """
 
     axis_sizes: Ints
@@ -72,31 +70,33 @@ NAMES_AT, EXTENT = range(2)
 MASK, COUNT, IS_WHOLE = range(3)
 
 
-def columns_of(state: State, fold: ReducedGraph) -> Columns:
-    """The columns of a fold of a state's graph."""
-    return _Writer(state, fold).write()
+def columns_of(state: State, reduced: ReducedGraph) -> Columns:
+    """The columns of a symmetry reduction of a state's graph."""
+    return _Writer(state, reduced).write()
 
 
 type Linear = tuple[int, int, bool]
 
 
 class _Writer:
-    """Numbers values and operands in the order of groups."""
+    """Writes the tables, with values and operands numbered in the order of groups."""
 
-    def __init__(self, state: State, fold: ReducedGraph) -> None:
+    def __init__(self, state: State, reduced: ReducedGraph) -> None:
         self.state = state
         self.graph = state.graph
-        self.nodes = [group.node for group in fold.classes]
-        self.reduced_graph = fold
+        self.nodes = [group.node for group in reduced.classes]
+        self.reduced_graph = reduced
         self.carrier = Carrier(state)
-        self.values_at = starts_of(len(node.outs) for node in self.nodes)
-        self.operands_at = starts_of(len(node.ins) for node in self.nodes)
-        self.made = [out for node in self.nodes for out in node.outs]
-        self.lasting = {v for v in self.graph.program.outputs if isinstance(v, Value)}
+        self.values_at = offsets_of(len(node.outs) for node in self.nodes)
+        self.operands_at = offsets_of(len(node.ins) for node in self.nodes)
+        self.results = [out for node in self.nodes for out in node.outs]
+        self.output_values = {
+            v for v in self.graph.program.outputs if isinstance(v, Value)
+        }
 
     def write(self) -> Columns:
-        nodes, made = self.nodes, self.made
-        ports = [*made, *(port for node in nodes for port in node.ins)]
+        nodes, results = self.nodes, self.results
+        ports = [*results, *(port for node in nodes for port in node.ins)]
         dims = [factors for _, port in ports for factors in port]
         sources, readers = self._edges()
         linear = [list(self._linear(node)) for node in nodes]
@@ -109,12 +109,12 @@ class _Writer:
             factors=ints(x for each in factors for x in each).reshape(-1, 3),
             values=self._values(readers, travellers),
             operands=_table(
-                starts_of(map(len, sources)),
+                offsets_of(map(len, sources)),
                 ints(self.carrier.is_zero(value) for value in operands),
             ),
-            ports=starts_of(len(port) for _, port in ports),
+            ports=offsets_of(len(port) for _, port in ports),
             dims=_table(
-                starts_of(len(factors) for factors in dims),
+                offsets_of(len(factors) for factors in dims),
                 ints(n for v, _ in ports for n in self.graph.values[v].shape),
             ),
             names=ints(f for factors in dims for f in factors),
@@ -132,10 +132,10 @@ class _Writer:
         rules = [node.rule for node in nodes]
         blocked = [self.state.blocked[node.index] for node in nodes]
         return _table(
-            starts_of(len(node.sizes) for node in nodes),
+            offsets_of(len(node.sizes) for node in nodes),
             self.values_at,
             self.operands_at,
-            starts_of(map(len, linear)),
+            offsets_of(map(len, linear)),
             ints(node.has_products for node in nodes),
             ints(rule is not None and rule.monoid == "sum" for rule in rules),
             ints(group in carriers for group in range(len(nodes))),
@@ -143,11 +143,11 @@ class _Writer:
         )
 
     def _values(self, readers: list[list[int]], travellers: set[int]) -> Ints:
-        following = [self._next(*place) for place in self._places()]
+        following = [self._only_reader(*each) for each in self._numbered_results()]
         return _table(
-            ints(group for group, _ in self._places()),
-            starts_of(map(len, readers)),
-            ints(value in travellers for value in range(len(self.made))),
+            ints(group for group, _ in self._numbered_results()),
+            offsets_of(map(len, readers)),
+            ints(value in travellers for value in range(len(self.results))),
             ints(reader for reader, _ in following),
             ints(operand for _, operand in following),
         )
@@ -155,17 +155,19 @@ class _Writer:
     def _travels(
         self, linear: list[list[Linear]], sources: list[list[int]]
     ) -> tuple[set[int], set[int]]:
-        """Groups that may carry addends, and values that may be some and travel."""
-        cheap = {v for v, (n, _) in enumerate(self.made) if self.carrier.is_cheap(n)}
+        """Groups that may carry partial sums on, and values that may be left partial."""
+        no_larger = {
+            v for v, (n, _) in enumerate(self.results) if self.carrier.is_cheap(n)
+        }
         carriers: set[int] = set()
         travellers: set[int] = set()
         size = -1
         while size < len(travellers) + len(carriers):
             size = len(travellers) + len(carriers)
-            for value, (group, _) in enumerate(self._places()):
+            for value, (group, _) in enumerate(self._numbered_results()):
                 rule = self.nodes[group].rule
                 is_sum = rule is not None and bool(rule.reductions)
-                if value in cheap and (is_sum or group in carriers):
+                if value in no_larger and (is_sum or group in carriers):
                     travellers.add(value)
             for group, sets in enumerate(linear):
                 first, last = self.operands_at[group : group + 2]
@@ -174,16 +176,16 @@ class _Writer:
                     carriers.add(group)
         return carriers, travellers
 
-    def _places(self) -> Iterator[tuple[int, int]]:
-        """(group, result) of each value."""
+    def _numbered_results(self) -> Iterator[tuple[int, int]]:
+        """The group and the result number of each value."""
         for group, node in enumerate(self.nodes):
             for result in range(len(node.outs)):
                 yield group, result
 
     def _edges(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Values that each operand reads, and groups that read each value, in order."""
+        """Sorted values that each operand reads, and sorted groups that read each value."""
         sources: list[set[int]] = [set() for _ in range(self.operands_at[-1])]
-        readers: list[set[int]] = [set() for _ in self.made]
+        readers: list[set[int]] = [set() for _ in self.results]
         for edge in self.reduced_graph.edges:
             value = int(self.values_at[edge.producer]) + edge.result
             sources[self.operands_at[edge.consumer] + edge.operand].add(value)
@@ -191,7 +193,7 @@ class _Writer:
         return [sorted(own) for own in sources], [sorted(own) for own in readers]
 
     def _linear(self, node: Node) -> Iterator[Linear]:
-        """(mask, size, whether a number other than zero is in it) of each set."""
+        """Mask, number of operands, and presence of a literal other than 0, of each set."""
         op, rule = node.op, node.rule
         if op is None or rule is None or len(node.ins) > MOST_OPERANDS:
             return
@@ -202,13 +204,16 @@ class _Writer:
             is_whole = not all(self.carrier.is_zero(atom) for atom in others)
             yield mask, len(group), is_whole
 
-    def _next(self, group: int, result: int) -> tuple[int, int]:
-        """The only reader of a value of a group, if it is an op that reads it once."""
+    def _only_reader(self, group: int, result: int) -> tuple[int, int]:
+        """The one group that reads a result, and as which operand; -1, -1 if there is none.
+
+        A result that has several readers, is read twice by one, or is an output, has none.
+        """
         node = self.nodes[group]
         value = node.outs[result][0]
         readers = self.graph.consumers[value]
-        is_last = self.graph.values[value] in self.lasting
-        if len(node.outs) != 1 or len(readers) != 1 or is_last:
+        is_output = self.graph.values[value] in self.output_values
+        if len(node.outs) != 1 or len(readers) != 1 or is_output:
             return -1, -1
         reader = self.graph.nodes[readers[0]]
         numbers = [number for number, _ in reader.ins]
@@ -217,63 +222,8 @@ class _Writer:
         return self.reduced_graph.class_of[reader.index], numbers.index(value)
 
 
-def start_cells(columns: Columns, state: State, fold: ReducedGraph) -> Cells:
-    """What a state says of the groups; of requests, those of all members."""
-    rows, axes = CellRows.of(columns), tuple(state.size)
-    cells = np.full((rows.end, len(axes)), -1, np.int16)
-    cells[rows.ranks : rows.sums] = 0
-    cells[rows.requests : rows.end] = 0
-    for group in fold.classes:
-        for factor, own in state.axes_of[group.node.index].items():
-            for rank, axis in enumerate(own):
-                cells[group.index, axes.index(axis)] = factor
-                cells[rows.ranks + group.index, axes.index(axis)] = rank
-    places = dict(_numbers(state.graph, columns, fold))
-    for (value, axis), dim in state.scattered.items():
-        cells[rows.sums + places[value], axes.index(axis)] = dim
-    for (value, axis), dims in state.requests.items():
-        for dim in dims:
-            cells[rows.requests + places[value], axes.index(axis)] |= 1 << dim
-    cells[rows.total, 0] = (cells[rows.sums : rows.requests] >= 0).sum()
-    cells.flags.writeable = False
-    return cells
-
-
-def _numbers(
-    graph: Graph, columns: Columns, fold: ReducedGraph
-) -> Iterator[tuple[int, int]]:
-    """Each value of the graph, and the number of its group's."""
-    for node in graph.nodes:
-        first = int(columns.groups[fold.class_of[node.index], VALUES_AT])
-        for result, (value, _) in enumerate(node.outs):
-            yield value, first + result
-
-
-class CellRows(NamedTuple):
-    """Where the rows of a state begin.
-
-    From 0 on the factor of each group that an axis cuts, or -1; from `ranks` its place
-    among the axes of that factor; from `sums` the dim on which the sum of a value is
-    scattered, or -1; from `requests` the dims, as bits, on which readers want a value
-    cut; at `total` how many sums are scattered.
-    """
-
-    ranks: int
-    sums: int
-    requests: int
-    total: int
-    end: int
-
-    @classmethod
-    def of(cls, columns: Columns) -> CellRows:
-        """Those of states of these columns."""
-        groups, values = len(columns.groups) - 1, len(columns.values) - 1
-        total = 2 * groups + 2 * values
-        return cls(groups, 2 * groups, 2 * groups + values, total, total + 1)
-
-
 def _factors(node: Node) -> Iterator[tuple[int, int, int]]:
-    """(extent, least part, whether it is reduced) of each factor."""
+    """Extent, smallest part, and whether it is reduced over, of each factor."""
     least = (node.rule.least or {}) if node.rule else {}
     reductions = node.rule.reductions if node.rule else ()
     for factor, size in enumerate(node.sizes):
@@ -281,18 +231,18 @@ def _factors(node: Node) -> Iterator[tuple[int, int, int]]:
 
 
 def _table(*columns: Ints) -> Ints:
-    """Columns side by side; those that are shorter end with 0."""
+    """A table of these columns; shorter columns are padded with 0."""
     table = np.zeros((max(map(len, columns)), len(columns)), np.int64)
     for position, column in enumerate(columns):
         table[: len(column), position] = column
     return table
 
 
-def starts_of(lengths: Iterable[int]) -> Ints:
-    """Where pieces of these lengths start one behind the other, and the end."""
+def offsets_of(lengths: Iterable[int]) -> Ints:
+    """Offsets of consecutive pieces of these lengths, and their total."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(ints(lengths))])
 
 
 def ints(numbers: Iterable[int]) -> Ints:
-    """A row of numbers, or of answers as 0 and 1."""
+    """An array of integers; booleans become 0 and 1."""
     return np.array(list(numbers), np.int64)

@@ -1,8 +1,9 @@
-"""A finer fold: what belongs to different inputs decides for itself.
+"""A finer symmetry reduction, in which each input of a layer decides for itself.
 
-The state of an optimizer looks the same for all parameters of a shape. Values that are
-tied dim by dim, as a parameter, its gradient and its moments are, make a family; nodes
-of families with other inputs are put into other groups.
+The state of an optimizer looks alike for all parameters of one shape, so that the symmetry
+reduction puts different parameters into one group. Values that are tied dim by dim, such
+as a parameter, its gradient and its moments, make a family. Nodes whose families have
+different inputs are put into different groups.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from meshwright.planner.prices.symmetry import ClassEdge, NodeClass, ReducedGrap
 
 
 def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
-    """The fold with its groups divided by the families of inputs that members make."""
+    """The reduction with groups split by the inputs of their members' families."""
     families = _families(graph)
     inputs: dict[int, set[int]] = {}
     for node in graph.input_nodes:
@@ -31,7 +32,7 @@ def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
 def split_groups(
     graph: Graph, coarse: ReducedGraph, tags: list[Hashable]
 ) -> ReducedGraph:
-    """The fold with groups divided where members have different tags, [N]."""
+    """The reduction with groups split where members have different tags, [N]."""
     labels = list(zip(coarse.class_of, tags, strict=True))
     numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     class_of = tuple(numbers[label] for label in labels)
@@ -54,7 +55,10 @@ def split_groups(
 def _edges(
     graph: Graph, coarse: ReducedGraph, class_of: tuple[int, ...]
 ) -> tuple[ClassEdge, ...]:
-    """All edges run as often as before: equally often for each reading of one edge."""
+    """The edges between split groups.
+
+    The runs of each coarse edge are shared equally by the operands that it stood for.
+    """
     places = {
         value: (node.index, result)
         for node in graph.nodes
@@ -87,7 +91,7 @@ def _tag(
 
 
 def _families(graph: Graph) -> dict[int, int]:
-    """By value one that stands for all that are tied to it dim by dim."""
+    """A representative of the family of each value, by union-find."""
     parent = {value: value for value in range(len(graph.values))}
 
     def find(value: int) -> int:
@@ -100,7 +104,7 @@ def _families(graph: Graph) -> dict[int, int]:
         tied = [
             value
             for value, dims in (*node.outs, *node.ins)
-            if node.outs and dims and dims == node.outs[0][1] and _is_whole(dims)
+            if node.outs and dims and dims == node.outs[0][1] and _has_single_factors(dims)
             and graph.values[value].shape == graph.values[node.outs[0][0]].shape
         ]  # fmt: skip
         for value in tied[1:]:
@@ -108,6 +112,6 @@ def _families(graph: Graph) -> dict[int, int]:
     return {value: find(value) for value in parent}
 
 
-def _is_whole(dims: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether each dim is one factor."""
+def _has_single_factors(dims: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether each dim is a single factor."""
     return all(len(factors) == 1 for factors in dims)

@@ -1,4 +1,4 @@
-"""What can still be cut under a state in columns: `State.why_not`, compiled."""
+"""Which cuts are legal under a state: `State.why_not`, over columns."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from meshwright.planner.columns.graph_columns import (
     OPERANDS_AT,
     SIZE,
     VALUES_AT,
-    Cells,
     Columns,
 )
-from meshwright.planner.columns.partial_values import num_groups, num_values, span
+from meshwright.planner.columns.lookup import (
+    is_cut,
+    num_groups,
+    num_values,
+    parts_of,
+    span,
+)
+from meshwright.planner.columns.state_cells import Cells
 from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
 
 @compiled_in_place
-def parts_of(columns: Columns, cells: Cells, group: int, factor: int) -> int:
-    """Into how many parts a factor is cut."""
-    parts = 1
-    for axis in range(len(columns.axis_sizes)):
-        if cells[group, axis] == factor:
-            parts *= columns.axis_sizes[axis]
-    return parts
-
-
-@compiled_in_place
 def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) -> bool:
-    """Whether an axis can cut a factor of a group (`State.why_not`)."""
+    """Whether an axis can cut a factor of a group (`State.why_not` is `None`)."""
     if (columns.groups[group, BLOCKED] >> axis) & 1 or cells[group, axis] >= 0:
         return False
     place = columns.groups[group, FACTORS_AT] + factor
@@ -43,7 +39,7 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
         return False
     if cells[len(cells) - 1, 0] > 0:
         for value in span(columns.groups, group, VALUES_AT):
-            if not scattered_dims_divide(columns, cells, value, axis, factor):
+            if not divides_scattered(columns, cells, value, axis, factor):
                 return False
     return not columns.groups[group, HAS_PRODUCTS] or lines_up(
         columns, cells, group, factor
@@ -51,10 +47,10 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
 
 
 @compiled_in_place
-def scattered_dims_divide(
+def divides_scattered(
     columns: Columns, cells: Cells, value: int, axis: int, factor: int
 ) -> bool:
-    """Whether what sums leave of a value's dims of a factor can be cut, too."""
+    """Whether a cut of a factor divides a value's dims also after sums are scattered."""
     first = columns.ports[value]
     for dim in range(first, columns.ports[value + 1]):
         for at in span(columns.dims, dim, NAMES_AT):
@@ -69,7 +65,7 @@ def scattered_dims_divide(
 def can_scatter(
     columns: Columns, cells: Cells, value: int, dim: int, axis: int
 ) -> bool:
-    """True when a partial value may be scattered along `dim`: it divides."""
+    """True if the parts of a value's dim can be divided once more, along an axis."""
     group, sums = columns.values[value, MAKER], 2 * num_groups(columns)
     parts = columns.axis_sizes[axis]
     place = columns.ports[value] + dim
@@ -83,7 +79,7 @@ def can_scatter(
 
 @compiled_in_place
 def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
-    """Whether a cut fits the products of factors of a group's dims."""
+    """Whether a cut keeps all dims that are products of factors in contiguous parts."""
     values = num_values(columns)
     for value in span(columns.groups, group, VALUES_AT):
         if not port_lines_up(columns, cells, group, value, factor):
@@ -98,7 +94,10 @@ def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
 def port_lines_up(
     columns: Columns, cells: Cells, group: int, port: int, factor: int
 ) -> bool:
-    """A minor factor can be cut only once the major ones are cut to pieces of one."""
+    """`lines_up` for one value or operand.
+
+    A minor factor can be cut only after the major ones are cut into parts of one.
+    """
     for dim in range(columns.ports[port], columns.ports[port + 1]):
         begin, end = columns.dims[dim, NAMES_AT], columns.dims[dim + 1, NAMES_AT]
         place = -1
@@ -113,31 +112,22 @@ def port_lines_up(
             parts = parts_of(columns, cells, group, other)
             whole = columns.factors[columns.groups[group, FACTORS_AT] + other, SIZE]
             if (at < place and parts != whole) or (
-                at > place and is_used(columns, cells, group, other)
+                at > place and is_cut(columns, cells, group, other)
             ):
                 return False
     return True
 
 
 @compiled_in_place
-def is_used(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
-    """Whether some axis cuts a factor."""
-    for axis in range(len(columns.axis_sizes)):  # noqa: SIM110  numba has no generators
-        if cells[group, axis] == factor:
-            return True
-    return False
+def write_legal_cuts(columns: Columns, cells: Cells, cuts: Ints, found: Ints) -> int:
+    """The number of cuts that are legal, whose positions are written into `found`.
 
-
-@compiled_in_place
-def write_legal_cuts(columns: Columns, cells: Cells, moves: Ints, found: Ints) -> int:
-    """Writes the numbers of those of some cuts that can be made; how many.
-
-    moves: group, axis, factor, and into how many parts in all it is to be cut, [N, 4];
-    more than by the axis where that is only the first unit of an axis.
+    cuts: group, axis, factor, and the number of parts, [N, 4]. The number of parts is a
+    multiple of the axis's size if the axis is the first sub-axis of a larger one.
     """
     count = 0
-    for i in range(len(moves)):
-        group, axis, factor, size = moves[i]
+    for i in range(len(cuts)):
+        group, axis, factor, size = cuts[i]
         if may_cut(columns, cells, group, axis, factor):
             extent = columns.factors[columns.groups[group, FACTORS_AT] + factor, SIZE]
             if extent % (size * parts_of(columns, cells, group, factor)) == 0:

@@ -1,4 +1,4 @@
-"""The tables of a model in flat arrays, and a code for each strategy to find it by."""
+"""The tables of a model in flat arrays, and a code for each strategy as its key."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.errors import SearchError
-from meshwright.planner.columns.graph_columns import ints, starts_of
+from meshwright.planner.columns.graph_columns import ints, offsets_of
 from meshwright.planner.prices.integer_program import IntegerProgram, PairCost, Table
 from meshwright.planner.prices.live_counts import LiveCounts
 from meshwright.planner.prices.strategy import Strategy
 from meshwright.search.arrays import Floats, Ints
 
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12
-"""What fits into a code of 64 bits."""
+"""Largest numbers of axes, factors of an op and dims of a value whose code fits 64 bits."""
 
 CUT_BITS, SUM_BITS = 7, 5
 SHIFT = SUM_BITS * MOST_AXES
 
 
 class PriceTables(NamedTuple):
-    """G groups, K views, L links, M results that memory counts, T moments.
+    """Tables of G groups, K shared values, L pair costs, M results that memory counts, T moments.
 
-    kinds: of each group, what strategies it has, [G]. codes_at, codes, numbers: of each
-        kind its codes in order, and the strategy of each. cuts_at, cuts, firsts: the
-        same of how strategies cut, sums left out, and the first of each.
+    A field that ends in `_at` holds offsets into the field or fields named after it.
+    kinds: number of the list of strategies of each group, [G].
+    codes_at, codes, numbers: per kind, the sorted codes of strategies and their numbers.
+    cuts_at, cuts, firsts: per kind, the sorted codes of cuts alone, without sums, and the
+        number of the first strategy of each.
     costs_at, costs: seconds of each group's strategies.
-    ends: [L, 2], groups at both ends of a link without views. tables_at: [L]. widths:
-        strategies of the second, [L].
-    view_links_at: [K + 1]; of each such link other: the group at its other end;
-        view_tables_at: where its table begins, the view's forms being the columns.
-    forms: of each view, [K].
-    tables: seconds, and bytes held, of all these.
-    held_groups, held_at, counts: group of each result that memory counts, where its
-        bytes by strategy begin, [M], and how many are alive, [M, T].
-    copied: variables, groups and then views, between which there are copies, [C, 2].
-        extra_at, extra_widths: where their bytes begin, by the choices of both, and how
-        many the second has, [C]. copies: how many are alive, [C, T].
+    ends, tables_at, widths: groups of a pair cost between two groups, [L, 2]; offset of
+        its table; number of strategies of the second group.
+    shared_pairs_at, others, shared_tables_at: pair costs of each shared value, [K + 1]; per
+        pair cost, the other group, and the offset of its table, whose columns are forms.
+    forms: number of shardings (forms) in which each shared value may be kept, [K].
+    tables: seconds and bytes, all tables concatenated.
+    held_groups, held_at, counts: per result that memory counts, its group, the offset of
+        its bytes by strategy, [M], and how many are alive at each moment, [M, T].
+    copied, extra_at, extra_widths, copies: per copy, the two variables (groups, then
+        shared values) between which it is made, [C, 2]; the offset of its bytes by the choices of
+        both; the number of choices of the second; how many are alive, [C, T].
     """
 
     kinds: Ints
@@ -53,9 +55,9 @@ class PriceTables(NamedTuple):
     ends: Ints
     tables_at: Ints
     widths: Ints
-    view_links_at: Ints
+    shared_pairs_at: Ints
     others: Ints
-    view_tables_at: Ints
+    shared_tables_at: Ints
     forms: Ints
     tables: Floats
     held_groups: Ints
@@ -70,12 +72,12 @@ class PriceTables(NamedTuple):
 def price_tables_of(
     model: IntegerProgram, lives: LiveCounts, axes: Sequence[str]
 ) -> PriceTables:
-    """The tables of a model."""
+    """The tables of a model whose strategies use these axes."""
     return _Writer(model, lives, tuple(axes)).write()
 
 
 class _Writer:
-    """Puts tables one behind the other."""
+    """Concatenates the tables of a model and notes the offset of each."""
 
     def __init__(
         self, model: IntegerProgram, lives: LiveCounts, axes: tuple[str, ...]
@@ -90,35 +92,35 @@ class _Writer:
 
     def write(self) -> PriceTables:
         model, num = self.model, self.num
-        kinds = list({id(own): own for own in model.choices}.values())
-        kind_of = {id(own): kind for kind, own in enumerate(kinds)}
+        kinds = list(dict.fromkeys(model.choices))
+        kind_of = {own: kind for kind, own in enumerate(kinds)}
         full = [sorted(self._codes(own)) for own in kinds]
-        cuts = [_first_of_each(own) for own in full]
+        cuts = [_first_by_cut(own) for own in full]
         plain = [e for e in model.pair_costs if e.first < num and e.second < num]
-        of_view: list[list[PairCost]] = [[] for _ in model.shared_values]
+        of_shared: list[list[PairCost]] = [[] for _ in model.shared_values]
         for link in model.pair_costs:
             view = max(link.first, link.second) - num
             if view >= 0:
-                of_view[view].append(link)
-        flat = [link for own in of_view for link in own]
+                of_shared[view].append(link)
+        flat = [link for own in of_shared for link in own]
         copied = [e for e in model.pair_costs if e.copy_key in self.lives.copies]
         held = [key for key in self.lives.counts if key[0] < num]
         return PriceTables(
-            kinds=ints(kind_of[id(own)] for own in model.choices),
-            codes_at=starts_of(map(len, full)),
+            kinds=ints(kind_of[own] for own in model.choices),
+            codes_at=offsets_of(map(len, full)),
             codes=ints(code for own in full for code, _ in own),
             numbers=ints(number for own in full for _, number in own),
-            cuts_at=starts_of(map(len, cuts)),
+            cuts_at=offsets_of(map(len, cuts)),
             cuts=ints(code for own in cuts for code, _ in own),
             firsts=ints(number for own in cuts for _, number in own),
-            costs_at=starts_of(map(len, model.choices)),
+            costs_at=offsets_of(map(len, model.choices)),
             costs=np.concatenate(model.costs[:num]),
             ends=ints(end for e in plain for end in (e.first, e.second)).reshape(-1, 2),
             tables_at=ints(self._add(e.seconds) for e in plain),
             widths=ints(e.seconds.shape[1] for e in plain),
-            view_links_at=starts_of(map(len, of_view)),
+            shared_pairs_at=offsets_of(map(len, of_shared)),
             others=ints(min(e.first, e.second) for e in flat),
-            view_tables_at=ints(
+            shared_tables_at=ints(
                 self._add(e.seconds if e.second >= num else e.seconds.T) for e in flat
             ),
             forms=ints(len(view.shardings) for view in model.shared_values),
@@ -140,7 +142,7 @@ class _Writer:
         return [(code_of(s, self.axes), number) for number, s in enumerate(own)]
 
     def _add(self, table: Table) -> int:
-        """Where a table begins."""
+        """The offset at which a table is appended."""
         self.tables.append(np.ascontiguousarray(table))
         start, self.end = self.end, self.end + table.size
         return start
@@ -150,7 +152,10 @@ class _Writer:
 
 
 def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
-    """A number for a strategy: how each axis cuts, then what it sums."""
+    """The code of a strategy: 7 bits per axis for its cut, 5 bits per axis for its sum.
+
+    A cut is the factor and the rank of the axis among those that cut the factor.
+    """
     code, sums = 0, dict(strategy.reductions)
     places = {
         axis: (factor, rank)
@@ -170,12 +175,11 @@ def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
 
 
 NO_SUM = -3
-"""Before KEEP_PARTIAL and ALL_REDUCE: what an axis along which nothing is summed has in a
-code."""
+"""In a code: nothing is summed along the axis. KEEP_PARTIAL and ALL_REDUCE follow it."""
 
 
-def _first_of_each(codes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """By how strategies cut the first of them."""
+def _first_by_cut(codes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The sorted codes of cuts alone, each with its first strategy."""
     found: dict[int, int] = {}
     for code, number in codes:
         cut = code >> SHIFT

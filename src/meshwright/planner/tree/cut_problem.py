@@ -1,14 +1,15 @@
-"""Partitioning as a problem for tree search: which input to cut, on what dim, by what axis.
+"""Partitioning as a search problem: which input to cut, on what dim, along what axis.
 
-The inputs are those of the folded graph, so that all layers are decided at once. A state
-is what propagation makes of the cuts so far; cuts that lead to the same decisions lead to
-one state, and inputs that are cut on the way need no decision any more (the worklist of
-automap; Alabed et al., arXiv 2210.06352).
+The inputs are those of the symmetry-reduced graph, so that all equal layers are decided at
+once. A state is what propagation makes of the cuts so far. Cuts that lead to the same
+decisions lead to one state, and inputs that propagation cuts need no decision any more (the
+worklist of automap; Alabed et al., arXiv 2210.06352).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
@@ -17,23 +18,19 @@ import numpy as np
 
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.tactics import Workspace
-from meshwright.planner.columns.evaluation import new_buffers, price
-from meshwright.planner.columns.graph_columns import (
-    CellRows,
-    Cells,
-    columns_of,
-    ints,
-    start_cells,
-)
+from meshwright.planner.columns.evaluation import evaluate, new_buffers
+from meshwright.planner.columns.graph_columns import columns_of, ints
 from meshwright.planner.columns.legality import write_legal_cuts
 from meshwright.planner.columns.price_tables import price_tables_of
-from meshwright.planner.columns.propagation import cut, new_worklist
+from meshwright.planner.columns.propagation import cut
+from meshwright.planner.columns.state_cells import CellRows, Cells, start_cells
+from meshwright.planner.columns.worklist import new_worklist
 from meshwright.planner.prices.integer_program import IntegerProgram
 from meshwright.planner.prices.live_counts import LiveCounts
 
 
 class InputCut(NamedTuple):
-    """An action: all inputs of a group are cut on a dim along an axis of the user's."""
+    """An action: cut all inputs of a group on a dim along an axis of the user's mesh."""
 
     group: int
     dim: int
@@ -42,134 +39,164 @@ class InputCut(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutState:
-    """A state: the cells that propagation filled, and their key."""
+    """A state: the cells that propagation filled, and a digest of its decisions."""
 
     cells: Cells
     key: bytes
 
 
 class StateCost(NamedTuple):
-    """Of a state, by the model: seconds of a step, and bytes at its fullest moment."""
+    """Price of a state by the model: seconds of a step, and its peak memory in bytes."""
 
     seconds: float
     bytes: float
 
 
-class CutProblem:
-    """A `Problem` over the columns of one model.
+type StateValue = Callable[[StateCost], float]
+"""What is to be small of a state that fits."""
 
-    limit: bytes of a device. What does not fit costs more than all that does, the more
-    the less it fits.
+
+def step_seconds(cost: StateCost) -> float:
+    """Seconds of a step."""
+    return cost.seconds
+
+
+class CutProblem:
+    """A `Problem` (meshwright.search) over the columns of one model.
+
+    limit: bytes of a device. A state that does not fit costs more than every state that
+    does: the value of the start is added, and it grows with the excess. axes: those that may be cut, all by default.
     """
 
     def __init__(
-        self, work: Workspace, model: IntegerProgram, lives: LiveCounts, limit: float
+        self,
+        work: Workspace,
+        model: IntegerProgram,
+        lives: LiveCounts,
+        limit: float,
+        axes: Sequence[str] | None = None,
+        value_of: StateValue = step_seconds,
     ) -> None:
         self.work = work
         self.reduced_graph = model.reduced_graph
         self.columns = columns_of(work.state, model.reduced_graph)
         self.prices = price_tables_of(model, lives, tuple(work.state.size))
         self.limit = limit
-        units = tuple(work.state.size)
-        self.units: Mapping[str, tuple[int, ...]] = {
-            axis: tuple(map(units.index, own)) for axis, own in work.sub_axes.items()
+        self.value_of = value_of
+        positions = tuple(work.state.size)
+        self.sub_axes: Mapping[str, tuple[int, ...]] = {
+            axis: tuple(map(positions.index, work.sub_axes[axis]))
+            for axis in (work.mesh.axes if axes is None else axes)
         }
-        self.cuts = tuple(self._cuts())
-        self._moves = ints(
-            x
+        self.cuts = tuple(self._all_cuts())
+        self._cut_rows = ints(
+            number
             for c in self.cuts
-            for x in (c.group, self.units[c.axis][0], c.dim, work.mesh.size(c.axis))
+            for number in (
+                c.group,
+                self.sub_axes[c.axis][0],
+                c.dim,
+                work.mesh.size(c.axis),
+            )
         ).reshape(-1, 4)
         self._legal = ints(range(len(self.cuts)))
-        self._room = new_worklist(self.columns)
-        self._desk = new_buffers(self.columns, self.prices)
+        self._worklist = new_worklist(self.columns)
+        self._buffers = new_buffers(self.columns, self.prices)
         self._costs: dict[bytes, StateCost] = {}
-        self._start = self.read(work.state)
-        self._worst = self.measure(self._start).seconds
+        self._start = self.state_from(work.state)
+        self._start_value = value_of(self.measure(self._start))
 
-    def _cuts(self) -> Iterator[InputCut]:
+    def _all_cuts(self) -> Iterator[InputCut]:
         groups = self.reduced_graph.classes
         nodes = self.work.graph.input_nodes
         inputs = dict.fromkeys(
             self.reduced_graph.class_of[node.index] for node in nodes
         )
-        for axis in self.units:
+        for axis in self.sub_axes:
             for group in inputs:
                 for dim in range(len(groups[group].node.sizes)):
                     yield InputCut(group, dim, axis)
 
-    # -- as a problem -----------------------------------------------------------------
+    # -- the protocol of `search.Problem` ---------------------------------------------
 
     def start(self) -> CutState:
-        """Nothing is cut but what the user's own code cuts."""
+        """The state of the workspace: what constraints and earlier tactics decided."""
         return self._start
 
     def actions(self, state: CutState) -> Sequence[InputCut]:
-        """All cuts of inputs that are open along the axis, and divide."""
-        count = write_legal_cuts(self.columns, state.cells, self._moves, self._legal)
+        """All cuts of inputs that are not cut along the axis yet and that divide."""
+        count = write_legal_cuts(self.columns, state.cells, self._cut_rows, self._legal)
         cuts = self.cuts
         return [cuts[i] for i in self._legal[:count].tolist()]
 
     def apply(self, state: CutState, action: InputCut) -> CutState:
-        """The state after one more cut and all that follows from it."""
+        """The state after one more cut and its propagation."""
         cells = state.cells.copy()
-        for unit in self.units[action.axis]:
-            cut(self.columns, cells, self._room, action.group, unit, action.dim)
-        return self._point(cells)
+        for sub_axis in self.sub_axes[action.axis]:
+            cut(self.columns, cells, self._worklist, action.group, sub_axis, action.dim)
+        return self._state(cells)
 
     def cost(self, state: CutState) -> float:
-        """Seconds, if it fits."""
-        seconds, num_bytes = self.measure(state)
-        over = num_bytes / self.limit
-        return seconds if over <= 1 else self._worst + seconds * over
+        """The value of a state, with a penalty if it does not fit."""
+        cost = self.measure(state)
+        excess = cost.bytes / self.limit
+        value = self.value_of(cost)
+        return value if excess <= 1 else self._start_value + value * excess
 
     def key(self, state: CutState) -> Hashable:
-        """That of all decisions."""
+        """A digest of all decisions of a state."""
         return state.key
 
-    # -- besides ----------------------------------------------------------------------
+    # -- more about states ------------------------------------------------------------
+
+    def within(self, limit: float) -> CutProblem:
+        """The same problem with another limit of memory; known costs are shared."""
+        other = copy(self)
+        other.limit = limit
+        return other
 
     def measure(self, state: CutState) -> StateCost:
-        """What a state costs; each is priced once."""
+        """Seconds and bytes of a state; each state is priced once."""
         known = self._costs.get(state.key)
         if known is None:
-            found = price(
-                self.columns, self.prices, state.cells, self._room.memory, self._desk
-            )
-            known = self._costs[state.key] = StateCost(*found)
+            known = self._costs[state.key] = StateCost(*self._evaluate(state))
         return known
 
+    def _evaluate(self, state: CutState) -> tuple[float, float]:
+        cache = self._worklist.cache
+        return evaluate(self.columns, self.prices, state.cells, cache, self._buffers)
+
     def clear_costs(self) -> None:
-        """All costs, so that each state is priced anew."""
+        """Forget all known costs, so that each state is priced anew."""
         self._costs.clear()
 
     def choices(self, state: CutState) -> tuple[int, ...]:
-        """Of all variables of the model."""
-        price(self.columns, self.prices, state.cells, self._room.memory, self._desk)
-        return tuple(self._desk.choices.tolist())
+        """The strategy of each group and the form of each shared value, by number."""
+        self._evaluate(state)
+        return tuple(self._buffers.choices.tolist())
 
-    def read(self, state: State) -> CutState:
-        """What decisions about the graph say of the groups, by their first members."""
-        return self._point(
+    def state_from(self, state: State) -> CutState:
+        """The search state of a propagation state, read off each group's first member."""
+        return self._state(
             np.array(start_cells(self.columns, state, self.reduced_graph))
         )
 
     def follow(self, cuts: Iterable[InputCut]) -> CutState:
-        """The state after cuts in this order; those that cannot be made are left out."""
-        point = self._start
+        """The state after cuts in this order; cuts that are not legal change nothing."""
+        state = self._start
         for each in cuts:
-            point = self.apply(point, each)
-        return point
+            state = self.apply(state, each)
+        return state
 
     def without(self, state: CutState, axis: str) -> CutState:
-        """A state as if nothing were cut along an axis but what the user's code cuts."""
+        """A state with the decisions along one axis reset to those of the start."""
         rows, cells = CellRows.of(self.columns), self._start.cells.copy()
-        for other, units in self.units.items():
+        for other, sub_axes in self.sub_axes.items():
             if other != axis:
-                cells[: rows.total, units] = state.cells[: rows.total, units]
+                cells[: rows.total, sub_axes] = state.cells[: rows.total, sub_axes]
         cells[rows.total, 0] = (cells[rows.sums : rows.requests] >= 0).sum()
-        return self._point(cells)
+        return self._state(cells)
 
-    def _point(self, cells: Cells) -> CutState:
+    def _state(self, cells: Cells) -> CutState:
         decided = cells[: CellRows.of(self.columns).requests]
         return CutState(cells, blake2b(decided.data, digest_size=16).digest())

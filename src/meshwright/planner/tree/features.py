@@ -1,8 +1,8 @@
-"""What can be said of cuts before any of them is searched, in numbers without names.
+"""Features of cuts for the learned prior: numbers that do not depend on names or shapes.
 
-The cuts along an axis are looked at in two situations: nothing is cut along it yet, and
-it cuts data in the best way there is. In each, one cut of each kind is made and priced, so
-that all features of an axis together take as long as a few trajectories.
+The cuts along an axis are described in two states: before any cut along the axis, and after
+the best cut along it that reaches data. In each state one cut of each kind is made and
+priced, so that all features of an axis take as long as a few trajectories.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from meshwright.search.arrays import Floats, Ints
 
 
 class Phase(IntEnum):
-    """What an axis cuts in a state: no input, data, or only state.
+    """The inputs that an axis cuts: none, some data, or only training state.
 
-    State is what a step hands on as its next state; all other inputs are data.
+    Training state is what a step returns as its next state; all other inputs are data.
     """
 
     NOTHING = 0
@@ -32,44 +32,45 @@ class Phase(IntEnum):
 
 
 KIND_FEATURES = (
-    "seconds",  # of a step, after such a cut and before: logarithm of the ratio
-    "bytes",  # at its fullest moment, likewise
-    "bytes over the limit",  # the same where a state did not fit before, else 0
-    "comes to fit",  # and did not before
-    "is cheapest",  # of all kinds along the axis; what does not fit is dearest
-    "is dearer than the middle",
-    "input bytes reached",  # share of them that becomes cut along the axis
-    "inputs reached",
-    "groups reached",  # share of the program of which something changes
-    "data reached",  # whether any is
-    "all data reached",
+    "seconds",  # of a step: logarithm of the ratio after / before the cut
+    "bytes",  # of peak memory: likewise
+    "bytes over the limit",  # the same if the state did not fit before, else 0
+    "comes to fit",  # fits after the cut and not before
+    "is cheapest",  # the lowest cost of all kinds along the axis
+    "is dearer than the middle",  # a cost above the median of the kinds
+    "input bytes reached",  # share of the bytes of inputs that the axis newly cuts
+    "inputs reached",  # the same share of groups of inputs
+    "groups reached",  # share of all groups of which a decision changes
+    "data reached",  # whether the axis newly cuts some data
+    "all data reached",  # whether it newly cuts all of it
 )
-"""Of all cuts of a kind."""
+"""Names of the features that all cuts of a kind share."""
 
 OWN_FEATURES = (
-    "own bytes",  # of the group of inputs that is cut: logarithm of its share
-    "own is data",
+    "own bytes",  # of the cut group of inputs: logarithm of its share of all inputs
+    "own is data",  # rather than training state
     "cuts of the kind",  # logarithm of their number
     "first dim",
     "last dim",
-    "is cut already",  # along another axis
-    "dim is cut already",
+    "is cut already",  # the group, along another axis
+    "dim is cut already",  # the same dim, along another axis
 )
-"""Of each cut."""
+"""Names of the features of a single cut."""
 
 FEATURES = KIND_FEATURES + OWN_FEATURES
 
 REACHES_DATA = KIND_FEATURES.index("data reached")
 CHEAPEST = KIND_FEATURES.index("is cheapest")
 
-_FARTHEST = 3.0
-"""Largest logarithm of a ratio; one of 20 says no more than one of 1,000."""
+_MOST_LOG = 3.0
+"""Bound on logarithms of ratios, so that a ratio above 20 counts as 20."""
 
 
 class CutFeatures:
-    """The cuts of a problem that are open at its start, in order, and their features.
+    """The C cuts of a problem that are legal at its start, and their features.
 
-    number: of a cut. kinds: of each, [C]. rows: by axis, the numbers of its cuts
+    number: position of each cut. kinds: its kind, [C]. rows: positions of the cuts along
+    each axis.
     """
 
     def __init__(self, problem: CutProblem) -> None:
@@ -82,7 +83,7 @@ class CutFeatures:
             axis: np.array(
                 [i for i, cut in enumerate(self.cuts) if cut.axis == axis], np.int64
             )
-            for axis in problem.units
+            for axis in problem.sub_axes
         }
         graph, class_of = problem.work.graph, problem.reduced_graph.class_of
         state = set(graph.ties.values())
@@ -98,97 +99,108 @@ class CutFeatures:
         self._inputs: Ints = np.array(list(sizes), np.int64)
         self._shares: Floats = np.array(list(sizes.values())) / total
         self._is_data = np.array([group in data for group in sizes])
-        self._place = {group: i for i, group in enumerate(sizes)}
+        self._positions = {group: i for i, group in enumerate(sizes)}
 
     def phase(self, state: CutState, axis: str) -> Phase:
-        """What an axis cuts in a state."""
+        """The phase of an axis in a state."""
         is_cut = self._is_cut(state, axis)
         if not is_cut.any():
             return Phase.NOTHING
         return Phase.DATA if is_cut[self._is_data].any() else Phase.STATE
 
     def others(self, state: CutState, axis: str) -> bytes:
-        """What all other axes cut of the inputs, as a key."""
-        units = self.problem.units
-        others = [unit for other in units if other != axis for unit in units[other]]
+        """A key for how all other axes cut the inputs."""
+        others = [
+            sub_axis
+            for other, sub_axes in self.problem.sub_axes.items()
+            if other != axis
+            for sub_axis in sub_axes
+        ]
         return state.cells[self._inputs][:, others].tobytes()
 
-    def features(self, state: CutState, axis: str) -> Floats:
-        """Of the cuts along an axis, by phase, on top of what other axes cut, [3, C, F].
+    def along(self, state: CutState, axis: str) -> Floats:
+        """Features of the cuts along an axis by phase, [3, C, F].
 
-        All are 0 where a state has no price.
+        Cuts along other axes stay as they are in the state. All features are 0 if the
+        state without cuts along the axis has no finite price.
         """
-        bare = self.problem.without(state, axis)
-        first, best = self._look(bare, axis)
-        then, _ = self._look(best, axis)
-        found = {Phase.NOTHING: first, Phase.DATA: then, Phase.STATE: first}
-        return np.stack([found[phase] for phase in Phase])
+        uncut = self.problem.without(state, axis)
+        of_uncut, best = self._in_state(uncut, axis)
+        of_best, _ = self._in_state(best, axis)
+        by_phase = {
+            Phase.NOTHING: of_uncut,
+            Phase.DATA: of_best,
+            Phase.STATE: of_uncut,
+        }
+        return np.stack([by_phase[phase] for phase in Phase])
 
     def _is_cut(self, state: CutState, axis: str) -> NDArray[np.bool_]:
-        return state.cells[self._inputs, self.problem.units[axis][0]] >= 0
+        return state.cells[self._inputs, self.problem.sub_axes[axis][0]] >= 0
 
-    def _look(self, state: CutState, axis: str) -> tuple[Floats, CutState]:
-        """Features under a state, and the best state after a cut that reaches data."""
+    def _in_state(self, state: CutState, axis: str) -> tuple[Floats, CutState]:
+        """Features in a state, and the cheapest state after a cut that reaches data."""
         problem, rows = self.problem, self.rows[axis]
         found = np.zeros((len(rows), len(FEATURES)))
         best, least = state, math.inf
         if not math.isfinite(problem.measure(state).seconds):
             return found, best
         count = len(KIND_FEATURES)
-        found[:, count:] = [self._own(state, self.cuts[row]) for row in rows]
+        found[:, count:] = [self._own_features(state, self.cuts[row]) for row in rows]
         of_kind = self.kinds[rows]
         costs = np.full(len(rows), math.nan)
-        for kind, point in self._tries(state, axis).items():
-            told, cost = self._reach(state, point, axis), problem.cost(point)
-            found[of_kind == kind, :count] = told
+        for kind, after in self._one_cut_per_kind(state, axis).items():
+            shared, cost = self._kind_features(state, after, axis), problem.cost(after)
+            found[of_kind == kind, :count] = shared
             costs[of_kind == kind] = cost
-            if told[REACHES_DATA] and cost < least:
-                best, least = point, cost
+            if shared[REACHES_DATA] and cost < least:
+                best, least = after, cost
         if not np.isnan(costs).all():
             found[:, CHEAPEST] = costs == np.nanmin(costs)
             found[:, CHEAPEST + 1] = costs > np.nanmedian(np.unique(costs))
         return found, best
 
-    def _tries(self, state: CutState, axis: str) -> dict[int, CutState]:
-        """By kind, the state after the first cut of it that is open."""
-        tries: dict[int, CutState] = {}
+    def _one_cut_per_kind(self, state: CutState, axis: str) -> dict[int, CutState]:
+        """The state after the first legal cut of each kind."""
+        states: dict[int, CutState] = {}
         for cut in self.problem.actions(state):
             number = self.number.get(cut)
             if cut.axis == axis and number is not None:
                 kind = int(self.kinds[number])
-                if kind not in tries:
-                    tries[kind] = self.problem.apply(state, cut)
-        return tries
+                if kind not in states:
+                    states[kind] = self.problem.apply(state, cut)
+        return states
 
-    def _reach(self, state: CutState, point: CutState, axis: str) -> Sequence[float]:
-        """`KIND_FEATURES` of the step from one state to another, ranks left out."""
+    def _kind_features(
+        self, before: CutState, after: CutState, axis: str
+    ) -> Sequence[float]:
+        """`KIND_FEATURES` of the step between two states, with 0 for the two ranks."""
         problem = self.problem
-        before, after = problem.measure(state), problem.measure(point)
-        new = self._is_cut(point, axis) & ~self._is_cut(state, axis)
+        old, new = problem.measure(before), problem.measure(after)
+        reached = self._is_cut(after, axis) & ~self._is_cut(before, axis)
         groups = slice(len(problem.columns.groups) - 1)
-        changed = (point.cells[groups] != state.cells[groups]).any(1)
-        data, change = new[self._is_data], _change(before.bytes, after.bytes)
+        changed = (after.cells[groups] != before.cells[groups]).any(1)
+        data, change = reached[self._is_data], _log_ratio(old.bytes, new.bytes)
         return (
-            _change(before.seconds, after.seconds),
+            _log_ratio(old.seconds, new.seconds),
             change,
-            change * (before.bytes > problem.limit),
-            float(after.bytes <= problem.limit < before.bytes),
+            change * (old.bytes > problem.limit),
+            float(new.bytes <= problem.limit < old.bytes),
             0.0,
             0.0,
-            float(self._shares[new].sum()),
-            float(new.mean()),
+            float(self._shares[reached].sum()),
+            float(reached.mean()),
             float(changed.mean()),
             float(data.any()),
             float(data.size > 0 and data.all()),
         )
 
-    def _own(self, state: CutState, cut: InputCut) -> Sequence[float]:
-        """`OWN_FEATURES` of a cut under a state."""
-        place, cells = self._place[cut.group], state.cells[cut.group]
+    def _own_features(self, state: CutState, cut: InputCut) -> Sequence[float]:
+        """`OWN_FEATURES` of a cut in a state."""
+        place, cells = self._positions[cut.group], state.cells[cut.group]
         num_dims = len(self.problem.reduced_graph.classes[cut.group].node.sizes)
         kind = self.kinds[self.number[cut]]
         return (
-            math.log10(max(float(self._shares[place]), 1e-9)) / _FARTHEST,
+            math.log10(max(float(self._shares[place]), 1e-9)) / _MOST_LOG,
             float(self._is_data[place]),
             math.log(int((self.kinds == kind).sum())),
             float(cut.dim == 0),
@@ -198,10 +210,10 @@ class CutFeatures:
         )
 
 
-def _change(before: float, after: float) -> float:
-    """The logarithm of a ratio, -3 to 3."""
+def _log_ratio(before: float, after: float) -> float:
+    """The logarithm of after / before, -3 to 3."""
     if not math.isfinite(after):
-        return _FARTHEST
+        return _MOST_LOG
     if min(before, after) <= 0:
         return 0.0
-    return min(max(math.log(after / before), -_FARTHEST), _FARTHEST)
+    return min(max(math.log(after / before), -_MOST_LOG), _MOST_LOG)

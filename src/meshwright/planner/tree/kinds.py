@@ -1,8 +1,9 @@
-"""Kinds of cuts, and a prior for tree search: cuts that come to the same count as one.
+"""Kinds of cuts: classes of cuts with the same result, and a prior that weights them alike.
 
-In a transformer a third of all cuts of inputs cut its heads, since that is what a cut of
-any weight of attention, or of its moments, leads to; one cuts the batch. Drawn evenly, a
-batch is hardly ever cut first (what must be sharded alike: TOAST, arXiv 2508.15010).
+In a transformer a third of all cuts of inputs end up cutting the attention heads, because a
+cut of any attention weight, or of its moments, propagates there; only one cuts the batch.
+Drawn with equal weight per cut, the batch is hardly ever cut first. (TOAST, arXiv
+2508.15010, groups dims that must be sharded alike.)
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from meshwright.search import Prior
 
 
 def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
-    """The number of its kind for each cut that is open at the start.
+    """The number of the kind of each cut that is legal at the start.
 
-    Two cuts are of one kind if they lead to the same state when made first.
+    Two cuts are of one kind if both lead from the start to the same state.
     """
     start = problem.start()
     numbers: dict[bytes, int] = {}
@@ -28,11 +29,11 @@ def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
 
 
 def kinds_prior(problem: CutProblem) -> Prior:
-    """Equal weight for each kind of cut, shared by those of it that are open."""
+    """A prior with equal weight for each kind, shared by its legal cuts."""
     kinds = kinds_of(problem)
 
     def weights(state: CutState, cuts: Sequence[InputCut]) -> Sequence[float]:
-        num_open = Counter(map(kinds.get, cuts))
-        return [1 / num_open[kinds.get(cut)] for cut in cuts]
+        num_legal = Counter(map(kinds.get, cuts))
+        return [1 / num_legal[kinds.get(cut)] for cut in cuts]
 
     return weights

@@ -1,10 +1,10 @@
-"""A learned prior for tree search: which cuts to try first.
+"""A learned prior for tree search: a log-linear model of which cuts to try first.
 
-For each phase of an axis it is a row of numbers, one for each feature of a cut, fitted
-by `benchmarks.train_prior` to what led to the best states of other programs. (Automap
-ranks inputs by a graph network: Schaarschmidt et al., arXiv 2112.02958.) A weight is the
-exponential of the sum, shared by the open cuts of a kind; so it is above 0 for every cut,
-and no state is ruled out.
+The weight of a cut is the exponential of a weighted sum of its features, shared by the
+legal cuts of its kind. So it is above 0 for every cut, and no state is ruled out. The
+model has one row of weights for each phase of an axis; `benchmarks.train_prior` fits them
+to the best states of other programs. (Automap ranks inputs by a graph network:
+Schaarschmidt et al., arXiv 2112.02958.)
 """
 
 from __future__ import annotations
@@ -22,61 +22,60 @@ from meshwright.search import Prior
 from meshwright.search.arrays import Floats
 
 SHIPPED = Path(__file__).with_suffix(".json")
-"""What `benchmarks.train_prior` wrote."""
+"""The weights that `benchmarks.train_prior` wrote."""
 
 HIGHEST = 10.0
-"""Of a sum, up or down: beyond, a cut would be drawn as good as never."""
+"""Bound on the exponents; a cut of weight exp(-10) is hardly ever drawn."""
 
 
 def learned_prior(problem: CutProblem) -> Prior:
-    """Cuts by the weights that are shipped.
+    """The prior with the weights that come with the package.
 
-    Where a state has no price there are no features, and kinds count alike.
+    In a state without a price all features are 0, so that kinds have equal weight.
     """
     return prior_of(problem, load_weights(SHIPPED))
 
 
 def load_weights(path: Path) -> Floats:
-    """Weights by phase and feature, [3, F]."""
-    told: Mapping[str, Mapping[str, float]] = json.loads(path.read_text())["weights"]
+    """The weights in a file by phase and feature, [3, F]."""
+    rows: Mapping[str, Mapping[str, float]] = json.loads(path.read_text())["weights"]
     for phase in Phase:
-        row = told.get(phase.name.lower(), {})
+        row = rows.get(phase.name.lower(), {})
         if set(row) != set(FEATURES):
             odd = sorted(set(row) ^ set(FEATURES))
             raise SearchError(
-                f"{path}: weights of phase {phase.name.lower()} do not fit the features;"
-                f" amiss are {', '.join(odd)}; run benchmarks.train_prior again"
+                f"{path}: weights of phase {phase.name.lower()} do not match the features;"
+                f" missing or unknown: {', '.join(odd)}; run benchmarks.train_prior"
             )
-    return np.array([[told[p.name.lower()][f] for f in FEATURES] for p in Phase])
+    return np.array([[rows[p.name.lower()][f] for f in FEATURES] for p in Phase])
 
 
 def prior_of(problem: CutProblem, weights: Floats) -> Prior:
-    """Cuts by such weights, [3, F].
+    """The prior with these weights, [3, F].
 
-    A search along one axis asks what its cuts do on top of those of the axes before; one
-    along several, what they do alone.
+    In a search along one axis, features are taken on top of the cuts along other axes; in
+    a search along several axes, at the start.
     """
-    outlook = CutFeatures(problem)
-    kinds = np.append(outlook.kinds, outlook.kinds.max(initial=0) + 1)
+    features = CutFeatures(problem)
+    kinds = np.append(features.kinds, features.kinds.max(initial=0) + 1)
     known: dict[tuple[str, bytes], Floats] = {}
 
     def table(state: CutState, axis: str) -> Floats:
-        key = axis, outlook.others(state, axis)
+        key = axis, features.others(state, axis)
         if key not in known:
-            features = outlook.features(state, axis)
-            sums = np.einsum("pcf,pf->pc", features, weights)
+            sums = np.einsum("pcf,pf->pc", features.along(state, axis), weights)
             known[key] = np.exp(np.clip(sums, -HIGHEST, HIGHEST))
         return known[key]
 
     def prior(state: CutState, cuts: Sequence[InputCut]) -> Sequence[float]:
-        # Cuts that were not open at the start have no number; they stand last.
-        numbers = np.array([outlook.number.get(cut, -1) for cut in cuts], np.int64)
+        # Cuts that are not legal at the start have no number and share the last kind.
+        numbers = np.array([features.number.get(cut, -1) for cut in cuts], np.int64)
         raw = np.full(len(kinds), np.exp(-HIGHEST))
         axes = dict.fromkeys(cut.axis for cut in cuts)
         for axis in axes:
-            asked = state if len(axes) == 1 else problem.start()
-            raw[outlook.rows[axis]] = table(asked, axis)[outlook.phase(state, axis)]
-        num_open = np.bincount(kinds[numbers], minlength=len(kinds))
-        return (raw[numbers] / num_open[kinds[numbers]]).tolist()
+            base = state if len(axes) == 1 else problem.start()
+            raw[features.rows[axis]] = table(base, axis)[features.phase(state, axis)]
+        num_legal = np.bincount(kinds[numbers], minlength=len(kinds))
+        return (raw[numbers] / num_legal[kinds[numbers]]).tolist()
 
     return prior

@@ -1,7 +1,7 @@
-"""`tree_search`: a plan from cuts of inputs alone, as a list of tactics.
+"""Tree search over cuts of inputs, whose result is a list of `shard` tactics.
 
-Goals follow one another, as in Alabed et al., arXiv 2210.06352: time along one axis, then
-along the next, and at last along all of them.
+Goals follow one another, as in Alabed et al., arXiv 2210.06352: the time of a step is made
+small by cuts along one mesh axis, then along the next, and last along all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
-from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.planner.columns.input_families import split_by_inputs
 from meshwright.planner.columns.price_tables import MOST_AXES
@@ -25,10 +24,12 @@ from meshwright.planner.tree.cut_problem import (
     CutState,
     InputCut,
     StateCost,
+    StateValue,
+    step_seconds,
 )
 from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.prior import learned_prior
-from meshwright.planner.tree.tactics import tactics_of
+from meshwright.planner.tree.tactics import spell_cuts
 from meshwright.search import (
     Annealing,
     Beam,
@@ -41,6 +42,7 @@ from meshwright.search import (
     Sampling,
     search_goals,
 )
+from meshwright.search.loop.engine import OnImprovement
 
 ENGINES: dict[str, Callable[[int, Prior], Engine]] = {
     "annealing": lambda seed, prior: Annealing(seed, prior_fn=prior),
@@ -49,22 +51,34 @@ ENGINES: dict[str, Callable[[int, Prior], Engine]] = {
     "mcts": lambda seed, prior: Mcts(seed, exploration=1.0, prior_fn=prior),
     "sampling": lambda seed, prior: Sampling(seed, prior_fn=prior),
 }
-"""By name, given a seed and a prior. With one, MCTS that explores less than this ends in
-plans that cut the sequence (docs/autoplan.md)."""
+"""Search engines by name, made from a seed and a prior.
+
+With a prior, MCTS of a smaller exploration constant ends in plans that cut the sequence
+(docs/autoplan.md)."""
 
 PRIORS: dict[str, Callable[[CutProblem], Prior]] = {
     "kinds": kinds_prior,
     "learned": learned_prior,
 }
-"""What says which cuts to try first, by name."""
+"""Priors by name: functions that say which cuts to try first."""
+
+TRAJECTORIES = 500
+"""Trajectories of one search, unless its seconds end earlier.
+
+50 suffice on a transformer of 24 layers (docs/autoplan.md). A search that reaches this
+count does not depend on the clock, so that one seed finds one plan."""
+
+MIN_SAVING = 2e-4
+"""Share of a step's time that a cut must save to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSearchResult:
-    """What a tree search ends with.
+    """The best state of a tree search, and the cuts that lead to it.
 
-    cuts: those that its best state needs. cost: of that state, by the model. trials,
-    evaluations: trajectories, and states that were priced.
+    cuts: without those that save less than `MIN_SAVING`. tactics: what makes these cuts.
+    cost: of the state, by the model. fits: whether it fits into the limit of the problem.
+    trials, evaluations: trajectories, and states that were priced.
     """
 
     cuts: tuple[InputCut, ...]
@@ -73,29 +87,13 @@ class TreeSearchResult:
     fits: bool
     trials: int
     evaluations: int
-
-
-def tree_search(
-    space: Space,
-    mesh: Mesh,
-    *,
-    trajectories: int,
-    seed: int,
-    engine: str = "mcts",
-    limit: float | None = None,
-) -> TreeSearchResult:
-    """The best plan that an engine finds for a program on a mesh.
-
-    limit: bytes of a device, by default what the chip lets a program have.
-    """
-    problem = make_problem(space, mesh, limit)
-    return search_cuts(problem, trajectories, make_engine(problem, engine, seed))
+    is_interrupted: bool = False
 
 
 def make_engine(
     problem: CutProblem, name: str, seed: int, prior: str = "learned"
 ) -> Engine:
-    """An engine by its name, with a prior for this problem by its name."""
+    """The engine of a name, with the prior of a name for this problem."""
     if name not in ENGINES:
         raise SearchError(f"engine is {name!r}; wanted one of {', '.join(ENGINES)}")
     if prior not in PRIORS:
@@ -103,56 +101,106 @@ def make_engine(
     return ENGINES[name](seed, PRIORS[prior](problem))
 
 
-def make_problem(space: Space, mesh: Mesh, limit: float | None = None) -> CutProblem:
-    """A program on a mesh, to be searched as often as one likes."""
-    work = start_workspace(space.captured, mesh, space.graph)
+def make_problem(
+    space: Space,
+    mesh: Mesh,
+    limit: float | None = None,
+    value_of: StateValue = step_seconds,
+) -> CutProblem:
+    """The search problem of a program on a mesh, on top of the tactics that are given.
+
+    limit: bytes of a device, by default what the chip lets a program have. value_of: what
+    is to be small, as in `CutProblem`.
+    """
+    work = space.start(mesh)
+    usable = space.machine.chip.usable_bytes
+    most = usable if limit is None else limit
+    return problem_on(work, pricing_of(space), mesh.axes, most, value_of)
+
+
+def pricing_of(space: Space) -> Pricing:
+    """Prices of a space's machine before any simulation."""
+    return Pricing(space.machine, space.op_prices, EXPOSED, space.seed)
+
+
+def problem_on(
+    work: Workspace,
+    pricing: Pricing,
+    axes: Sequence[str],
+    limit: float,
+    value_of: StateValue = step_seconds,
+) -> CutProblem:
+    """The search problem of cuts along some axes, on top of a workspace's decisions.
+
+    Raises `SearchError` if the mesh has more (sub-)axes than a strategy's code can hold.
+    """
     if len(work.state.size) > MOST_AXES:
         raise SearchError(
-            f"{mesh} needs {len(work.state.size)} axes; tree search takes {MOST_AXES}"
+            f"{work.mesh} needs {len(work.state.size)} axes; tree search takes "
+            f"{MOST_AXES}"
         )
-    model, lives = model_of(
-        space, work, split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    )
-    usable = space.machine.chip.usable_bytes
-    return CutProblem(work, model, lives, usable if limit is None else limit)
+    own = {sub_axis for axis in axes for sub_axis in work.sub_axes[axis]}
+    free = tuple(sub_axis for sub_axis in work.state.size if sub_axis in own)
+    reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
+    model, lives = model_of(pricing, work, reduced, free)
+    return CutProblem(work, model, lives, limit, axes, value_of)
 
 
 def model_of(
-    space: Space, work: Workspace, folded: ReducedGraph
+    pricing: Pricing, work: Workspace, reduced: ReducedGraph, free: Sequence[str]
 ) -> tuple[IntegerProgram, LiveCounts]:
-    """Prices of all choices over a fold."""
-    pricing = Pricing(space.machine, space.op_prices, EXPOSED)
-    priced = price(pricing, work, folded, tuple(work.state.size))
+    """Prices of all strategies along `free` sub-axes, and the live ranges of values."""
+    priced = price(pricing, work, reduced, free)
     return priced.model, priced.pricer.live_counts
 
 
 def search_cuts(
-    problem: CutProblem, trajectories: int, engine: Engine
+    problem: CutProblem,
+    engine: Engine,
+    budget: Budget,
+    on_improvement: OnImprovement[CutState] | None = None,
 ) -> TreeSearchResult:
-    """The best state that goals in sequence lead to, and the cuts that it needs."""
+    """The best state that the goals in sequence lead to, and the cuts that it needs.
+
+    The result never costs more than the start, by the model: where it would once it is
+    spelled as tactics, nothing is cut. Ctrl-C ends the search with the best so far.
+    """
     results = search_goals(
-        problem, goals_of(problem), engine, Budget(trials=trajectories)
+        problem, goals_of(problem), engine, budget, on_improvement=on_improvement
     )
     cuts = drop_useless(problem, results[-1].actions)
-    cost = problem.measure(problem.follow(cuts))
+    tactics, spelled = spell_cuts(problem, cuts)
+    state, start = problem.follow(cuts), problem.start()
+    if max(problem.cost(state), problem.cost(spelled)) > problem.cost(start):
+        cuts, tactics, state = (), (), start
+    cost = problem.measure(state)
     return TreeSearchResult(
         cuts,
-        tactics_of(problem, cuts),
+        tactics,
         cost,
         cost.bytes <= problem.limit,
         sum(result.trials for result in results),
         sum(result.evaluations for result in results),
+        any(result.stopped == "interrupted" for result in results),
     )
 
 
 def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
-    """Time along each axis in turn, then along all, where little is left to do."""
-    goals = [Goal(f"time along {a}", problem.cost, along(a)) for a in problem.units]
+    """The cost by cuts along each axis in turn, then along all.
+
+    The last goal gets a tenth of the share of the others: little is left to do.
+    """
+    goals = [
+        Goal(f"time along {axis}", problem.cost, cuts_along(axis))
+        for axis in problem.sub_axes
+    ]
     return [*goals, Goal("time", problem.cost, share=0.1)]
 
 
-def along(axis: str) -> Callable[[CutState, Sequence[InputCut]], Sequence[InputCut]]:
-    """Of some cuts those along an axis."""
+def cuts_along(
+    axis: str,
+) -> Callable[[CutState, Sequence[InputCut]], Sequence[InputCut]]:
+    """A filter that keeps the cuts along one axis."""
 
     def keep(state: CutState, actions: Sequence[InputCut]) -> Sequence[InputCut]:
         return [action for action in actions if action.axis == axis]
@@ -161,7 +209,7 @@ def along(axis: str) -> Callable[[CutState, Sequence[InputCut]], Sequence[InputC
 
 
 def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCut, ...]:
-    """The cuts without those that save next to nothing, the last ones first."""
+    """The cuts without those that save less than `MIN_SAVING`, tried from the last."""
     kept = tuple(cuts)
     cost = problem.cost(problem.follow(kept))
     for position in reversed(range(len(kept))):
@@ -170,7 +218,3 @@ def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCu
         if other <= cost * (1 + MIN_SAVING):
             kept, cost = fewer, other
     return kept
-
-
-MIN_SAVING = 2e-4
-"""Share of a step's time for which no cut is written down."""

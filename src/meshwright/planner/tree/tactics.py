@@ -1,4 +1,4 @@
-"""Cuts of groups of inputs, spelled as tactics with patterns."""
+"""Cuts of groups of inputs, spelled as `shard` tactics with patterns."""
 
 from __future__ import annotations
 
@@ -11,49 +11,55 @@ from meshwright.partitioner.tactics import Tactic, shard
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 
 
-def tactics_of(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[Tactic, ...]:
-    """A `shard` for each cut, in order, that together cut all inputs as the cuts do.
+def spell_cuts(
+    problem: CutProblem, cuts: Sequence[InputCut]
+) -> tuple[tuple[Tactic, ...], CutState]:
+    """A `shard` tactic for each cut, in order, and the state that these lead to.
 
-    Groups may end at different layers, so that a cut of one means more of another than
-    the program itself does. Inputs which are cut only so are named beside the cut that
-    did it.
+    The symmetry-reduced graph may propagate a cut further than the program does, because
+    its groups can end at different layers. Inputs that only the reduced graph cuts get a
+    second tactic after the cut that reached them, so that all inputs end up cut as in the
+    search.
     """
     work = problem.work
-    mark, refused = work.state.mark(), len(work.refusals)
-    found: list[Tactic] = []
-    point = problem.start()
+    mark, num_refusals = work.state.mark(), len(work.refusals)
+    tactics: list[Tactic] = []
+    state = problem.start()
     for cut in cuts:
-        point = problem.apply(point, cut)
-        wanted = _dims(problem, point, cut.axis)
+        state = problem.apply(state, cut)
+        wanted = _cut_dims(problem, state, cut.axis)
         members = {
             path: cut.dim
             for path, node in _leaves(problem)
             if problem.reduced_graph.class_of[node.index] == cut.group
         }
         for dims in (members, wanted):
-            missing = _open(problem, dims, cut.axis)
+            missing = _not_cut_yet(problem, dims, cut.axis)
             if missing:
                 patterns = _patterns(missing, wanted, work.paths)
                 tactic = shard(patterns, axis=cut.axis)
                 tactic.apply(work)
-                found.append(tactic)
+                tactics.append(tactic)
+    spelled = problem.state_from(work.state)
     work.state.rollback(mark)
-    del work.refusals[refused:]
-    return tuple(found)
+    del work.refusals[num_refusals:]
+    return tuple(tactics), spelled
 
 
-def _dims(problem: CutProblem, point: CutState, axis: str) -> dict[str, int]:
-    """By path the dim that an axis cuts of each input that it cuts."""
-    unit = problem.units[axis][0]
+def _cut_dims(problem: CutProblem, state: CutState, axis: str) -> dict[str, int]:
+    """The dim along which an axis cuts each input, by path; uncut inputs left out."""
+    sub_axis = problem.sub_axes[axis][0]
     dims = {
-        path: int(point.cells[problem.reduced_graph.class_of[node.index], unit])
+        path: int(state.cells[problem.reduced_graph.class_of[node.index], sub_axis])
         for path, node in _leaves(problem)
     }
     return {path: dim for path, dim in dims.items() if dim >= 0}
 
 
-def _open(problem: CutProblem, dims: Mapping[str, int], axis: str) -> dict[str, int]:
-    """Those that the tactics so far have not cut along the axis."""
+def _not_cut_yet(
+    problem: CutProblem, dims: Mapping[str, int], axis: str
+) -> dict[str, int]:
+    """The entries of `dims` whose inputs the workspace does not cut along the axis."""
     work = problem.work
     return {
         path: dims[path]
@@ -70,7 +76,10 @@ def _leaves(problem: CutProblem) -> Iterator[tuple[str, Node]]:
 def _patterns(
     dims: Mapping[str, int], allowed: Mapping[str, int], every: Sequence[str]
 ) -> dict[str, int]:
-    """Patterns that mean all of some paths and none that is not to be cut so."""
+    """Patterns, with their dims, that match all paths of `dims`.
+
+    No pattern matches a path whose dim in `allowed` is missing or another one.
+    """
     found: dict[str, int] = {}
     for path, dim in dims.items():
         wide = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
