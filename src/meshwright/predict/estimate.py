@@ -25,8 +25,8 @@ from meshwright.predict.simulate.timeline import (
     COMPUTE,
     Setting,
     Timeline,
+    collective_overlaps,
     timeline_of,
-    waits_of,
 )
 from meshwright.program.ir import Op, Program
 from meshwright.program.records.paused_collector import paused_collector
@@ -217,7 +217,7 @@ def _aliases(
 def _breakdown(timeline: Timeline) -> dict[str, float]:
     """Seconds by what fills them; a loop's are those of its body, times its trips."""
     told: dict[str, float] = {COMPUTE: timeline.busy_s(COMPUTE)}
-    for unit, exposed, hidden in waits_of(timeline):
+    for unit, exposed, hidden in collective_overlaps(timeline):
         for name, seconds in (("exposed", exposed), ("hidden", hidden)):
             key = f"{unit.root.kind} {name}"
             told[key] = told.get(key, 0.0) + seconds

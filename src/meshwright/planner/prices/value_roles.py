@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
 from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
-from meshwright.predict.simulate.timeline import Timeline, waits_of
+from meshwright.predict.simulate.timeline import Timeline, collective_overlaps
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -59,7 +59,7 @@ def exposed_by_role(
     roles = roles_of(program)
     waited = dict.fromkeys(Role, 0.0)
     hidden = dict.fromkeys(Role, 0.0)
-    for unit, exposed_s, hidden_s in waits_of(timeline):
+    for unit, exposed_s, hidden_s in collective_overlaps(timeline):
         if unit.root.kind not in beside:
             continue
         operands = _operands(unit.root)

@@ -1,1 +1,1 @@
-"""Device programs in time: fusion, memory, schedule."""
+"""Timelines of device programs: kernels and collectives on two streams."""

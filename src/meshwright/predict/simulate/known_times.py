@@ -1,6 +1,6 @@
-"""Seconds of passes and collectives, each distinct one reckoned once.
+"""Seconds of kernels and collectives, memoised by their work and traffic.
 
-A program of many layers asks for the same product again and again.
+Layers of one model have kernels in common, so that most seconds are computed once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from meshwright.program.ir import Op
 
 
 class KnownTimes:
-    """What has been reckoned so far for one placement."""
+    """Times that were computed so far, on one placement."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self._passes: dict[Hashable, KernelTime] = {}
+        self._kernels: dict[Hashable, KernelTime] = {}
         self._collectives: dict[Hashable, float] = {}
 
     def kernel_time(self, each: Kernel, traffic: KernelTraffic) -> KernelTime:
-        """The time of a pass that is no collective, and what bounds it."""
+        """The time of a kernel that is no collective, and what bounds it."""
         key = each.work, traffic
-        known = self._passes.get(key)
+        known = self._kernels.get(key)
         if known is None:
-            chip, unit = self.placement.machine.chip, each.fusion
-            known = self._passes[key] = kernel_time(unit.root, unit.work, traffic, chip)
+            chip, fusion = self.placement.machine.chip, each.fusion
+            known = kernel_time(fusion.root, fusion.work, traffic, chip)
+            self._kernels[key] = known
         return known
 
     def collective_s(self, op: Op, num_bytes: float) -> float:
-        """Seconds of a collective whose whole value has so many bytes on one device."""
+        """Seconds of a collective; `num_bytes` of its whole value on one device."""
         params: Mapping[str, Any] = op.params
         axes = tuple(params["axes"])
         key = op.kind, axes, num_bytes

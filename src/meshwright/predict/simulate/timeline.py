@@ -1,11 +1,10 @@
-"""A device program in time: one stream of computation, one of communication.
+"""Timeline of a device program: one stream of kernels, one of collectives.
 
-Units run in their order on the computing stream, those that write several values in
-one pass as one, and what scratch memory can hold never passes through main memory. A
-collective starts when what it reads
-is there and the links are free, and runs beside computation until somebody needs what
-it makes, where the machine's compiler can do that; else it stands in line with the
-rest. All devices do the same, so that one stands for all.
+Kernels run in their order on the compute stream, and values that scratch memory can hold
+never pass through main memory. An asynchronous collective starts when its operands are
+ready and the links are free, and overlaps with kernels until one of them needs its result.
+Other collectives, and loops, block both streams. All devices run the same program at the
+same time, so that one device stands for all.
 """
 
 from __future__ import annotations
@@ -29,11 +28,12 @@ COMPUTE, LINKS = "compute", "links"
 @fast_frozen
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One unit on one stream.
+    """One fusion on one stream.
 
-    repeats: executions that the span stands for; those of a loop's body lie in it.
-    num_bytes: what moves, to and from main memory, each array once, or over the links.
-    bound: what limits a computing unit. inner: the body of a loop, once.
+    num_bytes: bytes from and to main memory, each array once; for a collective, bytes of
+        its whole value.
+    bound: the resource that limits a kernel. inner: the timeline of one iteration of a
+    loop. repeats: iterations of the loop, all of which the span covers.
     """
 
     fusion: Fusion
@@ -48,13 +48,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The spans of a step, in order of their start."""
+    """Spans of a step, in the order in which they were scheduled."""
 
     spans: tuple[Span, ...]
     end_s: float
 
     def busy_s(self, stream: str) -> float:
-        """Seconds in which a stream works, loops multiplied."""
+        """Seconds in which a stream is busy, loops multiplied."""
         return sum(
             span.repeats * span.inner.busy_s(stream)
             if span.inner is not None
@@ -65,115 +65,114 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a program runs on.
-
-    is_async: kinds of collectives that run beside computation.
-    """
+    """A placed mesh, and the kinds of collectives that run asynchronously there."""
 
     placement: Placement
-    is_async: frozenset[str]
+    async_kinds: frozenset[str]
 
 
 def timeline_of(
-    passes: KernelSequence, setting: Setting, prices: KnownTimes | None = None
+    kernels: KernelSequence, setting: Setting, known: KnownTimes | None = None
 ) -> Timeline:
     """The timeline of one run; bodies of loops are simulated once and multiplied.
 
-    prices: those known so far, of the same setting.
+    known: times that were computed before, on the same placement.
     """
-    clock = _Clock(passes, setting, prices or KnownTimes(setting.placement))
-    units = [each.fusion for each in passes.kernels]
-    ahead = Ahead(units, passes.inputs, setting.is_async)
-    for unit in units:
-        while clock.free[LINKS] <= clock.free[COMPUTE] and (early := ahead.next()):
+    clock = _Clock(kernels, setting, known or KnownTimes(setting.placement))
+    fusions = [each.fusion for each in kernels.kernels]
+    ahead = Ahead(fusions, kernels.inputs, setting.async_kinds)
+    for fusion in fusions:
+        while clock.free_s[LINKS] <= clock.free_s[COMPUTE] and (early := ahead.next()):
             for each in early:
                 clock.run(each)
-        if ahead.take(unit):
-            clock.run(unit)
-    return Timeline(tuple(clock.spans), max(clock.free.values(), default=0.0))
+        if ahead.take(fusion):
+            clock.run(fusion)
+    return Timeline(tuple(clock.spans), max(clock.free_s.values(), default=0.0))
 
 
 class _Clock:
-    """When each stream is free, and when each value is there."""
+    """The times at which each stream becomes free and each value ready."""
 
     def __init__(
-        self, passes: KernelSequence, setting: Setting, prices: KnownTimes
+        self, kernels: KernelSequence, setting: Setting, known: KnownTimes
     ) -> None:
         self.setting = setting
-        self.prices = prices
-        self.pass_of = {each.fusion: each for each in passes.kernels}
+        self.known = known
+        self.kernel_of = {each.fusion: each for each in kernels.kernels}
         room = setting.placement.machine.chip.lasting_bytes
-        self.on_chip = passes.lives.within(room)
+        self.on_chip = kernels.lives.within(room)
         self.spans: list[Span] = []
-        self.free = {COMPUTE: 0.0, LINKS: 0.0}
-        self.there: dict[Value, float] = {}
+        self.free_s = {COMPUTE: 0.0, LINKS: 0.0}
+        self.ready_s: dict[Value, float] = {}
 
-    def run(self, unit: Fusion) -> None:
-        """Let one unit run as early as it may."""
-        stream = LINKS if unit.kind is FusionKind.COLLECTIVE else COMPUTE
-        start, there = self.free[stream], self.there
-        for value in unit.reads:
-            if value in there and there[value] > start:
-                start = there[value]
-        waits = unit.kind is FusionKind.COLLECTIVE and (
-            unit.root.kind not in self.setting.is_async
+    def run(self, fusion: Fusion) -> None:
+        """Schedule a fusion at the earliest time at which it may start."""
+        is_collective = fusion.kind is FusionKind.COLLECTIVE
+        stream = LINKS if is_collective else COMPUTE
+        start, ready_s = self.free_s[stream], self.ready_s
+        for value in fusion.reads:
+            if value in ready_s and ready_s[value] > start:
+                start = ready_s[value]
+        blocks = fusion.kind is FusionKind.REGION or (
+            is_collective and fusion.root.kind not in self.setting.async_kinds
         )
-        if waits or unit.kind is FusionKind.REGION:
-            start = max(start, *self.free.values())
-        span = self._span(self.pass_of[unit], stream, start)
+        if blocks:
+            start = max(start, *self.free_s.values())
+        span = self._span(self.kernel_of[fusion], stream, start)
         self.spans.append(span)
-        self.free[stream] = span.end_s
-        if waits or unit.kind is FusionKind.REGION:
-            self.free = dict.fromkeys(self.free, span.end_s)
-        for value in unit.writes:
-            self.there[value] = span.end_s
+        self.free_s[stream] = span.end_s
+        if blocks:
+            self.free_s = dict.fromkeys(self.free_s, span.end_s)
+        for value in fusion.writes:
+            self.ready_s[value] = span.end_s
 
     def _span(self, each: Kernel, stream: str, start: float) -> Span:
-        unit = each.fusion
-        if unit.kind is FusionKind.COLLECTIVE:
-            seconds = self.prices.collective_s(unit.root, each.num_bytes)
-            return Span(unit, stream, start, start + seconds, each.num_bytes)
-        if unit.kind is FusionKind.REGION:
+        fusion = each.fusion
+        if fusion.kind is FusionKind.COLLECTIVE:
+            seconds = self.known.collective_s(fusion.root, each.num_bytes)
+            return Span(fusion, stream, start, start + seconds, each.num_bytes)
+        if fusion.kind is FusionKind.REGION:
             inner, repeats = self._body(each)
             end = start + repeats * inner.end_s
-            return Span(unit, stream, start, end, repeats=repeats, inner=inner)
+            return Span(fusion, stream, start, end, repeats=repeats, inner=inner)
         traffic = each.traffic(self.on_chip)
-        time = self.prices.kernel_time(each, traffic)
+        time = self.known.kernel_time(each, traffic)
         end = start + time.seconds
-        return Span(unit, stream, start, end, traffic.num_bytes, time.bound)
+        return Span(fusion, stream, start, end, traffic.num_bytes, time.bound)
 
     def _body(self, each: Kernel) -> tuple[Timeline, int]:
-        """The longest body of a region, and how often it runs."""
+        """The timeline of a region's longest body, and the number of its iterations."""
         op = each.fusion.root
-        bodies = [timeline_of(body, self.setting, self.prices) for body in each.bodies]
+        bodies = [timeline_of(body, self.setting, self.known) for body in each.bodies]
         longest = max(bodies, key=lambda body: body.end_s)
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         assert isinstance(length, int), f"a scan of length {length!r}"
         return longest, length
 
 
-def waits_of(timeline: Timeline) -> Iterator[tuple[Fusion, float, float]]:
-    """Of each collective the seconds in which nothing is computed beside it, and the rest.
+def collective_overlaps(timeline: Timeline) -> Iterator[tuple[Fusion, float, float]]:
+    """Exposed and hidden seconds of each collective, as (fusion, exposed, hidden).
 
-    Those in a loop come once, with the seconds of all turns.
+    A collective is hidden while the compute stream is busy. One in a loop comes once,
+    with the seconds of all iterations.
     """
-    # When the computing stream works, in order: no two of its spans overlap.
+    # Spans of one stream do not overlap, so that both lists are sorted.
     computing = [s for s in timeline.spans if s.stream == COMPUTE]
     starts = [s.start_s for s in computing]
     ends = [s.end_s for s in computing]
     for span in timeline.spans:
         if span.inner is not None:
-            for unit, exposed, hidden in waits_of(span.inner):
-                yield unit, span.repeats * exposed, span.repeats * hidden
+            for fusion, exposed, hidden in collective_overlaps(span.inner):
+                yield fusion, span.repeats * exposed, span.repeats * hidden
         elif span.fusion.kind is FusionKind.COLLECTIVE:
             hidden = _overlap(span, starts, ends)
             yield span.fusion, span.end_s - span.start_s - hidden, hidden
 
 
 def _overlap(span: Span, starts: Sequence[float], ends: Sequence[float]) -> float:
-    """Seconds of a span in which something is computed."""
-    first, behind = bisect_right(ends, span.start_s), bisect_left(starts, span.end_s)
+    """Seconds of a span during which the compute stream is busy."""
+    first, end = bisect_right(ends, span.start_s), bisect_left(starts, span.end_s)
     return sum(
         min(ends[i], span.end_s) - max(starts[i], span.start_s)
-        for i in range(first, behind)
+        for i in range(first, end)
     )
