@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import meshwright as mw
-from meshwright.cli.auto import search_table, search_text, spelled_text
+from meshwright.cli.search_table import search_table, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import (
@@ -30,7 +30,14 @@ def found(run, mlp):
 def test_the_table_says_what_makes_each_plan_slower(found):
     assert found.status == 0, found.err
     lines = found.out.splitlines()
-    assert lines[0].split()[-6:] == ["times", "a", "device", "beside", "the", "first"]
+    assert lines[0].split()[-6:] == [
+        "times",
+        "memory",
+        "compared",
+        "with",
+        "the",
+        "first",
+    ]
     (first, *rest) = lines[1 : lines.index("")]
     assert " 1.00 " in first
     assert any(line.startswith("as given") for line in (first, *rest))
@@ -109,9 +116,9 @@ def test_differences_add_up_to_that_of_the_steps():
 
 def test_the_found_plan_is_printed_as_tactics():
     spelled = Spelling((), "mw.megatron('model'),", 1.21, 3 * 2**20)
-    assert "nothing is to be cut" in spelled_text(replace(spelled, text=""), BEST)
+    assert "nothing is partitioned" in spelled_text(replace(spelled, text=""), BEST)
     assert spelled_text(spelled, BEST) == (
-        "as tactics (1.10 times the step of the first, 3.0 MiB):\n"
+        "as tactics (1.10 times the step time of the first plan, 3.0 MiB):\n"
         "  mw.megatron('model'),"
     )
 
@@ -201,7 +208,7 @@ def test_the_search_draws_by_the_seed_that_is_given(run, mlp, monkeypatch):
         asked.update(options)
         raise PlanError("that is all")
 
-    monkeypatch.setattr("meshwright.cli.auto.autoplan", noted)
+    monkeypatch.setattr("meshwright.cli.search.autoplan", noted)
     run("plan", mlp, *SEARCH, "--seed", "7")
     assert asked["seed"] == 7
     assert asked["budget_s"] == 5

@@ -77,5 +77,5 @@ def test_elsewhere_the_zoo_says_where_it_stands(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    assert "it stands in Meshwright's repository" in done.stderr
+    assert "it is part of Meshwright's repository" in done.stderr
     assert "or put that on PYTHONPATH" in done.stderr

@@ -29,7 +29,7 @@ def iopddl_command(
     ] = 60.0,
     seed: Annotated[int, typer.Option("--seed", help="of the random choices")] = 0,
 ) -> None:
-    """Solve a problem of the contest on intra-operator parallelism, ASPLOS 2025.
+    """Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.
 
     Prints the cost, the best known bound and the gap between. Ends early with an
     optimum; Ctrl-C ends with the best so far.

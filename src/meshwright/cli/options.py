@@ -1,8 +1,10 @@
-"""What commands have in common: their options, the plan of a target, and the screen."""
+"""Options that commands share, the step that they describe, and the screen."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,9 +16,12 @@ from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import Target, load_target
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.lower import Gather
+from meshwright.planner.candidates.objective import OBJECTIVES
 
 _WIDE = 160
 """Columns of a table that goes into a file or a pipe."""
+
+# -- the step --------------------------------------------------------------------------
 
 TargetText = Annotated[
     str,
@@ -29,6 +34,9 @@ TargetText = Annotated[
 MeshText = Annotated[
     str, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
 ]
+OptionalMesh = Annotated[
+    str | None, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
+]
 Schedule = Annotated[
     str | None, typer.Option("--schedule", help="one of the module's `schedules`")
 ]
@@ -40,36 +48,94 @@ Tactics = Annotated[
 ]
 GatherText = Annotated[
     Gather,
-    typer.Option("--gather", help="gather what is needed whole once, or at each use"),
+    typer.Option(
+        "--gather", help="gather a value once for all its readers, or at each use"
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+
+# -- machines --------------------------------------------------------------------------
+
 Machines = Annotated[
     str | None,
-    typer.Option("--machines", help="compare: presets or TOML files, with commas"),
+    typer.Option(
+        "--machines", help="machines to compare: presets or TOML files, with commas"
+    ),
 ]
 PlaceName = Annotated[
-    str | None, typer.Option("--place", help="where it stands, for carbon: iowa, ...")
+    str | None,
+    typer.Option("--place", help="location of the machine, for carbon: iowa, ..."),
 ]
-All = Annotated[bool, typer.Option("--all", help="every layer, not one for all")]
+Tokens = Annotated[
+    float | None, typer.Option("--tokens", help="tokens of a whole run: 300e9")
+]
+Samples = Annotated[
+    float | None, typer.Option("--samples", help="samples of a whole run")
+]
+
+# -- the search ------------------------------------------------------------------------
+
+SearchMachine = Annotated[
+    str | None,
+    typer.Option(
+        "--machine", help="search for the best plan on this machine: tpu-v5e, ..."
+    ),
+]
+Chips = Annotated[
+    int | None, typer.Option("--chips", help="chips of the machine, if without --mesh")
+]
+ObjectiveText = Annotated[
+    str,
+    typer.Option(
+        "--objective",
+        help=f"what to minimise: {', '.join(OBJECTIVES)}; or step_time=1,memory=0.3",
+    ),
+]
+MemoryGib = Annotated[
+    float | None, typer.Option("--memory", help="memory limit of a device, in GiB")
+]
+BudgetSeconds = Annotated[float, typer.Option("--budget", help="seconds to search")]
+MostAxes = Annotated[
+    int, typer.Option("--most-axes", help="most axes of a mesh to try, 1 to 3")
+]
+SearchSeed = Annotated[int, typer.Option("--seed", help="random seed of the search")]
+
+# -- the output ------------------------------------------------------------------------
+
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+OutFile = Annotated[
+    Path | None, typer.Option("--out", help="file to save the plan in, as JSON")
+]
+All = Annotated[
+    bool, typer.Option("--all", help="show every layer, not one for all alike")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """The options that say what is partitioned, over which mesh, and by which tactics."""
+
+    target: str
+    mesh: str
+    schedule: str | None
+    tactics: str | None
+    gather: Gather
+
+
+def load_step(options: StepOptions) -> tuple[Target, Partitioned]:
+    """The target, and its function partitioned as the options say."""
+    parsed = parse_mesh(options.mesh)
+    with show_progress(f"loading {options.target}"):
+        loaded = load_target(options.target)
+    chosen = choose_tactics(loaded, options.schedule, options.tactics)
+    return loaded, partition(loaded.fn, parsed, chosen, gather=options.gather)
+
+
+def plan_target(target: Target, step: Partitioned) -> Plan:
+    """The plan of a step for the target's own arguments."""
+    with show_progress(f"planning {target.name} for {step.mesh}"):
+        return step.plan(*target.args)
 
 
 def make_console() -> Console:
     """Standard output, wide where it is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else _WIDE)
-
-
-def load_step(
-    target: str, mesh: str, schedule: str | None, tactics: str | None, gather: Gather
-) -> tuple[Target, Partitioned]:
-    """The target, and its function partitioned as the options say."""
-    parsed = parse_mesh(mesh)
-    with show_progress(f"loading {target}"):
-        loaded = load_target(target)
-    chosen = choose_tactics(loaded, schedule, tactics)
-    return loaded, partition(loaded.fn, parsed, chosen, gather=gather)
-
-
-def plan_target(target: Target, step: Partitioned) -> Plan:
-    """The plan of a target's own arguments."""
-    with show_progress(f"planning {target.name} for {step.mesh}"):
-        return step.plan(*target.args)

@@ -1,0 +1,176 @@
+"""`meshwright plan --machines`: the figures of one plan on several machines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.app import Plan
+from meshwright.app.record.plan_record import figures_of, program_of
+from meshwright.cli.machines import or_dash
+from meshwright.cli.options import make_console
+from meshwright.errors import MachineError, TargetError
+from meshwright.machine import Machine, load_machine, preset_names
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunLength:
+    """The number of steps of a whole training run, and where the number comes from."""
+
+    steps: float
+    reason: str
+
+
+def find_machines(names: str, num_devices: int) -> list[Machine]:
+    """The machines of a comma-separated list, with `num_devices` devices each."""
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    if not chosen:
+        raise MachineError(
+            f"no machine in {names!r}; there are {', '.join(preset_names())}"
+        )
+    return [load_machine(name, num_devices) for name in chosen]
+
+
+def find_run_length(
+    plan: Plan, tokens: float | None, samples: float | None
+) -> RunLength | None:
+    """The length of a run of so many tokens or samples; `None` if neither is given.
+
+    State is what the step returns in updated form. The samples of a step are the first
+    dim of the first input that is not state. Its tokens are the elements of the first
+    such input that holds integers and has two dims.
+    """
+    if tokens is None and samples is None:
+        return None
+    if tokens is not None and samples is not None:
+        raise TargetError("give --tokens or --samples, not both")
+    total = samples if tokens is None else tokens
+    assert total is not None, "one of the two was given"
+    if not 0 < total < math.inf:
+        name = "samples" if tokens is None else "tokens"
+        raise TargetError(f"--{name} is {total:g}; wanted a finite number above 0")
+    state = set(program_of(plan).captured.ties.values())
+    data = [leaf for i, leaf in enumerate(plan.inputs) if i not in state]
+    rank, unit = (2, "tokens") if samples is None else (1, "samples")
+    fitting = [
+        leaf
+        for leaf in data
+        if (len(leaf.shape) == 2 and "int" in leaf.dtype if rank == 2 else leaf.shape)
+    ]
+    if not fitting:
+        what = "a matrix of integers" if rank == 2 else "a batch"
+        raise TargetError(f"no input is {what}: the {unit} of a step are unknown")
+    leaf = fitting[0]
+    size = math.prod(leaf.shape[:rank])
+    return RunLength(total / size, f"{total:.3g} {unit}, {size:,} a step ({leaf.path})")
+
+
+def comparison_rows(
+    plans: Sequence[Plan], run: RunLength | None
+) -> list[dict[str, Any]]:
+    """Plain data of one plan on each of several machines."""
+    rows: list[dict[str, Any]] = []
+    for plan in plans:
+        found = figures_of(plan)
+        row: dict[str, Any] = {
+            "machine": found.machine,
+            "devices": found.num_devices,
+            "step_time_s": found.step_time_s,
+            "mfu": found.mfu,
+            "peak_memory_bytes": found.peak_memory_bytes,
+            "usable_bytes": found.usable_bytes,
+            "fits": found.fits,
+            "energy_j": found.energy_j,
+            "is_peak_power": found.is_peak_power,
+            "cost_usd": found.cost_usd,
+            "co2e_g": found.co2e_g,
+        }
+        if run is not None:
+            row["days"] = run.steps * found.step_time_s / _DAY_S
+            row["run_usd"] = _times(run.steps, found.cost_usd)
+            row["run_co2e_t"] = _times(run.steps / 1e6, found.co2e_g)
+        rows.append(row)
+    return rows
+
+
+def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> Table:
+    """A line for each machine: figures of one step, and of the run if it is known."""
+    notes = [] if run is None else [f"run: {run.reason}"]
+    notes += _notes_on_unknown(rows)
+    table = Table(
+        box=None,
+        pad_edge=False,
+        caption="\n".join(notes) or None,
+        caption_justify="left",
+    )
+    table.add_column("machine")
+    names = ["devices", "step", "MFU", "memory GiB", "of", "J", "$", "gCO2e"]
+    for name in names + ([] if run is None else ["days", "run $", "tCO2e"]):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for row in rows:
+        cells = [
+            row["machine"],
+            str(row["devices"]),
+            _show_s(row["step_time_s"]),
+            f"{100 * row['mfu']:.1f} %",
+            f"{row['peak_memory_bytes'] / 2**30:.2f}",
+            f"{row['usable_bytes'] / 2**30:.2f}",
+            or_dash(row["energy_j"], ".4g"),
+            or_dash(row["cost_usd"], ".3g"),
+            or_dash(row["co2e_g"], ".3g"),
+        ]
+        if run is not None:
+            cells += [or_dash(row[k], ".4g") for k in ("days", "run_usd", "run_co2e_t")]
+        table.add_row(*cells, "" if row["fits"] else "DOES NOT FIT")
+    return table
+
+
+def _notes_on_unknown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Notes on machines whose power or price is unknown, and on how to provide it."""
+    peak = [row["machine"] for row in rows if row["is_peak_power"]]
+    if peak:
+        yield (
+            f"J of {', '.join(peak)}: an upper bound, at peak power, since no mean power "
+            "is known; a TOML file of your own may set chip.mean_w"
+        )
+    for figure, what, key in (
+        ("energy_j", "power", "mean_w"), ("cost_usd", "price", "usd_per_hour")
+    ):  # fmt: skip
+        names = [row["machine"] for row in rows if row[figure] is None]
+        if names:
+            yield (
+                f"-: no {what} is known of {', '.join(names)}; a TOML file of your own "
+                f"may set chip.{key}"
+            )
+
+
+def _show_s(value: float) -> str:
+    """`12.5 ms`: a time in s, ms or us."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value / 1e-6:.4g} us"
+
+
+def _times(count: float, value: float | None) -> float | None:
+    return None if value is None else count * value
+
+
+def print_comparison(
+    title: str, plans: Sequence[Plan], run: RunLength | None, as_json: bool
+) -> None:
+    """Print plans on several machines: a table below a title, or JSON."""
+    rows = comparison_rows(plans, run)
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        print(title)
+        make_console().print(comparison_table(rows, run))

@@ -1,0 +1,63 @@
+"""`meshwright confirm`: predicted figures compared with those of the real compiler."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import (
+    AsJson,
+    GatherText,
+    MeshText,
+    Schedule,
+    StepOptions,
+    Tactics,
+    TargetText,
+    load_step,
+    plan_target,
+)
+from meshwright.machine import load_machine, parse_mesh
+from meshwright.partitioner.lower import Gather
+
+
+def confirm_command(  # noqa: PLR0913  the options of a command
+    target: TargetText,
+    mesh: MeshText,
+    machine: Annotated[
+        str, typer.Option("--machine", help="a TPU or GPU: preset or TOML file")
+    ],
+    schedule: Schedule = None,
+    tactics: Tactics = None,
+    gather: GatherText = Gather.SHARED,
+    as_json: AsJson = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="for TPUs: generate code too, for seconds; slow"),
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", help="seconds after which to give up")
+    ] = 600.0,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="new folder for the compiler's files")
+    ] = None,
+) -> None:
+    """Compile a step with the real compiler of a machine, and compare the figures.
+
+    The machine itself is not needed, only one of this package's extras, tpu or gpu.
+    Compares memory, operations and collectives. Inputs that the step returns in updated
+    form (parameters, optimizer state) are treated as donated.
+    """
+    found = load_machine(machine, parse_mesh(mesh).num_devices)
+    loaded, step = load_step(StepOptions(target, mesh, schedule, tactics, gather))
+    plan = plan_target(loaded, step)
+    confirmation = plan.confirm(
+        found, full=full, timeout_s=timeout_s, folder=keep, donate_state=True
+    )
+    if as_json:
+        fields = {"target": loaded.name, "mesh": mesh, **confirmation.to_json()}
+        print(json.dumps(fields))
+    else:
+        print(f"{loaded.name} on {step.mesh}\n{confirmation}")

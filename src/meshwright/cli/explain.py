@@ -1,0 +1,58 @@
+"""`meshwright explain`: why each collective of a plan is there."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from meshwright.app.explain.show import show_explanation
+from meshwright.cli.options import (
+    All,
+    AsJson,
+    GatherText,
+    MeshText,
+    Schedule,
+    StepOptions,
+    Tactics,
+    TargetText,
+    load_step,
+    plan_target,
+)
+from meshwright.machine import load_machine, parse_mesh
+from meshwright.partitioner.lower import Gather
+
+_FIELDS = ("mesh", "gather", "counts", "collectives", "steps", "whole", "figures")
+"""Fields of a plan's JSON form that `--json` prints."""
+
+
+def explain_command(  # noqa: PLR0913  the options of a command
+    target: TargetText,
+    mesh: MeshText,
+    schedule: Schedule = None,
+    tactics: Tactics = None,
+    gather: GatherText = Gather.SHARED,
+    as_json: AsJson = False,
+    expand: All = False,
+    machine: Annotated[
+        str | None,
+        typer.Option("--machine", help="machine for the seconds and the memory"),
+    ] = None,
+) -> None:
+    """Print why each collective is there, each conflict, and each op left whole.
+
+    With --machine: also the seconds of each collective, and the ten largest values that
+    are alive when memory peaks.
+    """
+    devices = parse_mesh(mesh).num_devices
+    found = None if machine is None else load_machine(machine, devices)
+    loaded, step = load_step(StepOptions(target, mesh, schedule, tactics, gather))
+    plan = plan_target(loaded, step)
+    if found is not None:
+        plan = plan.on(found, donate_state=True)
+    if as_json:
+        fields = json.loads(plan.to_json())
+        print(json.dumps({key: fields[key] for key in _FIELDS}, indent=1))
+    else:
+        print(show_explanation(plan, expand))
