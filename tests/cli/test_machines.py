@@ -104,4 +104,4 @@ def test_a_dash_is_explained(run):
     done = run(*PLAN, "--machines", "tpu-v5p,b200,tpu-v4", "--place", "iowa")
     assert "no power is known of tpu-v5p; a TOML" in done.out
     assert "no price is known of b200; a TOML" in done.out
-    assert "J of b200: at peak power" in done.out
+    assert "J of b200: an upper bound, at peak power" in done.out
