@@ -48,7 +48,7 @@ def test_rows_come_as_they_are_traced(capsys):
 
     first, (target, title, _) = rows.entries
     with pytest.raises(KeyboardInterrupt):
-        zoo.print_rows(zoo.Rows((first, (target, title, fail))), columns=160)
+        zoo.print_rows(zoo.ZooRows((first, (target, title, fail))), columns=160)
     assert "zoo/gpt3.py:tiny" in capsys.readouterr().out
 
 

@@ -35,7 +35,7 @@ from meshwright.cli.search import SearchOptions, find_plan, print_found
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
 from meshwright.partitioner.lower import Gather
-from meshwright.predict.energy import find_place
+from meshwright.predict.energy import find_location
 
 _OF_A_SEARCH = ("chips", "objective", "memory", "budget", "most_axes", "seed")
 """Options that only a search has."""
@@ -110,7 +110,7 @@ def _compare(
 ) -> None:
     """Print the plan of given tactics on several machines."""
     chosen = find_machines(machines, parse_mesh(options.mesh).num_devices)
-    where = None if place is None else find_place(place)
+    where = None if place is None else find_location(place)
     loaded, step = load_step(options)
     plan = plan_target(loaded, step)
     run = find_run_length(plan, *tokens_samples)
