@@ -12,7 +12,11 @@ from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.roofline.pallas_time import ALUS, STEP_CYCLES
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
-from meshwright.program.rules.pallas_kernel import PallasKernel, Stretch, noted
+from meshwright.program.rules.pallas_kernel import (
+    KernelSection,
+    PallasKernel,
+    with_kernel,
+)
 
 CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
 """One that reaches all its peaks."""
@@ -28,13 +32,15 @@ def product(dtype):
 
 def time_of(*stretches, steps=MANY, num_bytes=0, told=None):
     """The time of an op that calls such a kernel; its operands do not matter."""
-    op = noted(product(jnp.float32), PallasKernel(steps, stretches, num_bytes, told))
+    op = with_kernel(
+        product(jnp.float32), PallasKernel(steps, stretches, num_bytes, told)
+    )
     return kernel_time(op, OpWork(), KernelTraffic(1e12, 10**12), CHIP)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
 def test_products_go_through_the_matrix_unit_in_16_bits(dtype):
-    time = time_of(Stretch(products=((product(dtype), MANY),)))
+    time = time_of(KernelSection(products=((product(dtype), MANY),)))
     wanted = MANY * (2 * 512**3 / 197e12 + STEP_CYCLES * CYCLE_S)
     assert (time.bound, time.seconds) == (Bound.MATRIX, pytest.approx(wanted))
 
@@ -42,9 +48,9 @@ def test_products_go_through_the_matrix_unit_in_16_bits(dtype):
 @pytest.mark.parametrize(
     "stretch",
     [
-        Stretch(rest=OpWork(6_100 * MANY)),
-        Stretch(rest=OpWork(1, transcendentals=6_100 * MANY // ALUS)),
-        Stretch(stored=6_100 * MANY // ALUS),
+        KernelSection(rest=OpWork(6_100 * MANY)),
+        KernelSection(rest=OpWork(1, transcendentals=6_100 * MANY // ALUS)),
+        KernelSection(stored=6_100 * MANY // ALUS),
     ],
 )
 def test_the_busiest_slot_of_the_vector_unit_holds_all_others_up(stretch):
@@ -54,8 +60,8 @@ def test_the_busiest_slot_of_the_vector_unit_holds_all_others_up(stretch):
 
 
 def test_branches_follow_one_another_and_units_in_one_do_not():
-    matrix = Stretch(products=((product(jnp.bfloat16), MANY),))
-    vector = Stretch(rest=OpWork(10_000 * MANY))
+    matrix = KernelSection(products=((product(jnp.bfloat16), MANY),))
+    vector = KernelSection(rest=OpWork(10_000 * MANY))
     together = replace(matrix, rest=vector.rest)
     assert time_of(matrix, vector).seconds == pytest.approx(
         time_of(matrix).seconds + time_of(vector, steps=0).seconds
@@ -64,12 +70,12 @@ def test_branches_follow_one_another_and_units_in_one_do_not():
 
 
 def test_blocks_come_and_go_while_units_work():
-    slow = time_of(Stretch(rest=OpWork(1)), num_bytes=819e9)
+    slow = time_of(KernelSection(rest=OpWork(1)), num_bytes=819e9)
     assert (slow.bound, slow.seconds) == (Bound.MEMORY, pytest.approx(1.0))
 
 
 def test_an_author_who_tells_of_half_the_operations_is_believed():
-    stretch = Stretch(rest=OpWork(10**9))
+    stretch = KernelSection(rest=OpWork(10**9))
     half = time_of(stretch, steps=0, told=OpWork(10**9 // 2))
     assert half.seconds == pytest.approx(time_of(stretch, steps=0).seconds / 2)
 

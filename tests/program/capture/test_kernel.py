@@ -21,7 +21,7 @@ TABLE = np.array([0, 2, 1, 0], np.int32)
 
 
 def kernels(fn, *args):
-    """What is noted of each kernel in the program of `fn`."""
+    """The kernels that the program of `fn` calls."""
     program = capture(fn, args).program
     found = [kernel_of(op) for op in program.walk()]
     return [kernel for kernel in found if kernel is not None]
@@ -64,7 +64,7 @@ def test_a_block_is_fetched_again_only_where_its_place_has_changed():
 
 def test_branches_count_at_the_steps_that_take_them():
     (found,) = kernels(pallas.summed, *pallas.EXAMPLES[1].args)
-    assert sorted(stretch.stored for stretch in found.stretches if stretch.stored) == [
+    assert sorted(section.stored for section in found.sections if section.stored) == [
         4 * 8 * 64, 4 * 8 * 64, 8 * 8 * 64,
     ]  # fmt: skip
 
@@ -122,6 +122,6 @@ def test_the_estimate_of_the_author_stands():
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_devices_that_share_the_steps_share_the_work(parts):
     (found,) = kernels(pallas.blocks, *pallas.EXAMPLES[0].args)
-    mine = found.shared(parts)
+    mine = found.per_device(parts)
     assert mine.work * parts == found.work
     assert (mine.steps, mine.num_bytes) == (8 // parts, found.num_bytes // parts)

@@ -35,7 +35,7 @@ def test_dims_are_cut_whose_blocks_have_steps_of_their_own(fn, cut):
 
 
 def test_a_kernel_without_a_grid_stays_whole_and_says_why():
-    told = "no dim of its grid has blocks and steps of its own"
+    told = "the steps of its grid depend on each other along every dim"
     assert rule_for(pallas.whole).opaque == told
 
 

@@ -16,7 +16,7 @@ from meshwright.predict.roofline.bound import (
 )
 from meshwright.predict.roofline.padding import padded_flops
 from meshwright.program.ir import Op
-from meshwright.program.rules.pallas_kernel import PallasKernel, Stretch
+from meshwright.program.rules.pallas_kernel import KernelSection, PallasKernel
 
 ALUS = 4
 """Arithmetic units of the vector unit. One unit for transcendentals and one for stores
@@ -34,7 +34,7 @@ def pallas_kernel_time(kernel: PallasKernel, chip: Chip) -> KernelTime:
     Products and main memory reach their calibrated shares of the peaks; the vector unit,
     fed from registers, reaches its peak.
     """
-    spent = [_stretch_time(stretch, chip) for stretch in kernel.stretches]
+    spent = [_section_time(section, chip) for section in kernel.sections]
     counted = kernel.counted.flops
     scale = kernel.work.flops / counted if counted else 1.0
     units_s = scale * sum(time.seconds for time in spent)
@@ -51,11 +51,11 @@ def pallas_kernel_time(kernel: PallasKernel, chip: Chip) -> KernelTime:
     )
 
 
-def _stretch_time(stretch: Stretch, chip: Chip) -> KernelTime:
-    """The time of the busiest unit in one stretch of straight-line code."""
-    rest = stretch.rest
-    slots = max(rest.flops, ALUS * rest.transcendentals, ALUS * stretch.stored)
-    matrix_s = sum(_product_s(op, runs, chip) for op, runs in stretch.products)
+def _section_time(section: KernelSection, chip: Chip) -> KernelTime:
+    """The time of the busiest unit in one section."""
+    rest = section.rest
+    slots = max(rest.flops, ALUS * rest.transcendentals, ALUS * section.stored)
+    matrix_s = sum(_product_s(op, runs, chip) for op, runs in section.products)
     vector_s = slots / chip.vector_flops_per_s
     return binding_time({Bound.MATRIX: matrix_s, Bound.VECTOR: vector_s})
 

@@ -13,7 +13,7 @@ import numpy as np
 from meshwright.errors import CaptureError
 from meshwright.jax_private import is_ordered
 from meshwright.program.capture.convert import convert
-from meshwright.program.capture.kernel import note_kernels
+from meshwright.program.capture.kernel import read_kernels
 from meshwright.program.capture.ties import find_ties
 from meshwright.program.ir import Program
 from meshwright.program.rewrite import (
@@ -100,7 +100,7 @@ def _trace(
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
     program = eliminate_common_subexpressions(convert(jaxpr))
-    program = note_kernels(eliminate_dead_code(program))
+    program = read_kernels(eliminate_dead_code(program))
     _refuse_unpartitionable(program)
     return program, out_paths, out_trees[0], out_avals
 

@@ -1,8 +1,9 @@
-"""The steps of a Pallas kernel's grid, all at once: which branches run, which blocks move.
+"""Abstract evaluation of a Pallas kernel over all steps of its grid at once.
 
-Scalars that follow from a step's place in the grid, and from tables of integers that
-the program holds as constants, are known at every step. They are kept as arrays with
-one dim for each of the grid, of size 1 where they do not depend on it.
+It finds which branches run and which blocks are fetched. A scalar that depends only on
+the step's position in the grid and on integer tables that are constants of the program is
+known at every step. It is an array with one dim per grid dim, of size 1 along each grid
+dim that it does not depend on.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from jax.core import Tracer
 from meshwright.jax_private import open_jaxpr, scan_counts
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import OpWork, work_of
-from meshwright.program.rules.pallas_kernel import Stretch
+from meshwright.program.rules.pallas_kernel import KernelSection
 
 type Known = np.ndarray | None
-"""A scalar at every step, or a table; None for what the data decide."""
+"""A scalar at every step, or a table; `None` if it depends on data."""
 
 _SCALAR = frozenset(
     {
@@ -31,53 +32,54 @@ _SCALAR = frozenset(
         "sign", "sub", "xor",
     }
 )  # fmt: skip
-"""Primitives that kernels reckon places with, and that are elementwise."""
+"""Elementwise primitives with which kernels compute positions."""
 
 _STORES = frozenset({"addupdate", "masked_swap", "swap"})
 _PRODUCTS = frozenset({"dot_general"})
 
 
 class Grid:
-    """A kernel's steps, in the order in which they run.
+    """All steps of a kernel, evaluated together.
 
-    shape: of the grid. axes: its dims as the kernel numbers them.
-    stretches: what `run` has met.
+    shape: the grid's shape, with the dims that `vmap` added.
+    axes: the grid dims that the kernel itself knows, in its order.
+    sections: the sections that `run` has evaluated so far.
     """
 
     def __init__(self, shape: tuple[int, ...], axes: Sequence[int]) -> None:
         self.shape = shape
         self.axes = axes
-        self.stretches: list[Stretch] = []
+        self.sections: list[KernelSection] = []
 
     @property
     def steps(self) -> int:
-        """How many there are."""
+        """The number of steps."""
         return math.prod(self.shape)
 
     def place(self, dim: int) -> np.ndarray:
-        """Where each step stands along a dim of the grid."""
+        """The position of each step along a dim of the grid."""
         sizes = [1] * len(self.shape)
         sizes[dim] = self.shape[dim]
         return np.arange(self.shape[dim], dtype=np.int32).reshape(sizes)
 
     def every_step(self) -> np.ndarray:
-        """One execution a step."""
+        """Numbers of executions at each step: one."""
         return np.ones((1,) * len(self.shape), np.int64)
 
     def run(self, closed: Any, args: Sequence[Known], times: np.ndarray) -> list[Known]:
-        """What a jaxpr makes of `args`; its ops run `times` at each step."""
+        """The results of a jaxpr, whose ops run `times` times at each step."""
         jaxpr, consts = open_jaxpr(closed)
         names: dict[Any, Known] = dict(zip(jaxpr.invars, args, strict=True))
         names.update(zip(jaxpr.constvars, map(_table, consts), strict=False))
         runs = int(times.sum()) * self.steps // times.size
-        stretch = Stretch()
+        section = KernelSection()
         for eqn in jaxpr.eqns:
             given = [_read(atom, names) for atom in eqn.invars]
             found = self._equation(eqn, given, times)
             names.update(zip(eqn.outvars, found, strict=True))
-            stretch = _with(stretch, eqn, runs)
+            section = _with(section, eqn, runs)
         if runs:
-            self.stretches.append(stretch)
+            self.sections.append(section)
         return [_read(atom, names) for atom in jaxpr.outvars]
 
     def _equation(
@@ -98,7 +100,7 @@ class Grid:
             args = [*given[:fixed], *[None] * (len(given) - fixed)]
             self.run(params["jaxpr"], args, times * params["length"])
         elif name in _SCALAR:
-            return [_reckoned(eqn, given)]
+            return [_evaluated(eqn, given)]
         else:
             for body in _bodies(params):
                 inputs = open_jaxpr(body)[0].invars
@@ -110,30 +112,30 @@ class Grid:
     def _branches(
         self, branches: Sequence[Any], given: list[Known], times: np.ndarray
     ) -> None:
-        """Each branch where the index says so, or the longest everywhere."""
+        """Run each branch at the steps that select it; if unknown, the largest."""
         which, *args = given
         if which is not None:
             for index, branch in enumerate(branches):
                 chosen = np.clip(which, 0, len(branches) - 1) == index
                 self.run(branch, args, times * chosen)
             return
-        met = self.stretches
-        found: list[list[Stretch]] = []
+        before = self.sections
+        found: list[list[KernelSection]] = []
         for branch in branches:
-            self.stretches = []
+            self.sections = []
             self.run(branch, args, times)
-            found.append(self.stretches)
-        self.stretches = [*met, *max(found, key=_flops)]
+            found.append(self.sections)
+        self.sections = [*before, *max(found, key=_flops)]
 
-    def moves(self, index_map: Any, tables: Sequence[Known]) -> int:
-        """Steps at which a block's place is not that of the step before."""
+    def num_fetches(self, index_map: Any, tables: Sequence[Known]) -> int:
+        """The number of steps at which a block is not the block of the step before."""
         places = [self.place(dim) for dim in range(len(self.shape))]
-        met, self.stretches = self.stretches, []
+        kernel_sections, self.sections = self.sections, []
         where = self.run(index_map, [*places, *tables], self.every_step())
-        self.stretches = met
+        self.sections = kernel_sections
         total = 1
         for dim, size in enumerate(self.shape):
-            # Steps on which this dim is the innermost that does not start again.
+            # Steps along this dim at which all dims inside it return to 0.
             moved = never = np.zeros((1,) * len(self.shape), bool)
             for index in where:
                 if index is None:
@@ -145,7 +147,7 @@ class Grid:
 
 
 def _differs(index: np.ndarray, dim: int) -> np.ndarray:
-    """Whether a number changes where dim `dim` goes on and those inside start again."""
+    """Whether an index changes when `dim` advances and the dims inside return to 0."""
     inside = index.ndim - dim - 1
     outside = (slice(None),) * dim
     goes_on = index.shape[dim] > 1
@@ -156,8 +158,8 @@ def _differs(index: np.ndarray, dim: int) -> np.ndarray:
     return before != after
 
 
-def _flops(stretches: Sequence[Stretch]) -> int:
-    return sum(stretch.work.flops for stretch in stretches)
+def _flops(sections: Sequence[KernelSection]) -> int:
+    return sum(section.work.flops for section in sections)
 
 
 def _table(const: Any) -> Known:
@@ -169,7 +171,7 @@ def _read(atom: Any, names: dict[Any, Known]) -> Known:
 
 
 def _looked_up(tree: Any, given: list[Known]) -> Known:
-    """An element of a table, by indices that are known."""
+    """The elements of a table at known indices; `None` if any of them is unknown."""
     table, *indices = given
     if table is None or any(index is None for index in indices):
         return None
@@ -182,8 +184,8 @@ def _looked_up(tree: Any, given: list[Known]) -> Known:
     return table[tuple(places)]
 
 
-def _reckoned(eqn: Any, given: list[Known]) -> Known:
-    """A scalar of scalars that are known."""
+def _evaluated(eqn: Any, given: list[Known]) -> Known:
+    """A scalar computed from known scalars; `None` if any of them is unknown."""
     known = [number for number in given if number is not None]
     if eqn.outvars[0].aval.shape or len(known) < len(given):
         return None
@@ -200,15 +202,17 @@ def _bodies(params: Any) -> list[Any]:
     return [value for value in params.values() if hasattr(value, "eqns")]
 
 
-def _with(stretch: Stretch, eqn: Any, runs: int) -> Stretch:
-    """The stretch with one more op that runs so often."""
+def _with(section: KernelSection, eqn: Any, runs: int) -> KernelSection:
+    """The section with one more op, which runs `runs` times."""
     name = eqn.primitive.name
     if name in _STORES:
         stored = math.prod(eqn.invars[1].aval.shape)
-        return Stretch(stretch.products, stretch.rest, stretch.stored + runs * stored)
+        return KernelSection(
+            section.products, section.rest, section.stored + runs * stored
+        )
     shapes = [a.aval.shape for a in (*eqn.invars, *eqn.outvars) if _is_array(a.aval)]
     if not any(shapes) or not eqn.outvars or _bodies(eqn.params):
-        return stretch  # scalars have a unit of their own
+        return section  # the scalar unit runs beside the others
     op = Op(
         name,
         tuple(_value(atom.aval) for atom in eqn.invars),
@@ -216,9 +220,11 @@ def _with(stretch: Stretch, eqn: Any, runs: int) -> Stretch:
         eqn.params,
     )
     if name in _PRODUCTS:
-        return Stretch((*stretch.products, (op, runs)), stretch.rest, stretch.stored)
+        return KernelSection(
+            (*section.products, (op, runs)), section.rest, section.stored
+        )
     work: OpWork = work_of(op) * runs
-    return Stretch(stretch.products, stretch.rest + work, stretch.stored)
+    return KernelSection(section.products, section.rest + work, section.stored)
 
 
 def _is_array(aval: Any) -> bool:

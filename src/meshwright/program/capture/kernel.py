@@ -1,4 +1,4 @@
-"""What the Pallas kernels of a program do, noted on the ops that call them."""
+"""Operations and bytes of a program's Pallas kernels, stored on the ops that call them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from jax.core import Tracer
 from meshwright.program.capture.grid import Grid, Known
 from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
 from meshwright.program.ops import OpWork
-from meshwright.program.rules.pallas_kernel import PallasKernel, noted
+from meshwright.program.rules.pallas_kernel import PallasKernel, with_kernel
 
 Tables = Mapping[Value, Any]
-"""Constants by the values that hold them."""
+"""Constant arrays by the values that hold them."""
 
 
-def note_kernels(program: Program, outside: Tables | None = None) -> Program:
-    """The program whose calls of kernels say what these do.
+def read_kernels(program: Program, outside: Tables | None = None) -> Program:
+    """The program with a `PallasKernel` on each op that calls a kernel of known grid.
 
-    outside: constants that inputs of the program are.
+    outside: constants that are passed in as inputs of the program.
     """
     if not any(op.kind in ("pallas_call", "shard_map") for op in program.walk()):
         return program
     tables = {**(outside or {}), **program.constants}
-    return replace(program, ops=tuple(_note(op, tables) for op in program.ops))
+    return replace(program, ops=tuple(_with_kernels(op, tables) for op in program.ops))
 
 
-def _note(op: Op, tables: Tables) -> Op:
+def _with_kernels(op: Op, tables: Tables) -> Op:
     if op.kind == "pallas_call":
         kernel = read_kernel(op, [_known(atom, tables) for atom in op.operands])
-        return op if kernel is None else noted(op, kernel)
+        return op if kernel is None else with_kernel(op, kernel)
     if op.kind == "shard_map":
         inner = op.params["jaxpr"]
         assert isinstance(inner, Program)
@@ -42,7 +42,7 @@ def _note(op: Op, tables: Tables) -> Op:
             for value, atom in zip(inner.inputs, op.operands, strict=True)
             if isinstance(atom, Value) and atom in tables and atom.shape == value.shape
         }
-        return replace(op, params={**op.params, "jaxpr": note_kernels(inner, given)})
+        return replace(op, params={**op.params, "jaxpr": read_kernels(inner, given)})
     if not op.bodies:
         return op
     found: list[dict[Value, Any]] = [{} for _ in op.bodies]
@@ -52,7 +52,7 @@ def _note(op: Op, tables: Tables) -> Op:
             for body, position in wire.inputs if not wire.outputs else ():
                 found[body][op.bodies[body].inputs[position]] = tables[atom]
     bodies = (
-        note_kernels(body, given) for body, given in zip(op.bodies, found, strict=True)
+        read_kernels(body, given) for body, given in zip(op.bodies, found, strict=True)
     )
     return replace(op, bodies=tuple(bodies))
 
@@ -65,10 +65,10 @@ def _known(atom: Atom, tables: Tables) -> Known:
 
 
 def read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
-    """What a `pallas_call` does; None where its grid is not known before it runs.
+    """The kernel of a `pallas_call`; `None` if its grid is known only at run time.
 
-    Its author's `cost_estimate` stands where there is one. given: operands that are
-    known, of which a kernel may look up what to skip.
+    The author's `cost_estimate`, if there is one, is taken instead of counts.
+    given: operands that are constants; a kernel may look up in them which steps to skip.
     """
     params: Any = op.params
     mapping = params["grid_mapping"]
@@ -81,16 +81,16 @@ def read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
     inputs = params["jaxpr"].invars
     rest: list[Known] = [None] * (len(inputs) - len(tables))
     grid.run(params["jaxpr"], [*tables, *rest], grid.every_step())
-    stretches = tuple(grid.stretches)
-    told = params.get("cost_estimate")
-    if told is not None:
-        work = OpWork(told.flops, told.transcendentals)
-        return PallasKernel(grid.steps, stretches, told.bytes_accessed, work)
+    sections = tuple(grid.sections)
+    stated = params.get("cost_estimate")
+    if stated is not None:
+        work = OpWork(stated.flops, stated.transcendentals)
+        return PallasKernel(grid.steps, sections, stated.bytes_accessed, work)
     num_bytes = sum(
-        _block_bytes(block) * grid.moves(block.index_map_jaxpr, tables)
+        _block_bytes(block) * grid.num_fetches(block.index_map_jaxpr, tables)
         for block in mapping.block_mappings
     )
-    return PallasKernel(grid.steps, stretches, num_bytes)
+    return PallasKernel(grid.steps, sections, num_bytes)
 
 
 def _block_bytes(block: Any) -> int:

@@ -1,5 +1,15 @@
-"""Factor rules: what an op does to its dims, how much it computes, and what kind it is of.
+"""The form of an op's definition: factor rule, traits and work; and the op registry.
 
-This room has the form of a rule, the table that holds them, and the builder that writes
-device programs; the rule of each op stands in `program/ops`.
+The definitions themselves are in `program/ops`, one file per family of ops. To add an op:
+
+1. Open the file of its family in `program/ops/arithmetic` (ops that compute) or
+   `program/ops/movement` (ops that move elements), or add a file and list it in
+   `program/ops/families.py`.
+2. Write a function from `Op` to `FactorRule` under `@rule("primitive_name")`. Most ops
+   need only letters, as in `return "ik,kj->ij"`; `rule.py` says what letters mean, and
+   `factors.py` has what rules with computed letters use. An op whose part on one device
+   is not the same op on smaller shapes also needs an `expand` (see `builder.py`).
+3. Pass `traits=` (`traits.py`) and `work=` (`work.py`) to `rule`, if any apply.
+4. Add an example to `tests/program/ops/catalogue`: tests then split each factor, run the
+   parts on simulated devices, and compare the numbers with the unsplit op.
 """

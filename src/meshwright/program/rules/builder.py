@@ -1,8 +1,8 @@
-"""Writes device programs: ops on local shapes, with explicit collectives.
+"""The builder of device programs: ops on local shapes, with explicit collectives.
 
-Ops made here carry no primitive: their kinds are the names of `jax.lax` functions, or
-of the collectives below, with parameters of our own that do not change between
-releases of JAX. `runtime` holds the table that executes them.
+Its ops have no JAX primitive. Their kinds are the names of `jax.lax` functions and of the
+collectives below; their parameters are ours and do not change between releases of JAX.
+`run/local/table.py` executes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.rules.traits import Trait, add_traits
 
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
-"""Kinds that move bytes between devices. `all_slice` and `axis_index` do not."""
+"""Kinds that move bytes between devices; `all_slice` and `axis_index` do not."""
 
 add_traits((Trait.COLLECTIVE,), *COLLECTIVES)
 add_traits((Trait.COLLECTIVE_REDUCTION,), "all_reduce", "reduce_scatter")
@@ -23,9 +23,9 @@ add_traits((Trait.COLLECTIVE_REDUCTION,), "all_reduce", "reduce_scatter")
 
 @dataclass
 class Builder:
-    """Ops of one device program so far; every method appends and returns new values.
+    """The ops of one device program so far; each method appends ops, returns their results.
 
-    source, reason: written into each op, so that a collective can be explained.
+    source, reason: stored in each op, so that `explain` can say why a collective is there.
     """
 
     mesh: Mesh
@@ -44,7 +44,7 @@ class Builder:
         /,
         **params: object,
     ) -> Value:
-        """Append an op of one result, by the name of a `jax.lax` function."""
+        """Append an op with one result; `kind` names a `jax.lax` function."""
         result = Value(tuple(shape), dtype)
         self.ops.append(Op(kind, tuple(operands), (result,), params, (), self.source))
         return result
@@ -56,7 +56,7 @@ class Builder:
         shapes: Iterable[tuple[int, ...]],
         params: Mapping[str, object] | None = None,
     ) -> tuple[Value, ...]:
-        """Append the same primitive as `op` on other operands, with these result shapes."""
+        """Append the primitive of `op` on other operands, with results of these shapes."""
         made = zip(shapes, op.results, strict=True)
         results = tuple([Value(tuple(shape), old.dtype) for shape, old in made])
         chosen = op.params if params is None else params
@@ -77,30 +77,30 @@ class Builder:
     # -- elementwise ----------------------------------------------------------------
 
     def literal(self, value: object, like: Atom | str) -> Literal:
-        """A scalar constant of a dtype, or of the dtype of a value."""
+        """A scalar constant, with a given dtype or with that of another value."""
         return Literal(value, like if isinstance(like, str) else like.dtype)
 
     def unary(self, kind: str, x: Atom) -> Value:
-        """`neg`, `not`, `exp`, ... of one value."""
+        """An elementwise function of one value: `neg`, `not`, `exp`, ..."""
         return self.emit(kind, (x,), x.shape, x.dtype)
 
     def binary(self, kind: str, x: Atom, y: Atom | float | int) -> Value:
-        """`add`, `sub`, `mul`, `max`, `rem`, ... with scalars stretched."""
+        """An elementwise function of two: `add`, `mul`, `max`, ...; scalars broadcast."""
         other = y if isinstance(y, Value | Literal) else self.literal(y, x)
         return self.emit(kind, (x, other), x.shape or other.shape, x.dtype)
 
     def compare(self, kind: str, x: Atom, y: Atom | float | int) -> Value:
-        """`eq`, `ne`, `lt`, `le`, `gt`, `ge`: a bool value."""
+        """A comparison, as bools: `eq`, `ne`, `lt`, `le`, `gt` or `ge`."""
         other = y if isinstance(y, Value | Literal) else self.literal(y, x)
         return self.emit(kind, (x, other), x.shape or other.shape, "bool")
 
     def select(self, which: Atom, on_false: Atom, on_true: Atom) -> Value:
-        """`on_true` where `which` (a scalar or of the same shape), else `on_false`."""
+        """`on_true` where `which` is true, else `on_false`; `which` may be a scalar."""
         shape = on_true.shape or on_false.shape
         return self.emit("select_n", (which, on_false, on_true), shape, on_true.dtype)
 
     def convert(self, x: Atom, dtype: str) -> Value:
-        """The same numbers in another dtype."""
+        """The value converted to another dtype."""
         return self.emit("convert_element_type", (x,), x.shape, dtype, new_dtype=dtype)
 
     # -- shapes ---------------------------------------------------------------------
@@ -110,23 +110,23 @@ class Builder:
         return self.broadcast(Literal(value, dtype), shape, ())
 
     def iota(self, shape: tuple[int, ...], dim: int, dtype: str = "int32") -> Value:
-        """0, 1, 2, ... along `dim`."""
+        """An array that counts 0, 1, 2, ... along `dim`."""
         return self.emit("iota", (), shape, dtype, shape=shape, dim=dim)
 
     def broadcast(
         self, x: Atom, shape: tuple[int, ...], dims: tuple[int, ...]
     ) -> Value:
-        """Operand dim i becomes result dim `dims[i]`; all others are stretched."""
+        """The value with its dim i as result dim `dims[i]`, repeated along all others."""
         return self.emit(
             "broadcast_in_dim", (x,), shape, x.dtype, shape=shape, dims=dims
         )
 
     def reshape(self, x: Atom, shape: tuple[int, ...]) -> Value:
-        """The same elements in another shape."""
+        """The elements in row-major order in another shape."""
         return self.emit("reshape", (x,), shape, x.dtype, shape=shape)
 
     def fence(self, x: Atom) -> Value:
-        """The same value, which the compiler may not merge with the original."""
+        """The value behind an optimization barrier, which XLA does not simplify across."""
         return self.emit("optimization_barrier", (x,), x.shape, x.dtype)
 
     def slice(self, x: Atom, dim: int, start: int, limit: int) -> Value:
@@ -137,7 +137,7 @@ class Builder:
         )
 
     def concatenate(self, values: Sequence[Atom], dim: int) -> Value:
-        """Values side by side along `dim`."""
+        """Values concatenated along `dim`."""
         first = values[0]
         total = sum(v.shape[dim] for v in values)
         shape = first.shape[:dim] + (total,) + first.shape[dim + 1 :]
@@ -155,23 +155,23 @@ class Builder:
         return self.emit("axis_index", (), (), "int32", axes=axes)
 
     def all_slice(self, x: Atom, dim: int, axes: tuple[str, ...]) -> Value:
-        """This device's chunk of a value that is whole along `axes`. Moves no bytes."""
+        """This device's chunk of a value that is whole along `axes`; moves no bytes."""
         shape = self._resized(x, dim, 1, self.mesh.size(axes))
         return self.emit("all_slice", (x,), shape, x.dtype, dim=dim, axes=axes)
 
     def all_gather(self, x: Atom, dim: int, axes: tuple[str, ...]) -> Value:
-        """The chunks of all devices along `axes`, concatenated on `dim`."""
+        """The chunks of all devices along `axes`, concatenated along `dim`."""
         shape = self._resized(x, dim, self.mesh.size(axes), 1)
         return self._collective("all_gather", x, shape, dim=dim, axes=axes)
 
     def all_reduce(self, x: Atom, axes: tuple[str, ...], monoid: str = "sum") -> Value:
-        """The reduction over all devices along `axes`, on each of them."""
+        """The reduction over all devices along `axes`, available on each of them."""
         return self._collective("all_reduce", x, x.shape, axes=axes, monoid=monoid)
 
     def reduce_scatter(
         self, x: Atom, dim: int, axes: tuple[str, ...], monoid: str = "sum"
     ) -> Value:
-        """This device's chunk on `dim` of the reduction along `axes`."""
+        """This device's chunk along `dim` of the reduction over `axes`."""
         shape = self._resized(x, dim, 1, self.mesh.size(axes))
         return self._collective(
             "reduce_scatter", x, shape, dim=dim, axes=axes, monoid=monoid
@@ -180,7 +180,7 @@ class Builder:
     def all_to_all(
         self, x: Atom, gather: int, split: int, axes: tuple[str, ...]
     ) -> Value:
-        """Move `axes` from dim `gather`, which grows, to dim `split`, which shrinks."""
+        """The value with `axes` moved from dim `gather`, now larger, to dim `split`."""
         n = self.mesh.size(axes)
         shape = list(x.shape)
         shape[gather] *= n
@@ -192,9 +192,10 @@ class Builder:
     def permute(
         self, x: Atom, axes: tuple[str, ...], pairs: tuple[tuple[int, int], ...]
     ) -> Value:
-        """Send to other positions along `axes`: (from, to) pairs; others receive zeros.
+        """The value received from another position along `axes`; zeros if none sends.
 
-        Written down with the axes in the mesh's order, the only one that JAX takes.
+        pairs: (from, to) positions. The op lists the axes in the mesh's order, since JAX
+        accepts no other.
         """
         order = tuple(a for a in self.mesh.axes if a in axes)
         if order != axes:
@@ -205,7 +206,7 @@ class Builder:
         return self._collective("permute", x, x.shape, axes=order, pairs=pairs)
 
     def _moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
-        """A position along `old`, counted along `new`, the same axes in another order."""
+        """The position along axes `new` of a position along `old`, the same axes."""
         coordinates: dict[str, int] = {}
         for axis in reversed(old):
             position, coordinates[axis] = divmod(position, self.mesh.size(axis))

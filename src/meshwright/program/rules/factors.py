@@ -1,4 +1,4 @@
-"""Numbering the factors of a rule, and what partial sums a dtype can hold."""
+"""Tools for writing rules: numbering of factors, and which dtypes can hold partial sums."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.rule import Dims, FactorRule, LocalParams, OpCut, Shape
 
 Factor = tuple[int, ...]
-"""The factors of one dim: what `RuleFactors` hands out, ready to be put into `Dims`."""
+"""The factors of one dim, an element of `Dims`."""
 
 
 @dataclass
 class RuleFactors:
-    """Hands out new factors while a rule is written, then makes the rule of them."""
+    """Numbers the factors of a rule while it is written, and makes the rule of them."""
 
     sizes: list[int] = field(default_factory=list)
     least: dict[int, int] = field(default_factory=dict)
 
     def one(self, size: int, least: int = 1) -> Factor:
-        """A new factor, of which a cut must leave at least `least` on a device."""
+        """A new factor, of which each part must have at least size `least`."""
         index = len(self.sizes)
         self.sizes.append(size)
         if least > 1:
@@ -34,13 +34,13 @@ class RuleFactors:
         return [self.one(n) for n in shape]
 
     def never_cut(self, size: int) -> Factor:
-        """A factor that completes a dim and that no cut may touch; none for size 1."""
+        """A factor that completes a dim and cannot be split; no factor for size 1."""
         return self.one(size, least=size) if size > 1 else ()
 
     def rule(
         self, operands: Sequence[Dims], results: Sequence[Dims], **fields: Any
     ) -> FactorRule:
-        """The rule over the factors made so far; `fields` are those of `FactorRule`."""
+        """The rule over all factors so far; `fields` are those of `FactorRule`."""
         return FactorRule(
             tuple(self.sizes),
             tuple(operands),
@@ -51,12 +51,12 @@ class RuleFactors:
 
 
 def no_dims(value: Atom) -> Dims:
-    """The dims of a value that stays whole."""
+    """The dims of a value none of whose dims can be split."""
     return ((),) * len(value.shape)
 
 
 def local_shape(shape: Shape, dims: Dims, cut: OpCut) -> Shape:
-    """The shape on one device of a value with these factors."""
+    """The shape of one device's part of a value with these factors."""
     local = list(shape)
     for d, factors in enumerate(dims):
         for f in factors:
@@ -65,12 +65,12 @@ def local_shape(shape: Shape, dims: Dims, cut: OpCut) -> Shape:
 
 
 def all_operands(op: Op) -> tuple[frozenset[int], ...]:
-    """Linear in all operands together, as `add` and `concatenate` are."""
+    """The `linear` of ops that are linear in all operands jointly, as `add` is."""
     return (frozenset(range(len(op.operands))),)
 
 
-def spelling_result(name: str) -> LocalParams:
-    """`local_params` where the parameter `name` spells the result's shape."""
+def with_result_shape(name: str) -> LocalParams:
+    """The `local_params` of primitives whose parameter `name` is the result's shape."""
 
     def local_params(
         op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
@@ -82,20 +82,20 @@ def spelling_result(name: str) -> LocalParams:
 
 
 def is_inexact(dtype: str) -> bool:
-    """True for real and complex floating point."""
+    """Whether the dtype is real or complex floating point."""
     return dtype.startswith(("float", "bfloat", "complex")) and dtype != "float0"
 
 
-def is_narrow(dtype: str) -> bool:
-    """True for floats of 8 bits or less and integers of less than 8."""
+def is_low_precision(dtype: str) -> bool:
+    """Whether the dtype is a float of at most 8 bits or an integer of less than 8."""
     return re.match(r"float[468]_|u?int[124]$", dtype) is not None
 
 
 def is_key(dtype: str) -> bool:
-    """True for typed PRNG keys."""
+    """Whether the dtype is one of typed PRNG keys."""
     return dtype.startswith("key<")
 
 
 def can_sum(dtype: str) -> bool:
-    """True where terms held in the dtype by several devices add up to the right sum."""
-    return not (dtype in ("bool", "float0") or is_key(dtype) or is_narrow(dtype))
+    """Whether addends that devices hold in this dtype add up to the right sum."""
+    return not (dtype in ("bool", "float0") or is_key(dtype) or is_low_precision(dtype))

@@ -1,7 +1,7 @@
-"""What a hand-written kernel does on one device, as far as a cost model asks.
+"""Pallas kernels as cost models see them: the operations and bytes of all grid steps.
 
-A kernel runs once for each step of its grid; inside, branches and loops follow one
-another, and in each of them the units of the chip work side by side.
+A kernel runs once for each step of its grid. Within a step its branches and loop bodies
+run one after another; within each of those the matrix and vector units overlap.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from meshwright.program.ir import Op
 from meshwright.program.rules.work import NO_WORK, OpWork, work_of
 
-NOTE = "kernel"
-"""The parameter under which a captured op has its `PallasKernel`; no primitive knows it."""
+KERNEL_PARAM = "kernel"
+"""The parameter in which a captured op stores its `PallasKernel`, unknown to JAX."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A branch or loop body of a kernel, all its executions together.
+class KernelSection:
+    """All executions of one straight-line section of a kernel: a branch or a loop body.
 
-    products: contractions of blocks, and how often each runs. rest: the work of all
-    else. stored: elements written to scratch memory.
+    products: contractions of blocks, and how often each runs.
+    rest: the work of all other ops.
+    stored: elements written to scratch memory.
     """
 
     products: tuple[tuple[Op, int], ...] = ()
@@ -30,12 +31,12 @@ class Stretch:
 
     @property
     def work(self) -> OpWork:
-        """That of the products too."""
+        """The work of all ops, products included."""
         return sum((work_of(op) * runs for op, runs in self.products), self.rest)
 
-    def shared(self, parts: int) -> Stretch:
-        """What one of `parts` devices does of it."""
-        return Stretch(
+    def per_device(self, parts: int) -> KernelSection:
+        """The share of one of `parts` devices."""
+        return KernelSection(
             tuple((op, runs // parts) for op, runs in self.products),
             OpWork(self.rest.flops // parts, self.rest.transcendentals // parts),
             self.stored // parts,
@@ -44,50 +45,50 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class PallasKernel:
-    """All steps of a kernel's grid.
+    """All steps of a kernel's grid together.
 
-    stretches: one after another in each step. num_bytes: what passes between main
-    memory and the blocks in scratch memory. told: the work as the kernel's author has
-    it, None for what the stretches come to.
+    sections: the parts of a step, which run one after another.
+    num_bytes: bytes copied between main memory and the blocks in scratch memory.
+    stated: the work that the kernel's author states in `cost_estimate`, if any.
     """
 
     steps: int
-    stretches: tuple[Stretch, ...]
+    sections: tuple[KernelSection, ...]
     num_bytes: int
-    told: OpWork | None = None
+    stated: OpWork | None = None
 
     @property
     def counted(self) -> OpWork:
-        """What the stretches come to."""
-        return sum((stretch.work for stretch in self.stretches), NO_WORK)
+        """The work of all sections."""
+        return sum((section.work for section in self.sections), NO_WORK)
 
     @property
     def work(self) -> OpWork:
-        """As told, else as counted."""
-        return self.counted if self.told is None else self.told
+        """The stated work; if there is none, the counted work."""
+        return self.counted if self.stated is None else self.stated
 
-    def shared(self, parts: int) -> PallasKernel:
-        """What one of `parts` devices does that share the steps evenly."""
-        told = self.told
+    def per_device(self, parts: int) -> PallasKernel:
+        """The kernel of one of `parts` devices that share the steps evenly."""
+        stated = self.stated
         return PallasKernel(
             self.steps // parts,
-            tuple(stretch.shared(parts) for stretch in self.stretches),
+            tuple(section.per_device(parts) for section in self.sections),
             self.num_bytes // parts,
-            told and OpWork(told.flops // parts, told.transcendentals // parts),
+            stated and OpWork(stated.flops // parts, stated.transcendentals // parts),
         )
 
 
 def kernel_of(op: Op) -> PallasKernel | None:
-    """What is known of the kernel that an op calls; None for ops that call none."""
-    found = op.params.get(NOTE)
+    """The kernel that an op calls; `None` if it calls none, or if its grid is unknown."""
+    found = op.params.get(KERNEL_PARAM)
     return found if isinstance(found, PallasKernel) else None
 
 
-def noted(op: Op, kernel: PallasKernel) -> Op:
-    """The op with what its kernel does."""
-    return replace(op, params={**op.params, NOTE: kernel})
+def with_kernel(op: Op, kernel: PallasKernel) -> Op:
+    """The op with the kernel stored among its parameters."""
+    return replace(op, params={**op.params, KERNEL_PARAM: kernel})
 
 
-def without_note(params: Mapping[str, object]) -> dict[str, object]:
-    """The parameters that the primitive itself knows."""
-    return {key: value for key, value in params.items() if key != NOTE}
+def without_kernel(params: Mapping[str, object]) -> dict[str, object]:
+    """The parameters that the primitive itself has."""
+    return {key: value for key, value in params.items() if key != KERNEL_PARAM}

@@ -43,7 +43,7 @@ def rule(
 def known_ops(package: str = "") -> tuple[str, ...]:
     """Names of all primitives that have a rule, sorted.
 
-    package: only rules that its modules registered; all by default.
+    package: counts only rules that modules of this package registered; default is all.
     """
     return tuple(
         sorted(k for k, fn in _RULES.items() if fn.__module__.startswith(package))
@@ -51,7 +51,7 @@ def known_ops(package: str = "") -> tuple[str, ...]:
 
 
 def rule_of(op: Op) -> FactorRule:
-    """The rule of an op; an opaque one, which says why, where none is registered."""
+    """The rule of an op; if none is registered, an opaque rule that says so."""
     fn = _RULES.get(op.kind)
     if fn is None:
         return opaque_rule(op, _missing(op.kind))

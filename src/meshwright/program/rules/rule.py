@@ -1,11 +1,14 @@
-"""Factor rules: what an op does to its dimensions.
+"""Factor rules: how the dims of an op's operands and results correspond.
 
-A rule names the dims of operands and results with letters, as an einsum does. A letter
-in operands and results is *parallel*; only in operands, a *reduction*: cutting it leaves
-the result partial; only in results, *new*. A dim without letters cannot be cut. A
-dim may be a product of letters, major to minor (reshape).
+A rule names dims by letters (factors), as einsum does and as Shardy's `OpShardingRule`
+does: `"bik,bkj->bij"` is a batched matrix product. Splitting a factor over devices splits
+every dim that it names. A factor in operands and results is *parallel*. A factor in
+operands alone is a *reduction*: after splitting it, devices hold partial results. A
+factor in results alone is *new*. A dim without factors cannot be split. A dim may be the
+product of several factors, major to minor (`"(ab)c->a(bc)"` is a reshape).
 
-Propagation, lowering, cost and tests read rules; none of them names an op.
+Propagation, lowering, cost models and tests read rules; none of them asks for an op by
+name. The package's docstring says how to add an op.
 """
 
 from __future__ import annotations
@@ -23,46 +26,48 @@ if TYPE_CHECKING:
     from meshwright.program.rules.builder import Builder
 
 Dims = tuple[tuple[int, ...], ...]
-"""Per dim its factors, major to minor; the empty tuple for a dim that cannot be cut."""
+"""Per dim its factors, major to minor; the empty tuple for a dim that cannot be split."""
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OpCut:
-    """How one op is cut: per factor the mesh axes, and their number of parts."""
+    """How one op is partitioned: per factor the mesh axes, and the number of parts."""
 
     axes: tuple[tuple[str, ...], ...]
     parts: tuple[int, ...]
 
     def is_cut(self, factor: int) -> bool:
-        """True when some axis cuts the factor."""
+        """Whether some mesh axis splits the factor."""
         return bool(self.axes[factor])
 
 
 LocalParams = Callable[[Op, tuple[Shape, ...], tuple[Shape, ...]], Mapping[str, object]]
-"""(op, local operand shapes, local result shapes) -> the primitive's parameters for one
-device; needed where parameters spell out shapes."""
+"""(op, local operand shapes, local result shapes) -> the primitive's parameters on one
+device. Rules of primitives whose parameters contain shapes need it."""
 
 Expand = Callable[["Builder", Op, tuple[Any, ...], OpCut], tuple[Value, ...]]
-"""(builder, op, local operands, cut) -> local results; needed where the part on one
-device is not the same primitive on smaller shapes."""
+"""(builder, op, local operands, cut) -> local results. Rules of ops whose part on one
+device is not the same primitive on smaller shapes need it."""
 
 
 @dataclass(frozen=True)
 class FactorRule:
-    """What one op does to its dimensions.
+    """The factors of one op.
 
     sizes: extent of each factor.
-    operands, results: per value, per dim, the factors.
-    monoid: how parts combine when a reduction factor is cut.
-    linear: sets of operands in which the op is linear when all of a set are partial
-        sums and all other operands are whole; the result is then partial too.
-    special: factors that only `expand` can cut.
-    least: smallest local size of a factor that a cut must leave, where it is not 1.
+    operands, results: per value, per dim, its factors.
+    monoid: the reduction that combines parts after a reduction factor has been split.
+    linear: sets of operands. If all operands of a set are partial sums and all others
+        are whole, the op may be applied to the partial sums; its result is partial.
+    special: factors that only `expand` can split, for which devices exchange data or
+        change the op (Shardy: permutation and need-replication factors).
+    least: by factor, the smallest size that a part may have, if it is not 1.
+    local_params, expand: how one device's part is written, if it is not the same op.
     is_zero: every result is zero, whatever the operands are.
-    done: factors over which the op itself reduces, so that nothing is left partial.
-    opaque: why the op cannot be cut at all ("" when it can).
+    done: factors over which the op itself reduces, so that no result is partial.
+    opaque: why the op cannot be partitioned at all ("" if it can).
     """
 
     sizes: tuple[int, ...]
@@ -80,17 +85,17 @@ class FactorRule:
 
     @cached_property
     def reductions(self) -> frozenset[int]:
-        """Factors that stand in operands only."""
+        """Factors that are in operands only and that the op does not reduce itself."""
         used = {f for dims in self.operands for fs in dims for f in fs}
         made = {f for dims in self.results for fs in dims for f in fs}
         return frozenset(used - made - self.done)
 
     def check(self, op: Op) -> None:
-        """Raise `RuleError` unless every named dim is the product of its factors."""
+        """Raise `RuleError` unless each dim that has factors is their product."""
         for side, values in ((self.operands, op.operands), (self.results, op.results)):
             if len(side) != len(values):
                 raise RuleError(
-                    f"rule of {op.kind!r} names {len(side)} of {len(values)}"
+                    f"rule of {op.kind!r} names {len(side)} values, not {len(values)}"
                 )
             for dims, value in zip(side, values, strict=True):
                 self._check_value(op, dims, value.shape)
@@ -111,7 +116,7 @@ class FactorRule:
 
 
 def parse_letters(text: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Letters per dim per value: `"b(ij),-k"` is (b, (i, j)) and (none, k)."""
+    """Letters per value and dim: `"b(ij),-k"` is (b, (i, j)) and (no letter, k)."""
     return tuple(_parse_value(part.strip()) for part in text.split(",")) if text else ()
 
 
@@ -134,11 +139,11 @@ def _parse_value(text: str) -> tuple[tuple[str, ...], ...]:
 def einsum_rule(
     letters: str, op: Op, sizes: Mapping[str, int] | None = None, **fields: object
 ) -> FactorRule:
-    """The rule that `letters` spells: `"bik,bkj->bij"`, values separated by commas.
+    """The rule in the notation of einsum: `"bik,bkj->bij"`, with commas between values.
 
-    `-` is a dim that cannot be cut, `(ij)` a dim that is a product. Sizes of letters
-    that only stand in products must be given in `sizes`. `fields` are those of
-    `FactorRule`; factor numbers in them count letters in order of first appearance.
+    `-` is a dim that cannot be split, `(ij)` a dim that is a product. The size of a
+    letter that occurs only in products must be given in `sizes`. `fields` are those of
+    `FactorRule`; they number letters in order of first appearance.
     """
     left, arrow, right = letters.partition("->")
     if not arrow:
@@ -171,7 +176,7 @@ def einsum_rule(
 
 
 def opaque_rule(op: Op, why: str) -> FactorRule:
-    """The rule of an op that stays whole: no dim has a letter."""
+    """The rule of an op that cannot be partitioned: no dim has a factor."""
     return FactorRule(
         (),
         tuple(((),) * len(a.shape) for a in op.operands),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from meshwright.program.ir import Atom, Literal, Op, Program
-from meshwright.program.rules.pallas_kernel import without_note
+from meshwright.program.rules.pallas_kernel import without_kernel
 from meshwright.run.local.effects import run_effect
 from meshwright.run.local.table import MANUAL, function_of
 
@@ -45,7 +45,7 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         if op.kind == "iota":
             params["dtype"] = op.results[0].dtype
         return [function_of(op.kind)(*operands, **params)]
-    return _bind(op.primitive, operands, without_note(op.params))
+    return _bind(op.primitive, operands, without_kernel(op.params))
 
 
 def _bind(primitive: Any, operands: list[Any], params: Any) -> Sequence[Any]:

@@ -17,7 +17,7 @@ from meshwright.program.rules.factors import (
     RuleFactors,
     all_operands,
     is_inexact,
-    is_narrow,
+    is_low_precision,
 )
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape
@@ -97,7 +97,7 @@ def _conversion(op: Op) -> Linear:
     if not (is_inexact(source) and is_inexact(target)):
         return _FIRST if source == target else ()
     lost = _BITS.get(source, (99, 99))[1] > _BITS.get(target, (99, 99))[1]
-    return () if is_narrow(target) or lost else _FIRST
+    return () if is_low_precision(target) or lost else _FIRST
 
 
 _BITS = {

@@ -17,7 +17,7 @@ from meshwright.program.rules.factors import (
     can_sum,
     is_key,
     no_dims,
-    spelling_result,
+    with_result_shape,
 )
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
@@ -72,7 +72,7 @@ def dynamic_slice(op: Op) -> FactorRule:
         [kept],
         linear=(frozenset({0}),),
         special=frozenset(w.factor for w in windows),
-        local_params=spelling_result("slice_sizes"),
+        local_params=with_result_shape("slice_sizes"),
         expand=partial(_read_own, windows),
     )
 

@@ -1,10 +1,10 @@
-"""Pallas kernels: cut along dims of their grid whose steps share nothing.
+"""Pallas kernels: split along grid dims whose steps are independent of each other.
 
-A step of the grid sees one block of each operand and result, where index maps place it.
-A dim of the grid can be cut where the kernel does not ask for its place along it, where
-every result has blocks of its own for it, and where operands either have so too or do
-not depend on it: then a device that has some of the steps needs the same blocks alone,
-and numbers them from nought.
+Index maps say which block of each operand and result a step of the grid sees. A dim of
+the grid can be split if the kernel does not read its `program_id`, if every result has a
+separate block for each step along it, and if every operand either has one too or does
+not depend on it. A device that runs some of the steps then needs exactly their blocks,
+and may number them from 0.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import RuleFactors, no_dims
-from meshwright.program.rules.pallas_kernel import NOTE, kernel_of
+from meshwright.program.rules.pallas_kernel import KERNEL_PARAM, kernel_of
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
 from meshwright.program.rules.traits import Trait
 from meshwright.program.rules.work import NO_WORK, OpWork
 
-_PLACES = frozenset({"num_programs", "program_id"})
+_READS_STEP = frozenset({"num_programs", "program_id"})
 _IN_ORDER = ("prng_", "dma_", "semaphore_")
-"""Beginnings of primitives whose effects last from one step to the next."""
+"""Prefixes of primitives whose effects last from one step to the next."""
 
 Blocks = tuple[Any, ...]
-"""JAX's `BlockMapping` of each operand and result."""
+"""JAX's `BlockMapping`s of the operands and results."""
 
 
 def _work(op: Op) -> OpWork:
@@ -38,24 +38,26 @@ def _work(op: Op) -> OpWork:
 
 @rule("pallas_call", traits=(Trait.STANDALONE,), work=_work)
 def pallas(op: Op) -> FactorRule:
-    """`(gb)k->(gb)k` for a grid dim g whose blocks of b rows have steps of their own."""
+    """`(gb)k->(gb)k` for an independent grid dim g with blocks of b rows."""
     params: Any = op.params
     mapping = params["grid_mapping"]
-    whole = op.operands[: len(op.operands) - mapping.num_inputs]
-    cut = [dim for dim in range(len(mapping.grid)) if _is_free(op, dim)]
-    if not cut:
-        return opaque_rule(op, "no dim of its grid has blocks and steps of its own")
+    unblocked = op.operands[: len(op.operands) - mapping.num_inputs]
+    free = [dim for dim in range(len(mapping.grid)) if _is_independent(op, dim)]
+    if not free:
+        return opaque_rule(
+            op, "the steps of its grid depend on each other along every dim"
+        )
     factors = RuleFactors()
-    letters = {dim: factors.one(mapping.grid[dim]) for dim in cut}
+    letters = {dim: factors.one(mapping.grid[dim]) for dim in free}
     named: list[Dims] = []
     for block in mapping.block_mappings:
         dims: list[tuple[int, ...]] = []
-        for size, own in zip(_sizes(block), _own(block), strict=True):
+        for size, own in zip(_sizes(block), _grid_dims(block), strict=True):
             letter = letters.get(-1 if own is None else own, ())
             dims.append((*letter, *factors.never_cut(size)) if letter else ())
         named.append(tuple(dims))
     return factors.rule(
-        [*map(no_dims, whole), *named[: mapping.num_inputs]],
+        [*map(no_dims, unblocked), *named[: mapping.num_inputs]],
         named[mapping.num_inputs :],
         local_params=_local_params,
     )
@@ -64,14 +66,14 @@ def pallas(op: Op) -> FactorRule:
 def _local_params(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """The kernel over the steps of one device."""
+    """Parameters of the call that runs one device's steps."""
     params: Any = op.params
     mapping = params["grid_mapping"]
     shapes = (*operands[len(operands) - mapping.num_inputs :], *results)
     grid = list(mapping.grid)
     for block, shape in zip(mapping.block_mappings, shapes, strict=True):
         for own, size, now, was in zip(
-            _own(block), _sizes(block), shape, block.array_aval.shape, strict=True
+            _grid_dims(block), _sizes(block), shape, block.array_aval.shape, strict=True
         ):
             if own is not None and now != was:
                 grid[own] = now // size
@@ -91,20 +93,20 @@ def _local_params(
     }
     kernel = kernel_of(op)
     if kernel is not None:
-        local[NOTE] = kernel.shared(parts)
-    told = params["cost_estimate"]
-    if told is not None:
+        local[KERNEL_PARAM] = kernel.per_device(parts)
+    stated = params["cost_estimate"]
+    if stated is not None:
         local["cost_estimate"] = replace(
-            told,
-            flops=told.flops // parts,
-            transcendentals=told.transcendentals // parts,
-            bytes_accessed=told.bytes_accessed // parts,
+            stated,
+            flops=stated.flops // parts,
+            transcendentals=stated.transcendentals // parts,
+            bytes_accessed=stated.bytes_accessed // parts,
         )
     return local
 
 
-def _is_free(op: Op, dim: int) -> bool:
-    """Whether the steps along a dim of the grid have nothing to do with one another."""
+def _is_independent(op: Op, dim: int) -> bool:
+    """Whether the steps along a dim of the grid are independent of each other."""
     params: Any = op.params
     mapping = params["grid_mapping"]
     if mapping.num_dynamic_grid_bounds or params["mesh"] is not None or op.has_effect:
@@ -114,27 +116,27 @@ def _is_free(op: Op, dim: int) -> bool:
         name = eqn.primitive.name
         if name.startswith(_IN_ORDER):
             return False
-        if name in _PLACES and numbered[eqn.params["axis"]] == dim:
+        if name in _READS_STEP and numbered[eqn.params["axis"]] == dim:
             return False
     blocks: Blocks = mapping.block_mappings
-    if params["input_output_aliases"] and not all(_has_own(b, dim) for b in blocks):
+    if params["input_output_aliases"] and not all(_has_blocks(b, dim) for b in blocks):
         return False
-    return all(_has_own(block, dim) for block in blocks[mapping.num_inputs :]) and all(
-        _has_own(block, dim) or not _depends(block, dim) for block in blocks
-    )
+    return all(
+        _has_blocks(block, dim) for block in blocks[mapping.num_inputs :]
+    ) and all(_has_blocks(block, dim) or not _depends(block, dim) for block in blocks)
 
 
-def _has_own(block: Any, dim: int) -> bool:
-    """Whether each step along a grid dim has its own blocks, in order, of one dim."""
-    places = _own(block)
+def _has_blocks(block: Any, dim: int) -> bool:
+    """Whether the steps along a grid dim see consecutive blocks along one array dim."""
+    places = _grid_dims(block)
     if places.count(dim) != 1 or _depends(block, dim, places.index(dim)):
         return False
     size = _sizes(block)[places.index(dim)]
     return size > 0 and block.array_aval.shape[places.index(dim)] % size == 0
 
 
-def _own(block: Any) -> list[int | None]:
-    """Per dim of an array the grid dim that numbers its blocks, if one just does."""
+def _grid_dims(block: Any) -> list[int | None]:
+    """Per dim of an array, the grid dim that is its block index, if there is one."""
     jaxpr = block.index_map_jaxpr.jaxpr
     numbers = {var: index for index, var in enumerate(jaxpr.invars)}
     return [
@@ -144,7 +146,7 @@ def _own(block: Any) -> list[int | None]:
 
 
 def _depends(block: Any, dim: int, besides: int = -1) -> bool:
-    """Whether some dim of an array, one left aside, is placed by a grid dim."""
+    """Whether a grid dim affects a block's position along any dim, `besides` left out."""
     jaxpr = block.index_map_jaxpr.jaxpr
     reached = {jaxpr.invars[dim]}
     for eqn in jaxpr.eqns:
@@ -158,7 +160,7 @@ def _depends(block: Any, dim: int, besides: int = -1) -> bool:
 
 
 def _sizes(block: Any) -> list[int]:
-    """Extents of a block; 0 for those that are not placed by counting blocks."""
+    """Extents of a block; 0 for dims that are not indexed by whole blocks."""
     sizes = {"Blocked": lambda dim: dim.block_size, "Squeezed": lambda dim: 1}
     return [
         sizes.get(type(dim).__name__, lambda dim: 0)(dim) for dim in block.block_shape
@@ -166,7 +168,7 @@ def _sizes(block: Any) -> list[int]:
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
-    """Of a jaxpr and of those inside."""
+    """The equations of a jaxpr and of the jaxprs inside it."""
     for eqn in jaxpr.eqns:
         yield eqn
         for value in eqn.params.values():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.factors import Factor, RuleFactors, spelling_result
+from meshwright.program.rules.factors import Factor, RuleFactors, with_result_shape
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, Shape
 from meshwright.program.rules.traits import Trait
@@ -37,7 +37,7 @@ def reshape(op: Op) -> FactorRule:
         [tuple(dims)],
         [tuple(target)],
         linear=(frozenset({0}),),
-        local_params=spelling_result("new_sizes"),
+        local_params=with_result_shape("new_sizes"),
     )
 
 

@@ -18,7 +18,7 @@ from meshwright.program.rules.factors import (
     all_operands,
     is_key,
     local_shape,
-    spelling_result,
+    with_result_shape,
 )
 from meshwright.program.rules.registry import rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
@@ -49,7 +49,7 @@ def broadcast_in_dim(op: Op) -> FactorRule:
         [taken],
         [tuple(dims)],
         linear=_FIRST,
-        local_params=spelling_result("shape"),
+        local_params=with_result_shape("shape"),
         is_zero=isinstance(operand, Literal) and bool(operand.value == 0),
     )
 
@@ -278,7 +278,7 @@ def iota(op: Op) -> FactorRule:
         [],
         [dims],
         special=frozenset(dims[params["dimension"]]),
-        local_params=spelling_result("shape"),
+        local_params=with_result_shape("shape"),
         expand=_count_on,
     )
 
@@ -303,7 +303,7 @@ def empty(op: Op) -> FactorRule:
     """`->ab`: memory that nothing has been written to."""
     factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
-    return factors.rule([], [dims], local_params=spelling_result("shape"))
+    return factors.rule([], [dims], local_params=with_result_shape("shape"))
 
 
 @rule("platform_index")
