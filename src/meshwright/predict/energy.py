@@ -3,7 +3,7 @@
 The formulas are those of Patterson et al., "Carbon Emissions and Large Neural Network
 Training" (2021): energy is time times devices times their mean power times the overhead
 of the data centre (PUE); emissions are energy times the intensity of the place's grid.
-What building the machines emitted is left out.
+Emissions of manufacturing the machines are left out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a machine stands.
+    """A place where machines stand, with the carbon intensity of its grid.
 
-    gross_g_per_kwh: CO2 equivalent of the local grid's mix.
-    net_g_per_kwh: after carbon-free energy bought locally, hour by hour.
-    pue: power of the data centre over that of its computers; None to take the
+    gross_g_per_kwh: grams of CO2 equivalent for the local grid's mix.
+    net_g_per_kwh: the same after carbon-free energy that is bought locally, hour by hour.
+    source: publication of the numbers.
+    pue: power of the data centre over power of its computers; `None` to use the
         machine's.
-    source: where the numbers stand.
     """
 
     name: str
@@ -51,7 +51,7 @@ LOCATIONS: dict[str, Location] = {
 
 
 def find_location(name: str) -> Location:
-    """The place called so; `MachineError` with what there is, if none."""
+    """The location of that name; `MachineError` with all names if there is none."""
     if name not in LOCATIONS:
         near = get_close_matches(str(name), LOCATIONS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -62,26 +62,26 @@ def find_location(name: str) -> Location:
 
 
 def energy_j(seconds: float, num_chips: int, mean_w: float, pue: float) -> float:
-    """Energy of `num_chips` that draw `mean_w` each, with the data centre's overhead."""
+    """Joules of `num_chips` that draw `mean_w` each, with the data centre's overhead."""
     return seconds * num_chips * mean_w * pue
 
 
 def co2e_g(energy: float, g_per_kwh: float) -> float:
-    """Grams of CO2 equivalent for so many joules at so many grams a kWh."""
+    """Grams of CO2 equivalent of `energy` in joules."""
     return energy / JOULES_PER_KWH * g_per_kwh
 
 
 def rent_usd(seconds: float, num_chips: int, usd_per_hour: float) -> float:
-    """What `num_chips` cost for so long at a price for each."""
+    """Dollars for `num_chips` at an hourly price for each."""
     return seconds / HOUR_S * num_chips * usd_per_hour
 
 
 @dataclass(frozen=True, slots=True)
 class SavingFactors:
-    """How many times less energy and carbon four choices take: the 4Ms.
+    """Factors by which four choices, the 4Ms, reduce energy and carbon.
 
-    model: a better architecture. machine: a processor with more operations a joule.
-    mechanization: a data centre with less overhead. map: a place with a cleaner grid.
+    model: a better architecture. machine: a processor with more operations per joule.
+    mechanization: a data centre with less overhead. map: a location with a cleaner grid.
     Patterson et al., "The Carbon Footprint of Machine Learning Training Will Plateau,
     Then Shrink" (IEEE Computer, 2022).
     """
@@ -100,10 +100,10 @@ class SavingFactors:
 
     @property
     def energy(self) -> float:
-        """Times less energy; the place does not change it."""
+        """Reduction of energy, which the location does not change."""
         return self.model * self.machine * self.mechanization
 
     @property
     def carbon(self) -> float:
-        """Times less carbon."""
+        """Reduction of carbon."""
         return self.energy * self.map

@@ -1,4 +1,4 @@
-"""An estimate as plain data: what a plan keeps, prints and saves of it."""
+"""Figures of an estimate as plain data, which a plan keeps, prints and saves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _LARGEST = 10
 class LiveValue:
     """A value in memory at the peak.
 
-    name: an input's path, or the op that makes the value. value: its type on a device.
+    name: path of an input, or kind of the op that defines the value.
+    value: its type on a device.
     source: `file:line` of the user's code, "" if unknown.
     """
 
@@ -34,20 +35,21 @@ class LiveValue:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A step of a plan on a machine, per device where a device is what counts.
+    """Predictions for one step of a plan on a machine; memory is per device.
 
     mfu: share of the machine's 16-bit peak that the model's operations reach.
-    usable_bytes: what a device gives to programs.
-    breakdown: seconds by what fills the step: "compute", "idle", and for each kind of
-        collective those exposed and those hidden behind computation.
-    largest: of the values at the peak. peak_source: the line that runs there.
-    collective_s, collective_runs: of one execution, for each of the plan's collectives,
-        and how often the compiler takes it, which may be less often than the plan says:
-        what a loop only adds up once behind the loop, one of two that are added.
-    energy_j, co2e_g, cost_usd: of all devices; None where the machine has no power or
-        price. place: whose grid and overhead were taken, "" for none.
-    is_peak_power: whether the energy is that of the chip at its peak, an upper bound, for
-        no mean of it is known.
+    usable_bytes: memory of a device that programs may use.
+    breakdown: seconds of "compute" and "idle", and for each kind of collective the
+        exposed seconds and those hidden behind computation.
+    largest: largest values at the memory peak. peak_source: source line that runs there.
+    collective_s: seconds of one execution, for each of the plan's collectives.
+    collective_runs: executions in the compiled program, for each of them. They may be
+        fewer than the plan's: all-reduce code motion reduces an accumulator once after
+        its loop, and of two all-reduces whose results are added one remains.
+    energy_j, co2e_g, cost_usd: totals of all devices; `None` if the machine has no power
+        or price. place: name of the location whose grid and overhead count, "" for none.
+    is_peak_power: whether the energy is an upper bound at the chip's peak power, since
+        its mean power is not known.
     """
 
     machine: str
@@ -69,17 +71,17 @@ class Figures:
 
     @property
     def fits(self) -> bool:
-        """True where the peak is no more than a device gives to programs."""
+        """Whether the peak is at most the memory that programs may use."""
         return self.peak_memory_bytes <= self.usable_bytes
 
 
 def make_figures(decided: Decided, found: Estimate, place: Location | None) -> Figures:
-    """The figures of an estimate; `place` for carbon, and for the overhead of energy."""
+    """Figures of an estimate; `place` gives carbon intensity and the overhead of energy."""
     chip = found.machine.chip
     has_power = (chip.mean_w or chip.peak_w) is not None
     peak = found.memory.peak
-    taken = tuple(_collectives(decided.lowered.program, found))
-    runs_there = found.fusions[peak].root.source if peak >= 0 else ""
+    collectives = tuple(_collectives(decided.lowered.program, found))
+    peak_source = found.fusions[peak].root.source if peak >= 0 else ""
     return Figures(
         machine=found.machine.name,
         num_devices=found.machine.num_devices,
@@ -89,9 +91,9 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         usable_bytes=chip.usable_bytes,
         breakdown=dict(found.breakdown),
         largest=tuple(_largest(decided, found)),
-        peak_source=str(runs_there),
-        collective_s=tuple(seconds for seconds, _ in taken),
-        collective_runs=tuple(runs for _, runs in taken),
+        peak_source=str(peak_source),
+        collective_s=tuple(seconds for seconds, _ in collectives),
+        collective_runs=tuple(runs for _, runs in collectives),
         energy_j=found.energy_j(place) if has_power else None,
         co2e_g=found.co2e_g(place) if has_power and place is not None else None,
         cost_usd=None if chip.usd_per_hour is None else found.cost_usd(),
@@ -101,7 +103,7 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
 
 
 def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:
-    """The largest values at the peak, with what the author of the code calls them."""
+    """The largest values at the peak, with the names that the user's code gives them."""
     program = decided.lowered.program
     paths = dict(zip(program.inputs, decided.captured.paths, strict=True))
     walked = (*found.program.walk(), *program.walk())
@@ -115,20 +117,21 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:
 
 
 def _collectives(program: Program, found: Estimate) -> Iterator[tuple[float, int]]:
-    """Seconds and runs of each collective of a program, in the order of `executions`.
+    """Seconds of an execution and compiled runs of each collective, as `executions` lists.
 
-    Of one execution; where a compiler takes it less often, its share of what that takes.
+    If the compiler runs a collective less often than the program, its seconds are spread
+    over the executions of the program.
     """
     runs, known = dict(executions(found.program)), dict[Op, tuple[float, int]]()
     for op, seconds in _spans(found.timeline):
         known[found.origins.get(op, op)] = seconds, runs.get(op, 0)
     for op, times in executions(program):
-        seconds, taken = known.get(op, (0.0, 0))
-        yield seconds * taken / (times or 1), taken
+        seconds, compiled_runs = known.get(op, (0.0, 0))
+        yield seconds * compiled_runs / (times or 1), compiled_runs
 
 
 def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:
-    """Each op that has a span of its own, with its seconds."""
+    """Each op at the root of a span outside or inside of loops, with its seconds."""
     for span in timeline.spans:
         if span.inner is not None:
             yield from _spans(span.inner)
@@ -137,7 +140,7 @@ def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:
 
 
 def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
-    """The figures that `dataclasses.asdict` wrote, by way of JSON."""
+    """The figures that `dataclasses.asdict` wrote to JSON."""
     if fields is None:
         return None
     made = dict(fields)
