@@ -19,7 +19,7 @@ from meshwright.search.assignment.solvers.cp_sat import CpSatModel
 from meshwright.search.assignment.solvers.highs import program_fields
 from meshwright.search.assignment.solvers.highs_child import minimise
 from meshwright.search.assignment.solvers.linear import (
-    IntegerProgram,
+    BinaryProgram,
     chosen,
     linearise,
 )
@@ -63,7 +63,7 @@ def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, floa
     return None if values is None else chosen(problem.starts, values), bound
 
 
-def _with_memory(problem: Assignment) -> IntegerProgram:
+def _with_memory(problem: Assignment) -> BinaryProgram:
     """The integer program with a row for each maximal set of overlapping live ranges.
 
     Such a set is complete at a birth that is followed by a death before the next birth.

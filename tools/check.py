@@ -1,4 +1,4 @@
-"""All checks of the house: `python tools/check.py [STEP ...]`, every step by default.
+"""All checks of the project: `python tools/check.py [STEP ...]`, by default every step.
 
 Prints one line per step, and the output of those that fail. Exit status 1 if any does.
 """
@@ -25,6 +25,8 @@ STEPS: dict[str, tuple[str, ...]] = {
     "lint": (*RUFF, "check", CONCISE, "."),
     "types": (PYTHON, "-m", "pyright", "--pythonpath", PYTHON),
     "layers": (str(BIN / "lint-imports"), "--no-cache"),
+    "rooms": (PYTHON, str(HERE / "rooms.py")),
+    "language": (PYTHON, str(HERE / "language.py")),
     "budget": (PYTHON, str(HERE / "budget.py")),
     "docs": (PYTHON, str(HERE / "links.py")),
     "tests": (PYTHON, "-m", "pytest", "-q", "-n", WORKERS),

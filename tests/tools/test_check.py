@@ -1,4 +1,4 @@
-"""Every checker of the house catches a fault that is put there for it."""
+"""Each step of `tools/check.py` catches a deliberate fault."""
 
 import os
 import subprocess
@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CHECK = ROOT / "tools/check.py"
 PACKAGE = "src/meshwright"
-FOLDERS = sorted(init.parent.name for init in ROOT.glob(f"{PACKAGE}/*/__init__.py"))
+FOLDERS = sorted(init.parent for init in (ROOT / PACKAGE).rglob("__init__.py"))
+EXCEPTIONS = "fragments = 0\n[class_names]\n[rooms]\n[records]\n"
+FLAGS = "class Rules:\n" + "".join(f"    is_{c}: bool\n" for c in "abcd")
 
 FAULTS = [
     ("format", f"{PACKAGE}/fault.py", "x = (1,2)\n", "fault.py"),
@@ -20,20 +22,35 @@ FAULTS = [
     ("lint", f"{PACKAGE}/fault.py", "import jax\n\nC = jax._src.core\n", "TID251"),
     ("types", f"{PACKAGE}/fault.py", 'x: int = "one"\n', "reportAssignmentType"),
     ("types", f"{PACKAGE}/fault.py", 'x: int = "one"  # type: ignore\n', "fault.py"),
+    ("layers", f"{PACKAGE}/program/ir/fault.py", "import meshwright.app\n", "BROKEN"),
+    ("layers", f"{PACKAGE}/program/ir/fault.py", "import jax\n", "BROKEN"),
     (
         "layers",
-        f"{PACKAGE}/ir/fault.py",
-        "import meshwright.partitioner.lower\n",
-        "BROKEN",
-    ),
-    ("layers", f"{PACKAGE}/rules/fault.py", "import jax\n", "BROKEN"),
-    (
-        "layers",
-        f"{PACKAGE}/lower/fault.py",
+        f"{PACKAGE}/partitioner/lower/fault.py",
         "import meshwright.jax_private\n",
         "BROKEN",
     ),
-    ("budget", f"{PACKAGE}/ir/fault.py", "\n" * 501, "fault.py has 501 lines"),
+    (
+        "layers",
+        f"{PACKAGE}/search/assignment/problem/fault.py",
+        "import meshwright.search.assignment.primal\n",
+        "BROKEN",
+    ),
+    ("rooms", f"{PACKAGE}/app/fault.py", FLAGS, "Rules has 4 boolean fields"),
+    ("rooms", f"{PACKAGE}/app/fault.py", "\n" * 2501, "app has 1 files and 2501 lines"),
+    (
+        "language",
+        f"{PACKAGE}/fault.py",
+        'def f() -> None:\n    """Those of it."""\n',
+        'fault.py:1: "Those of it." starts as a fragment',
+    ),
+    (
+        "language",
+        f"{PACKAGE}/fault.py",
+        "class A:\n    class A:\n        pass\n",
+        "class name A is used twice",
+    ),
+    ("budget", f"{PACKAGE}/app/fault.py", "\n" * 501, "fault.py has 501 lines"),
     ("budget", f"{PACKAGE}/novel/fault.py", "x = 1\n", "novel has no budget"),
     ("docs", "docs/fault.md", "[gone](nowhere.md)\n", "nowhere.md"),
     ("docs", f"{PACKAGE}/fault.py", "# TO" + "DO: later\n", "fault.py:1"),
@@ -47,8 +64,9 @@ def tree(tmp_path: Path) -> Path:
     """A small package that has nothing wrong with it, under the rules of this one."""
     for name in ("pyproject.toml", "tools/budget.toml"):
         write(tmp_path / name, (ROOT / name).read_text(encoding="utf-8"))
-    for name in ("", *FOLDERS):
-        write(tmp_path / PACKAGE / name / "__init__.py", "")
+    write(tmp_path / "tools/exceptions.toml", EXCEPTIONS)
+    for folder in FOLDERS:
+        write(tmp_path / folder.relative_to(ROOT) / "__init__.py", "")
     for name in ("errors", "jax_private"):
         write(tmp_path / PACKAGE / f"{name}.py", "X = 1\n")
     write(tmp_path / "tests/test_good.py", "def test_it():\n    assert True\n")
@@ -87,11 +105,38 @@ def test_a_fault_is_caught_and_named(tree: Path, step, name, text, words):
 def test_a_folder_over_its_budget_is_caught(tree: Path):
     toml = tree / "tools/budget.toml"
     text = toml.read_text(encoding="utf-8")
-    write(toml, text.replace('meshwright/ir" = ', 'meshwright/ir" = 2 # '))
-    write(tree / PACKAGE / "ir/more.py", "X = 1\nY = 2\nZ = 3\n")
+    write(toml, text.replace('meshwright/app" = ', 'meshwright/app" = 2 # '))
+    write(tree / PACKAGE / "app/more.py", "X = 1\nY = 2\nZ = 3\n")
     status, output = run(tree, "budget")
     assert status == 1
-    assert "src/meshwright/ir has 3 lines, over its budget of 2" in output
+    assert "src/meshwright/app has 3 lines, over its budget of 2" in output
+
+
+def test_a_room_of_sixteen_files_is_caught(tree: Path):
+    for number in range(16):
+        write(tree / PACKAGE / f"app/file_{number}.py", "")
+    status, output = run(tree, "rooms")
+    assert status == 1
+    assert "src/meshwright/app has 16 files" in output
+
+
+def test_rooms_that_import_each_other_are_caught(tree: Path):
+    write(tree / PACKAGE / "app/fault.py", "from ..run import fault\n")
+    write(
+        tree / PACKAGE / "run/fault.py", "def f():\n    import meshwright.app.fault\n"
+    )
+    status, output = run(tree, "rooms")
+    assert status == 1
+    assert "import each other in a circle" in output
+    assert "src/meshwright/run <- src/meshwright/app" in output
+
+
+def test_an_exception_with_its_reason_is_allowed(tree: Path):
+    write(tree / PACKAGE / "app/fault.py", FLAGS)
+    reason = '[records]\nRules = "switches of a compiler"\n'
+    text = EXCEPTIONS.replace("[records]\n", reason)
+    write(tree / "tools/exceptions.toml", text)
+    assert run(tree, "rooms")[0] == 0
 
 
 def test_one_failing_step_does_not_hide_the_next(tree: Path):

@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.errors import AssignmentError
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.assignment.solvers.linear import (
-    IntegerProgram,
+    BinaryProgram,
 )
 
 
@@ -22,7 +22,7 @@ class CpSatModel:
     lowered by the largest total rounding error.
     """
 
-    def __init__(self, linear: IntegerProgram, seed: int, workers: int) -> None:
+    def __init__(self, linear: BinaryProgram, seed: int, workers: int) -> None:
         from ortools.sat.python import cp_model
 
         self.linear = linear
@@ -71,7 +71,7 @@ class CpSatModel:
         return np.array([solver.value(v) for v in variables], float)
 
 
-def whole_costs(linear: IntegerProgram) -> tuple[Floats, float]:
+def whole_costs(linear: BinaryProgram) -> tuple[Floats, float]:
     """Costs as whole numbers, and the factor by which they were multiplied."""
     if np.all(linear.costs == np.round(linear.costs)):
         return linear.costs, 1.0
@@ -79,7 +79,7 @@ def whole_costs(linear: IntegerProgram) -> tuple[Floats, float]:
     return np.round(linear.costs * scale), scale
 
 
-def _model(linear: IntegerProgram, costs: Floats) -> tuple[Any, list[Any]]:
+def _model(linear: BinaryProgram, costs: Floats) -> tuple[Any, list[Any]]:
     from ortools.sat.python import cp_model
 
     if np.any(linear.usage.data != np.round(linear.usage.data)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.solvers.linear import (
-    IntegerProgram,
+    BinaryProgram,
     chosen,
     linearise_reduced,
 )
@@ -57,6 +57,6 @@ class HighsProof:
             self.child.kill()
 
 
-def program_fields(linear: IntegerProgram) -> tuple[Any, ...]:
+def program_fields(linear: BinaryProgram) -> tuple[Any, ...]:
     """Fields of an integer program, which a process can read without this package."""
     return tuple(getattr(linear, field.name) for field in fields(linear))

@@ -22,7 +22,7 @@ from meshwright.search.assignment.problem.reduced_problem import (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IntegerProgram:
+class BinaryProgram:
     """Minimise costs @ x over 0-1 vectors x with equal @ x = wanted, usage @ x <= limit.
 
     num_choices: number of choice variables; pair variables follow them
@@ -38,7 +38,7 @@ class IntegerProgram:
     limits: Floats
 
 
-def linearise(problem: Assignment | ReducedProblem) -> IntegerProgram:
+def linearise(problem: Assignment | ReducedProblem) -> BinaryProgram:
     """The integer program of a problem, without its memory constraints."""
     num_choices = int(problem.starts[-1])
     costs = np.concatenate([problem.costs, problem.tables])
@@ -46,7 +46,7 @@ def linearise(problem: Assignment | ReducedProblem) -> IntegerProgram:
     equal = _equalities(problem, len(costs))
     wanted = np.zeros(len(equal.indptr) - 1)
     wanted[: problem.num_nodes] = 1
-    return IntegerProgram(
+    return BinaryProgram(
         num_choices,
         np.where(allowed, costs, 0.0),
         allowed,
@@ -66,7 +66,7 @@ def chosen(starts: Ints, values: Floats) -> Ints:
     return best
 
 
-def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> IntegerProgram:
+def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> BinaryProgram:
     """The integer program of a reduced problem, with a constraint for each memory row."""
     parts = memory.segments
     node = choice_owners(parts.starts)
