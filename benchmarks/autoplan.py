@@ -23,10 +23,14 @@ from statistics import geometric_mean
 import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
-from meshwright.planner.candidates.meshes import experts_of, meshes_of, shape_text
+from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of, shape_text
 from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.driver.rounds import search
-from meshwright.planner.driver.search import SPELLED, Searcher
+from meshwright.planner.driver.outcome import search_result
+from meshwright.planner.driver.recomputation import search_with_recomputation
+from meshwright.planner.driver.search import SPELLED
+from meshwright.planner.driver.state import SearchState
+from meshwright.planner.driver.task import SearchTask
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
 
@@ -58,43 +62,40 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     machine = load_machine(machine_name, None, MACHINES[machine_name])
     meshes = meshes_of(machine)
     started = time.monotonic()
-    with SolverProcess() as beside:
+    with SolverProcess() as solver:
         captured = mw.partition(fn, meshes[0]).capture(*args)
         capture_s = time.monotonic() - started
-        searcher = Searcher(
-            Space(captured, machine),
-            beside,
-            meshes,
-            machine.chip.usable_bytes,
-            started + budget_s,
-            lambda candidate: candidate.step_time_s,
+        limit = machine.chip.usable_bytes
+        task = SearchTask(
+            Space(captured, machine), meshes, limit, lambda c: c.step_time_s
         )
-        searcher = search(searcher, with_experts=True)
+        state = SearchState.of(task, solver, started + budget_s)
+        state = search_with_recomputation(state, solver, with_experts=True)
     row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
-    seen = {(c.name, c.mesh) for c in searcher.candidates}
-    own = [c for c in searcher.candidates if c.name == FOUND]
-    if any(c.fits(searcher.limit) for c in own):
-        row["own_s"] = min(c.step_time_s for c in own if c.fits(searcher.limit))
+    seen = {(c.name, c.mesh) for c in state.candidates}
+    own = [c for c in state.candidates if c.name == FOUND]
+    if any(c.fits(limit) for c in own):
+        row["own_s"] = min(c.step_time_s for c in own if c.fits(limit))
     try:
-        told = searcher.found(started)
+        told = search_result(state, started)
         best = told.candidates[0]
         row |= {"auto_s": best.step_time_s, "auto_bytes": best.peak_memory_bytes}
         row |= {"auto_mesh": shape_text(best.mesh), "gap": told.gap}
         row |= {"model_s": told.model_s, "bound_s": told.bound_s}
     except MeshwrightError as error:
         row["auto_error"] = str(error)
-    likely = [mesh for mesh in searcher.programs.by_promise() if len(mesh.axes) > 1]
+    likely = [mesh for mesh in state.programs.ranked_meshes() if len(mesh.axes) > 1]
     for mesh in (meshes[0], *likely[:3]):
-        for expert, tactics in experts_of(mesh).items():
+        for expert, tactics in expert_strategies(mesh).items():
             if (expert, mesh) not in seen:
-                searcher.trials.simulate(expert, mesh, tactics)
-    named = [c for c in searcher.candidates if c.name not in (FOUND, SPELLED)]
+                state.trials.simulate(expert, mesh, tactics)
+    named = [c for c in state.candidates if c.name not in (FOUND, SPELLED)]
     experts = [c for c in named if not c.why_not]
     row["experts"] = [
         (c.name, shape_text(c.mesh), c.step_time_s, c.peak_memory_bytes)
         for c in experts
     ]
-    fitting = [c for c in experts if c.fits(searcher.limit)]
+    fitting = [c for c in experts if c.fits(limit)]
     if fitting:
         first = min(fitting, key=lambda c: c.step_time_s)
         row |= {"expert_s": first.step_time_s, "expert": first.name}

@@ -27,7 +27,8 @@ from benchmarks.autoplan import MACHINES, OTHERS, TRANSFORMERS
 from meshwright.app import Plan
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, load_machine
-from meshwright.planner.candidates.meshes import experts_of, meshes_of, shape_text
+from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of, shape_text
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.search import SPELLED
 
@@ -67,7 +68,7 @@ def _expert(
     meshes = {shape_text(mesh): mesh for mesh in meshes_of(machine)}
     if "expert" in told:
         mesh = meshes[told["expert_mesh"]]
-        tried.append((told["expert"], mesh, experts_of(mesh)[told["expert"]]))
+        tried.append((told["expert"], mesh, expert_strategies(mesh)[told["expert"]]))
     plans = [
         (name, plan)
         for name, mesh, tactics in tried

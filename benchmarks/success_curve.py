@@ -29,7 +29,7 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.candidates.meshes import experts_of
+from meshwright.planner.candidates.expert_strategies import expert_strategies
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.search import (
@@ -166,7 +166,7 @@ def measure(num_seeds: int) -> dict[str, Any]:
     times.append(clock())
     run_seed(problem, ENGINES[SHOWN], 0, 10, 0.0)
     times.append(clock())
-    expert = experts_of(MESH)[EXPERT]
+    expert = expert_strategies(MESH)[EXPERT]
     decided = decide(captured, MESH, expert, Gather.SHARED)
     point = problem.state_from(decided.work.state)
     wanted = problem.cost(point) * (1 + 1e-9)

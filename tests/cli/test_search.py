@@ -12,11 +12,10 @@ from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import (
     Candidate,
-    Search,
-    Spelling,
     differences,
-    visible,
+    visible_parts,
 )
+from meshwright.planner.candidates.search_result import SearchResult, Spelling
 
 SEARCH = ("--machine", "tpu-v5e", "--chips", "8", "--budget", "5")
 PIN = "shard({'params.*.up': 1}, axis='model')"
@@ -72,7 +71,7 @@ def test_json_has_all_candidates_with_what_they_take_longer(run, mlp):
 
 
 def candidate(name, breakdown, num_bytes=2**30):
-    shown = visible(breakdown)
+    shown = visible_parts(breakdown)
     seconds = sum(s for _, s in shown)
     return Candidate(name, Mesh({"data": 8}), (), seconds, num_bytes, breakdown=shown)
 
@@ -82,7 +81,7 @@ BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
 
 def beside(other):
     """The last cell of a plan's row."""
-    table = search_table(Search((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1, 1))
+    table = search_table(SearchResult((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1, 1))
     return list(table.columns[-1].cells)[1]
 
 
@@ -124,7 +123,7 @@ def test_the_found_plan_is_printed_as_tactics():
 
 
 def test_a_search_that_was_cut_short_says_so():
-    whole = Search((BEST,), 2.0 * 2**30, 0.0, 0.0, 3.0, 8, 8)
+    whole = SearchResult((BEST,), 2.0 * 2**30, 0.0, 0.0, 3.0, 8, 8)
     assert search_text(whole) == "3.0 s for 8 meshes"
     short, why = search_text(replace(whole, num_meshes=1)).splitlines()
     assert short == "3.0 s for 1 of 8 meshes"

@@ -10,7 +10,7 @@ import meshwright as mw
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.candidates.expert_plans import Experts
+from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.prices.small_batches import credit_original_ops
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.space import Space
@@ -58,7 +58,7 @@ def said_and_simulated(space):
     """Seconds of data parallelism."""
     priced = space.price(MESH)
     (plan,) = (
-        p for p in Experts(space, []).on(MESH, priced) if p.name == "data parallel"
+        p for p in ExpertPlans(space, []).on(MESH, priced) if p.name == "data parallel"
     )
     decided = decide(space.captured, MESH, plan.tactics, Gather.SHARED)
     return plan.seconds, estimate(decided, space.machine).step_time_s

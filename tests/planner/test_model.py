@@ -13,8 +13,8 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.candidates.expert_plans import Experts
-from meshwright.planner.candidates.meshes import experts_of
+from meshwright.planner.candidates.expert_plans import ExpertPlans
+from meshwright.planner.candidates.expert_strategies import expert_strategies
 from meshwright.planner.prices.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.solve.optimum import Optimum, best_within
@@ -85,10 +85,10 @@ def test_experts_read_one_after_the_other_are_as_each_alone(mesh):
     mesh = Mesh(mesh)
     priced = space.price(mesh)
     noted = []
-    read = {p.name: p.choices for p in Experts(space, noted).on(mesh, priced)}
+    read = {p.name: p.choices for p in ExpertPlans(space, noted).on(mesh, priced)}
     refused = {candidate.name for candidate in noted}
     assert read
-    for name, tactics in experts_of(mesh).items():
+    for name, tactics in expert_strategies(mesh).items():
         work = space.start(mesh)
         try:
             for tactic in tactics:

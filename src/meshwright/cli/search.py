@@ -20,7 +20,7 @@ from meshwright.cli.target import load_target
 from meshwright.errors import PlanError, TargetError
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.driver.request import Asked
+from meshwright.planner.driver.request import SearchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class SearchOptions:
         memory = self.memory_gib
         if memory is not None and not memory > 0:
             raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
-        Asked(
+        SearchRequest(
             self.machine, self.chips, self.mesh, self.most_axes, self.objective,
             memory, self.budget_s, self.place,
-        ).settled()  # fmt: skip
+        ).resolve()  # fmt: skip
 
 
 def find_plan(text: str, options: SearchOptions) -> Plan:

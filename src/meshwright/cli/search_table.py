@@ -8,12 +8,8 @@ from textwrap import indent, shorten
 from rich.table import Table
 
 from meshwright.app.output.numbers import show_seconds
-from meshwright.planner.candidates.candidate import (
-    Candidate,
-    Search,
-    Spelling,
-    differences,
-)
+from meshwright.planner.candidates.candidate import Candidate, differences
+from meshwright.planner.candidates.search_result import SearchResult, Spelling
 from meshwright.predict.simulate.timeline import COMPUTE
 
 _REASON = 76
@@ -23,7 +19,7 @@ _MOST, _WORTH = 3, 0.1
 """Number of differences shown, and the share of the largest that each has to reach."""
 
 
-def search_table(search: Search) -> Table:
+def search_table(search: SearchResult) -> Table:
     """A row for each simulated plan, the best first, compared with the best."""
     table = Table(box=None, pad_edge=False)
     for name in ("plan", "mesh"):
@@ -99,7 +95,7 @@ def spelled_text(spelled: Spelling, best: Candidate) -> str:
     return f"as tactics ({figures}):\n{indent(spelled.text, '  ')}"
 
 
-def search_text(search: Search) -> str:
+def search_text(search: SearchResult) -> str:
     """The duration of a search, its lower bound, and the meshes that it left out."""
     seen, known = search.num_meshes, search.all_meshes
     meshes = f"{seen}" if seen == known else f"{seen} of {known}"

@@ -72,7 +72,7 @@ WRONG = {
     "weight of 'memory' is inf": "memory=inf",
     "weight of 'memory' is 'high'; wanted a number": {"memory": "high"},
     "no weight of the objective is above 0": {"memory": 0, "step_time": 0.0},
-    "nothing to aim at": {},
+    "give at least one": {},
 }
 
 

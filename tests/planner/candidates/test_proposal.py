@@ -1,7 +1,7 @@
 """In which order plans have their turn to be simulated."""
 
 from meshwright.machine import Mesh
-from meshwright.planner.candidates.proposal import FOUND, Proposal, in_turns
+from meshwright.planner.candidates.proposal import FOUND, Proposal, interleave
 
 SMALL, LARGE = Mesh({"data": 2}), Mesh({"data": 4})
 LIMIT = 10.0
@@ -13,7 +13,7 @@ def proposal(name, seconds, choices, mesh=SMALL, num_bytes=1.0):
 
 def order(*proposals):
     """Names and seconds of some plans in their turns."""
-    turns = in_turns(proposals, LIMIT, lambda c: c.step_time_s)
+    turns = interleave(proposals, LIMIT, lambda c: c.step_time_s)
     return [(p.name, p.seconds) for p in turns]
 
 

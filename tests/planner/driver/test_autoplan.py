@@ -13,11 +13,14 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.meshes import experts_of, meshes_of
+from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.objective import Objective
-from meshwright.planner.driver import trials
-from meshwright.planner.driver.programs import Programs
-from meshwright.planner.driver.search import Searcher
+from meshwright.planner.driver import proposing, trials
+from meshwright.planner.driver.first_solutions import FirstSolutions
+from meshwright.planner.driver.search import run_search
+from meshwright.planner.driver.state import SearchState
+from meshwright.planner.driver.task import SearchTask
 from meshwright.planner.prices.chosen_strategies import chosen_strategies
 from meshwright.planner.solve.solver_process import SolverProcess
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
@@ -69,20 +72,21 @@ def test_the_plan_runs_and_equals_the_original(plan):
 
 def test_meshes_that_seemed_to_take_too_long_are_looked_at_later(monkeypatch):
     """A busy machine made the first pricing slow; there is time left all the same."""
-    looks, about_s, look = [], Programs._about_s, Programs.look
+    calls = []
+    expected_s, solve = FirstSolutions._expected_pricing_s, FirstSolutions.solve
 
-    def counted(programs, *args):
-        looks.append(len(programs.own))
-        look(programs, *args)
+    def counted(first, *args):
+        calls.append(len(first.programs.solutions))
+        solve(first, *args)
 
-    def cautious(programs, mesh):
-        return np.inf if len(looks) == 1 else about_s(programs, mesh)
+    def cautious(first, mesh):
+        return np.inf if len(calls) == 1 else expected_s(first, mesh)
 
-    monkeypatch.setattr(Programs, "look", counted)
-    monkeypatch.setattr(Programs, "_about_s", cautious)
+    monkeypatch.setattr(FirstSolutions, "solve", counted)
+    monkeypatch.setattr(FirstSolutions, "_expected_pricing_s", cautious)
     fn, args = DEEP
     found = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20).search
-    assert looks[:2] == [0, 1]
+    assert calls[:2] == [0, 1]
     meshes = {c.mesh for c in found.candidates if c.name == "auto"}
     assert any(len(mesh.axes) == 2 for mesh in meshes)
 
@@ -138,7 +142,7 @@ def test_the_same_search_finds_the_same_plan(plan):
     assert again.to_json() == plan.to_json()
 
 
-@pytest.mark.parametrize("moment", ["by the program", "GiB", "spelling"])
+@pytest.mark.parametrize("moment", ["by the integer program", "GiB", "as tactics"])
 def test_an_interrupt_ends_the_search_with_the_best_so_far(moment):
     fn, args = DEEP
     said = []
@@ -203,7 +207,7 @@ def test_all_meshes_of_two_axes_that_lie_differently():
     meshes = meshes_of(load_machine("v100", 8))
     assert {tuple(size for _, size in mesh.sizes) for mesh in meshes} >= {(8,), (4, 2)}
     assert all(mesh.num_devices == 8 for mesh in meshes)
-    assert all(experts_of(mesh) for mesh in meshes)
+    assert all(expert_strategies(mesh) for mesh in meshes)
 
 
 def test_a_mesh_can_be_given_and_memory_limited():
@@ -226,9 +230,9 @@ def test_a_mesh_can_be_given_and_memory_limited():
 WRONG = {
     "objective is 'speed'": {"objective": "speed"},
     "weight of 'memory' is -1": {"objective": {"step_time": 1, "memory": -1}},
-    "how many chips of tpu-v5e": {"chips": None},
+    "number of chips of tpu-v5e is missing": {"chips": None},
     "wanted seconds above 0": {"budget_s": 0},
-    "there is nothing to decide": {"chips": 1},
+    "leaves nothing to decide": {"chips": 1},
     "has 4 devices": {"mesh": {"data": 4}},
     "nothing fits: the smallest plan found": {"memory": 1000},
 }
@@ -245,7 +249,7 @@ def test_what_cannot_be_is_said(words):
 
 def test_what_computes_nothing_has_no_plan():
     x = jax.ShapeDtypeStruct((8, 8), jnp.float32)
-    with pytest.raises(MeshwrightError, match="computes nothing that it gives back"):
+    with pytest.raises(MeshwrightError, match="returns nothing that it computes"):
         mw.autoplan(lambda x: None, (x,), machine="tpu-v5e", chips=8)
 
 
@@ -280,12 +284,11 @@ def test_a_search_that_follows_another_reads_experts_on_its_own_meshes(monkeypat
     """What was simulated before may lie on a mesh that the second one has no prices of."""
     space = space_of(MLP, "tpu-v5e", 8)
     before = Candidate("auto", Mesh({"data": 8}), (), 1e-9, 1000)
-    with SolverProcess() as beside:
-        searcher = Searcher(
-            space, beside, (Mesh({"data": 4, "model": 2}),), 1e9, time.monotonic() + 5,
-            Objective.of("step_time"), candidates=[before],
-        )  # fmt: skip
-        monkeypatch.setattr(searcher, "_has_time_to_refine", lambda *args: False)
-        searcher.run(with_experts=True)
-    named = {c.name for c in searcher.candidates if c.mesh == searcher.meshes[0]}
+    mesh = Mesh({"data": 4, "model": 2})
+    task = SearchTask(space, (mesh,), 1e9, Objective.of("step_time"))
+    monkeypatch.setattr(proposing, "_has_time_to_refine", lambda *args: False)
+    with SolverProcess() as solver:
+        state = SearchState.of(task, solver, time.monotonic() + 5, candidates=[before])
+        run_search(state, with_experts=True)
+    named = {c.name for c in state.candidates if c.mesh == mesh}
     assert {"auto", "Megatron"} <= {name.split(" ")[0] for name in named}

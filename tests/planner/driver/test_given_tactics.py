@@ -6,8 +6,9 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError, TacticError
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.planner.candidates.meshes import experts_of, meshes_of
-from meshwright.planner.solve.space import Space, Stated
+from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of
+from meshwright.planner.solve.space import PartialPlan, Space
 from tests.planner.driver.test_autoplan import arrays
 from tests.planner.programs import DEEP, MESH, MLP
 
@@ -95,7 +96,7 @@ def test_rewrites_of_a_search_come_between_those_given_and_the_rest():
     own, more = mw.recompute("dot_general"), mw.recompute("tanh")
     data = mw.data_parallel("data")
     captured = mw.partition(fn, MESH).capture(*args)
-    first = Space(Stated(captured, (data, own)), load_machine("tpu-v5e", 8))
+    first = Space(PartialPlan(captured, (data, own)), load_machine("tpu-v5e", 8))
     less = Space(first.original, first.machine, first.seed, (more,))
     assert (first.given, less.given) == ((own, data), (own, more, data))
 
@@ -125,7 +126,7 @@ def test_three_axes_are_searched_and_the_step_equals_the_original():
 
 def test_all_experts_on_three_axes_equal_the_original():
     fn, args = MLP
-    for tactics in experts_of(Mesh({"a": 2, "b": 2, "c": 2})).values():
+    for tactics in expert_strategies(Mesh({"a": 2, "b": 2, "c": 2})).values():
         step = mw.partition(fn, {"a": 2, "b": 2, "c": 2}, tactics)
         try:
             assert step.check(*arrays(args)).ok
@@ -146,7 +147,7 @@ WRONG = {
     "name 2 axes, data, model, and most_axes is 1": {
         "most_axes": 1, "tactics": [mw.data_parallel("data"), mw.megatron("model")],
     },
-    "2 devices make no mesh with data, model, each above 1": {
+    "2 devices cannot form a mesh with axes data, model of at least 2 devices each": {
         "chips": 2, "tactics": [mw.data_parallel("data"), mw.megatron("model")],
     },
     "axis 'modle' is not in the mesh": {
@@ -155,7 +156,7 @@ WRONG = {
     "'params.upp' matches nothing; the program's leaves are: params.up": {
         "tactics": [mw.shard({"params.upp": 0}, axis="data")],
     },
-    "of 3 meshes none takes these tactics; on model=8": {
+    "none of 3 meshes takes these tactics; for example, on model=8": {
         "tactics": [mw.shard({"x": 5}, axis="model")],
     },
     "cannot stand: params.up along 'data': 3 parts do not divide extent 16": {
@@ -166,7 +167,7 @@ WRONG = {
         "tactics": [mw.data_parallel("data"), mw.replicate("x")],
     },
     "megatron is no tactic yet": {"tactics": [mw.megatron]},
-    "searches by itself": {"tactics": [mw.auto("data", machine="tpu-v5e")]},
+    "runs a search of its own": {"tactics": [mw.auto("data", machine="tpu-v5e")]},
 }  # fmt: skip
 
 

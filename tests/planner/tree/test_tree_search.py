@@ -10,7 +10,7 @@ from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.candidates.meshes import experts_of
+from meshwright.planner.candidates.expert_strategies import expert_strategies
 from meshwright.planner.tree.cut_problem import InputCut
 from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.search import (
@@ -123,7 +123,7 @@ def test_every_seed_finds_what_experts_do_within_50_trajectories():
     mesh = Mesh({"data": 8, "model": 4})
     space = space_of(gpt3.t24(), "tpu-v3", 32)
     problem = make_problem(space, mesh)
-    expert = experts_of(mesh)["Megatron + ZeRO-3"]
+    expert = expert_strategies(mesh)["Megatron + ZeRO-3"]
     decided = decide(space.captured, mesh, expert, Gather.SHARED)
     wanted = problem.cost(problem.state_from(decided.work.state))
     for seed in range(25):

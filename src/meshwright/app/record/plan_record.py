@@ -15,7 +15,7 @@ from meshwright.program.ir import Sharding, show_type
 
 if TYPE_CHECKING:
     from meshwright.partitioner.decide import Decided
-    from meshwright.planner.candidates.candidate import Search
+    from meshwright.planner.candidates.search_result import SearchResult
     from meshwright.predict.estimate import Estimate
     from meshwright.predict.figures import Figures
 
@@ -111,7 +111,7 @@ class PlanRecord:
     figures: Figures | None = None
     decided: Decided | None = field(default=None, compare=False, repr=False)
     estimate: Estimate | None = field(default=None, compare=False, repr=False)
-    search: Search | None = field(default=None, compare=False, repr=False)
+    search: SearchResult | None = field(default=None, compare=False, repr=False)
 
 
 def figures_of(plan: PlanRecord) -> Figures:

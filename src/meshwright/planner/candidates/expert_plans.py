@@ -1,4 +1,4 @@
-"""Plans that are known before any search, as choices of a model."""
+"""Expert plans: strategies that people use by hand, read as choices of a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.meshes import experts_of
+from meshwright.planner.candidates.expert_strategies import expert_strategies
 from meshwright.planner.candidates.proposal import Proposal
 from meshwright.planner.prices.integer_program import IntegerProgram
 from meshwright.planner.prices.projection import read_choices, spread_choices
@@ -16,30 +16,31 @@ from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Priced, Space
 from meshwright.program.records.paused_collector import paused_collector
 
-ALONE = "as given"
-"""Name of the tactics that stand, with nothing added."""
+AS_GIVEN = "as given"
+"""Name of the plan of the user's own tactics, with nothing added."""
 
-type Expert = tuple[str, tuple[Tactic, ...], Choices]
+type ExpertChoices = tuple[str, tuple[Tactic, ...], Choices]
+"""Name and tactics of a strategy, and the choices nearest to what they decide."""
 
 
-class Experts:
-    """What people do by hand, read once for each mesh.
+class ExpertPlans:
+    """The expert strategies of each mesh, each applied once.
 
-    candidates: where strategies are noted that cannot be, and why.
+    candidates: the list to which strategies are added that a program refuses.
     """
 
     def __init__(self, space: Space, candidates: list[Candidate]) -> None:
         self.space = space
         self.candidates = candidates
-        self._read: dict[Mesh, list[Expert]] = {}
+        self._read: dict[Mesh, list[ExpertChoices]] = {}
 
     def choices_on(self, mesh: Mesh) -> list[Choices]:
-        """Of those that have been read."""
+        """Choices of the strategies that have been read on a mesh, if any."""
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
     @paused_collector()
     def on(self, mesh: Mesh, priced: Priced) -> list[Proposal]:
-        """Their plans by the model."""
+        """A proposal for each expert strategy that the program takes on a mesh."""
         known = self._read.get(mesh)
         if known is None:
             known = self._read[mesh] = list(self._read_on(mesh, priced.model))
@@ -55,39 +56,40 @@ class Experts:
             for name, tactics, choices in known
         ]
 
-    def _read_on(self, mesh: Mesh, model: IntegerProgram) -> Iterator[Expert]:
+    def _read_on(self, mesh: Mesh, model: IntegerProgram) -> Iterator[ExpertChoices]:
         given = self.space.given
-        alone: Mapping[str, tuple[Tactic, ...]] = {ALONE: ()} if given else {}
-        applied = _Applied(self.space.start(mesh))
-        for name, tactics in {**alone, **experts_of(mesh)}.items():
+        alone: Mapping[str, tuple[Tactic, ...]] = {AS_GIVEN: ()} if given else {}
+        applied = _AppliedTactics(self.space.start(mesh))
+        for name, tactics in {**alone, **expert_strategies(mesh)}.items():
             try:
-                work = applied.to(tactics)
+                work = applied.switch_to(tactics)
             except MeshwrightError as error:
-                told = Candidate(name, mesh, (*given, *tactics), why_not=str(error))
-                seen = [(c.name, c.mesh, c.why_not) for c in self.candidates]
-                if (name, mesh, told.why_not) not in seen:  # by a search before
-                    self.candidates.append(told)
+                refused = Candidate(name, mesh, (*given, *tactics), why_not=str(error))
+                known = [(c.name, c.mesh, c.why_not) for c in self.candidates]
+                if (name, mesh, refused.why_not) not in known:  # by an earlier search
+                    self.candidates.append(refused)
                 continue
             yield name, tactics, read_choices(model, work.state)
 
 
-class _Applied:
-    """One strategy after the other on one workspace; what two begin with stays."""
+class _AppliedTactics:
+    """A workspace on which strategies are applied in turn; common prefixes are kept."""
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
-        self._ran: list[tuple[Tactic, int, int]] = []  # each, and where it began
+        # Each applied tactic, with the state's mark and the refusals before it.
+        self._applied: list[tuple[Tactic, int, int]] = []
 
-    def to(self, tactics: Sequence[Tactic]) -> Workspace:
-        """The workspace after these and no others; raises as they do."""
+    def switch_to(self, tactics: Sequence[Tactic]) -> Workspace:
+        """The workspace after exactly these tactics; raises the errors that they raise."""
         same = 0
-        for (tactic, _, _), other in zip(self._ran, tactics, strict=False):
+        for (tactic, _, _), other in zip(self._applied, tactics, strict=False):
             if tactic != other:
                 break
             same += 1
-        if self._ran[same:]:
-            self._undo_to(*self._ran[same][1:])
-        del self._ran[same:]
+        if self._applied[same:]:
+            self._undo_to(*self._applied[same][1:])
+        del self._applied[same:]
         for tactic in tactics[same:]:
             began = self._work.state.mark(), len(self._work.refusals)
             try:
@@ -95,7 +97,7 @@ class _Applied:
             except MeshwrightError:
                 self._undo_to(*began)
                 raise
-            self._ran.append((tactic, *began))
+            self._applied.append((tactic, *began))
         return self._work
 
     def _undo_to(self, mark: int, num_refusals: int) -> None:
@@ -103,15 +105,16 @@ class _Applied:
         del self._work.refusals[num_refusals:]
 
 
-def spread(flat: Choices, source: Priced, target: Priced) -> Choices | None:
-    """Choices for a mesh of one axis, with all axes of another in place of its one.
+def spread_over_axes(flat: Choices, source: Priced, target: Priced) -> Choices | None:
+    """Choices for a mesh of one axis, with all axes of another mesh in place of it.
 
-    None where the two have unlike groups, as what is given may differ by mesh.
+    `None` if the two programs have different groups of ops, as given tactics may decide
+    differently on different meshes.
     """
     if source.model.reduced_graph.class_of != target.model.reduced_graph.class_of:
         return None
-    units, all_units = (
+    sub_axes, all_sub_axes = (
         [u for run in each.work.sub_axes.values() for u in run]
         for each in (source, target)
     )
-    return spread_choices(source.model, flat, target.model, units, all_units)
+    return spread_choices(source.model, flat, target.model, sub_axes, all_sub_axes)

@@ -1,4 +1,4 @@
-"""What is to be small: one figure of a plan, or several with weights."""
+"""The objective of a search: one figure of a plan, or several with weights."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _FIGURES: Mapping[str, Callable[[Candidate], float]] = {
     "memory": lambda c: float(c.peak_memory_bytes),
 }
 
-_OF_TIME = ("cost", "energy", "carbon")
-"""On a given number of chips dollars, joules and grams of CO2 are a multiple of the time,
-so that they order plans as it does."""
+_PROPORTIONAL_TO_TIME = ("cost", "energy", "carbon")
+"""Figures that are a multiple of the step time on a given number of chips, so that they
+order plans as it does."""
 
-OBJECTIVES = (*_FIGURES, *_OF_TIME)
-"""The names of what can be made small."""
+OBJECTIVES = (*_FIGURES, *_PROPORTIONAL_TO_TIME)
+"""Names of the figures that an objective may contain."""
 
 _LEAST = 1e-300
-"""In place of a figure that is 0, which has no logarithm."""
+"""Stands in for a figure of 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The weighted geometric mean of figures of a plan: the smaller, the better.
+    """The weighted geometric mean of figures of a plan; smaller is better.
 
-    weights: by name, none below 0 and not all 0. Only their ratios count, whatever the
-    units: with `step_time=1,memory=0.3`, 0.3 % less time is worth as much as 1 % less
-    memory.
+    weights: by name; none is below 0, at least one is above. Only their ratios count,
+    and units do not: with `step_time=1,memory=0.3`, 0.3 % less time is worth as much as
+    1 % less memory.
     """
 
     weights: tuple[tuple[str, float], ...]
@@ -50,15 +50,15 @@ class Objective:
                     f"weight of {name!r} is {weight}; wanted a finite number, 0 or above"
                 )
         if not any(weight for _, weight in self.weights):
-            raise PlanError("no weight of the objective is above 0; nothing to aim at")
-        if len(self.weights) == 1:  # which only counts beside others
+            raise PlanError("no weight of the objective is above 0; give at least one")
+        if len(self.weights) == 1:  # one weight alone has no effect
             object.__setattr__(self, "weights", ((self.weights[0][0], 1.0),))
 
     @classmethod
     def of(cls, asked: str | Mapping[str, float]) -> Objective:
-        """From a name, from weights by name, or from text: `step_time=1,memory=0.3`.
+        """An objective from a name, a mapping to weights, or `step_time=1,memory=0.3`.
 
-        Raises `PlanError` for what is none of these.
+        Raises `PlanError` for anything else.
         """
         if isinstance(asked, str):
             return cls(tuple(_read(asked)))
@@ -70,7 +70,7 @@ class Objective:
         return cls(tuple(asked.items()))
 
     def __call__(self, candidate: Candidate) -> float:
-        """The value of a plan; endless for one that cannot be."""
+        """The value of a plan; infinite if the plan could not be made."""
         if candidate.why_not:
             return math.inf
         total = sum(weight for _, weight in self.weights)
@@ -87,7 +87,7 @@ class Objective:
 
 
 def _digits(weight: float) -> str:
-    """The shortest text that reads back as the same number."""
+    """The shortest text of a number that reads back as the same number."""
     return str(int(weight)) if weight == int(weight) else repr(weight)
 
 

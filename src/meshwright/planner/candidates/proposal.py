@@ -1,4 +1,4 @@
-"""Plans by their price, before they are simulated, and in which order they are."""
+"""Plans with a predicted price that have not been simulated yet, and their order."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.solve.optimum import Choices
 
 FOUND = "auto"
-"""Name of what integer programs find."""
+"""Name of the plans that integer programs find."""
 
-_ABOUT = 1.1
-"""Times the limit that a plan may take by the model and still fit."""
+_TOLERANCE = 1.1
+"""Predicted memory, relative to the limit, up to which a plan may fit when simulated."""
 
 type OnProgress = Callable[[str], None]
+"""A function that is called with a line of text whenever a search got on."""
 
 type ValueOf = Callable[[Candidate], float]
-"""What is to be small of a plan; it neither falls with its time nor with its memory."""
+"""The objective: a value to be small, which rises with time and memory or ignores them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan by its price in the model: seconds, and bytes at the fullest moment.
+    """A plan with the time and peak memory that the integer program predicts.
 
-    choices: of the model's variables, that it makes or that come nearest to it.
-    bound: by the prices that it was found by no plan that fits takes less; 0 of experts',
-    and of those that were asked to take less memory than there is.
+    choices: the plan as choices of the model's variables; for an expert's plan the
+    nearest ones. bound: lower bound of the seconds of all plans that fit, at the same
+    prices; 0 if unknown, as for expert plans and for plans of less memory than allowed.
     """
 
     name: str
@@ -42,39 +43,40 @@ class Proposal:
 
     @property
     def candidate(self) -> Candidate:
-        """As if it had been simulated so."""
+        """A candidate with the predicted figures, which an objective can value."""
         return Candidate(
             self.name, self.mesh, self.tactics, self.seconds, int(self.bytes)
         )
 
     def rank(self, limit: float, value_of: ValueOf) -> tuple[bool, float, float]:
-        """The smaller the more it promises."""
-        is_large = self.bytes > _ABOUT * limit
+        """A sort key: plans that may fit first, then the best by the objective."""
+        is_large = self.bytes > _TOLERANCE * limit
         return is_large, value_of(self.candidate), self.seconds
 
 
 def counts_memory(value_of: ValueOf, proposal: Proposal) -> bool:
-    """Whether a plan would be the better for taking less memory and no less time."""
+    """Whether the objective prefers a plan of half the memory and the same time."""
     less = replace(proposal, bytes=0.5 * proposal.bytes)
     return value_of(less.candidate) < value_of(proposal.candidate)
 
 
-def in_turns(
+def interleave(
     proposals: Sequence[Proposal], limit: float, value_of: ValueOf
 ) -> Iterator[Proposal]:
-    """Those that seem to fit first; found ones and experts' by turns, the best first.
+    """Proposals in the order of simulation: a found one, an expert's, and so on.
 
-    Of each expert's strategy one mesh comes before any comes again, and of strategies
-    that come to the same choices one before the others.
+    Each kind is in the order of `Proposal.rank`, but no expert strategy is repeated on
+    another mesh before all strategies have come once, and of strategies with the same
+    choices only one comes before the others.
     """
     ranked = sorted(proposals, key=lambda p: p.rank(limit, value_of))
     own = [p for p in ranked if p.name == FOUND]
     once: list[Proposal] = []
-    again: list[Proposal] = []
+    repeated: list[Proposal] = []
     seen: set[object] = set()
     for expert in (p for p in ranked if p.name != FOUND):
         keys = {expert.name, (expert.mesh, expert.choices)}
-        (once if seen.isdisjoint(keys) else again).append(expert)
+        (once if seen.isdisjoint(keys) else repeated).append(expert)
         seen |= keys
-    pairs = zip_longest(own, (*once, *again))
+    pairs = zip_longest(own, (*once, *repeated))
     return (p for pair in pairs for p in pair if p is not None)

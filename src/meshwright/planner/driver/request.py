@@ -1,24 +1,31 @@
-"""What is asked of a search, but for the step and the tactics: checked before either."""
+"""The options of a search as a user gives them, and checked, with names looked up."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
+from meshwright.partitioner.decide import require_tactics
+from meshwright.partitioner.tactics import Tactic, TacticKind
 from meshwright.planner.candidates.meshes import MOST_AXES
 from meshwright.planner.candidates.objective import Objective
+from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.driver.task import ignore_progress
 from meshwright.predict.energy import Location, find_location
 from meshwright.program.capture.mesh import as_mesh
 
 
-class Settled(NamedTuple):
-    """The same with all names looked up. limit: bytes that a device gives."""
+class ResolvedRequest(NamedTuple):
+    """The options that have a type of their own, with all names looked up.
 
-    aim: Objective
+    limit: bytes of a device that a plan may take.
+    """
+
+    objective: Objective
     machine: Machine
     mesh: Mesh | None
     limit: float
@@ -26,8 +33,8 @@ class Settled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of `autoplan`, which says what each means."""
+class SearchRequest:
+    """The options of `autoplan`, which documents each of them."""
 
     machine: Machine | str
     chips: int | None = None
@@ -37,10 +44,14 @@ class Asked:
     memory: float | None = None
     budget_s: float = 15.0
     place: Location | str | None = None
+    tactics: Sequence[Tactic] = ()
+    experts: bool = True
+    seed: int = 0
+    on_progress: OnProgress = ignore_progress
 
-    def settled(self) -> Settled:
-        """What they come to; an error says which is wrong, and what is allowed."""
-        aim = Objective.of(self.objective)
+    def resolve(self) -> ResolvedRequest:
+        """The checked options; an error says which is wrong and what is allowed."""
+        objective = Objective.of(self.objective)
         mesh = None if self.mesh is None else as_mesh(self.mesh)
         machine = self._machine(mesh)
         if not isinstance(self.most_axes, int) or not 0 < self.most_axes <= MOST_AXES:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -55,13 +66,16 @@ class Asked:
         place = self.place
         if isinstance(place, str):
             place = find_location(place)
-        return Settled(aim, machine, mesh, limit, place)
+        self._check_tactics()
+        return ResolvedRequest(objective, machine, mesh, limit, place)
 
     def _machine(self, mesh: Mesh | None) -> Machine:
         machine, chips = self.machine, self.chips
         if not isinstance(machine, Machine):
             if chips is None and mesh is None:
-                raise PlanError(f"how many chips of {machine}? say chips=32, or so")
+                raise PlanError(
+                    f"the number of chips of {machine} is missing; add chips=32, say"
+                )
             if chips is not None:
                 machine = load_machine(machine, None, chips)
             else:
@@ -72,3 +86,15 @@ class Asked:
                 f"{machine.num_devices}"
             )
         return machine
+
+    def _check_tactics(self) -> None:
+        tactics = self.tactics
+        if not isinstance(tactics, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"tactics is {tactics!r}; wanted a list of tactics")
+        require_tactics(tactics)
+        for tactic in tactics:
+            if tactic.kind is TacticKind.SEARCH:
+                raise PlanError(
+                    f"{tactic} runs a search of its own; leave it out, since autoplan "
+                    "decides all that the other tactics leave open"
+                )

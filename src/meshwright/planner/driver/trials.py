@@ -1,94 +1,94 @@
-"""Plans that are simulated, and what is known of them."""
+"""Simulations of plans, and what they showed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
-from meshwright.partitioner.lower import Gather, Lowered
+from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.candidates.candidate import Candidate, visible
+from meshwright.planner.candidates.candidate import Candidate, visible_parts
 from meshwright.planner.candidates.meshes import shape_text
-from meshwright.planner.candidates.proposal import FOUND, OnProgress, ValueOf
+from meshwright.planner.candidates.proposal import FOUND
+from meshwright.planner.driver.task import SearchTask
+from meshwright.planner.driver.time_budget import TimeBudget
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
-from meshwright.planner.solve.space import Space
 from meshwright.predict.compilers.rules import RULES
-from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.estimate import estimate
 
 
 @dataclass
 class Trials:
-    """Of one program on one machine.
+    """Simulated plans of one program on one machine.
 
-    limit: bytes that a device gives. exposed: by mesh, of our last plan there, the shares
-    of collectives that a step waited for. longest_s: that a simulation took. lowered: the
-    best that fits so far, and what it came to.
+    candidates: all plans simulated so far, those of earlier searches included.
+    exposed: by mesh, for the last plan found there by the integer program, the share of
+    each role's collectives that the step waited for. lowered: the best plan that fits,
+    and its device program.
     """
 
-    space: Space
-    limit: float
-    value_of: ValueOf
-    clock: Callable[[], float]
-    on_progress: OnProgress
-    gather: Gather
+    task: SearchTask
+    budget: TimeBudget
     candidates: list[Candidate]
     exposed: dict[Mesh, Mapping[Role, float]] = field(
         default_factory=dict[Mesh, Mapping[Role, float]]
     )
-    longest_s: float = 0.0
     lowered: tuple[Candidate, Lowered] | None = None
 
     def simulate(self, name: str, mesh: Mesh, tactics: Sequence[Tactic]) -> Candidate:
-        """Decide, lower and simulate one plan, what is given included, and note it."""
-        tactics = (*self.space.given, *tactics)
-        began = self.clock()
+        """Decide, lower and simulate the given tactics followed by these; note the plan."""
+        space = self.task.space
+        tactics = (*space.given, *tactics)
+        began = self.budget.clock()
         try:
-            original, graph = self.space.original.captured, self.space.graph
             decided = decide(
-                original, mesh, tactics, self.gather, graph, XLA_WORKAROUNDS
-            )
-            found = estimate(decided, self.space.machine, donate_state=True)
+                space.original.captured, mesh, tactics, self.task.gather,
+                graph=space.graph,
+            )  # fmt: skip
+            found = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
                 name, mesh, tuple(tactics), found.step_time_s, found.peak_memory_bytes,
-                breakdown=visible(found.breakdown),
+                breakdown=visible_parts(found.breakdown),
             )  # fmt: skip
         except MeshwrightError as error:
             candidate = Candidate(name, mesh, tuple(tactics), why_not=str(error))
         else:
-            if candidate.fits(self.limit) and self._is_best(candidate):
+            if candidate.fits(self.task.limit) and self._is_best(candidate):
                 self.lowered = candidate, decided.lowered
             if name == FOUND:
-                beside = RULES[self.space.machine.compiler].overlaps
+                overlaps = RULES[space.machine.compiler].overlaps
                 self.exposed[mesh] = exposed_by_role(
-                    found.program, found.timeline, beside
+                    found.program, found.timeline, overlaps
                 )
         self.candidates.append(candidate)
-        self.longest_s = max(self.longest_s, self.clock() - began)
+        self.budget.note_simulation(began)
         if not candidate.why_not:
             gib = candidate.peak_memory_bytes / 2**30
-            self.on_progress(
+            self.task.on_progress(
                 f"{name} on {shape_text(mesh)}: "
                 f"{candidate.step_time_s * 1e3:.1f} ms, {gib:.1f} GiB"
             )
         return candidate
 
     def _is_best(self, candidate: Candidate) -> bool:
-        """Whether it comes before all that fit so far."""
+        """Whether it is better than every plan so far that fits."""
         best = self.best()
         return best is None or self.order(candidate) < self.order(best)
 
     @property
     def has_fitting(self) -> bool:
-        """Whether anything that was simulated fits."""
+        """Whether any simulated plan fits."""
         return self.best() is not None
 
     def smallest(self) -> tuple[Mesh, int] | None:
-        """Mesh and bytes of our smallest plan that was simulated, with what is given."""
-        given = self.space.given
+        """Mesh and peak bytes of the smallest plan that an integer program found.
+
+        Only plans of this task's program count, not those of earlier searches.
+        """
+        given = self.task.space.given
         own = [
             c
             for c in self.candidates
@@ -98,32 +98,34 @@ class Trials:
         return least and (least.mesh, least.peak_memory_bytes)
 
     def best(self) -> Candidate | None:
-        """Of those that fit."""
-        fitting = (c for c in self.candidates if c.fits(self.limit))
+        """The best plan that fits, if any."""
+        fitting = (c for c in self.candidates if c.fits(self.task.limit))
         return min(fitting, key=self.order, default=None)
 
     def order(self, candidate: Candidate) -> tuple[float, float, int, bool]:
-        """The smaller the better; of two alike an expert's, which is easier to read."""
+        """A sort key, best plan first; of equal plans an expert's, as easier to read."""
         seconds, num_bytes = candidate.step_time_s, candidate.peak_memory_bytes
-        return self.value_of(candidate), seconds, num_bytes, candidate.name == FOUND
+        value = self.task.value_of(candidate)
+        return value, seconds, num_bytes, candidate.name == FOUND
 
     def nothing_fits(self) -> str:
-        """By how much the smallest plan is too large, and what would help."""
+        """A message: how far the smallest plan is from fitting, and what would help."""
         run = [c for c in self.candidates if not c.why_not]
         if not run:
-            return "no plan was found at all: nothing in this program can be cut so"
+            return "no plan was found: nothing in this program can be sharded this way"
         least = min(run, key=lambda c: c.peak_memory_bytes)
-        needed, limit = (_gib(n) for n in (least.peak_memory_bytes, self.limit))
-        factor = least.peak_memory_bytes / self.limit
+        limit = self.task.limit
+        needed, allowed = _gib(least.peak_memory_bytes), _gib(limit)
         return (
             f"nothing fits: the smallest plan found ({least.name} on "
-            f"{shape_text(least.mesh)}) takes {needed} GiB a device of {limit}; "
-            f"{factor:.2f} times the chips, as much less batch, or chips with "
-            "more memory would do, or more that is made again (mw.recompute)"
+            f"{shape_text(least.mesh)}) needs {needed} GiB per device, and {allowed} "
+            f"GiB are allowed; use {least.peak_memory_bytes / limit:.2f} times the "
+            "chips, a batch smaller by that factor, chips with more memory, or "
+            "recompute more in the backward pass (mw.recompute)"
         )
 
 
 def _gib(num_bytes: float) -> str:
-    """With a decimal, or three figures where that is little."""
+    """GiB as text: one decimal, or three significant digits below 1 GiB."""
     gib = num_bytes / 2**30
     return f"{gib:.1f}" if gib >= 1 else f"{gib:.3g}"

@@ -50,8 +50,8 @@ class Priced:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
-    """A captured program, and tactics of the user's that stand before any search."""
+class PartialPlan:
+    """A captured program and the user's tactics, which every plan of a search keeps."""
 
     captured: Captured
     tactics: tuple[Tactic, ...] = ()
@@ -80,20 +80,22 @@ class Space:
 
     def __init__(
         self,
-        original: Captured | Stated,
+        original: Captured | PartialPlan,
         machine: Machine,
         seed: int = 0,
         rewrites: tuple[Tactic, ...] = (),
     ) -> None:
-        stated = original if isinstance(original, Stated) else Stated(original)
-        own = [t for t in stated.tactics if t.rewrite is not None]
-        rest = [t for t in stated.tactics if t.rewrite is None]
-        self.original = stated
+        partial = (
+            original if isinstance(original, PartialPlan) else PartialPlan(original)
+        )
+        own = [t for t in partial.tactics if t.rewrite is not None]
+        rest = [t for t in partial.tactics if t.rewrite is None]
+        self.original = partial
         self.given = (*own, *rewrites, *rest)
         self.machine = machine
         self.seed = seed
         with paused_collector():
-            self.captured = captured = rewritten(stated.captured, self.given)
+            self.captured = captured = rewritten(partial.captured, self.given)
             self.graph = Graph(captured.program, captured.ties)
             self.op_prices = price_ops(captured.program, machine, machine.num_devices)
         self._blank: ReducedGraph | None = None  # of a state that says nothing yet

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from meshwright.partitioner.tactics import Tactic, Workspace
-from meshwright.planner.candidates.candidate import Candidate, Spelling
+from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.candidates.search_result import Spelling
 from meshwright.planner.solve.space import Space
 from meshwright.planner.spelling.compose import compose
 from meshwright.planner.spelling.imitate import Imitation

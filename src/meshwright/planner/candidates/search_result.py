@@ -1,0 +1,98 @@
+"""The result of a search: all plans that were simulated, and the gap to the optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.candidate import Candidate, differences
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A found plan written as ordinary tactics, and what these come to when simulated.
+
+    text: the tactics as Python code, one per line, after `import meshwright as mw`.
+    """
+
+    tactics: tuple[Tactic, ...]
+    text: str
+    step_time_s: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """How a plan was found.
+
+    candidates: all simulated plans, the best first. limit_bytes: memory of a device that
+    plans may take. model_s: step time of the best plan as predicted by the integer
+    program. bound_s: lower bound of the predicted step time of every plan on its mesh.
+    seconds: duration of the search. num_meshes, all_meshes: meshes that were solved, and
+    that there are; others were skipped for lack of time or after an interrupt.
+    spelled: the best plan of the integer program as ordinary tactics, if there was time.
+    """
+
+    candidates: tuple[Candidate, ...]
+    limit_bytes: float
+    model_s: float
+    bound_s: float
+    seconds: float
+    num_meshes: int
+    all_meshes: int
+    is_interrupted: bool = False
+    spelled: Spelling | None = None
+
+    @property
+    def frontier(self) -> tuple[Candidate, ...]:
+        """The Pareto frontier of step time and memory, the fastest plan first.
+
+        Each plan takes longer than the one before it, and less memory.
+        """
+        runs = (c for c in self.candidates if not c.why_not)
+        found: list[Candidate] = []
+        for each in sorted(runs, key=lambda c: (c.step_time_s, c.peak_memory_bytes)):
+            if not found or each.peak_memory_bytes < found[-1].peak_memory_bytes:
+                found.append(each)
+        return tuple(found)
+
+    @property
+    def gap(self) -> float:
+        """Relative optimality gap: share of the predicted time that may still be saved."""
+        return max(0.0, 1 - self.bound_s / self.model_s) if self.model_s else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields for `json.dumps`; plans that could not be made have null figures."""
+        best = self.candidates[0]
+        return {
+            "limit_bytes": self.limit_bytes,
+            "model_s": self.model_s,
+            "bound_s": self.bound_s,
+            "gap": self.gap,
+            "seconds": self.seconds,
+            "num_meshes": self.num_meshes,
+            "all_meshes": self.all_meshes,
+            "is_interrupted": self.is_interrupted,
+            "candidates": [self._fields(each, best) for each in self.candidates],
+            "spelled": self.spelled
+            and {
+                "text": self.spelled.text,
+                "step_time_s": self.spelled.step_time_s,
+                "peak_memory_bytes": self.spelled.peak_memory_bytes,
+            },
+        }
+
+    def _fields(self, candidate: Candidate, best: Candidate) -> dict[str, Any]:
+        runs = not candidate.why_not
+        return {
+            "name": candidate.name,
+            "mesh": candidate.mesh.shape,
+            "tactics": [str(tactic) for tactic in candidate.tactics],
+            "step_time_s": candidate.step_time_s if runs else None,
+            "peak_memory_bytes": candidate.peak_memory_bytes if runs else None,
+            "fits": candidate.fits(self.limit_bytes),
+            "why_not": candidate.why_not,
+            "breakdown": dict(candidate.breakdown),
+            "longer_s": dict(differences(candidate, best)) if runs else {},
+        }

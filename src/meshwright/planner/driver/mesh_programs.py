@@ -1,0 +1,234 @@
+"""The integer programs of one search, one per mesh, and their best solutions so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from meshwright.errors import MeshwrightError
+from meshwright.machine import Mesh
+from meshwright.planner.candidates.meshes import shape_text
+from meshwright.planner.candidates.proposal import FOUND, Proposal, counts_memory
+from meshwright.planner.driver.task import SearchTask
+from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.prices.value_roles import EXPOSED, Role
+from meshwright.planner.solve.optimum import (
+    NEAR_SMALLEST,
+    Choices,
+    Optimum,
+    best_within,
+)
+from meshwright.planner.solve.pricer import GOOD_ENOUGH
+from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
+from meshwright.planner.solve.space import Priced
+
+WHOLE_S, SHORTEST_S = 3.0, 2.0
+"""Least seconds of a solve: of a mesh without a memory limit of its own, and of any."""
+
+FIRST_ROUNDS, ROUNDS, _PROOF_ROUNDS = 60, 200, 2_000
+"""Rounds of the solver: in a first solve, for the best meshes, and for a tighter bound
+while plans are simulated."""
+
+_ROUNDING = 1e-9
+"""Relative error of a sum of seconds."""
+
+_ALIKE = 0.02
+"""Relative difference of the objective within which first solutions count as equal."""
+
+MAX_RATIO = 1.2
+"""Times the best plan's seconds from which on a plan is not pursued."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeshSolution:
+    """The best solution of one mesh's integer program.
+
+    priced: the prices that it was found with. bound: seconds that no fitting plan on this
+    mesh is below at these prices. unlimited: the optimum regardless of memory, if that
+    does not fit.
+    """
+
+    proposal: Proposal
+    priced: Priced
+    bound: float
+    unlimited: Choices | None
+
+
+@dataclass
+class MeshPrograms:
+    """The priced programs of a task's meshes and their solutions.
+
+    priced: by mesh, the program with its latest prices. spread: by mesh, the solution of
+    the mesh of one axis, carried over to all axes of this mesh.
+    """
+
+    task: SearchTask
+    solver: SolverProcess
+    budget: TimeBudget
+    priced: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
+    solutions: dict[Mesh, MeshSolution] = field(
+        default_factory=dict[Mesh, MeshSolution]
+    )
+    spread: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
+    _proof: tuple[Mesh, Future[Optimum]] | None = None
+
+    @property
+    def limit(self) -> float:
+        """Bytes of a device that the plans of integer programs may take."""
+        return self.task.memory_share * self.task.limit
+
+    @property
+    def proposals(self) -> list[Proposal]:
+        """The best solution of each solved mesh."""
+        return [solution.proposal for solution in self.solutions.values()]
+
+    @property
+    def unsolved(self) -> list[Mesh]:
+        """Meshes without a solution so far."""
+        return [mesh for mesh in self.task.meshes if mesh not in self.solutions]
+
+    # -- solving ------------------------------------------------------------------------
+
+    def price_again(self, mesh: Mesh, shares: Mapping[Role, float]) -> Priced:
+        """The program priced with the shares of collectives that a plan waited for.
+
+        shares: by role, from a simulation. If any is above what was assumed, all are
+        taken as they are but never below the assumption: other plans with more
+        collectives wait for more of them. If all are below, the geometric mean of the
+        share and the assumption is tried.
+        """
+        is_more = any(share > EXPOSED[role] for role, share in shares.items())
+        exposed = {
+            role: max(share, EXPOSED[role])
+            if is_more
+            else math.sqrt(share * EXPOSED[role])
+            for role, share in shares.items()
+        }
+        priced = self.task.space.price_again(self.priced[mesh], exposed)
+        self.priced[mesh] = priced
+        return priced
+
+    def submit(
+        self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],
+        stop_bound: float = math.inf, limit: float | None = None,
+    ) -> Future[Optimum]:  # fmt: skip
+        """The future best choices at a mesh's prices; see `SolveRequest`."""
+        limit = self.limit if limit is None else limit
+        return self.solver.submit(
+            SolveRequest(
+                priced.pricer, limit, seconds, rounds, tuple(starts), stop_bound
+            )
+        )
+
+    def note(self, mesh: Mesh, optimum: Optimum) -> None:
+        """Keep a solution that was found with the latest prices of a mesh."""
+        self.solutions[mesh] = MeshSolution(
+            self.proposal(mesh, optimum),
+            self.priced[mesh],
+            optimum.bound,
+            optimum.unlimited,
+        )
+        self.task.on_progress(
+            f"{FOUND} on {shape_text(mesh)}: {optimum.seconds * 1e3:.1f} ms predicted "
+            "by the integer program"
+        )
+
+    def proposal(self, mesh: Mesh, optimum: Optimum) -> Proposal:
+        """The plan of an optimum at the latest prices of a mesh.
+
+        The bound of an optimum within less memory than allowed is no bound of all plans:
+        callers set it to 0.
+        """
+        return Proposal(
+            FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),),
+            optimum.seconds, optimum.bytes, optimum.choices, optimum.bound,
+        )  # fmt: skip
+
+    def stop_bound(self) -> float:
+        """Seconds of a step from which on no plan is wanted.
+
+        Infinite if the objective counts memory, since slow plans may be small.
+        """
+        fitting = [p for p in self.proposals if p.bytes <= self.limit]
+        if any(counts_memory(self.task.value_of, p) for p in fitting):
+            return math.inf
+        return MAX_RATIO * min((p.seconds for p in fitting), default=math.inf)
+
+    # -- comparing meshes -----------------------------------------------------------------
+
+    def rank(self, proposal: Proposal) -> tuple[bool, float, float]:
+        """A sort key of proposals, the most promising first."""
+        return proposal.rank(self.limit, self.task.value_of)
+
+    def ranked_meshes(self) -> list[Mesh]:
+        """All meshes: those solved, the most promising first, then the others."""
+        solved = [m for m in self.task.meshes if m in self.solutions]
+        return [*sorted(solved, key=self._rank_mesh), *self.unsolved]
+
+    def _rank_mesh(self, mesh: Mesh) -> tuple[bool, float]:
+        """A rank in steps of `_ALIKE`, so that near-equal meshes keep their order."""
+        is_large, value, _ = self.rank(self.solutions[mesh].proposal)
+        return is_large, round(math.log(value) / _ALIKE) if value > 0 else -math.inf
+
+    def smallest(self) -> Proposal:
+        """The fastest of the smallest proposals, for when no proposal fits.
+
+        Of near-equal ones the first in the order of the meshes.
+        """
+        own = [
+            self.solutions[mesh].proposal
+            for mesh in self.task.meshes
+            if mesh in self.solutions
+        ]
+        seconds = (1 + _ALIKE) * best_within(own, 0.0).seconds
+        most = NEAR_SMALLEST * min(p.bytes for p in own)
+        return next(p for p in own if p.bytes <= most and p.seconds <= seconds)
+
+    # -- lower bounds -----------------------------------------------------------------
+
+    @property
+    def is_proving(self) -> bool:
+        """Whether the solver process is busy with a bound, which can wait."""
+        return self._proof is not None
+
+    def start_proof(self, mesh: Mesh, seconds: float) -> None:
+        """Solve a mesh's program longer, while plans are simulated, for a tighter bound.
+
+        A better solution is not taken: whether one is found would depend on the clock.
+        """
+        if mesh not in self.solutions:
+            return
+        known = self.solutions[mesh]
+        is_open = known.bound < (1 - GOOD_ENOUGH) * known.proposal.seconds
+        if is_open and seconds >= SHORTEST_S:
+            starts = [known.proposal.choices]
+            job = self.submit(known.priced, seconds, _PROOF_ROUNDS, starts)
+            self._proof = mesh, job
+
+    def finish_proof(self) -> None:
+        """Take the bound of `start_proof` if it is there by now."""
+        if self._proof is None:
+            return
+        mesh, job = self._proof
+        try:
+            bound = job.result(timeout=0.0).bound
+        except (MeshwrightError, TimeoutError):  # the plan stands without it
+            return
+        known = self.solutions[mesh]
+        self.solutions[mesh] = replace(known, bound=max(known.bound, bound))
+
+    def proofs(self, proposal: Proposal) -> list[tuple[float, float]]:
+        """Seconds of a plan, and the lower bound of all plans, at the same prices.
+
+        There may be two pairs, since prices change after a simulation: those that the
+        plan was found with, and the latest, whose bound may have been tightened.
+        """
+        proofs = [(proposal.seconds, proposal.bound)]
+        if proposal.mesh in self.solutions:
+            known = self.solutions[proposal.mesh]
+            seconds = known.priced.pricer.finite_seconds(proposal.choices)
+            proofs.append((seconds, known.bound))
+        # The choices nearest to an expert's plan may cost less than the plan does.
+        return [proof for proof in proofs if 0 < proof[1] <= proof[0] * (1 + _ROUNDING)]

@@ -1,0 +1,112 @@
+"""Simulating proposals: in which order, and which are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.candidates.proposal import FOUND, Proposal, interleave
+from meshwright.planner.driver.mesh_programs import FIRST_ROUNDS, MAX_RATIO, SHORTEST_S
+from meshwright.planner.driver.state import SearchState
+
+_TOO_LARGE = 1.1
+"""Predicted memory, relative to the limit, from which on a plan is not worth the time."""
+
+_RETRIES = 3
+"""Times that the memory limit is tightened if a simulation needs more than predicted."""
+
+_RETRY_MARGIN, _RETRY_SHARE = 0.98, 0.25
+"""Factor by which a tightened limit stays below the predicted need, and share of the time
+left for its solve."""
+
+
+def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
+    """Simulate the most promising proposals first, while there is time.
+
+    Solutions carried over from the mesh of one axis come last, since they differ from a
+    simulated plan only in the links that their collectives use.
+    """
+    ordered = interleave(proposals, state.task.limit, state.task.value_of)
+    for proposal in sorted(ordered, key=lambda p: is_spread(state, p)):
+        best = state.trials.best()
+        if best is not None and not state.budget.has_time(1):
+            break
+        if is_too_large(state, proposal):
+            continue
+        tried = [(c.name, c.mesh, c.tactics) for c in state.candidates]
+        tactics = (*state.task.space.given, *proposal.tactics)
+        if (proposal.name, proposal.mesh, tactics) in tried:
+            continue
+        is_slow = best is not None and _is_too_slow(state, proposal, best)
+        if is_slow and proposal.name in {name for name, _, _ in tried}:
+            continue
+        simulate_one(state, proposal)
+
+
+def is_spread(state: SearchState, proposal: Proposal) -> bool:
+    """Whether a plan is the simulated one of one axis, spread over several axes.
+
+    Only the links of its collectives differ: steps of the zoo took up to 3 % less.
+    """
+    if proposal.choices != state.programs.spread.get(proposal.mesh):
+        return False
+    first = state.task.meshes[0]
+    return any((c.name, c.mesh) == (FOUND, first) for c in state.candidates)
+
+
+def is_too_large(state: SearchState, proposal: Proposal) -> bool:
+    """Whether a plan is predicted not to fit, and there is no time for surprises.
+
+    Before the time is over, a plan that is predicted to be too large is simulated all
+    the same, unless an earlier search has done so.
+    """
+    is_late = bool(state.simulated) and state.budget.clock() >= state.budget.until
+    is_continued = state.task.earlier is not None
+    is_large = proposal.bytes > _TOO_LARGE * state.task.limit
+    return (is_late or is_continued) and is_large
+
+
+def _is_too_slow(state: SearchState, proposal: Proposal, best: Candidate) -> bool:
+    """Whether a plan is predicted to be far from the best.
+
+    The best is the simulated one, or the best prediction if that is worse, since all
+    predictions may be too high.
+    """
+    value_of = state.task.value_of
+    predicted = [value_of(p.candidate) for p in state.simulated]
+    least = max(value_of(best), min(predicted, default=0.0))
+    return value_of(proposal.candidate) > MAX_RATIO * least
+
+
+def simulate_one(state: SearchState, proposal: Proposal) -> None:
+    """Simulate a proposal; solve again with less memory if a found plan does not fit."""
+    state.simulated.append(proposal)
+    found = state.trials.simulate(proposal.name, proposal.mesh, proposal.tactics)
+    limit = state.task.limit
+    if proposal.name != FOUND or proposal.bytes > limit:
+        return
+    programs, num_bytes = state.programs, proposal.bytes
+    starts = [proposal.choices]
+    for _ in range(_RETRIES):
+        left_s = (
+            state.budget.left_s(1)
+            if state.trials.has_fitting
+            else state.budget.left_without_plan_s()
+        )
+        if found.why_not or found.fits(limit) or left_s <= 0:
+            return
+        if programs.is_proving:  # the solver process is busy, and a plan fits already
+            return
+        less = _RETRY_MARGIN * num_bytes * limit / found.peak_memory_bytes
+        seconds = max(_RETRY_SHARE * left_s, SHORTEST_S)
+        priced = programs.priced[proposal.mesh]
+        job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=less)
+        optimum = job.result()
+        num_bytes, starts = optimum.bytes, [optimum.choices]
+        smaller = programs.proposal(proposal.mesh, replace(optimum, bound=0.0))
+        state.simulated.append(smaller)
+        before = found
+        found = state.trials.simulate(FOUND, smaller.mesh, smaller.tactics)
+        if found.peak_memory_bytes >= before.peak_memory_bytes:
+            return

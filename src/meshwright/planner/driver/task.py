@@ -1,0 +1,50 @@
+"""The task of one search: what is searched, on which meshes, within which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.candidates.proposal import OnProgress, ValueOf
+from meshwright.planner.prices.integer_program import IntegerProgram
+from meshwright.planner.solve.optimum import Choices
+from meshwright.planner.solve.space import Space
+
+
+def ignore_progress(text: str) -> None:
+    """A progress function for callers that do not want to hear any."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierSearch:
+    """What a search found for the program before a rewrite, on the one mesh of the task.
+
+    model, choices: its integer program on this mesh, and the best solution.
+    num_solved, num_meshes: meshes that it solved, and that it was given.
+    """
+
+    model: IntegerProgram
+    choices: Choices
+    num_solved: int
+    num_meshes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """One program, the meshes to try, and what makes a plan good.
+
+    limit: bytes of a device. value_of: the objective; smaller is better.
+    memory_share: share of the limit that the plans of integer programs may take.
+    earlier: the search that this one continues with a rewritten program, if any.
+    """
+
+    space: Space
+    meshes: Sequence[Mesh]
+    limit: float
+    value_of: ValueOf
+    on_progress: OnProgress = ignore_progress
+    gather: Gather = Gather.SHARED
+    memory_share: float = 1.0
+    earlier: EarlierSearch | None = None
