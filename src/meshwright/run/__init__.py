@@ -1,5 +1,5 @@
-"""Programs that run: on this process's devices, and through the real compilers.
+"""Execution of device programs: on this process's devices, or by ahead-of-time compilers.
 
-In: a device program. Out: results, or what a compiler says of it. Begin reading at
-`local/spmd.py`.
+In: a device program. Out: its results, or a compiler's report on it. Begin reading at
+`local/spmd.py` and `compilers/confirm.py`.
 """

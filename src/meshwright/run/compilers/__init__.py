@@ -1,1 +1,1 @@
-"""The real compilers of TPUs and GPUs, which need no device here."""
+"""Ahead-of-time compilers of TPUs and GPUs, which need no device of theirs."""

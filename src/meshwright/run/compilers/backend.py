@@ -1,4 +1,4 @@
-"""What a compiler that needs no device is asked, and what it says of a step."""
+"""An ahead-of-time compiler, and its report on a compiled step."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from meshwright.run.compilers.hlo import HloCollective
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a compiler says of a step, per device.
+    """A compiler's report on a step, per device.
 
-    peak_bytes: arguments, results and all that is allocated beside them at once.
-    fits: false where the compiler refused for want of memory, peak_bytes then being
-        what it says it needs, or where the peak is more than a program may have.
-    hlo: the scheduled program, optimised.
-    flops: as XLA counts them in that program; a loop's body counts once. None where
-        it refused, or leaves products to a library.
-    collectives: its collectives, with what its scheduler believes that they take.
-    cycles: the sum of what it estimates for each fusion, loops multiplied; None where
-        it was stopped early or does not estimate.
-    memory: what the runtime would be told, by name; None where it was stopped early.
+    peak_bytes: largest sum of arguments, results and temporary buffers.
+    fits: false if the compiler ran out of memory, in which case peak_bytes is what it
+        says it needs, or if the peak exceeds the memory that programs may use.
+    compile_s: seconds that the compiler ran. hlo: the optimised, scheduled program.
+    flops: XLA's count in that program; a loop's body counts once. `None` if the compiler
+        ran out of memory, or if a library computes products.
+    collectives: collectives of the program, with the scheduler's estimates.
+    cycles: sum of the compiler's estimates for fusions, loops multiplied; `None` if the
+        process was stopped early or the compiler estimates none.
+    memory: XLA's `CompiledMemoryStats` by name; `None` if the process was stopped early.
     """
 
     peak_bytes: int
@@ -45,9 +45,10 @@ _TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A compiler's process that is over, and where its files lie.
+    """A compiler process that has ended, with the folder of its files.
 
-    log: all that it printed. elapsed_s: how long it ran. full: it might finish.
+    log: all that it printed. elapsed_s: seconds that it ran. full: whether it was allowed
+    to finish.
     """
 
     folder: Path
@@ -57,11 +58,11 @@ class Ended:
 
     @property
     def dump(self) -> Path:
-        """The folder of what it wrote on its way."""
+        """The folder of XLA's dump."""
         return self.folder / "dump"
 
     def result(self) -> Compiled | None:
-        """What it says of a compilation that it finished; None if it did not."""
+        """The report on a finished compilation; `None` if it was not finished."""
         path = self.folder / "result.json"
         if not path.exists():
             return None
@@ -76,39 +77,43 @@ class Ended:
         )
 
     def memory(self, program: str, report: str) -> tuple[str, int]:
-        """The program, and the bytes of main memory that it needs.
+        """The program in the dump, and the bytes of main memory that it needs.
 
-        program, report: patterns of the files that tell them. Raises `CompilerError`
-        with the last error in the log where there are none.
+        program, report: file patterns of the program and of its memory report. Raises
+        `CompilerError` with the last error in the log if either file is missing.
         """
-        hlo, told = self.dumped(program), self.dumped(report)
-        total = _TOTAL.search(told) if told else None
+        hlo, usage = self.dumped(program), self.dumped(report)
+        total = _TOTAL.search(usage) if usage else None
         if hlo is None or total is None:
             errors = _ERROR.findall(self.log) or [self.log.strip()[-500:]]
             raise CompilerError(f"the compiler failed: {errors[-1]}")
         return hlo, int(total[1])
 
     def dumped(self, pattern: str) -> str | None:
-        """The largest file so called, for small modules come along; None if none."""
+        """Text of the largest file of that pattern, `None` if there is none.
+
+        Smaller files are of helper modules that XLA compiles along with the program.
+        """
         paths = sorted(self.dump.glob(pattern), key=lambda path: path.stat().st_size)
         return paths[-1].read_text(encoding="utf-8") if paths else None
 
 
 Target = tuple[str, Mapping[str, object]]
-"""A topology's name and options, as `jax.experimental.topologies` takes them."""
+"""Name and options of a topology for `jax.experimental.topologies`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One of XLA's compilers, as a package without its devices.
+    """An XLA compiler as a Python package, which needs no device.
 
-    platform: what JAX calls it. modules: of which it consists, in Python; the extra of
-        Meshwright that installs them is called like the machine's compiler.
-    target: what to compile for. environment: for its process.
-    program, report: patterns of the files that tell the program, and its memory. They
-        are there before code is generated, and the process may then be ended.
-    tells_time: whether it says what generated code takes: else nobody waits for it.
-    read: what a process that is over says; `CompilerError` if it failed.
+    platform: JAX's name of it. modules: Python modules that must be installed; the extra
+        of Meshwright that installs them has the name of the machine's compiler.
+    target: the topology to compile for. environment: variables of its process.
+    program, report: file patterns of the program and of its memory report in the dump.
+        XLA writes both before it generates code, so that the process may be stopped then.
+    estimates_cycles: whether a finished compilation reports cycles; if not, processes are
+        always stopped early.
+    read: makes the report of a process that ended; raises `CompilerError` if it failed.
     """
 
     platform: str
@@ -117,9 +122,9 @@ class Backend:
     environment: Mapping[str, str]
     program: str
     report: str
-    tells_time: bool
+    estimates_cycles: bool
     read: Callable[[Ended, Machine], Compiled]
 
     def has_memory(self, dump: Path) -> bool:
-        """Whether a folder of a compiler's files tells memory."""
+        """Whether a dump has the program and its memory report."""
         return all(any(dump.glob(each)) for each in (self.program, self.report))

@@ -1,8 +1,8 @@
 """Compiles one exported step ahead of time, in a process of its own.
 
-Started by `meshwright.run.compilers.confirm` with the path of a request in JSON; writes its
-result where the request says. The process may be killed as soon as what is asked for
-lies in the dump.
+`meshwright.run.compilers.confirm` starts it with the path of a request in JSON, which says
+where to write the result. The process may be killed once XLA's dump has what the request
+is for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 
 
 def compile_step(request: dict[str, Any]) -> dict[str, Any]:
-    """What the compiler says of the whole compilation."""
+    """The compiler's memory and cost figures of a whole compilation."""
     exported = export.deserialize(bytearray(Path(request["step"]).read_bytes()))
     options = request["topology_options"]
     topology = topologies.get_topology_desc(
@@ -61,5 +61,5 @@ def compile_step(request: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     given = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    told = json.dumps(compile_step(given))
-    Path(given["result"]).write_text(told, encoding="utf-8")
+    result = json.dumps(compile_step(given))
+    Path(given["result"]).write_text(result, encoding="utf-8")

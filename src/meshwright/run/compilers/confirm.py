@@ -1,9 +1,9 @@
-"""Asks the real compiler of another machine what it makes of a device program.
+"""Ahead-of-time compilation of a device program by the compiler of another machine.
 
-Compilers come as packages (`pip install meshwright[tpu]`, `meshwright[gpu]`) and need
-no device: they compile for a topology that is only named or described. They run in a
-process of their own, since they read their options when they start, and since the fast
-way is to end it once memory is assigned, long before code is generated.
+Compilers come as packages (`pip install meshwright[tpu]`, `meshwright[gpu]`) and need no
+device: they compile for a topology that is named or described. They run in a process of
+their own, since they read their options at start, and since the process is stopped once
+buffers are assigned, long before code is generated.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from meshwright.run.local.execute import run_program
 from meshwright.run.local.spmd import partition_spec
 
 BACKENDS = {"tpu": TPU, "gpu": GPU}
-"""By what a machine calls its compiler."""
+"""Compilers by the name in a machine's description."""
 
 _CHILD = "meshwright.run.compilers.compile_child"
 _POLL_S = 0.1
 _SETTLE_S = 0.3
-"""The dump's last file may still be growing when it is first seen."""
+"""Seconds until the dump's last file, which may still be growing, is complete."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceStep:
-    """A device program with its flat global arguments, some of them given up."""
+    """A device program with its flat global arguments, of which some are donated."""
 
     lowered: Lowered
     avals: tuple[jax.ShapeDtypeStruct, ...]
@@ -59,13 +59,13 @@ def confirm(
     timeout_s: float = 600.0,
     folder: Path | None = None,
 ) -> Compiled:
-    """Compile a device program for a machine that need not be here.
+    """Compile a device program for a machine, whose devices need not be present.
 
-    full: generate code as well, which takes a minute or more, and tells cycles; not of
-        a GPU, whose compiler tells none.
-    folder: an empty or new one in which the compiler's own files stay; none stay if
-        None.
-    Raises `CompilerError` where the compiler is not installed, fails or takes longer.
+    full: generate code as well, which takes a minute or more and reports cycles; the GPU
+        compiler reports none and is always stopped early.
+    folder: an empty or new folder in which the compiler's files stay; `None` to delete
+        them.
+    Raises `CompilerError` if the compiler is not installed, fails or exceeds `timeout_s`.
     """
     backend = find_backend(machine)
     with ExitStack() as stack:
@@ -76,13 +76,13 @@ def confirm(
         if any(folder.iterdir()):
             raise CompilerError(f"{folder} is not empty; wanted a folder of its own")
         request = _write_request(folder, step, machine, backend)
-        full = full and backend.tells_time
+        full = full and backend.estimates_cycles
         ended = _run(folder, request, backend, full, timeout_s)
         return backend.read(ended, machine)
 
 
 def find_backend(machine: Machine) -> Backend:
-    """The compiler of a machine; `CompilerError` if there is none, or not here."""
+    """The compiler of a machine; `CompilerError` if it has none or it is not installed."""
     backend = BACKENDS.get(machine.compiler)
     if backend is None:
         raise CompilerError(
@@ -100,7 +100,7 @@ def find_backend(machine: Machine) -> Backend:
 
 
 def _is_installed(module: str) -> bool:
-    """Whether Python would find a module; its parents are imported."""
+    """Whether Python finds a module; its parent packages are imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -108,16 +108,16 @@ def _is_installed(module: str) -> bool:
 
 
 def _write_request(
-    place: Path, step: DeviceStep, machine: Machine, backend: Backend
+    folder: Path, step: DeviceStep, machine: Machine, backend: Backend
 ) -> Path:
-    exported = place / "step.bin"
+    exported = folder / "step.bin"
     exported.write_bytes(export_step(step, backend.platform))
     sizes = dict(step.lowered.mesh.sizes)
     topology, options = backend.target(machine)
     request = {
         "step": str(exported),
-        "hlo": str(place / "compiled.hlo"),
-        "result": str(place / "result.json"),
+        "hlo": str(folder / "compiled.hlo"),
+        "result": str(folder / "result.json"),
         "platform": backend.platform,
         "topology": topology,
         "topology_options": options,
@@ -125,13 +125,13 @@ def _write_request(
         "axes": list(sizes),
         "donated": list(step.donated),
     }
-    path = place / "request.json"
+    path = folder / "request.json"
     path.write_text(json.dumps(request), encoding="utf-8")
     return path
 
 
 def export_step(step: DeviceStep, platform: str) -> bytes:
-    """The device program for any mesh of its shape, serialised."""
+    """The serialised `jax.export` of a device program, for any mesh of its shape."""
     lowered = step.lowered
     sizes = lowered.mesh.sizes
     mesh = AbstractMesh(
@@ -164,9 +164,9 @@ def export_step(step: DeviceStep, platform: str) -> bytes:
 
 
 def _run(
-    place: Path, request: Path, backend: Backend, full: bool, timeout_s: float
+    folder: Path, request: Path, backend: Backend, full: bool, timeout_s: float
 ) -> Ended:
-    dump, log = place / "dump", place / "log"
+    dump, log = folder / "dump", folder / "log"
     dump.mkdir()
     start_s = time.perf_counter()
     with log.open("w", encoding="utf-8") as output:
@@ -189,8 +189,8 @@ def _run(
                 child.kill()
             child.wait()
     elapsed_s = time.perf_counter() - start_s
-    told = log.read_text(encoding="utf-8", errors="replace")
-    return Ended(place, told, elapsed_s, full)
+    printed = log.read_text(encoding="utf-8", errors="replace")
+    return Ended(folder, printed, elapsed_s, full)
 
 
 def _environment(dump: Path, backend: Backend) -> dict[str, str]:

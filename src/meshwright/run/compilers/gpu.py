@@ -1,4 +1,4 @@
-"""The GPU compiler: XLA's for CUDA, which knows no GPU by name and is told its numbers."""
+"""XLA's compiler for CUDA, which receives the numbers of a GPU instead of its name."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ platform_name: "CUDA"
 dnn_version_info {{ major: 9 minor: 10 }}
 device_description_str: "{title}"
 """
-"""A `GpuTargetConfigProto`. What is written out is alike in every GPU from compute
+"""A `GpuTargetConfigProto`. The literal numbers are equal for every GPU from compute
 capability 7.0 to 10.0 (OpenXLA, xla/backends/gpu/target_config/specs), as are the
 releases of CUDA and cuDNN there."""
 
 _ACCELERATED = 9
-"""Major compute capability from which code is made for one chip alone, as in "9.0a"."""
+"""First major compute capability whose code is specific to one chip, as in "9.0a"."""
 
 
 def target_config(machine: Machine) -> str:
-    """One device of a machine, in the words of the compiler.
+    """The `GpuTargetConfigProto` of one device of a machine, as text.
 
     Raises `CompilerError` for a machine without `[gpu]` or a clock.
     """
@@ -80,7 +80,7 @@ def target_config(machine: Machine) -> str:
 
 
 def _target(machine: Machine) -> Target:
-    """One process for each node, which is what the innermost level joins."""
+    """Name and topology of a machine, with one process per node (its innermost level)."""
     node = min(machine.num_devices, machine.levels[0].largest)
     options = {
         "target_config": target_config(machine),
@@ -90,14 +90,14 @@ def _target(machine: Machine) -> Target:
 
 
 _LIBRARY = re.compile(r'custom_call_target="__cu(?:blas|dnn)')
-"""Products that a library computes: XLA does not count their operations."""
+"""Calls of libraries for products, whose operations XLA does not count."""
 
 
 def _read(ended: Ended, machine: Machine) -> Compiled:
-    """What lies in the dump: code is not waited for, since it tells nothing more.
+    """The report of the dump; generated code would add nothing to it.
 
-    Nor need `ptxas` be here, which makes it. This compiler knows no limit of memory:
-    whether a step fits is for us to say.
+    So `ptxas`, which generates code, need not be installed. The compiler applies no limit
+    of memory, so that the machine's `usable_bytes` decide whether a step fits.
     """
     hlo, num_bytes = ended.memory(_PROGRAM, _REPORT)
     return Compiled(
@@ -111,7 +111,7 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
 
 
 def _flops(ended: Ended, hlo: str) -> float | None:
-    """Operations; where a library computes products, as they stood before that."""
+    """Operations of a program, counted before products become library calls, if any do."""
     if not _LIBRARY.search(hlo):
         return hlo_flops(hlo)
     partitioned = ended.dumped(_PARTITIONED)
@@ -125,6 +125,6 @@ GPU = Backend(
     environment={},
     program=_PROGRAM,
     report=_REPORT,
-    tells_time=False,
+    estimates_cycles=False,
     read=_read,
 )

@@ -1,7 +1,7 @@
-"""Reads what XLA prints of a compiled program: computations, loops, collectives, costs.
+"""Parsers of XLA's text: computations, loops, collectives and cost estimates.
 
-Text of optimised HLO, or the log of the TPU compiler's scheduler, which shows the
-program before collectives are folded into fusions, and what it believes each takes.
+They read optimised HLO, and the log of the TPU compiler's latency-hiding scheduler, which
+has the program before collectives are fused, and an estimate for each instruction.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CONSTANT = re.compile(r"\((\d+)\)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _FASTEST = 1e12
-"""Bytes per second that no link has: less time stands for what is part of a fusion."""
+"""Bytes per second beyond every link: a shorter estimate is of a part of a fusion."""
 
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 _UNKNOWN_CYCLES = 2**63 - 1
-"""What the compiler writes where it has no estimate: the largest number it knows."""
+"""The largest 64-bit integer, which the compiler writes if it has no estimate."""
 
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16}
 
@@ -46,7 +46,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line: its name, the text of its type, its opcode and all that follows."""
+    """One line of HLO: name, text of the type, opcode and the rest of the line."""
 
     name: str
     type: str
@@ -56,10 +56,10 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Computations by name; `runs` says how often a step runs each.
+    """Computations by name, and executions of each in one step (`runs`).
 
-    A branch counts as if it were always taken. A loop runs as often as is written on
-    it, or else up to the constant that its condition compares with.
+    A branch counts as if it were always taken. A loop has its annotated trip count, or
+    else the constant with which its condition compares.
     """
 
     computations: Mapping[str, tuple[Instruction, ...]]
@@ -70,9 +70,9 @@ class Module:
 class HloCollective:
     """A collective in compiled code.
 
-    num_bytes: of the whole value on one device, as `cost.collective` counts them.
-    runs: executions a step. seconds: what the compiler believes one takes; None if it
-        does not say.
+    num_bytes: bytes of the whole value on one device, as in `predict.links.collective`.
+    runs: executions a step. seconds: the compiler's estimate for one; `None` if it has
+        none.
     """
 
     name: str
@@ -117,7 +117,7 @@ def _runs(
 def _calls(
     instruction: Instruction, computations: Mapping[str, tuple[Instruction, ...]]
 ) -> Iterator[tuple[str, int]]:
-    """What an instruction runs, and how often."""
+    """Computations that an instruction calls, each with its number of executions."""
     rest = instruction.rest
     if instruction.opcode == "while":
         body = _BODY.search(rest)
@@ -133,10 +133,10 @@ def _calls(
 
 
 def _trips(rest: str, computations: Mapping[str, tuple[Instruction, ...]]) -> int:
-    """How often a loop runs: loops of JAX count up from 0, one by one."""
-    told = _TRIPS.search(rest)
-    if told:
-        return int(told[1])
+    """Trip count of a loop; loops of JAX count up from 0 in steps of 1."""
+    annotated = _TRIPS.search(rest)
+    if annotated:
+        return int(annotated[1])
     condition = _CONDITION.search(rest)
     limits = [
         int(found[1])
@@ -147,16 +147,16 @@ def _trips(rest: str, computations: Mapping[str, tuple[Instruction, ...]]) -> in
 
 
 def estimated_cycles(text: str) -> float:
-    """What scheduled HLO says its fusions take, loops multiplied.
+    """Sum of the estimates on fusions of scheduled HLO, loops multiplied.
 
-    Collectives and custom calls carry no estimate and count nothing.
+    Collectives and custom calls have no estimate and add nothing.
     """
     module = parse_hlo(text)
     total = 0
     for name, runs in module.runs.items():
         for instruction in module.computations.get(name, ()):
-            told = _CYCLES.search(instruction.rest)
-            cycles = int(told[1]) if told else 0
+            estimate = _CYCLES.search(instruction.rest)
+            cycles = int(estimate[1]) if estimate else 0
             total += runs * cycles if cycles < _UNKNOWN_CYCLES else 0
     return float(total)
 
@@ -164,11 +164,11 @@ def estimated_cycles(text: str) -> float:
 def hlo_collectives(
     text: str, final: str, cycles: Mapping[str, float], hertz: float
 ) -> list[HloCollective]:
-    """The collectives of a program that stands as the scheduler first sees it.
+    """Collectives of a program before collectives are fused.
 
-    final: the same program as it ends; a log shows long lines in part only, so that how
-        often a computation runs is read here. cycles: per instruction, what the
-        scheduler believes. hertz: of the chip's clock.
+    text: the program that the scheduler logs. final: the same program at the end of
+        compilation, for trip counts, since a log cuts long lines. cycles: the scheduler's
+        estimates by instruction. hertz: rate of the chip's clock.
     """
     module = parse_hlo(text)
     found = []
@@ -179,9 +179,9 @@ def hlo_collectives(
             kind = _KINDS.get(each.opcode.removesuffix("-start"))
             if kind is None:
                 continue
-            told, num_bytes = cycles.get(each.name), _whole_bytes(each, types)
-            if told is not None and told / hertz * _FASTEST < num_bytes:
-                told = None
+            estimate, num_bytes = cycles.get(each.name), _whole_bytes(each, types)
+            if estimate is not None and estimate / hertz * _FASTEST < num_bytes:
+                estimate = None
             if computation.startswith("all-reduce-scatter"):
                 kind = "reduce_scatter"
             found.append(
@@ -190,36 +190,36 @@ def hlo_collectives(
                     kind,
                     num_bytes,
                     runs,
-                    None if told is None else told / hertz,
+                    None if estimate is None else estimate / hertz,
                 )
             )
     return found
 
 
 def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
-    """The larger side of a collective, of which one may stand for several arrays."""
+    """Bytes of the larger side of a collective; a side may be a tuple of arrays."""
     operands, _, _ = instruction.rest.partition(")")
-    # Every fifth operand follows a comment: `/*index=5*/%name`.
+    # Every fifth operand has a comment before it: `/*index=5*/%name`.
     names = [name.rpartition("%")[2].strip() for name in operands.split(",")]
-    given = sum(_operand_bytes(name, types) for name in names)
-    made = _type_bytes(instruction.type)
+    operand_bytes = sum(_operand_bytes(name, types) for name in names)
+    result_bytes = _type_bytes(instruction.type)
     if instruction.opcode.endswith("-start"):
-        made -= given  # it holds its operands as well
-    return max(given, made)
+        result_bytes -= operand_bytes  # its type has the operands as well
+    return max(operand_bytes, result_bytes)
 
 
 def _operand_bytes(name: str, types: Mapping[str, str]) -> int:
-    """Bytes of an operand: `while.14#1` is the second array that a loop hands out."""
-    maker, _, position = name.partition("#")
+    """Bytes of an operand; `while.14#1` is the second array in the tuple of a loop."""
+    producer, _, position = name.partition("#")
     if not position:
-        return _type_bytes(types.get(maker, ""))
-    arrays = [*_ARRAY.finditer(types.get(maker, ""))]
-    place = int(position)
-    return _array_bytes(arrays[place]) if place < len(arrays) else 0
+        return _type_bytes(types.get(producer, ""))
+    arrays = [*_ARRAY.finditer(types.get(producer, ""))]
+    index = int(position)
+    return _array_bytes(arrays[index]) if index < len(arrays) else 0
 
 
 def _type_bytes(text: str) -> int:
-    """Bytes of an array, or of all in a tuple, as HLO writes types."""
+    """Bytes of an HLO type: an array, or all arrays of a tuple."""
     return sum(_array_bytes(found) for found in _ARRAY.finditer(text))
 
 
@@ -233,35 +233,36 @@ def _array_bytes(found: re.Match[str]) -> int:
 _LOGGED = re.compile(
     r"^I\d{4} [\d:.]+ +\d+ latency_hiding_scheduler\.cc:\d+\] ?(.*)$", re.MULTILINE
 )
-_SAID = re.compile(
+_ESTIMATE = re.compile(
     r"^(?:Instr: %(?P<name>\S+) = |Cost: (?P<cost>\S+)|\tEdge: "
     r"(?P<edge>\S+) latency: (?P<latency>\S+))"
 )
 
 
 def scheduler_report(log: str) -> tuple[str, dict[str, float]]:
-    """The program that the TPU compiler's scheduler saw, and cycles by instruction.
+    """The program in the log of the TPU compiler's scheduler, and cycles by instruction.
 
-    Of a pair of start and done, the time between them, under the name of the start. The
-    log's form is nobody's promise: two empty results where it is not known.
+    For a pair of start and done instructions, the latency between them stands under the
+    name of the start. The log has no documented format; both results are empty if it is
+    not recognised.
     """
-    told = [m[1] for m in _LOGGED.finditer(log)]
-    starts = [i for i, line in enumerate(told) if line.startswith("HloModule")]
+    lines = [m[1] for m in _LOGGED.finditer(log)]
+    starts = [i for i, line in enumerate(lines) if line.startswith("HloModule")]
     if not starts:
         return "", {}
-    ends = [i for i, line in enumerate(told) if i > starts[0] and "cycles:" in line]
-    program = "\n".join(told[starts[0] : ends[0] if ends else len(told)])
+    ends = [i for i, line in enumerate(lines) if i > starts[0] and "cycles:" in line]
+    program = "\n".join(lines[starts[0] : ends[0] if ends else len(lines)])
     cycles: dict[str, float] = {}
     name = ""
-    for line in told[len(program.splitlines()) + starts[0] :]:
-        said = _SAID.match(line)
-        if said is None:
+    for line in lines[len(program.splitlines()) + starts[0] :]:
+        found = _ESTIMATE.match(line)
+        if found is None:
             continue
-        if said["name"]:
-            name = said["name"]
-        elif said["cost"] and name:
-            cycles.setdefault(name, float(said["cost"]))
-        elif said["edge"] and name.replace("-done", "-start") == said["edge"]:
-            start = said["edge"]
-            cycles[start] = max(cycles.get(start, 0.0), float(said["latency"]))
+        if found["name"]:
+            name = found["name"]
+        elif found["cost"] and name:
+            cycles.setdefault(name, float(found["cost"]))
+        elif found["edge"] and name.replace("-done", "-start") == found["edge"]:
+            start = found["edge"]
+            cycles[start] = max(cycles.get(start, 0.0), float(found["latency"]))
     return program, cycles

@@ -1,4 +1,4 @@
-"""The TPU compiler: `libtpu`, which knows every TPU by name."""
+"""The TPU compiler `libtpu`, which has every TPU by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def _target(machine: Machine) -> Target:
-    """Such as `v5e:2x4`; more than one slice where the machine has a network."""
+    """Topology such as `v5e:2x4`, with several slices if a network connects them."""
     if not machine.topology:
         raise CompilerError(
             f"the description of {machine.name} lacks topology, which is what the TPU "
@@ -46,10 +46,10 @@ def _target(machine: Machine) -> Target:
 
 
 def _read(ended: Ended, machine: Machine) -> Compiled:
-    """The result, or what lies in the dump.
+    """The report of the finished compilation if it was asked for, else of the dump.
 
-    A small program may be done before its process is ended: unless all was asked for,
-    the dump speaks all the same.
+    A small program may be finished before its process is stopped; its report then comes
+    from the dump as well.
     """
     found = ended.result() if ended.full else None
     if found is not None:
@@ -58,9 +58,9 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
             collectives=_collectives(ended.log, found.hlo, machine),
             cycles=estimated_cycles(found.hlo),
         )
-    refused = _NEEDS.search(ended.log)
-    if refused:
-        needed = float(refused[1]) * _UNITS[refused[2]]
+    out_of_memory = _NEEDS.search(ended.log)
+    if out_of_memory:
+        needed = float(out_of_memory[1]) * _UNITS[out_of_memory[2]]
         return Compiled(int(needed), False, ended.elapsed_s, "")
     hlo, num_bytes = ended.memory(_PROGRAM, _REPORT)
     assignment = ended.dumped(_ASSIGNED)
@@ -77,11 +77,10 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
 
 
 def assigned_bytes(assignment: str) -> int:
-    """Main memory that a buffer assignment takes, without buffers of other cores' calls.
+    """Bytes of main memory in a buffer assignment, without thread-local allocations.
 
-    From libtpu 0.0.52 on a report counts the arguments and results of computations that
-    are called, such as gathers that another core does, though they lie where the caller
-    has them.
+    Since libtpu 0.0.52 the memory report also counts arguments and results of called
+    computations, such as gathers on another core, though they share the caller's memory.
     """
     found = _ALLOCATION.findall(assignment)
     return sum(
@@ -109,6 +108,6 @@ TPU = Backend(
     },
     program=_PROGRAM,
     report=_REPORT,
-    tells_time=True,
+    estimates_cycles=True,
     read=_read,
 )
