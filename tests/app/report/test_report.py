@@ -16,10 +16,10 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.app.report import make_page
-from meshwright.app.report.collectives import moved_by_line
-from meshwright.app.report.dots import find_dots
-from meshwright.app.report.live_values import groups_alive
-from meshwright.app.report.markup import TIMES, Tips, text
+from meshwright.app.report.collectives import collectives_by_line
+from meshwright.app.report.live_values import live_groups
+from meshwright.app.report.markup import TIMES, Tooltips, text
+from meshwright.app.report.roofline_points import roofline_points
 from meshwright.errors import PlanError
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from zoo import gpt
@@ -152,7 +152,7 @@ def test_an_axis_in_parts_has_the_colour_and_size_of_its_parts():
     plan = mw.partition(f, {"batch": 2, "model": 8}, tactics).plan(*shapes)
     page = make_page(plan.on(mw.machine("tpu-v4", chips=16)))
     assert Reader(page).faults == []
-    assert "1/8 a device" in page
+    assert "1/8 per device" in page
     assert SUB_AXIS in "".join(plan.decided.lowered.mesh.axes)
 
 
@@ -166,7 +166,7 @@ def test_a_step_without_collectives_has_a_page_too():
     placed = step.plan(jnp.zeros((64, 64))).on(mw.machine("tpu-v4", chips=2))
     page = make_page(placed)
     assert Reader(page).faults == []
-    assert "nothing to tell each other" in page
+    assert "The step has no collectives." in page
 
 
 def test_the_same_plan_makes_the_same_page(placed):
@@ -189,7 +189,7 @@ def test_groups_of_values_add_up_to_the_curve(donated):
     schedule = gpt.schedules["bp+mp+z3"]
     step = mw.partition(gpt.train_step, MESH, schedule, donate_argnums=donated)
     plan = step.plan(*gpt.shapes(gpt.TINY)).on(mw.machine("tpu-v4", chips=8))
-    sums = [sum(g.bytes for g in groups) for groups in groups_alive(plan, 10**6)]
+    sums = [sum(g.bytes for g in groups) for groups in live_groups(plan, 10**6)]
     curve = plan.estimate.memory.curve
     assert len(sums) == len(curve)
     assert all(s <= there for s, there in zip(sums, curve, strict=True))
@@ -206,12 +206,12 @@ def test_what_is_updated_in_place_is_told_once():
     x = jax.ShapeDtypeStruct((4096, 4096), jnp.float32)
     step = mw.partition(fn, {"data": 8}, [mw.shard({"x": 1}, axis="data")])
     plan = step.plan(x).on(mw.machine("tpu-v3", chips=4))
-    sums = [sum(g.bytes for g in groups) for groups in groups_alive(plan, 10**6)]
+    sums = [sum(g.bytes for g in groups) for groups in live_groups(plan, 10**6)]
     assert all(s <= c for s, c in zip(sums, plan.estimate.memory.curve, strict=True))
 
 
 def test_seconds_by_line_add_up_to_the_breakdown(placed):
-    rows = moved_by_line(placed)
+    rows = collectives_by_line(placed)
     told = placed.breakdown
     for how in ("exposed", "hidden"):
         wanted = sum(s for name, s in told.items() if name.endswith(how))
@@ -220,14 +220,14 @@ def test_seconds_by_line_add_up_to_the_breakdown(placed):
 
 
 def test_dots_add_up_to_computation_and_stay_under_the_roofs(placed):
-    dots = find_dots(placed.estimate)
-    assert sum(d.seconds for d in dots) == pytest.approx(placed.breakdown["compute"])
+    points = roofline_points(placed.estimate)
+    assert sum(p.seconds for p in points) == pytest.approx(placed.breakdown["compute"])
     chip = placed.estimate.machine.chip
-    assert any(dot.num_bytes for dot in dots)
-    for dot in dots:
+    assert any(point.num_bytes for point in points)
+    for point in points:
         both = chip.half_flops_per_s + chip.vector_flops_per_s  # they run at once
-        assert dot.rate <= both * (1 + 1e-9)
-        assert dot.rate <= dot.intensity * chip.hbm_bytes_per_s * (1 + 1e-9)
+        assert point.rate <= both * (1 + 1e-9)
+        assert point.rate <= point.intensity * chip.hbm_bytes_per_s * (1 + 1e-9)
 
 
 # -- escaping --------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_every_text_survives_in_an_element_an_attribute_and_a_tip(any_text):
     assert reader.elements == [("p", {"title": any_text})]
     assert reader.texts.get("p", "\n") == f"\n{any_text}"
     assert reader.faults == []
-    tips = Tips()
+    tips = Tooltips()
     tips.add(any_text)
     assert json.loads(tips.to_json()) == ([any_text] if any_text else [])
     assert not set(tips.to_json()) & set("<>&")

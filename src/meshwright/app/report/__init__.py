@@ -1,4 +1,4 @@
-"""A page about a plan on a machine, as one HTML file that needs nothing else."""
+"""The report: one HTML page about a plan on a machine, and its trace events."""
 
 from meshwright.app.report.page import make_page, write_report
 

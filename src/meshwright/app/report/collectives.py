@@ -1,4 +1,4 @@
-"""What moves between devices, by source line, and how much of it is waited for."""
+"""Collectives of a step by source line, with their exposed and their hidden time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from itertools import accumulate
 
 from meshwright.app.output.collapse import index_free, merge
 from meshwright.app.output.numbers import show_bytes, show_seconds
-from meshwright.app.record.plan_record import Collective, PlanRecord, estimate_of
-from meshwright.app.report.markup import NONE, Tips, section, text
+from meshwright.app.record.plan_record import (
+    Collective,
+    PlanRecord,
+    estimate_of,
+    program_of,
+)
+from meshwright.app.report.markup import NONE, Tooltips, section, text
 from meshwright.partitioner.lower import executions
 from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, Timeline
@@ -20,10 +25,11 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Collectives of one kind, along the same axes, for one source line.
+class LineCollectives:
+    """Collectives of one kind along the same mesh axes, for one source line.
 
-    num_bytes: of all executions in a step. hidden_s: with computation beside them.
+    executions, num_bytes, seconds: totals of a step.
+    hidden_s: the seconds that overlap with computation.
     """
 
     source: str
@@ -37,45 +43,43 @@ class Moved:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds in which nothing is computed."""
+        """The seconds that do not overlap with computation."""
         return self.seconds - self.hidden_s
 
 
-def moved_by_line(plan: PlanRecord) -> list[Moved]:
-    """All collectives of a step, those first that it waits for longest."""
-    found, decided = estimate_of(plan), plan.decided
-    assert decided is not None, "a plan with an estimate knows its program"
+def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
+    """All collectives of a step by source line, the longest exposed time first."""
+    found, decided = estimate_of(plan), program_of(plan)
     known = {
         found.origins.get(op, op): (seconds, hidden)
         for op, seconds, hidden in _times(found.timeline)
     }
     ops = [op for op, _ in executions(decided.lowered.program)]
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[Op, Collective]]] = {}
-    for op, told in zip(ops, plan.collectives, strict=True):
-        key = told.source, told.kind, told.axes
-        groups.setdefault(key, []).append((op, told))
-    made = [
-        Moved(
+    for op, c in zip(ops, plan.collectives, strict=True):
+        groups.setdefault((c.source, c.kind, c.axes), []).append((op, c))
+    lines = [
+        LineCollectives(
             *key,
-            tuple(dict.fromkeys(told.reason for _, told in pairs)),
-            sum(told.executions for _, told in pairs),
-            sum(told.executions * told.bytes for _, told in pairs),
-            sum(told.executions * known.get(op, (0.0, 0.0))[0] for op, told in pairs),
-            sum(told.executions * known.get(op, (0.0, 0.0))[1] for op, told in pairs),
+            tuple(dict.fromkeys(c.reason for _, c in pairs)),
+            sum(c.executions for _, c in pairs),
+            sum(c.executions * c.bytes for _, c in pairs),
+            sum(c.executions * known.get(op, (0.0, 0.0))[0] for op, c in pairs),
+            sum(c.executions * known.get(op, (0.0, 0.0))[1] for op, c in pairs),
         )
         for key, pairs in groups.items()
     ]
-    return sorted(made, key=lambda m: (-m.exposed_s, -m.seconds, -m.num_bytes))
+    return sorted(lines, key=lambda m: (-m.exposed_s, -m.seconds, -m.num_bytes))
 
 
 def _times(timeline: Timeline) -> Iterator[tuple[Op, float, float]]:
-    """Each collective, its seconds, and those in which something is computed."""
+    """Each collective, its seconds, and the part that overlaps with computation."""
     busy = [(s.start_s, s.end_s) for s in timeline.spans if s.stream == COMPUTE]
     starts = [start for start, _ in busy]
     done = list(accumulate((end - start for start, end in busy), initial=0.0))
 
     def computed_s(until: float) -> float:
-        """Seconds of computation up to a moment; spans of one stream do not overlap."""
+        """Seconds of computation before `until`; spans of one stream do not overlap."""
         index = bisect_right(starts, until)
         over = max(0.0, busy[index - 1][1] - until) if index else 0.0
         return done[index] - over
@@ -88,30 +92,31 @@ def _times(timeline: Timeline) -> Iterator[tuple[Op, float, float]]:
             yield span.fusion.root, span.end_s - span.start_s, hidden
 
 
-def draw_collectives(plan: PlanRecord, tips: Tips) -> str:
-    """A table with a bar for each line: dark what is waited for, pale what is not."""
-    rows = moved_by_line(plan)
+def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:
+    """A table with a bar for each line: solid for exposed time, pale for hidden time."""
+    rows = collectives_by_line(plan)
     if not rows:
-        said = "The devices have nothing to tell each other."
-        return section("collectives", "Collectives by source line", said, "")
+        lead = "The step has no collectives."
+        return section("collectives", "Collectives by source line", lead, "")
     lead = (
         f"{sum(row.executions for row in rows)} executions a step, "
-        f"{show_seconds(sum(row.seconds for row in rows))} on the links. Solid: nothing "
-        "is computed meanwhile. Pale: hidden behind computation."
+        f"{show_seconds(sum(row.seconds for row in rows))} on the links. Solid bars: "
+        "exposed time, in which nothing is computed. Pale bars: time hidden behind "
+        "computation."
     )
     longest = max(row.seconds for row in rows) or 1.0
     body = _table(rows[:_SHOWN], longest, tips)
     if rows[_SHOWN:]:
         rest = _table(rows[_SHOWN:], longest, tips)
-        said = f"{len(rows) - _SHOWN} more"
-        body += f"<details><summary>{said}</summary>{rest}</details>"
+        more = f"{len(rows) - _SHOWN} more"
+        body += f"<details><summary>{more}</summary>{rest}</details>"
     return section("collectives", "Collectives by source line", lead, body)
 
 
-def _table(rows: Sequence[Moved], longest: float, tips: Tips) -> str:
+def _table(rows: Sequence[LineCollectives], longest: float, tips: Tooltips) -> str:
     head = (
-        "<th>source line</th><th>collective</th><th>along</th>"
-        '<th class="n">times</th><th class="n">bytes</th><th class="n">seconds</th>'
+        "<th>source line</th><th>collective</th><th>along axes</th>"
+        '<th class="n">executions</th><th class="n">bytes</th><th class="n">seconds</th>'
         '<th class="n">exposed</th><th></th>'
     )
     body = "".join(_row(row, longest, tips) for row in rows)
@@ -121,7 +126,7 @@ def _table(rows: Sequence[Moved], longest: float, tips: Tips) -> str:
     )
 
 
-def _row(row: Moved, longest: float, tips: Tips) -> str:
+def _row(row: LineCollectives, longest: float, tips: Tooltips) -> str:
     tip = tips.add(row.source or "no source line", *_reasons(row.reasons))
     solid, pale = (100 * s / longest for s in (row.exposed_s, row.hidden_s))
     look = f"k-{row.kind}"
@@ -140,7 +145,7 @@ def _row(row: Moved, longest: float, tips: Tips) -> str:
 
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
-    """At most three, those alike up to the index of a layer as one."""
+    """At most three reasons; reasons alike up to the index of a layer count as one."""
     groups: dict[str, list[str]] = {}
     for reason in reasons:
         groups.setdefault(index_free(reason), []).append(reason)

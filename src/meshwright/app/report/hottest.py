@@ -1,4 +1,4 @@
-"""The lines of code whose computation takes longest."""
+"""The source lines whose computation takes longest."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ from meshwright.app.report.markup import NONE, text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshwright.app.report.dots import Dot
+    from meshwright.app.report.roofline_points import RooflinePoint
     from meshwright.predict.estimate import Estimate
 
 _LINES = 14
 
 
-def draw_hottest(found: Estimate, dots: Sequence[Dot]) -> str:
-    """Lines of code by the seconds of what they compute."""
-    lines: dict[str, list[Dot]] = {}
-    for dot in dots:
-        lines.setdefault(dot.source, []).append(dot)
-    order = sorted(lines.items(), key=lambda item: -sum(d.seconds for d in item[1]))
-    longest = sum(d.seconds for d in order[0][1]) if order else 1.0
+def draw_hottest(found: Estimate, points: Sequence[RooflinePoint]) -> str:
+    """A table of source lines, the longest computation first."""
+    lines: dict[str, list[RooflinePoint]] = {}
+    for point in points:
+        lines.setdefault(point.source, []).append(point)
+    order = sorted(lines.items(), key=lambda item: -sum(p.seconds for p in item[1]))
+    longest = sum(p.seconds for p in order[0][1]) if order else 1.0
     rows = "".join(
         _hot_row(found, source, group, longest) for source, group in order[:_LINES]
     )
     return (
         '<table><thead><tr><th>source line</th><th class="n">seconds</th>'
-        '<th class="n">of step</th><th>mostly by</th><th></th></tr></thead>'
+        '<th class="n">of step</th><th>limited by</th><th></th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
     )
 
 
-def _hot_row(found: Estimate, source: str, dots: Sequence[Dot], longest: float) -> str:
-    seconds = sum(d.seconds for d in dots)
-    most = dots[0]
+def _hot_row(
+    found: Estimate, source: str, points: Sequence[RooflinePoint], longest: float
+) -> str:
+    seconds = sum(p.seconds for p in points)
+    most = points[0]
     width = 100 * seconds / longest
     return (
         f"<tr><td><code>{text(source or NONE)}</code></td>"

@@ -1,4 +1,4 @@
-"""Which values are alive while each unit runs, those alike told together."""
+"""Live values of a step: the largest groups of them while each fusion runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.app.output.collapse import index_free
-from meshwright.app.record.plan_record import PlanRecord, estimate_of
+from meshwright.app.record.plan_record import PlanRecord, estimate_of, program_of
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Value, show_type
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from meshwright.predict.estimate import Estimate
 
 
-class Alike(NamedTuple):
-    """Values of one name, type and source line; name: an input's path, or an op."""
+class ValueLabel(NamedTuple):
+    """Name, type and source line of a value; its name is an input's path, or an op."""
 
     name: str
     type: str
@@ -27,99 +27,105 @@ class Alike(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """So many values alike, and what they take."""
+class ValueGroup:
+    """Live values with the same label: their number, and their bytes together."""
 
-    alike: Alike
+    label: ValueLabel
     count: int
     bytes: int
 
 
-def groups_alive(plan: PlanRecord, most: int) -> list[tuple[Group, ...]]:
-    """The largest groups by point of the memory's curve, which has one before all units.
+class _Change(NamedTuple):
+    """Values with one label that become live; negative if they die."""
 
-    Together all groups take what the curve says, but for the copies that are made of
-    donated inputs and for what a loop's body holds beyond its largest values.
+    label: ValueLabel
+    count: int
+    bytes: int
+
+
+def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
+    """The `most` largest groups at each point of the memory curve.
+
+    The first point is before any fusion. All groups of a point add up to the curve, except
+    for copies of donated inputs, and for values of loop bodies beyond the largest ones.
     """
     found = estimate_of(plan)
     changes = _changes(plan, found)
-    now: dict[Alike, list[int]] = defaultdict(lambda: [0, 0])
-    told: list[tuple[Group, ...]] = []
+    live: dict[ValueLabel, list[int]] = defaultdict(lambda: [0, 0])
+    points: list[tuple[ValueGroup, ...]] = []
     for index in range(-1, len(found.fusions)):
-        for alike, count, size in changes[index]:
-            now[alike][0] += count
-            now[alike][1] += size
-            if not now[alike][0]:
-                del now[alike]
-        inside = _inside(found, index)
-        every = [Group(a, n, size) for a, (n, size) in now.items()]
-        told.append(tuple(heapq.nlargest(most, every + inside, lambda g: g.bytes)))
-    return told
+        for label, count, size in changes[index]:
+            live[label][0] += count
+            live[label][1] += size
+            if not live[label][0]:
+                del live[label]
+        groups = [ValueGroup(label, n, size) for label, (n, size) in live.items()]
+        groups += _loop_values(found, index)
+        points.append(tuple(heapq.nlargest(most, groups, lambda g: g.bytes)))
+    return points
 
 
-def _changes(
-    plan: PlanRecord, found: Estimate
-) -> Mapping[int, list[tuple[Alike, int, int]]]:
-    """What begins and ends with each unit: a group, how many values, their bytes."""
-    decided = plan.decided
-    assert decided is not None, "a plan with an estimate knows its program"
-    program, size = decided.lowered.program, found.layout.size
-    changes: dict[int, list[tuple[Alike, int, int]]] = defaultdict(list)
+def _changes(plan: PlanRecord, found: Estimate) -> Mapping[int, list[_Change]]:
+    """Values that become live or die, by the index of the fusion; -1 is before all."""
+    decided, size = program_of(plan), found.layout.size
+    program = decided.lowered.program
+    changes: dict[int, list[_Change]] = defaultdict(list)
     for path, value in zip(decided.captured.paths, program.inputs, strict=True):
-        name = Alike(index_free(path), show_type(value.shape, value.dtype), "")
-        changes[-1].append((name, 1, size(value)))
+        label = ValueLabel(index_free(path), show_type(value.shape, value.dtype), "")
+        changes[-1].append(_Change(label, 1, size(value)))
     for value in program.constants:
-        name = Alike("a constant", show_type(value.shape, value.dtype), "")
-        changes[-1].append((name, 1, size(value)))
+        label = ValueLabel("a constant", show_type(value.shape, value.dtype), "")
+        changes[-1].append(_Change(label, 1, size(value)))
     outputs = [v for v in program.outputs if isinstance(v, Value)]
-    aside = _in_place(plan, found, outputs)
-    for value, op, start, end in _lives(found.fusions, {*outputs}, aside):
-        name = _alike(op, value)
+    aliased = _aliased_outputs(plan, found, outputs)
+    for value, op, start, end in _ranges(found.fusions, {*outputs}, aliased):
+        label = _label(op, value)
         end -= value in found.memory.overwritten
-        changes[start].append((name, 1, size(value)))
-        changes[end + 1].append((name, -1, -size(value)))
+        changes[start].append(_Change(label, 1, size(value)))
+        changes[end + 1].append(_Change(label, -1, -size(value)))
     return changes
 
 
-def _in_place(
+def _aliased_outputs(
     plan: PlanRecord, found: Estimate, outputs: Sequence[Value]
 ) -> set[Value]:
-    """Outputs in the memory of the state whose next form they are, if it is given up.
+    """Updated state among the outputs that reuses the memory of the donated old state.
 
-    It is if the inputs and all outputs together are more than is there at the end.
+    State is donated if, at the end of the step, less memory is live than the inputs and
+    the updated state would take together.
     """
-    decided = plan.decided
-    assert decided is not None, "a plan with an estimate knows its program"
-    program, layout = decided.lowered.program, found.layout
-    next_forms = {program.outputs[o] for o in decided.captured.ties}
-    taken = {value for value in outputs if value in next_forms}
-    held = sum(map(layout.size, {*program.inputs, *program.constants}))
-    is_kept = held + sum(map(layout.size, taken)) <= found.memory.curve[-1]
-    return set() if is_kept else taken
+    decided, layout = program_of(plan), found.layout
+    program = decided.lowered.program
+    updated_state = {program.outputs[o] for o in decided.captured.ties}
+    updated = {value for value in outputs if value in updated_state}
+    input_bytes = sum(map(layout.size, {*program.inputs, *program.constants}))
+    end_bytes = found.memory.curve[-1]
+    is_kept = input_bytes + sum(map(layout.size, updated)) <= end_bytes
+    return set() if is_kept else updated
 
 
-def _lives(
-    units: Sequence[Fusion], outputs: set[Value], aside: Collection[Value] = ()
+def _ranges(
+    fusions: Sequence[Fusion], outputs: set[Value], aliased: Collection[Value] = ()
 ) -> Iterator[tuple[Value, Op, int, int]]:
     """Each value that a fusion writes, the fusion's root, and its live range."""
-    ranges = live_ranges((unit.reads, unit.writes) for unit in units)
+    ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
     for value, start in ranges.definitions.items():
-        if value not in aside:
-            end = len(units) if value in outputs else ranges.end(value)
-            yield value, units[start].root, start, end
+        if value not in aliased:
+            end = len(fusions) if value in outputs else ranges.end(value)
+            yield value, fusions[start].root, start, end
 
 
-def _inside(found: Estimate, index: int) -> list[Group]:
-    """The largest values that the body of a loop makes, while the loop runs."""
+def _loop_values(found: Estimate, index: int) -> list[ValueGroup]:
+    """The largest value of each label in the bodies of a loop, while the loop runs."""
     if index < 0 or found.fusions[index].kind is not FusionKind.REGION:
         return []
-    groups: dict[Alike, int] = defaultdict(int)
+    sizes: dict[ValueLabel, int] = defaultdict(int)
     for body in found.fusions[index].bodies:
-        for value, op, _, _ in _lives(body, set()):
-            alike = _alike(op, value)
-            groups[alike] = max(groups[alike], found.layout.size(value))
-    return [Group(alike, 1, size) for alike, size in groups.items()]
+        for value, op, _, _ in _ranges(body, set()):
+            label = _label(op, value)
+            sizes[label] = max(sizes[label], found.layout.size(value))
+    return [ValueGroup(label, 1, size) for label, size in sizes.items()]
 
 
-def _alike(op: Op, value: Value) -> Alike:
-    return Alike(op.kind, show_type(value.shape, value.dtype), str(op.source))
+def _label(op: Op, value: Value) -> ValueLabel:
+    return ValueLabel(op.kind, show_type(value.shape, value.dtype), str(op.source))

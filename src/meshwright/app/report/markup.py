@@ -1,4 +1,4 @@
-"""Pieces of HTML and SVG: escaped text, and texts that show when one points at a mark."""
+"""Pieces of HTML and SVG: escaped text, legends, sections and tooltips."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ KINDS = {
     "idle": "idle",
     "waiting": "waiting for others",
 }
-"""What has a colour of its own, by the class that gives it, in order of the legends."""
+"""Names in legends by the CSS class that gives the colour, in the order of legends."""
 
 
 def text(value: object) -> str:
-    """Safe inside an element and inside a quoted attribute."""
+    """Escaped text, safe inside an element and inside a quoted attribute."""
     return escape(str(value), quote=True)
 
 
 def kind_of_span(span: Span) -> str:
-    """The class that colours a span: the kind of its unit, of a collective its op's."""
+    """The CSS class of a span: the kind of its fusion, or of its collective."""
     if span.fusion.kind is FusionKind.COLLECTIVE:
         return span.fusion.root.kind
     return span.fusion.kind.value
 
 
 def legend(kinds: set[str]) -> str:
-    """Chips for those kinds, in the order of `KINDS`."""
+    """A legend of these kinds, in the order of `KINDS`."""
     chips = [
         f'<span class="chip"><i class="k-{kind}"></i>{text(name)}</span>'
         for kind, name in KINDS.items()
@@ -50,31 +50,32 @@ def legend(kinds: set[str]) -> str:
 
 
 def section(name: str, title: str, lead: str, body: str) -> str:
-    """One part of the page; `lead` and `body` are markup, `title` is text."""
+    """A section of the page; `lead` and `body` are markup, `title` is text."""
     return (
         f'<section id="{name}"><h2>{text(title)}</h2>'
         f'<p class="lead">{lead}</p>{body}</section>'
     )
 
 
-class Tips:
-    """Lines that are shown while one points at a mark, each kept once.
+class Tooltips:
+    """Lines of text that the page shows while the pointer is over a mark.
 
-    A mark has the attribute `data-tip` with the numbers of its lines.
+    Equal lines are stored once. A mark has the numbers of its lines in the attribute
+    `data-tip`.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def add(self, *lines: str) -> str:
-        """The attribute for these lines, none for empty ones."""
+        """The attribute of a mark with these lines; empty lines are left out."""
         numbers = [
             self._numbers.setdefault(line, len(self._numbers)) for line in lines if line
         ]
         return f'data-tip="{" ".join(map(str, numbers))}"'
 
     def to_json(self) -> str:
-        """The lines by number, safe inside a script element."""
+        """JSON list of all lines, safe inside a script element."""
         shown = json.dumps(list(self._numbers), separators=(",", ":"))
         for mark in "<>&":
             shown = shown.replace(mark, f"\\u{ord(mark):04x}")

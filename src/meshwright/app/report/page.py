@@ -1,4 +1,4 @@
-"""The page: its parts in order, with style and script inside."""
+"""The HTML page: its sections in order, with style and script embedded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from string import Template
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report.collectives import draw_collectives
-from meshwright.app.report.markup import TIMES, Tips, text
+from meshwright.app.report.markup import TIMES, Tooltips, text
 from meshwright.app.report.roofline import draw_roofline
 from meshwright.app.report.shardings import draw_shardings
 from meshwright.app.report.summary import draw_comparison, draw_summary
@@ -21,21 +21,21 @@ from meshwright.app.report.waterfall import draw_waterfall
 def write_report(
     plan: PlanRecord, path: str | PathLike[str], others: Sequence[PlanRecord] = ()
 ) -> None:
-    """Write the page about a plan into a file; `PlanError` where that cannot be."""
+    """Write the page about a plan into a file; `PlanError` if that is not possible."""
     target = output_file(path)
-    # A path of the user's code may hold bytes that are no UTF-8.
+    # Paths of the user's code may hold bytes that are no UTF-8.
     write_file(target, make_page(plan, others).encode("utf-8", "xmlcharrefreplace"))
 
 
 def make_page(plan: PlanRecord, others: Sequence[PlanRecord] = ()) -> str:
-    """The page as HTML; `others` are compared with the plan.
+    """The page as HTML text; `others` are compared with the plan.
 
-    Raises `PlanError` for a plan that names no machine, and for one read from JSON.
+    Raises `PlanError` for a plan that names no machine, or that was read from JSON.
     """
     machine = estimate_of(plan).machine
     for other in others:
         estimate_of(other)
-    tips = Tips()
+    tips = Tooltips()
     parts = (
         draw_summary(plan, tips),
         draw_comparison((plan, *others)),

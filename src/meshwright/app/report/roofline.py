@@ -1,4 +1,4 @@
-"""Units under the chip's roofs: what they compute a second, by operations a byte.
+"""The roofline plot: operations per second of kernels by their arithmetic intensity.
 
 Williams, Waterman, Patterson, "Roofline" (CACM 2009).
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.app.output.numbers import show_bytes, show_seconds, show_si
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
-from meshwright.app.report.dots import Dot, find_dots
 from meshwright.app.report.hottest import draw_hottest
-from meshwright.app.report.markup import KINDS, Tips, legend, section
+from meshwright.app.report.markup import KINDS, Tooltips, legend, section
+from meshwright.app.report.roofline_points import RooflinePoint, roofline_points
 
 if TYPE_CHECKING:
     from meshwright.predict.estimate import Estimate
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
 
 
-def draw_roofline(plan: PlanRecord, tips: Tips) -> str:
-    """The plot, beside the lines of code whose units take longest."""
+def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
+    """The section with the plot and a table of the longest source lines."""
     found = estimate_of(plan)
-    every = find_dots(found)
-    dots = [d for d in every if d.flops and d.num_bytes and d.seconds]
-    left_out = sum(d.seconds for d in every if not d.flops or not d.num_bytes)
+    every = roofline_points(found)
+    points = [p for p in every if p.flops and p.num_bytes and p.seconds]
+    left_out = sum(p.seconds for p in every if not p.flops or not p.num_bytes)
     lead = (
-        "Each dot is a unit, those alike drawn once; its area grows with the seconds "
-        "that they take in a step. What only moves data, or never leaves the chip, has "
-        f"no dot: {show_seconds(left_out)}."
+        "Each dot stands for all kernels with the same source line, operations and bytes; "
+        "its area grows with their seconds in a step. Kernels without operations, or "
+        f"without bytes to main memory, have no dot; they take {show_seconds(left_out)}."
     )
-    plot = _plot(found, dots, tips) if dots else "<p>Nothing is computed.</p>"
+    plot = _plot(found, points, tips) if points else "<p>Nothing is computed.</p>"
     body = (
-        f'<div class="pair"><div>{plot}{legend({d.kind for d in dots})}</div>'
+        f'<div class="pair"><div>{plot}{legend({p.kind for p in points})}</div>'
         f"<div>{draw_hottest(found, every)}</div></div>"
     )
-    return section("roofline", "Where computation stands", lead, body)
+    return section("roofline", "Roofline of the computation", lead, body)
 
 
 # -- the plot --------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def draw_roofline(plan: PlanRecord, tips: Tips) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """A logarithm between two values, drawn from one coordinate to another."""
+    """A logarithmic scale from values between `low` and `high` to coordinates."""
 
     low: float
     high: float
@@ -53,40 +53,40 @@ class _Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """The coordinate of a value; what lies outside stands at the edge."""
+        """The coordinate of a value; values outside the scale are moved to its edge."""
         inside = min(max(value, self.low), self.high)
         share = math.log(inside / self.low) / math.log(self.high / self.low)
         return self.begin + (self.end - self.begin) * share
 
     def decades(self) -> list[float]:
-        """The powers of ten in it."""
+        """The powers of ten within the scale."""
         first = math.ceil(math.log10(self.low) - 1e-9)
         last = math.floor(math.log10(self.high) + 1e-9)
         return [float(f"1e{power}") for power in range(first, last + 1)]
 
 
-def _plot(found: Estimate, dots: list[Dot], tips: Tips) -> str:
+def _plot(found: Estimate, points: list[RooflinePoint], tips: Tooltips) -> str:
     chip = found.machine.chip
     matrix, ridge = chip.half_flops_per_s, chip.half_flops_per_s / chip.hbm_bytes_per_s
-    lowest = min(dot.intensity for dot in dots)
-    highest = max(dot.intensity for dot in dots)
+    lowest = min(point.intensity for point in points)
+    highest = max(point.intensity for point in points)
     x = _Scale(
         _round_down(max(lowest, ridge * 1e-5)),
         max(2 * highest, 8 * ridge),
         _LEFT,
         _WIDTH - _RIGHT,
     )
-    slowest = min(min(dot.rate for dot in dots), x.low * chip.hbm_bytes_per_s)
+    slowest = min(min(point.rate for point in points), x.low * chip.hbm_bytes_per_s)
     y = _Scale(
         _round_down(max(slowest, matrix * 1e-6)), 5 * matrix, _HEIGHT - _BOTTOM, _TOP
     )
-    longest = dots[0].seconds
+    longest = points[0].seconds
     marks = [_grid(x, y)]
-    for dot in dots:
-        radius = 2.2 + 11 * math.sqrt(dot.seconds / longest)
+    for point in points:
+        radius = 2.2 + 11 * math.sqrt(point.seconds / longest)
         marks.append(
-            f'<circle class="k-{dot.kind}" cx="{x.at(dot.intensity):.1f}" '
-            f'cy="{y.at(dot.rate):.1f}" r="{radius:.1f}" {_tip(dot, tips)}/>'
+            f'<circle class="k-{point.kind}" cx="{x.at(point.intensity):.1f}" '
+            f'cy="{y.at(point.rate):.1f}" r="{radius:.1f}" {_tip(point, tips)}/>'
         )
     marks.append(_roofs(found, x, y))
     return (
@@ -96,12 +96,12 @@ def _plot(found: Estimate, dots: list[Dot], tips: Tips) -> str:
 
 
 def _round_down(value: float) -> float:
-    """The power of ten below."""
+    """The largest power of ten that is not above a value."""
     return 10.0 ** math.floor(math.log10(value))
 
 
 def _grid(x: _Scale, y: _Scale) -> str:
-    """Lines at powers of ten with their numbers, and what the axes are."""
+    """Lines at powers of ten with their numbers, and the titles of the axes."""
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
     marks = [
         f'<line class="grid" x1="{x.at(at):.1f}" x2="{x.at(at):.1f}" y1="{_TOP}" '
@@ -117,20 +117,20 @@ def _grid(x: _Scale, y: _Scale) -> str:
     ]
     return (
         f'{"".join(marks)}<text class="title" x="{(_LEFT + right) / 2}" '
-        f'y="{_HEIGHT - 6}">operations a byte</text><text class="title" '
+        f'y="{_HEIGHT - 6}">operations per byte</text><text class="title" '
         f'transform="translate(14 {(_TOP + bottom) / 2}) rotate(-90)">'
-        "operations a second</text>"
+        "operations per second</text>"
     )
 
 
 def _prefixed(decade: float) -> str:
-    """`100 G`."""
+    """`100 G` for 1e11."""
     number, _, prefix = show_si(decade, "").partition(" ")
     return f"{float(number):g} {prefix}"
 
 
 def _roofs(found: Estimate, x: _Scale, y: _Scale) -> str:
-    """What the memory and each unit of the chip allow, with names beside the lines."""
+    """The roofs: peak rates of main memory, matrix unit and vector unit, with names."""
     chip, right = found.machine.chip, _WIDTH - _RIGHT
     matrix, vector = chip.half_flops_per_s, chip.vector_flops_per_s
     memory = chip.hbm_bytes_per_s
@@ -152,12 +152,12 @@ def _roofs(found: Estimate, x: _Scale, y: _Scale) -> str:
     )
 
 
-def _tip(dot: Dot, tips: Tips) -> str:
-    each = dot.seconds / dot.times
+def _tip(point: RooflinePoint, tips: Tooltips) -> str:
+    each = point.seconds / point.times
     return tips.add(
-        dot.source or "no source line",
-        f"{dot.op}: {KINDS.get(dot.kind, dot.kind)}, bound by {dot.bound}",
-        f"{show_si(dot.rate, 'FLOP/s')} at {dot.intensity:.3g} FLOP a byte",
-        f"{show_si(dot.flops, 'FLOP')}, {show_bytes(dot.num_bytes)}, "
-        f"{show_seconds(each)}; {dot.times} times a step",
+        point.source or "no source line",
+        f"{point.op}: {KINDS.get(point.kind, point.kind)}, limited by {point.bound}",
+        f"{show_si(point.rate, 'FLOP/s')} at {point.intensity:.3g} FLOP per byte",
+        f"{show_si(point.flops, 'FLOP')}, {show_bytes(point.num_bytes)}, "
+        f"{show_seconds(each)}; {point.times} times per step",
     )

@@ -1,4 +1,4 @@
-"""How each input is cut, as a picture: a rectangle in parts, bars for the axes."""
+"""Pictures of input shardings: a rectangle in parts, with a bar for each mesh axis."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.app.output.collapse import collapse
 from meshwright.app.output.numbers import show_bytes
-from meshwright.app.record.plan_record import Leaf, PlanRecord
-from meshwright.app.report.markup import NONE, TIMES, Tips, section, text
+from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
+from meshwright.app.report.markup import NONE, TIMES, Tooltips, section, text
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import itemsize_bytes, show_type
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from meshwright.machine import Mesh
 
 _SIDE, _BAR, _MOST = 84, 9, 16
-"""The longer side of a picture, the width of an axis's bar, parts that are drawn."""
+"""Longest side of a picture, width of a bar, and most parts drawn along a side."""
 _SHOWN, _COLOURS, _PATHS = 24, 6, 4
+"""Cards shown at once, colours of axes, and paths listed on a card."""
 
 
-def draw_shardings(plan: PlanRecord, tips: Tips) -> str:
-    """A card for each shape and sharding, with the paths of the inputs that have them."""
+def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
+    """A card for each shape and sharding, with the paths of its inputs."""
     axes = _axes_of(plan)
     groups: dict[tuple[object, ...], list[Leaf]] = {}
     for leaf in plan.inputs:
@@ -34,39 +35,39 @@ def draw_shardings(plan: PlanRecord, tips: Tips) -> str:
     body = _legend(axes) + f'<div class="leaves">{"".join(cards[:_SHOWN])}</div>'
     if cards[_SHOWN:]:
         rest = f'<div class="leaves">{"".join(cards[_SHOWN:])}</div>'
-        said = f"{len(cards) - _SHOWN} more"
-        body += f"<details><summary>{said}</summary>{rest}</details>"
+        more = f"{len(cards) - _SHOWN} more"
+        body += f"<details><summary>{more}</summary>{rest}</details>"
     body += _whole([leaf for leaf in plan.inputs if not any(leaf.spec)])
     lead = (
-        "Inputs alike in shape and sharding share a card. A bar along a side is a mesh "
-        "axis that cuts it, the outer one first; the solid part is what the first "
-        "device holds."
+        "Inputs with the same shape and sharding share a card. A bar along a side is a "
+        "mesh axis that partitions it, the outermost axis first; its solid part belongs "
+        "to the first device."
     )
-    return section("shardings", "How inputs are cut", lead, body)
+    return section("shardings", "Shardings of the inputs", lead, body)
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
-    """The mesh's axes, and the parts of those that were split to fit a reshape."""
+class AxisSizes:
+    """Sizes of the mesh axes, and of the sub-axes that reshapes split them into."""
 
     mesh: Mesh
     sizes: Mapping[str, int]
 
     def size(self, axes: Iterable[str]) -> int:
-        """Parts that several make together."""
+        """The number of parts that several axes make together."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def colour(self, axis: str) -> str:
-        """The class that colours an axis, and its parts like it."""
+        """The CSS class of an axis, or of the axis that a sub-axis belongs to."""
         return f"a{self.mesh.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
 
 
-def _axes_of(plan: PlanRecord) -> Axes:
-    assert plan.decided is not None, "a plan with an estimate knows its program"
-    return Axes(plan.mesh, plan.decided.lowered.mesh.shape | plan.mesh.shape)
+def _axes_of(plan: PlanRecord) -> AxisSizes:
+    sizes = program_of(plan).lowered.mesh.shape | plan.mesh.shape
+    return AxisSizes(plan.mesh, sizes)
 
 
-def _legend(axes: Axes) -> str:
+def _legend(axes: AxisSizes) -> str:
     chips = "".join(
         f'<span class="chip"><i class="{axes.colour(axis)}"></i>'
         f"{text(axis)} {TIMES} {size}</span>"
@@ -79,37 +80,39 @@ def _num_bytes(leaf: Leaf) -> int:
     return math.prod(leaf.shape) * itemsize_bytes(leaf.dtype)
 
 
-def _card(group: Sequence[Leaf], axes: Axes, tips: Tips) -> str:
+def _card(group: Sequence[Leaf], axes: AxisSizes, tips: Tooltips) -> str:
     leaf = group[0]
-    named = [
+    paths = [
         f"{p} ({TIMES} {n})" if n > 1 else p for p, n in collapse(x.path for x in group)
     ]
     parts = math.prod(axes.size(cut) for cut in leaf.spec)
     held = _num_bytes(leaf) / parts
     copies = axes.mesh.num_devices // parts
     spec = ", ".join(".".join(cut) or NONE for cut in leaf.spec)
-    shown = "".join(f"<li>{_breakable(name)}</li>" for name in named[:_PATHS])
-    if named[_PATHS:]:
-        shown += f"<li>and {len(named) - _PATHS} more</li>"
-    kept = f"{copies} copies of each part" if copies > 1 else "no part is held twice"
+    shown = "".join(f"<li>{_breakable(name)}</li>" for name in paths[:_PATHS])
+    if paths[_PATHS:]:
+        shown += f"<li>and {len(paths) - _PATHS} more</li>"
+    kept = (
+        f"each part is on {copies} devices" if copies > 1 else "no part is replicated"
+    )
     tip = tips.add(
-        *named[:12], f"{parts} parts on {axes.mesh.num_devices} devices; {kept}"
+        *paths[:12], f"{parts} parts on {axes.mesh.num_devices} devices; {kept}"
     )
     return (
         f'<div class="leaf" {tip}>{_picture(leaf, axes)}<div><ul>{shown}</ul>'
         f"<p>{text(show_type(leaf.shape, leaf.dtype))}</p><p><b>[{text(spec)}]</b></p>"
-        f"<p>1/{parts} a device: {show_bytes(held)} of {show_bytes(_num_bytes(leaf))}"
+        f"<p>1/{parts} per device: {show_bytes(held)} of {show_bytes(_num_bytes(leaf))}"
         f"{f', {copies} copies' if copies > 1 else ''}</p></div></div>"
     )
 
 
 def _breakable(path: str) -> str:
-    """A path that may go on in the next line after a dot."""
+    """A path as markup in which a line may break after each dot."""
     return text(path).replace(" ", "&nbsp;").replace(".", ".<wbr>")
 
 
 def _whole(leaves: Sequence[Leaf]) -> str:
-    """What is not cut at all, in one line that opens."""
+    """A line for the inputs that are not partitioned, which opens to list them."""
     if not leaves:
         return ""
     size = show_bytes(sum(map(_num_bytes, leaves)))
@@ -118,7 +121,7 @@ def _whole(leaves: Sequence[Leaf]) -> str:
         for line, n in collapse(str(leaf) for leaf in leaves)
     )
     return (
-        f"<details><summary>{len(leaves)} more stand whole on every device, {size} "
+        f"<details><summary>{len(leaves)} more are replicated on every device, {size} "
         f"together</summary><ul>{items}</ul></details>"
     )
 
@@ -126,8 +129,8 @@ def _whole(leaves: Sequence[Leaf]) -> str:
 # -- the picture -----------------------------------------------------------------------
 
 
-def _picture(leaf: Leaf, axes: Axes) -> str:
-    """At most two dims that are cut, the first of them downwards."""
+def _picture(leaf: Leaf, axes: AxisSizes) -> str:
+    """A drawing of at most two partitioned dims, the first of them downwards."""
     down, right = _sides(leaf)
     rows = () if down is None else leaf.spec[down]
     columns = () if right is None else leaf.spec[right]
@@ -148,13 +151,13 @@ def _picture(leaf: Leaf, axes: Axes) -> str:
             )
     size = _SIDE + 2 * _BAR + 2
     return (
-        f'<svg class="cut" viewBox="0 0 {size} {size}" role="img" aria-label="how it is '
-        f'cut"><g transform="translate({x + 1} {y + 1})">{marks}</g></svg>'
+        f'<svg class="cut" viewBox="0 0 {size} {size}" role="img" aria-label="sharding"'
+        f'><g transform="translate({x + 1} {y + 1})">{marks}</g></svg>'
     )
 
 
 def _parts(width: int, height: int, across: int, along: int) -> str:
-    """The tensor, the first of its parts, and the lines where it is cut."""
+    """The tensor, the part of the first device, and the lines between parts."""
     across, along = min(_MOST, across), min(_MOST, along)
     lines = [f"M0,{height * i / along:.2f}h{width}" for i in range(1, along)]
     lines += [f"M{width * i / across:.2f},0v{height}" for i in range(1, across)]
@@ -166,7 +169,7 @@ def _parts(width: int, height: int, across: int, along: int) -> str:
 
 
 def _sides(leaf: Leaf) -> tuple[int | None, int | None]:
-    """The dims that are drawn downwards and to the right, None for one not cut."""
+    """The dims drawn downwards and to the right; `None` for a dim not partitioned."""
     cut = [dim for dim, axes in enumerate(leaf.spec) if axes]
     if len(cut) > 1:
         return cut[0], cut[1]
@@ -175,7 +178,7 @@ def _sides(leaf: Leaf) -> tuple[int | None, int | None]:
 
 
 def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
-    """Width and height, nearer to a square than the tensor's."""
+    """Width and height of the drawing, closer to a square than the tensor's."""
     others = [n for d, n in enumerate(leaf.shape) if d not in (down, right)]
     rest = max(others, default=max(leaf.shape))
     tall = rest if down is None else leaf.shape[down]
@@ -188,9 +191,9 @@ def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
 
 
 def _strip(
-    axes: Axes, names: Sequence[str], index: int, length: int
+    axes: AxisSizes, names: Sequence[str], index: int, length: int
 ) -> list[tuple[float, float, str]]:
-    """Start, length and look of the parts that the first axes make of a side."""
+    """Start, length and CSS class of the parts of a side, down to axis number `index`."""
     outer, size = axes.size(names[:index]), axes.size(names[index : index + 1])
     if outer * size > 2 * _MOST:
         return [(0.0, float(length), "")]

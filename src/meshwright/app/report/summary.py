@@ -1,4 +1,4 @@
-"""The step in a few numbers, what fills it, and other plans beside it."""
+"""Figures of a step, its time by activity, and a comparison of plans."""
 
 from __future__ import annotations
 
@@ -12,49 +12,48 @@ from meshwright.app.output.numbers import (
     show_share,
     show_si,
 )
-from meshwright.app.record.plan_record import PlanRecord, estimate_of
-from meshwright.app.report.markup import KINDS, NONE, TIMES, Tips, section, text
+from meshwright.app.record.plan_record import PlanRecord, estimate_of, figures_of
+from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, section, text
 
 if TYPE_CHECKING:
     from meshwright.predict.figures import Figures
 
 
-_SEEN = 1e-6
-"""Of a step: what fills less of it is not told."""
+_SMALLEST = 1e-6
+"""Share of the step below which an activity is left out."""
 
 
-def draw_summary(plan: PlanRecord, tips: Tips) -> str:
-    """Cards with the figures of a step, and a bar of its seconds."""
-    figures = plan.figures
-    assert figures is not None, "a plan with an estimate has figures"
-    cards = "".join(_card(*told) for told in _cards(figures))
+def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
+    """Cards with the figures of a step, and a bar of its time by activity."""
+    figures = figures_of(plan)
+    cards = "".join(_card(*texts) for texts in _cards(figures))
     bars = _breakdown(figures, tips)
     return f'<section id="summary"><div class="cards">{cards}</div>{bars}</section>'
 
 
 def _cards(figures: Figures) -> list[tuple[str, str, str]]:
-    """Title, number and remark of each."""
+    """Title, number and remark of each card."""
     share = figures.peak_memory_bytes / figures.usable_bytes
     fits = "fits" if figures.fits else "does not fit"
-    power = "no power is known of this machine"
-    price = "no price is known of this machine"
+    power = "the power of this machine is unknown"
+    price = "the price of this machine is unknown"
     drawn = "all devices, at peak power" if figures.is_peak_power else "all devices"
     return [
         ("step time", show_seconds(figures.step_time_s), "simulated"),
         ("model FLOP utilisation", show_share(figures.mfu), "of the 16-bit peak"),
         (
-            "memory of a device",
+            "memory per device",
             show_bytes(figures.peak_memory_bytes),
             f"{fits}: {show_share(share)} of {show_bytes(figures.usable_bytes)}",
         ),
-        ("energy a step", *_or_none(figures.energy_j, "J", drawn, power)),
+        ("energy per step", *_or_none(figures.energy_j, "J", drawn, power)),
         (
-            "price a step",
+            "price per step",
             _price(figures),
             "at list price" if figures.cost_usd else price,
         ),
         (
-            "CO₂ equivalent a step",
+            "CO₂ equivalent per step",
             *_or_none(
                 figures.co2e_g,
                 "g",
@@ -82,14 +81,14 @@ def _card(title: str, number: str, remark: str) -> str:
 
 
 def exposed_s(figures: Figures) -> float:
-    """Seconds in which only links work."""
+    """Seconds of communication that do not overlap with computation."""
     return sum(s for name, s in figures.breakdown.items() if name.endswith("exposed"))
 
 
-def _breakdown(figures: Figures, tips: Tips) -> str:
-    """One bar as long as the step; what is hidden behind computation has no length."""
+def _breakdown(figures: Figures, tips: Tooltips) -> str:
+    """A bar of the step's time; communication hidden behind computation is left out."""
     parts: list[str] = []
-    told: list[str] = []
+    chips: list[str] = []
     for name, seconds in _filled(figures):
         share = seconds / figures.step_time_s
         kind, _, how = name.partition(" ")
@@ -97,29 +96,29 @@ def _breakdown(figures: Figures, tips: Tips) -> str:
         look = "k-product" if kind == "compute" else f"k-{kind}"
         tip = tips.add(shown, f"{show_seconds(seconds)}, {show_share(share)}")
         parts.append(f'<i class="{look}" style="flex-grow:{share:.5f}" {tip}></i>')
-        told.append(
+        chips.append(
             f'<span class="chip"><i class="{look}"></i>{text(shown)} '
             f"<b>{show_seconds(seconds)}</b> {show_share(share)}</span>"
         )
     return (
         f'<div class="breakdown">{"".join(parts)}</div>'
-        f'<div class="legend">{"".join(told)}</div>'
+        f'<div class="legend">{"".join(chips)}</div>'
     )
 
 
 def _filled(figures: Figures) -> list[tuple[str, float]]:
-    """What fills the step, computation first, the longest next, waiting last."""
+    """Activities of the step: computation first, the longest next, waiting last."""
     named = [
         (name, s)
         for name, s in figures.breakdown.items()
-        if s > _SEEN * figures.step_time_s and not name.endswith("hidden")
+        if s > _SMALLEST * figures.step_time_s and not name.endswith("hidden")
     ]
     first = {"compute": -1, "idle": 1, "waiting": 2}
-    return sorted(named, key=lambda told: (first.get(told[0], 0), -told[1]))
+    return sorted(named, key=lambda item: (first.get(item[0], 0), -item[1]))
 
 
 def draw_comparison(plans: Sequence[PlanRecord]) -> str:
-    """A table of plans on machines; "" for less than two."""
+    """A table of plans on machines; "" for fewer than two."""
     if len(plans) < 2:
         return ""
     figures = [plan.figures for plan in plans if plan.figures is not None]
@@ -135,7 +134,7 @@ def draw_comparison(plans: Sequence[PlanRecord]) -> str:
             ("step time", ' colspan="2"'),
             ("MFU", ' class="n"'),
             ("memory of limit", ' class="n" colspan="2"'),
-            ("links, exposed", ' class="n"'),
+            ("exposed communication", ' class="n"'),
             ("energy", ' class="n"'),
             ("price", ' class="n"'),
             ("CO₂e", ' class="n"'),
@@ -144,7 +143,7 @@ def draw_comparison(plans: Sequence[PlanRecord]) -> str:
     return section(
         "comparison",
         "On other machines",
-        "The first row is the plan of this page; red where memory does not suffice.",
+        "The first row is the plan of this page. Red: the memory is not sufficient.",
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>",
     )

@@ -1,4 +1,4 @@
-"""A step on each stream of a device, and the memory that is alive meanwhile."""
+"""The timeline of a step on each stream of a device, above its memory curve."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from meshwright.app.output.numbers import nice_ticks, show_bytes, show_seconds
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
-from meshwright.app.report.live_values import Group, groups_alive
+from meshwright.app.report.live_values import ValueGroup, live_groups
 from meshwright.app.report.markup import (
     TIMES,
-    Tips,
+    Tooltips,
     kind_of_span,
     legend,
     section,
@@ -17,7 +17,7 @@ from meshwright.app.report.markup import (
 )
 from meshwright.app.report.trace_events import (
     STREAMS,
-    Run,
+    PlacedSpan,
     bound_of,
     lay_out,
     memory_over_time,
@@ -32,27 +32,28 @@ WIDTH, LEFT, RIGHT = 1120, 84, 12
 PLOT = WIDTH - LEFT - RIGHT
 _LANE, _GAP, _AXIS, _CURVE, _TOP = 46, 10, 30, 210, 22
 _MARKS = 4000
-"""Spans that are drawn, about; of loops with more only the first turns are."""
+"""Approximate limit of drawn spans; beyond it only the first iterations of loops are."""
 _LARGEST = 4
+"""Groups of live values that a tooltip lists."""
 _FAR = 3.0
-"""A limit so many times above the peak is told and not drawn: it would flatten all."""
+"""Ratio of limit to peak above which the limit is a text, not a line, to save height."""
 
 
-def draw_timeline(plan: PlanRecord, tips: Tips) -> str:
-    """The streams as lanes of spans, over the same seconds as the memory below."""
+def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
+    """The section with the streams as lanes, and the memory over the same seconds."""
     found = estimate_of(plan)
-    runs = list(lay_out(found.timeline, _turns(found)))
-    kinds = {kind_of_span(run.span) for run in runs}
+    spans = list(lay_out(found.timeline, _iterations(found)))
+    kinds = {kind_of_span(placed.span) for placed in spans}
     lead = (
-        "All devices do the same. Point at a span for its source line; turn the wheel "
-        "over it to zoom, drag to move, double-click to see the whole step."
+        "All devices run the same program. Point at a span to see its source line; use "
+        "the wheel to zoom, drag to move, and double-click to see the whole step."
     )
-    figures = _streams(found, runs, tips) + _memory(plan, found, tips)
-    return section("time", "The step in time", lead, legend(kinds) + figures)
+    figures = _streams(found, spans, tips) + _memory(plan, found, tips)
+    return section("time", "Timeline of the step", lead, legend(kinds) + figures)
 
 
-def _turns(found: Estimate) -> int:
-    """Turns of each loop to draw."""
+def _iterations(found: Estimate) -> int:
+    """The number of iterations to draw of each loop."""
     spans = sum(1 for _ in lay_out(found.timeline))
     return max(1, _MARKS // max(spans, 1))
 
@@ -62,7 +63,7 @@ def _x(seconds: float, found: Estimate) -> float:
 
 
 def _frame(name: str, height: int, title: str, found: Estimate, body: str) -> str:
-    """A figure whose group of class `zoom` moves with the seconds."""
+    """A figure over time; the script zooms and moves its group of class `zoom`."""
     bottom = height - _AXIS
     ticks = "".join(
         f'<text x="{LEFT + _x(at, found):.1f}" y="{bottom + 18}">{show_seconds(at)}'
@@ -83,7 +84,7 @@ def _frame(name: str, height: int, title: str, found: Estimate, body: str) -> st
 # -- streams ---------------------------------------------------------------------------
 
 
-def _streams(found: Estimate, runs: list[Run], tips: Tips) -> str:
+def _streams(found: Estimate, spans: list[PlacedSpan], tips: Tooltips) -> str:
     height = len(STREAMS) * (_LANE + _GAP) + _AXIS
     lanes = "".join(
         f'<text class="lane" x="{LEFT - 10}" y="{_lane(s) + _LANE / 2 + 4}">{s}</text>'
@@ -91,30 +92,30 @@ def _streams(found: Estimate, runs: list[Run], tips: Tips) -> str:
         f'height="{_LANE}"/>'
         for s in STREAMS
     )
-    marks = "".join(_mark(run, found, tips) for run in runs)
+    marks = "".join(_mark(placed, found, tips) for placed in spans)
     body = (
         f'{lanes}<g clip-path="url(#timeline-clip)"><g class="zoom" '
         f'transform="translate({LEFT} 0)">{marks}</g></g><g class="names"></g>'
     )
-    return _frame("timeline", height, "what each stream does over time", found, body)
+    return _frame("timeline", height, "spans of each stream over time", found, body)
 
 
 def _lane(stream: str) -> int:
     return STREAMS.index(stream) * (_LANE + _GAP)
 
 
-def _mark(run: Run, found: Estimate, tips: Tips) -> str:
-    """A rectangle; that of a loop stands behind those of its body, in both lanes."""
-    span, is_region = run.span, run.span.fusion.kind is FusionKind.REGION
-    start, end = _x(run.start_s, found), _x(run.end_s, found)
+def _mark(placed: PlacedSpan, found: Estimate, tips: Tooltips) -> str:
+    """A rectangle; a loop covers both lanes, behind the spans of its body."""
+    span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
+    start, end = _x(placed.start_s, found), _x(placed.end_s, found)
     y = 0 if is_region else _lane(span.stream)
     height = len(STREAMS) * (_LANE + _GAP) - _GAP if is_region else _LANE
     tip = tips.add(
         str(span.fusion.root.source) or "no source line",
         f"{name_of(span)}: {span.fusion.kind.value}, on {span.stream}",
-        f"{show_seconds(run.end_s - run.start_s)}, bound by {bound_of(span)}",
-        f"moves {show_bytes(span.num_bytes)}",
-        f"starts at {show_seconds(run.start_s)}",
+        f"{show_seconds(placed.end_s - placed.start_s)}, limited by {bound_of(span)}",
+        f"transfers {show_bytes(span.num_bytes)}",
+        f"starts at {show_seconds(placed.start_s)}",
         *(f"with {u.root.kind} at {u.root.source}" for u in span.fusion.parts[1:]),
     )
     return (
@@ -127,8 +128,8 @@ def _mark(run: Run, found: Estimate, tips: Tips) -> str:
 # -- memory ----------------------------------------------------------------------------
 
 
-def _memory(plan: PlanRecord, found: Estimate, tips: Tips) -> str:
-    """Bytes alive over time; pointing at them tells which values are largest."""
+def _memory(plan: PlanRecord, found: Estimate, tips: Tooltips) -> str:
+    """The memory curve; pointing at it shows the largest live values."""
     limit, peak = found.machine.chip.usable_bytes, found.peak_memory_bytes
     is_far = limit > _FAR * peak
     top = 1.06 * max(peak, 0.0 if is_far else limit)
@@ -153,24 +154,27 @@ def _memory(plan: PlanRecord, found: Estimate, tips: Tips) -> str:
         f'transform="translate({LEFT} 0)"><path class="alive" '
         f'd="{outline}V{y(0):.2f}Z"/><rect class="given" x="0" y="{y(given):.2f}" '
         f'width="{PLOT}" height="{y(0) - y(given):.2f}"/>'
-        f"{_hits(plan, points, tips)}</g></g>{_lines(found, y(peak), y(limit), is_far)}"
+        f"{_hover_areas(plan, points, tips)}</g></g>"
+        f"{_lines(found, y(peak), y(limit), is_far)}"
     )
     height = _TOP + _CURVE + _AXIS
     title = (
-        f'<h3>Memory of a device</h3><div class="legend"><span class="chip">'
+        f'<h3>Memory per device</h3><div class="legend"><span class="chip">'
         f'<i class="given"></i>inputs and state {show_bytes(given)}</span>'
-        '<span class="chip"><i class="alive"></i>what the step makes</span></div>'
+        '<span class="chip"><i class="alive"></i>computed values</span></div>'
     )
-    return title + _frame("memory", height, "memory alive over time", found, body)
+    return title + _frame("memory", height, "live memory over time", found, body)
 
 
 def _ends(points: list[tuple[float, int, int]], found: Estimate) -> list[float]:
     return [*(start for start, _, _ in points[1:]), found.step_time_s]
 
 
-def _hits(plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tips) -> str:
-    """Rectangles that are not seen, one for each moment at which one can point."""
-    found, groups = estimate_of(plan), groups_alive(plan, _LARGEST)
+def _hover_areas(
+    plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tooltips
+) -> str:
+    """Invisible rectangles with tooltips, one for each point of the memory curve."""
+    found, groups = estimate_of(plan), live_groups(plan, _LARGEST)
     hits: list[str] = []
     for (start, size, index), end in zip(points, _ends(points, found), strict=True):
         unit = found.fusions[index] if index >= 0 else None
@@ -180,7 +184,7 @@ def _hits(plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tips) ->
             else ("before the first operation", "")
         )
         largest = [_show_group(group) for group in groups[index + 1]]
-        at = f"{show_bytes(size)} alive at {show_seconds(start)}; largest:"
+        at = f"{show_bytes(size)} live at {show_seconds(start)}; largest:"
         x, width = _x(start, found), _x(end, found) - _x(start, found)
         hits.append(
             f'<rect class="hit" x="{x:.4f}" y="{_TOP}" width="{width:.4f}" '
@@ -189,28 +193,28 @@ def _hits(plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tips) ->
     return "".join(hits)
 
 
-def _show_group(group: Group) -> str:
+def _show_group(group: ValueGroup) -> str:
     """`12.9 GB  4 x dot_general f32[12, 16]  zoo/layers.py:52`."""
     times = f"{group.count} {TIMES} " if group.count > 1 else ""
-    name, shape, source = group.alike
+    name, shape, source = group.label
     at = f" at {source}" if source else ""
     return f"{show_bytes(group.bytes)}: {times}{name} {shape}{at}"
 
 
 def _lines(found: Estimate, peak: float, limit: float, is_far: bool) -> str:
-    """Where memory is fullest, and how much of it there is."""
+    """Lines and notes for the peak and for the limit of memory."""
     chip, gaps = found.machine.chip, found.memory.fragmentation_bytes
     index = found.memory.peak
     source = str(found.fusions[index].root.source) if index >= 0 else "the inputs"
     said = f"peak {show_bytes(found.peak_memory_bytes)} at {source}"
     if gaps:
-        said += f", {show_bytes(gaps)} of it gaps between blocks"
+        said += f", {show_bytes(gaps)} of it fragmentation"
     if found.memory.extra_bytes:
         said += f", {show_bytes(found.memory.extra_bytes)} addresses and padding"
     given = f"limit {show_bytes(chip.usable_bytes)}"
     share = chip.usable_bytes / found.peak_memory_bytes
     right, over = LEFT + PLOT, f'x1="{LEFT}" x2="{LEFT + PLOT}"'
-    told = (
+    limit_line = (
         f'<text class="note end" x="{right - 4}" y="14">{given}, {share:.3g} times '
         f"the peak</text>"
         if is_far
@@ -219,5 +223,6 @@ def _lines(found: Estimate, peak: float, limit: float, is_far: bool) -> str:
     )
     return (
         f'<line class="peak" {over} y1="{peak:.1f}" y2="{peak:.1f}"/>'
-        f'<text class="note" x="{LEFT + 6}" y="{peak - 5:.1f}">{text(said)}</text>{told}'
+        f'<text class="note" x="{LEFT + 6}" y="{peak - 5:.1f}">{text(said)}</text>'
+        f"{limit_line}"
     )

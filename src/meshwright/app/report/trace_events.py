@@ -1,8 +1,8 @@
 """A step as trace events, which Perfetto and Chrome's tracing page draw.
 
-The form is Google's "Trace Event Format" (Duca and Sinclair, 2016): complete events on
-a thread for each stream, with loops as spans around the spans of their first turn, and
-a counter for the memory that is alive.
+The format is Google's "Trace Event Format" (Duca and Sinclair, 2016): complete events on
+a thread for each stream, loops as spans around the spans of their first iteration, and a
+counter for the live memory.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ if TYPE_CHECKING:
     from meshwright.predict.estimate import Estimate
 
 STREAMS = (COMPUTE, LINKS)
-"""In the order of their threads, which count from 1."""
+"""Streams in the order of their threads, which are numbered from 1."""
 
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A span where it lies in the step, that of a loop's body in one of its turns."""
+class PlacedSpan:
+    """A span with its seconds since the start of the step, for one loop iteration."""
 
     span: Span
     start_s: float
     end_s: float
 
 
-def lay_out(timeline: Timeline, most: int = 1, start_s: float = 0.0) -> Iterator[Run]:
-    """The spans of a step and those of its loops' bodies, loops before what is in them.
+def lay_out(
+    timeline: Timeline, most: int = 1, start_s: float = 0.0
+) -> Iterator[PlacedSpan]:
+    """The spans of a step, each loop followed by the spans of its body.
 
-    most: turns of a loop that are laid out; the others are like them.
+    most: iterations of a loop that are laid out; the others are like them.
     """
     for span in timeline.spans:
         start = start_s + span.start_s
-        yield Run(span, start, start_s + span.end_s)
+        yield PlacedSpan(span, start, start_s + span.end_s)
         if span.inner is not None:
-            for turn in range(min(most, span.repeats)):
-                yield from lay_out(span.inner, most, start + turn * span.inner.end_s)
+            for i in range(min(most, span.repeats)):
+                yield from lay_out(span.inner, most, start + i * span.inner.end_s)
 
 
 def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
-    """When the curve of memory changes: seconds, bytes, and the unit that starts then.
+    """Points of the memory curve: seconds, live bytes, and the fusion that starts then.
 
-    Units count in their order; of those that start at once the one with most is told,
-    -1 stands for what is there before the first.
+    Fusions are numbered in order; -1 is the time before the first. If several start at
+    once, the point is that with the most bytes.
     """
     spans = found.timeline.spans
     starts = {part: span.start_s for span in spans for part in span.fusion.parts}
@@ -69,20 +71,20 @@ def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
 
 
 def name_of(span: Span) -> str:
-    """The op at the root of a span, a loop with its turns."""
+    """The op at the root of a span; for a loop with the number of its iterations."""
     kind = span.fusion.root.kind
     return kind if span.repeats == 1 else f"{kind} x {span.repeats}"
 
 
 def bound_of(span: Span) -> str:
-    """What limits a span."""
+    """The resource that limits a span."""
     if span.bound is not None:
         return span.bound.value
     return LINKS if span.fusion.kind is FusionKind.COLLECTIVE else "its body"
 
 
 def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
-    """The events of plans on machines, one process for each; times in microseconds."""
+    """Events of plans on machines, a process for each plan; times in microseconds."""
     events: list[Event] = []
     for pid, plan in enumerate(plans, 1):
         found = estimate_of(plan)
@@ -90,7 +92,7 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
         events.append(_metadata("process_name", pid, 0, title))
         for tid, stream in enumerate(STREAMS, 1):
             events.append(_metadata("thread_name", pid, tid, stream))
-        events += [_complete(run, pid, found) for run in lay_out(found.timeline)]
+        events += [_complete(placed, pid, found) for placed in lay_out(found.timeline)]
         for seconds, num_bytes, _ in memory_over_time(found):
             events.append(_counter(pid, seconds, num_bytes))
         events.append(_counter(pid, found.step_time_s, found.memory.curve[-1]))
@@ -98,7 +100,7 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
 
 
 def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
-    """Write the events of plans into a JSON file; `PlanError` where that cannot be."""
+    """Write the events of plans into a JSON file; `PlanError` if that is not possible."""
     target = output_file(path)
     content = {"displayTimeUnit": "ms", "traceEvents": trace_events(plans)}
     write_file(target, json.dumps(content, separators=(",", ":")).encode())
@@ -108,8 +110,9 @@ def _metadata(name: str, pid: int, tid: int, said: str) -> Event:
     return _event("M", name, pid, tid, 0) | {"args": {"name": said}}
 
 
-def _complete(run: Run, pid: int, found: Estimate) -> Event:
-    span, start, end = run.span, _nanoseconds(run.start_s), _nanoseconds(run.end_s)
+def _complete(placed: PlacedSpan, pid: int, found: Estimate) -> Event:
+    span = placed.span
+    start, end = _nanoseconds(placed.start_s), _nanoseconds(placed.end_s)
     args = {
         "source": str(span.fusion.root.source),
         "kind": span.fusion.kind.value,
@@ -132,5 +135,5 @@ def _event(phase: str, name: str, pid: int, tid: int, start: int) -> Event:
 
 
 def _nanoseconds(seconds: float) -> int:
-    """Whole ones, so that spans that touch still do once they are text."""
+    """Whole nanoseconds, so that adjacent spans still touch after they are printed."""
     return round(1e9 * seconds)

@@ -1,6 +1,6 @@
-"""What a step computes, units alike together: operations, bytes and seconds.
+"""Points of the roofline plot: operations, bytes and seconds of a step's kernels.
 
-Operations are those of the cost model, which counts an exponential as several.
+Operations are counted as in the cost model, where a transcendental counts as several.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
-    """Units alike: one source line, one op, as many operations and bytes.
+class RooflinePoint:
+    """Kernels with the same source line, op, operations and bytes.
 
-    seconds: of all their executions in a step. flops, num_bytes: of one.
+    flops, num_bytes: of one execution. times, seconds: of all executions in a step.
     """
 
     source: str
@@ -38,17 +38,17 @@ class Dot:
 
     @property
     def rate(self) -> float:
-        """Operations a second while it runs."""
+        """Operations per second while the kernel runs."""
         return self.flops * self.times / self.seconds
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte that moves; infinite where all stays on the chip."""
+        """Arithmetic intensity: operations per byte; infinite for no bytes."""
         return self.flops / self.num_bytes if self.num_bytes else math.inf
 
 
-def find_dots(found: Estimate) -> list[Dot]:
-    """The computing units of a step, the longest first."""
+def roofline_points(found: Estimate) -> list[RooflinePoint]:
+    """The points of a step, the longest total time first."""
     groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
     for span, times in _computing(found.timeline):
         work = span.fusion.work
@@ -64,12 +64,14 @@ def find_dots(found: Estimate) -> list[Dot]:
         count, seconds = groups.get(key, (0, 0.0))
         seconds += times * (span.end_s - span.start_s)
         groups[key] = count + times, seconds
-    dots = [Dot(*key, times, seconds) for key, (times, seconds) in groups.items()]
-    return sorted(dots, key=lambda dot: -dot.seconds)
+    points = [
+        RooflinePoint(*key, times, seconds) for key, (times, seconds) in groups.items()
+    ]
+    return sorted(points, key=lambda point: -point.seconds)
 
 
 def _computing(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:
-    """Spans that compute, with their executions in a step."""
+    """Spans of computation, with the number of their executions in a step."""
     for span in timeline.spans:
         if span.inner is not None:
             yield from _computing(span.inner, times * span.repeats)
