@@ -26,10 +26,8 @@ from meshwright.search.assignment.problem.reduced_problem import (
 )
 
 _PATIENCE = 20  # steps without gain before the step length is halved
-_TARGET_RISE = (
-    0.1  # of the bound: the target of Polyak's step, unless the cost is nearer
-)
-_LEAST_FACTOR = 1e-4  # of Polyak's step; below it the factor is reset to 1
+_TARGET_RISE = 0.1  # share of the bound by which Polyak's target is above it, at most
+_LEAST_FACTOR = 1e-4  # factor of Polyak's step below which it is reset to 1
 
 
 class DualBound:

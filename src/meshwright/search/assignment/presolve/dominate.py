@@ -120,20 +120,20 @@ def drop_in_place(  # noqa: C901  one loop over nodes, choices and edges
                 if not is_frugal(segments, i, k, q):
                     continue
                 total = costs[start + q] - costs[start + k]
-                hopeless = 0  # edges at which `q` may be forbidden
+                num_infinite = 0  # edges that forbid `q` for some choice
                 for d in range(degree):
                     if worst[d, k, q] == np.inf:
-                        hopeless += 1
+                        num_infinite += 1
                     else:
                         total += worst[d, k, q]
-                if hopeless == 0 and is_less(float(total), 0.0, q < k):
+                if num_infinite == 0 and is_less(float(total), 0.0, q < k):
                     kept[start + k] = False
-                if not kept[start + k] or hopeless > 1 or total == -np.inf:
+                if not kept[start + k] or num_infinite > 1 or total == -np.inf:
                     continue
                 for d in range(degree):
-                    is_hopeless = worst[d, k, q] == np.inf
-                    if hopeless == 0 or is_hopeless:
+                    is_infinite = worst[d, k, q] == np.inf
+                    if num_infinite == 0 or is_infinite:
                         rest = float(total)
-                        if not is_hopeless:
+                        if not is_infinite:
                             rest -= float(worst[d, k, q])
                         drop_pairs(graph, int(graph.edges[first + d]), i, k, q, rest)

@@ -20,7 +20,7 @@ from meshwright.search.assignment.primal.repair import repair
 from meshwright.search.assignment.problem.cost_graph import CostGraph, ball
 
 _WHOLE = 400  # nodes up to which one neighbourhood may hold them all
-_SIZES = (30, 60, 120, _WHOLE)  # of neighbourhoods around a node
+_SIZES = (30, 60, 120, _WHOLE)  # nodes of a neighbourhood around one node
 _CAPS = (10.0, 12.0, 14.0, 16.0)  # base-2 logarithms of the largest message
 _SWEEP_CAP = 10.0  # the same, for an elimination of all nodes of a large graph
 _NUM_SWEEPS = 4
@@ -37,14 +37,15 @@ class NeighbourhoodSearch:
         self, incumbent: Incumbent, graph: CostGraph, plan: EliminationOrder, seed: int
     ) -> None:
         self.incumbent = incumbent
+        self.reduced, self.memory = incumbent.reduced, incumbent.memory
         self.graph = graph
         self.plan = plan
         self.random = np.random.default_rng(seed)
-        self.movable = np.flatnonzero(incumbent.reduced.widths > 1)
+        self.movable = np.flatnonzero(self.reduced.widths > 1)
         self.is_large = len(self.movable) > _WHOLE
-        self.row_prices = np.zeros(incumbent.memory.num_rows)
-        self.costs = incumbent.reduced.costs
-        self.choices = np.zeros(incumbent.reduced.num_nodes, np.int64)
+        self.row_prices = np.zeros(self.memory.num_rows)
+        self.costs = self.reduced.costs
+        self.choices = np.zeros(self.reduced.num_nodes, np.int64)
         self.stale = 0
         self._sweeps = [EliminationSweep(graph, plan)]
         self._suggested: tuple[Ints, Floats] | None = None
@@ -95,7 +96,7 @@ class NeighbourhoodSearch:
     def _all_sweeps(self) -> list[EliminationSweep]:
         """Sweeps that keep different nodes; once a solution fits, each call adds one."""
         if self.incumbent.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
-            noise = self.random.random(self.incumbent.reduced.num_nodes)
+            noise = self.random.random(self.reduced.num_nodes)
             plan = plan_elimination(
                 self.graph, _SWEEP_CAP, self.incumbent.has_ended, noise
             )
@@ -114,8 +115,7 @@ class NeighbourhoodSearch:
 
     def settle(self) -> None:
         """Offer the solution, repaired if it exceeds memory, and renew the prices."""
-        memory = self.incumbent.memory
-        left = memory.left(self.choices)
+        left = self.memory.left(self.choices)
         if not len(left):
             self.incumbent.offer(self.choices)
             return
@@ -132,39 +132,37 @@ class NeighbourhoodSearch:
     def _is_near(self, left: Floats) -> bool:
         """Whether repair may succeed. On large problems prices reduce memory first."""
         worst = int(np.argmin(left))
-        is_near = bool(-left[worst] < 3 * self.incumbent.memory.slack[worst])
+        is_near = bool(-left[worst] < 3 * self.memory.slack[worst])
         return is_near or not self.is_large
 
     def _repair(self, left: Floats) -> None:
         """Offer a repaired copy; without a feasible solution, repair while it gains."""
         repaired = self.choices.copy()
-        costs, memory = self.incumbent.reduced.costs, self.incumbent.memory
         before = -np.inf
         while left.min() > before:
             before = left.min()
-            if repair(self.graph, costs, memory, left, repaired):
+            if repair(self.graph, self.reduced.costs, self.memory, left, repaired):
                 self.incumbent.offer(repaired)
                 return
             if self.incumbent.is_over or self.incumbent.choices is not None:
                 return
 
     def _apply_prices(self) -> None:
-        self.costs = self.incumbent.reduced.costs
+        self.costs = self.reduced.costs
         if len(self.row_prices):
-            paid = self.incumbent.memory.prices(self.graph.starts, self.row_prices)
+            paid = self.memory.prices(self.graph.starts, self.row_prices)
             self.costs = self.costs + paid
 
     def _raise_prices(self, left: Floats, over: Bools) -> None:
-        scale = max(abs(self.incumbent.reduced.cost(self.choices)), 1e-9)
+        scale = max(abs(self.reduced.cost(self.choices)), 1e-9)
         if not scale < np.inf:
             return
         worst = int(np.argmin(left))
         is_rough = self.is_large and self.incumbent.choices is None
         share, most = (0.3, 4.0) if is_rough else (0.01, 1.8)
-        step = (
-            scale * share / max(self.incumbent.memory.slack[worst], -left[worst], 1e-9)
-        )
-        excess = -left[worst] / max(self.incumbent.memory.slack[worst], 1e-9)
+        slack = self.memory.slack[worst]
+        step = scale * share / max(slack, -left[worst], 1e-9)
+        excess = -left[worst] / max(slack, 1e-9)
         self.row_prices[over] *= 1.2 + min(most, excess)
         self.row_prices[worst] += step
         self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
@@ -173,13 +171,13 @@ class NeighbourhoodSearch:
         """Optimise neighbourhoods of the best solution, and offer those that fit."""
         if self.incumbent.choices is None:
             return
-        memory, starts = self.incumbent.memory, self.graph.starts
         for _ in range(4):
             mine = self.incumbent.choices.copy()
             factor = self.random.choice([0.0, 0.3, 1.0, 3.0])
-            costs = self.incumbent.reduced.costs
-            if memory.num_rows:
-                costs = costs + memory.prices(starts, factor * self.row_prices)
+            costs = self.reduced.costs
+            if self.memory.num_rows:
+                prices = factor * self.row_prices
+                costs = costs + self.memory.prices(self.graph.starts, prices)
             self._descend(mine, self._area(), costs)
             self.incumbent.offer(mine)
 
@@ -190,7 +188,7 @@ class NeighbourhoodSearch:
             self.choices = self.incumbent.choices.copy()
         node = int(self.random.choice(self.movable))
         trial = self.choices.copy()
-        trial[node] = self.random.integers(self.incumbent.reduced.widths[node])
+        trial[node] = self.random.integers(self.reduced.widths[node])
         for _ in range(3):
             area = self._around(node)
             self._descend(trial, area[area != node], self.costs)

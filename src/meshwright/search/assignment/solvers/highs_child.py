@@ -28,8 +28,7 @@ def minimise(parts: tuple[Any, ...], budget_s: float) -> tuple[Any, float]:
         costs,
         constraints=rows,
         bounds=bound_values(0, allowed.astype(float)),
-        integrality=np.arange(len(costs))
-        < num_choices,  # variables of pairs may be fractional
+        integrality=np.arange(len(costs)) < num_choices,  # pairs may be fractional
         options={"time_limit": budget_s, "mip_rel_gap": 0.0},
     )
     if found.status == 2:
