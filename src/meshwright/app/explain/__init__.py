@@ -1,1 +1,1 @@
-"""A plan in words: what was decided, by whom, and why a collective is there."""
+"""Explanations of a plan: the effect of each tactic, the reason for each collective."""

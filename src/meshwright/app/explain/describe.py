@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from meshwright.app.explain.trace import Names
+from meshwright.app.explain.names import ProgramNames
 from meshwright.app.explain.why import Why, describe_conflict, explain_collective
 from meshwright.app.record.plan_record import Collective, Leaf, TacticEffect
 from meshwright.partitioner.decide import Decided
@@ -61,7 +61,7 @@ def join_sub_axes(
 
 def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
     """A `Collective` for each collective op of the device program."""
-    names = Names(decided.work, decided.captured.out_paths)
+    names = ProgramNames(decided.work, decided.captured.out_paths)
     rows: list[Collective] = []
     for op, times in executions(decided.lowered.program):
         reason, chain = _why(names, decided, op)
@@ -76,7 +76,7 @@ def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
     return tuple(rows)
 
 
-def _why(names: Names, decided: Decided, op: Op) -> Why:
+def _why(names: ProgramNames, decided: Decided, op: Op) -> Why:
     origin = decided.lowered.origins.get(op)
     if origin is None or not origin.axes:
         return str(op.params["reason"]), ()
@@ -90,7 +90,7 @@ def describe_tactic(
 
     tactic: `None` stands for the sharding constraints in the user's code.
     """
-    state, names = work.state, Names(work)
+    state, names = work.state, ProgramNames(work)
     specs = tuple(state.sharding_at(n, n.outs[0]) for n in work.graph.input_nodes)
     old_specs = before.specs or (None,) * len(specs)
     shown = tuple(
@@ -120,7 +120,7 @@ def describe_tactic(
 # -- dims at which propagation stopped -------------------------------------------------
 
 
-def _indivisible_dims(names: Names) -> Iterator[str]:
+def _indivisible_dims(names: ProgramNames) -> Iterator[str]:
     """A line for each dim that a neighbour cuts, and that the parts do not divide."""
     state, graph = names.state, names.work.graph
     for axis in state.size:
@@ -143,7 +143,7 @@ def _indivisible_dims(names: Names) -> Iterator[str]:
 
 
 def _refusal(
-    names: Names, node: Node, axis: str, factors: Collection[int], owner: str
+    names: ProgramNames, node: Node, axis: str, factors: Collection[int], owner: str
 ) -> Iterator[str]:
     """One line if none of the factors of a dim can take the axis."""
     state, why = names.state, None

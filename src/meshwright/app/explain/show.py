@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from meshwright.app.explain.trace import shorten
+from meshwright.app.explain.names import shorten
 from meshwright.app.output.collapse import collapse, index_free, merge
 from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
 

@@ -1,8 +1,9 @@
-"""Why a collective is there: one sentence, and the decisions that led to it."""
+"""The reason for a collective: one sentence, and the decisions that led to it."""
 
 from __future__ import annotations
 
-from meshwright.app.explain.trace import Names, origin_of, trace
+from meshwright.app.explain.cause_chain import cause_chain, origin_of
+from meshwright.app.explain.names import ProgramNames
 from meshwright.partitioner.lower import Origin
 from meshwright.partitioner.propagate import Conflict, Node
 from meshwright.program.ir import Op, Value
@@ -11,8 +12,8 @@ Why = tuple[str, tuple[str, ...]]
 """A sentence, and the chain of decisions, the nearest first."""
 
 
-def explain_collective(names: Names, op: Op, origin: Origin) -> Why:
-    """Why one collective of a device program is there."""
+def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
+    """The reason for one collective of a device program."""
     node = names.work.graph.nodes[origin.node]
     if not origin.is_read:
         return _explain_reduction(names, op, origin, node)
@@ -26,8 +27,8 @@ def explain_collective(names: Names, op: Op, origin: Origin) -> Why:
 # -- operands --------------------------------------------------------------------------
 
 
-def _explain_read(names: Names, op: Op, origin: Origin, node: Node) -> Why:
-    """An operand that is stored cut, and needed otherwise."""
+def _explain_read(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Why:
+    """The reason for resharding an operand: stored with a cut, needed otherwise."""
     axis = origin.axes[0]
     position, dim = _operand(names, origin, node)
     label = node.op.kind if node.op is not None else "the input"
@@ -41,13 +42,13 @@ def _explain_read(names: Names, op: Op, origin: Origin, node: Node) -> Why:
         f"{_since(names, maker, axis)}, "
         f"but {need}"
     )
-    chain = [f"stored: {line}" for line in trace(names, maker, axis)]
-    chain += [f"used: {line}" for line in trace(names, node, axis)]
+    chain = [f"stored: {line}" for line in cause_chain(names, maker, axis)]
+    chain += [f"used: {line}" for line in cause_chain(names, node, axis)]
     return reason, tuple(chain)
 
 
-def _operand(names: Names, origin: Origin, node: Node) -> tuple[int, int]:
-    """(position, dim) of the operand that is read, the dim being the one stored cut."""
+def _operand(names: ProgramNames, origin: Origin, node: Node) -> tuple[int, int]:
+    """(position, dim) of the operand that is resharded; the axis cuts its stored dim."""
     axis = origin.axes[0]
     dim = names.state.dim_on(origin.value, axis)
     dim = 0 if dim is None or dim < 0 else dim
@@ -66,14 +67,14 @@ def _operand(names: Names, origin: Origin, node: Node) -> tuple[int, int]:
     return (found[0] if found else 0), dim
 
 
-def _since(names: Names, node: Node, axis: str) -> str:
-    """` (since zero(...) cut state.params.w)`, or nothing."""
+def _since(names: ProgramNames, node: Node, axis: str) -> str:
+    """` (since zero(...) cut state.params.w)`; "" if nothing cuts the node."""
     origin = origin_of(names, node, axis)
     return f" (since {origin})" if origin else ""
 
 
-def _need(names: Names, node: Node, operand: tuple[int, int], axis: str) -> str:
-    """What a node wants of an operand along an axis that cuts it, and why.
+def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) -> str:
+    """The sharding that a node needs of an operand along an axis, and why.
 
     operand: (position, dim) of the dim that the axis cuts.
     """
@@ -96,8 +97,10 @@ def _need(names: Names, node: Node, operand: tuple[int, int], axis: str) -> str:
     return f"whole along {quoted}" + (f": {refusals[0]}" if refusals[0] else "")
 
 
-def _need_other(names: Names, node: Node, operand: tuple[int, int], factor: int) -> str:
-    """The axis is in use at this node: for another dim, or in another order."""
+def _need_other(
+    names: ProgramNames, node: Node, operand: tuple[int, int], factor: int
+) -> str:
+    """The need of a node at which the axis cuts another dim, or comes in another order."""
     position, dim = operand
     if factor in _factors(node, position, dim):
         return "with its axes in another order"
@@ -118,20 +121,20 @@ def _factors(node: Node, position: int, dim: int) -> tuple[int, ...]:
 # -- outputs ---------------------------------------------------------------------------
 
 
-def _explain_output(names: Names, origin: Origin, node: Node) -> Why:
-    """A value handed on to a place where it is stored otherwise."""
+def _explain_output(names: ProgramNames, origin: Origin, node: Node) -> Why:
+    """The reason for resharding a result on its way to where it is stored."""
     axis = origin.axes[0]
     quoted = names.axes(origin.axes)
-    chain = [f"made: {line}" for line in trace(names, node, axis)]
+    chain = [f"made: {line}" for line in cause_chain(names, node, axis)]
     target, what, need = _destination(names, origin)
     reason = f"{what} is made cut along {quoted}{_since(names, node, axis)}, but {need}"
     if target is not None:
-        chain += [f"stored: {line}" for line in trace(names, target, axis)]
+        chain += [f"stored: {line}" for line in cause_chain(names, target, axis)]
     return reason, tuple(chain)
 
 
-def _destination(names: Names, origin: Origin) -> tuple[Node | None, str, str]:
-    """(where a value goes, what it is, how it must be stored there)."""
+def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str, str]:
+    """(node that stores a value, name of the value, how it must be stored there)."""
     graph = names.work.graph
     position = names.output(origin.value)
     if position is not None and position in graph.ties:
@@ -156,8 +159,8 @@ def _destination(names: Names, origin: Origin) -> tuple[Node | None, str, str]:
 # -- inside an op ----------------------------------------------------------------------
 
 
-def _is_inside(names: Names, node: Node, origin: Origin) -> bool:
-    """True for a collective that a cut of a special factor takes."""
+def _is_inside(names: ProgramNames, node: Node, origin: Origin) -> bool:
+    """True for a collective inside an op, which a cut of a special factor needs."""
     if node.rule is None or not node.rule.special:
         return False
     cuts = names.state.axes_of[node.index]
@@ -165,7 +168,8 @@ def _is_inside(names: Names, node: Node, origin: Origin) -> bool:
     return origin.value in made and any(cuts.get(f) for f in node.rule.special)
 
 
-def _explain_inside(names: Names, op: Op, origin: Origin, node: Node) -> Why:
+def _explain_inside(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Why:
+    """The reason for a collective inside an op: halos, or elements of other shards."""
     assert node.rule is not None
     cuts = names.state.axes_of[node.index]
     special = [f for f in sorted(node.rule.special) if cuts.get(f)]
@@ -175,15 +179,17 @@ def _explain_inside(names: Names, op: Op, origin: Origin, node: Node) -> Why:
         "exchanges edges" if op.kind == "permute" else "exchanges what its parts lack"
     )
     reason = f"{names.node(node)} {moved}, as {names.axes(axes)} cuts {places}"
-    chain = (f"used: {line}" for axis in axes for line in trace(names, node, axis))
+    chain = (
+        f"used: {line}" for axis in axes for line in cause_chain(names, node, axis)
+    )
     return reason, tuple(chain)
 
 
 # -- reductions ------------------------------------------------------------------------
 
 
-def _explain_reduction(names: Names, op: Op, origin: Origin, node: Node) -> Why:
-    """A partial result, and why it is reduced at this point."""
+def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Why:
+    """The reason for reducing a partial value at this point."""
     axis = origin.axes[0]
     maker, through = _partial_source(names, node, axis)
     factor = names.state.factor_of[maker.index].get(axis)
@@ -193,11 +199,13 @@ def _explain_reduction(names: Names, op: Op, origin: Origin, node: Node) -> Why:
     if through:
         reason += f", carried through {_list_kinds(through)}"
     reason += f"; taken here for {_readers(names, op, origin)}"
-    return reason, trace(names, maker, axis)
+    return reason, cause_chain(names, maker, axis)
 
 
-def _partial_source(names: Names, node: Node, axis: str) -> tuple[Node, list[Node]]:
-    """The node whose cut made the addends, and the nodes that they came through."""
+def _partial_source(
+    names: ProgramNames, node: Node, axis: str
+) -> tuple[Node, list[Node]]:
+    """The node whose cut made a value partial, and the nodes that passed it on."""
     todo: list[tuple[Node, list[Node]]] = [(node, [])]
     seen: set[int] = set()
     while todo:
@@ -218,8 +226,8 @@ def _list_kinds(nodes: list[Node]) -> str:
     return ", ".join(kinds)
 
 
-def _readers(names: Names, op: Op, origin: Origin) -> str:
-    """Who needs the reduced value."""
+def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:
+    """The readers that need the reduced value."""
     graph = names.work.graph
     nodes = [graph.nodes[i] for i in graph.consumers[origin.value]]
     readers = list(dict.fromkeys(names.node(n) for n in nodes))
@@ -237,8 +245,8 @@ def _readers(names: Names, op: Op, origin: Origin) -> str:
 # -- conflicts -------------------------------------------------------------------------
 
 
-def describe_conflict(names: Names, conflict: Conflict) -> str:
-    """A conflict with both its sides, and the tactic behind each."""
+def describe_conflict(names: ProgramNames, conflict: Conflict) -> str:
+    """One line about a conflict: both dims that want the axis, and their tactics."""
     node = names.work.graph.nodes[conflict.node]
     sides = " and ".join(
         _describe_side(names, node, conflict.axis, side) for side in conflict.sides
@@ -248,7 +256,7 @@ def describe_conflict(names: Names, conflict: Conflict) -> str:
 
 
 def _describe_side(
-    names: Names, node: Node, axis: str, side: tuple[int, int, str]
+    names: ProgramNames, node: Node, axis: str, side: tuple[int, int, str]
 ) -> str:
     factor, value, which = side
     place = names.place(node, factor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.app.explain.trace import shorten
+from meshwright.app.explain.names import shorten
 from meshwright.app.record.plan_record import PlanRecord, TacticEffect
 from meshwright.app.report.markup import KINDS, TIMES, Tooltips, legend, section, text
 
