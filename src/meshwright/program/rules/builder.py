@@ -2,7 +2,7 @@
 
 Its ops have no JAX primitive. Their kinds are the names of `jax.lax` functions and of the
 collectives below; their parameters are ours and do not change between releases of JAX.
-`run/local/table.py` executes them.
+`run/local/device_ops.py` executes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Executes device programs on this process's devices."""
+"""Execution of device programs on this process's devices, and their calibration."""
 
 from meshwright.run.local.spmd import (
     Executable,

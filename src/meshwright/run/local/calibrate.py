@@ -1,8 +1,8 @@
-"""Measures this process's devices, and describes them as a machine.
+"""Calibration: measurements of this process's devices, described as a machine.
 
-An op is timed in a chain of itself inside one program, less what starting a program
-takes: what it costs in the middle of a step. All devices run the chain at once, as in a
-step, so that virtual devices that share cores are measured sharing them.
+An op is timed as a chain of copies of itself in one program, less the time of starting a
+program, so that the result is its time in the middle of a step. All devices run the chain
+at once, as in a step, so that virtual devices which share cores are measured sharing them.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from meshwright.machine.write import (
 from meshwright.predict.links.collective import COLLECTIVE_S
 
 _AXIS = "devices"
-_MANY = 128  # tiny ops in a chain
-_QUICK_S = 4e-3  # an op that takes less is timed in a long chain
-_SLOW_S = 2.0  # an op that takes longer is left out
-_GROWTH = 4.0  # times longer that the next probe may take, with compilation
-_SHORT_S = 10.0  # budgets below have fewer repetitions
-_SETTLED_S = 0.02  # a program is repeated for this long at least
+_TINY_OPS = 128  # length of the chain of tiny ops
+_QUICK_S = 4e-3  # shorter ops are timed in a long chain
+_SLOW_S = 2.0  # longer ops are left out
+_GROWTH = 4.0  # ratio by which the next probe may take longer, compilation included
+_SHORT_S = 10.0  # shorter budgets have fewer repetitions
+_MIN_REPEATED_S = 0.02  # a program is repeated at least this long
 
 ProgramTimer = Callable[[Probe, int], float]
-"""Seconds of a program that is a chain of so many of the op."""
+"""Function that returns the seconds of a program: a chain of a probe's op, so many long."""
 
 
 def calibrate(
@@ -55,14 +55,14 @@ def calibrate(
     budget_s: float = 30.0,
     progress: bool = True,
 ) -> Machine:
-    """This process's devices as a machine, measured; its TOML is written to `path`.
+    """A machine with the measured numbers of this process's devices.
 
-    `mw.machine(path, chips=n)` reads it. Every number has its source; power and price,
-    which nobody measures, are left out.
+    Its TOML is written to `path`, and `mw.machine(path, chips=n)` reads it. Every number
+    has its source; power and price are not measured and left out.
 
-    budget_s: about how long it takes. A short one has fewer sizes and repetitions, but
-        every kind of op is compiled and run at least once.
-    progress: say on stderr what is measured, where that is a terminal.
+    budget_s: approximate seconds of the calibration. A short one measures fewer sizes with
+        fewer repetitions, but compiles and runs every kind of op at least once.
+    progress: write to stderr which probe is measured, if that is a terminal.
     Raises `MachineError` for a folder that does not exist, a file that does not end in
     .toml, or a budget that is not above 0.
     """
@@ -94,12 +94,12 @@ def _checked(path: Path) -> Path:
 
 
 def _show(what: str) -> None:
-    """A line on stderr over the last one, without a thread that would disturb."""
+    """Overwrite the line on stderr; a progress bar's thread would disturb the timing."""
     sys.stderr.write(f"\r\x1b[K{what}")
     sys.stderr.flush()
 
 
-# -- what is measured ---------------------------------------------------------------
+# -- probes -------------------------------------------------------------------------
 
 
 def survey(
@@ -109,13 +109,13 @@ def survey(
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Samples:
-    """One op of each probe for which there is time; the first is a tiny op.
+    """Seconds of one op of each probe that fits the budget; the first is a tiny op.
 
-    What a kind leaves of its share is there for the next ones.
+    Time that a kind of probe leaves of its share goes to the next kinds.
     """
     end_s = clock() + budget_s
-    one_s, many_s = program_s(TINY, 1), program_s(TINY, _MANY)
-    tiny_s = max((many_s - one_s) / (_MANY - 1), many_s / 10 / _MANY)
+    one_s, many_s = program_s(TINY, 1), program_s(TINY, _TINY_OPS)
+    tiny_s = max((many_s - one_s) / (_TINY_OPS - 1), many_s / 10 / _TINY_OPS)
     start_program_s = max(one_s - tiny_s, 0.0)
     samples = [(TINY, tiny_s)]
     planned = probes_of(num_devices, sorted(COLLECTIVE_S))
@@ -138,13 +138,13 @@ def survey(
     return samples
 
 
-# -- how it is measured -------------------------------------------------------------
+# -- timing -------------------------------------------------------------------------
 
 
 def program_timer(
     devices: Sequence[Any], repeats: int, show: Callable[[str], None]
 ) -> ProgramTimer:
-    """Runs chains on all devices at once; the best of `repeats` runs or more."""
+    """A timer of chains on all devices at once: the best of at least `repeats` runs."""
     mesh = jax.sharding.Mesh(np.array(devices), (_AXIS,), axis_types=(AxisType.Auto,))
     values = np.random.default_rng(0).standard_normal(1 << 16)
 
@@ -153,10 +153,10 @@ def program_timer(
         is_collective = probe.kind in COLLECTIVE_S
         spec = PartitionSpec(_AXIS) if is_collective else PartitionSpec()
         copies = len(devices) if is_collective else 1
-        scale = math.prod(probe.shapes[-1][:-1]) ** -0.5  # of a kernel: keeps the norm
-        some = (values * scale).astype(probe.dtype)
+        scale = math.prod(probe.shapes[-1][:-1]) ** -0.5  # products then keep the norm
+        scaled = (values * scale).astype(probe.dtype)
         operands = [
-            np.resize(some, (copies * shape[0], *shape[1:]) if shape else ())
+            np.resize(scaled, (copies * shape[0], *shape[1:]) if shape else ())
             for shape in probe.shapes
         ]
         run = _chain(probe.kind, count, len(devices))
@@ -173,7 +173,7 @@ def program_timer(
 def _best_s(run: Callable[..., Any], operands: Sequence[Any], repeats: int) -> float:
     jax.block_until_ready(run(*operands))
     times = list[float]()
-    while len(times) < repeats or sum(times) < _SETTLED_S:
+    while len(times) < repeats or sum(times) < _MIN_REPEATED_S:
         start_s = time.perf_counter()
         jax.block_until_ready(run(*operands))
         times.append(time.perf_counter() - start_s)
@@ -205,7 +205,7 @@ def _chain(kind: str, count: int, num_devices: int) -> Callable[..., Any]:
         "all_reduce": (lambda x: lax.psum(x, _AXIS),),
         "all_to_all": (lambda x: lax.all_to_all(x, _AXIS, 0, 0, tiled=True),),
         "permute": (lambda x: lax.ppermute(x, _AXIS, ring),),
-        # What is gathered again is as large as the next one wants it.
+        # The gathered result has the shape of the next operand.
         "reduce_scatter": (lambda x: lax.psum_scatter(x, _AXIS, tiled=True), gathered),
     }
 
@@ -217,11 +217,11 @@ def _chain(kind: str, count: int, num_devices: int) -> Callable[..., Any]:
     return run
 
 
-# -- what it means ------------------------------------------------------------------
+# -- fit ----------------------------------------------------------------------------
 
 
 def describe(samples: Samples, devices: Sequence[Any], name: str, how: str) -> Machine:
-    """The machine on which the probes would take what they took; without its grid."""
+    """The machine whose cost model best fits the measured probes, without its grid."""
     first, count = devices[0], len(devices)
     chip, sources = measured_chip(samples, _memory(devices), how)
     levels = list[Level]()
@@ -254,9 +254,9 @@ def _memory(devices: Sequence[Any]) -> tuple[int, str]:
 
 
 def fit_level(samples: Samples, num_devices: int) -> tuple[Level, float]:
-    """The switch whose closed forms are nearest, and the median relative error.
+    """The switch whose closed forms fit best, and the median relative error.
 
-    Least squares of the relative error, in latency and seconds per byte.
+    The fit is least squares of the relative error in latency and seconds per byte.
     """
     op_s = np.array([each for _, each in samples])
     units = _switch(num_devices, math.inf, 1.0), _switch(num_devices, 1.0, 0.0)
@@ -266,7 +266,7 @@ def fit_level(samples: Samples, num_devices: int) -> tuple[Level, float]:
     latency_s, byte_s = np.linalg.lstsq(relative / norms, np.ones(len(op_s)))[0] / norms
     if latency_s < 0:
         latency_s, byte_s = 0.0, relative[:, 1].sum() / norms[1] ** 2
-    elif byte_s <= 0:  # noise: the fastest that was seen
+    elif byte_s <= 0:  # noise: take the fastest measured rate
         byte_s = 1 / relative[:, 1].max()
     level = _switch(num_devices, float(f"{1 / byte_s:.4g}"), float(f"{latency_s:.4g}"))
     errors = (abs(_modelled_s(p, level) / each - 1) for p, each in samples)
@@ -278,7 +278,7 @@ def _switch(num_devices: int, rate: float, latency_s: float) -> Level:
 
 
 def _modelled_s(probe: Probe, level: Level) -> float:
-    """Of one op in its chain: a reduce-scatter is followed by an all-gather."""
+    """Modelled seconds of one op of a chain; an all-gather follows a reduce-scatter."""
     count = level.largest
     segments = (Segment(Dim(level, count, is_ring=False), count, 1),)
     seconds = COLLECTIVE_S[probe.kind](probe.size, segments)

@@ -1,7 +1,7 @@
-"""Effects run once: on the first device of the mesh, on whole operands.
+"""Ops with effects, which run once, on the first device of the mesh, on whole operands.
 
-Lowering marks them by a parameter `mesh_axes`. Those in a user's own `shard_map` carry
-none: there every device runs its own, as JAX does.
+Lowering marks them by a parameter `mesh_axes`. Effects in a user's own `shard_map` have no
+such parameter: there every device runs its own, as in JAX.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshwright.program.ir import Op
 
 
 def run_effect(op: Op, operands: list[Any]) -> list[Any]:
-    """Apply an op with an effect on one device; all others receive its results."""
+    """Results of an op with an effect, which one device runs and all devices receive."""
     primitive: Any = op.primitive
     axes = op.params["mesh_axes"]
     params = {k: v for k, v in op.params.items() if k != "mesh_axes"}

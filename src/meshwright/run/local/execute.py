@@ -1,4 +1,4 @@
-"""Executes a device program under `jax.shard_map`, op by op as it stands."""
+"""Interpreter of device programs under `jax.shard_map`, op by op in their order."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from jax import lax
 
 from meshwright.program.ir import Atom, Literal, Op, Program
 from meshwright.program.rules.pallas_kernel import without_kernel
+from meshwright.run.local.device_ops import PRIMITIVES, function_of
 from meshwright.run.local.effects import run_effect
-from meshwright.run.local.table import MANUAL, function_of
 
 
 def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The local outputs of a device program on this device's local inputs."""
-    have: dict[Atom, Any] = {**dict(zip(program.inputs, inputs, strict=True))}
-    have.update({**program.constants})
+    env: dict[Atom, Any] = {**dict(zip(program.inputs, inputs, strict=True))}
+    env.update({**program.constants})
 
     def read(atom: Atom) -> Any:
         if isinstance(atom, Literal):
             return jnp.asarray(atom.value, dtype=atom.dtype)
-        return have[atom]
+        return env[atom]
 
     for op in program.ops:
         results = _run_op(op, [read(a) for a in op.operands])
-        have.update(zip(op.results, results, strict=True))
+        env.update(zip(op.results, results, strict=True))
     return [read(a) for a in program.outputs]
 
 
@@ -38,8 +38,8 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]
     if "mesh_axes" in op.params:
         return run_effect(op, operands)
-    if op.kind in MANUAL:
-        return MANUAL[op.kind](operands, op.params)
+    if op.kind in PRIMITIVES:
+        return PRIMITIVES[op.kind](operands, op.params)
     if op.primitive is None:
         params = dict(op.params)
         if op.kind == "iota":
@@ -54,7 +54,7 @@ def _bind(primitive: Any, operands: list[Any], params: Any) -> Sequence[Any]:
 
 
 def _scan(op: Op, operands: list[Any]) -> Sequence[Any]:
-    """`lax.scan` with constants closed over, wires in the order of the op."""
+    """Results of `lax.scan` with constants as closures, and wires in the op's order."""
     body = op.bodies[0]
     consts = [w for w in op.wires if w.inputs and not w.outputs and not w.is_stacked]
     carries = [w for w in op.wires if w.inputs and w.outputs]
@@ -136,7 +136,7 @@ def _cond(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _branch_here(platforms: Any) -> int | None:
-    """Of `lax.platform_dependent`, the branch for this platform; None for other conds."""
+    """The branch of `lax.platform_dependent` for this platform, `None` for other conds."""
     for index, names in enumerate(platforms or ()):
         if names is None or _platform_here() in names:
             return index
@@ -144,7 +144,7 @@ def _branch_here(platforms: Any) -> int | None:
 
 
 def _platform_here() -> str:
-    """What branches by platform call the one that runs, where GPUs have makers' names."""
+    """This platform's name in `lax.platform_dependent`, "cuda" or "rocm" for GPUs."""
     name = jax.default_backend()
     if name != "gpu":
         return name
@@ -153,7 +153,11 @@ def _platform_here() -> str:
 
 
 def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:
-    """A checkpointed body; the barrier keeps XLA from merging it with the first run."""
+    """Results of a checkpointed body.
+
+    The barrier keeps XLA's common subexpression elimination from merging it with the
+    first execution.
+    """
     body = op.bodies[0]
     inputs: list[Any] = [None] * len(body.inputs)
     given = lax.optimization_barrier(operands) if op.params["barrier"] else operands

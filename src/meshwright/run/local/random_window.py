@@ -1,9 +1,10 @@
-"""Windows of random bits: what one device holds of an array that nobody makes whole.
+"""Windows of random bits: one device's part of an array that no device holds whole.
 
 Threefry with `jax_threefry_partitionable` hashes, for each element, the key and the
-element's position in row-major order as a 64-bit counter. So any window can be made by
-counting as the whole array would (Salmon et al., Parallel Random Numbers: As Easy as
-1, 2, 3, SC 2011). Counters are pairs of uint32, because uint64 needs `jax_enable_x64`.
+element's position in row-major order as a 64-bit counter (Salmon et al., "Parallel Random
+Numbers: As Easy as 1, 2, 3", SC 2011). A window is hashed from the counters that its
+elements have in the whole array. Counters are pairs of uint32, because uint64 needs
+`jax_enable_x64`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def random_bits_window(
     """The window of `random_bits(keys, bit_width, shape)` that starts at `starts`.
 
     keys: typed threefry keys of any shape K.
-    starts: per dim of `shape`, a scalar integer; the window must lie inside.
-    shape, local_shape: of the whole and of the window, without K.
+    starts: a scalar integer per dim of `shape`; the window must lie inside of the array.
+    shape, local_shape: shapes of the array and of the window, without K.
     Returns uint{bit_width}[*K, *local_shape]; 64 bits need `jax_enable_x64`.
     """
     high, low = _counters(starts, shape, local_shape)
@@ -57,9 +58,9 @@ def _counters(
     low = jnp.zeros(local_shape, jnp.uint32)
     fits = math.prod(shape) <= _WORD
     for dim, start in enumerate(starts):
-        places = jnp.asarray(start).astype(jnp.uint32)
-        places = places + jnp.arange(local_shape[dim], dtype=jnp.uint32)
-        part_high, part_low = _times(places, math.prod(shape[dim + 1 :]))
+        positions = jnp.asarray(start).astype(jnp.uint32)
+        positions = positions + jnp.arange(local_shape[dim], dtype=jnp.uint32)
+        part_high, part_low = _times(positions, math.prod(shape[dim + 1 :]))
         along = [1] * len(shape)
         along[dim] = local_shape[dim]
         low = low + part_low.reshape(along)

@@ -36,7 +36,7 @@ def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
 
 
 def partition_spec(sharding: Sharding) -> PartitionSpec:
-    """The `PartitionSpec` of a sharding without partial sums."""
+    """The `PartitionSpec` of a sharding that has no partial sums."""
     entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in sharding.dims]
     while entries and entries[-1] is None:
         entries.pop()
@@ -46,7 +46,7 @@ def partition_spec(sharding: Sharding) -> PartitionSpec:
 def named_shardings(
     mesh: jax.sharding.Mesh, shardings: Sequence[Sharding]
 ) -> tuple[NamedSharding, ...]:
-    """What JAX calls these shardings on a mesh."""
+    """JAX's `NamedSharding` of each sharding on a mesh."""
     return tuple(NamedSharding(mesh, partition_spec(s)) for s in shardings)
 
 
@@ -54,8 +54,8 @@ def named_shardings(
 class Executable:
     """A device program, jitted over a JAX mesh.
 
-    jitted: function of flat global arrays, stored as `in_shardings` say -> tuple of flat
-    global arrays.
+    jitted: function from flat global arrays, sharded as `in_shardings`, to a tuple of
+    flat global arrays.
     """
 
     jitted: Any
@@ -63,7 +63,7 @@ class Executable:
     in_shardings: tuple[NamedSharding, ...]
 
     def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """Run on leaves in any sharding, whatever mesh the caller's context has set."""
+        """Outputs for leaves in any sharding, under any mesh of the caller's context."""
         placed = place(leaves, self.in_shardings)
         if jax.sharding.get_abstract_mesh().empty:
             return self.jitted(*placed)
@@ -74,10 +74,10 @@ class Executable:
 def make_executable(
     lowered: Lowered, donated: Sequence[int] = (), user_mesh: Mesh | None = None
 ) -> Executable:
-    """The device program as one jitted SPMD function; needs the mesh's devices.
+    """The device program as one jitted SPMD function; the mesh's devices must be present.
 
-    user_mesh: the mesh before its axes were split; arrays that use whole axes only are
-        stored over it.
+    user_mesh: the mesh before its axes were split into sub-axes; arrays that use whole
+        axes only are sharded over it.
     """
     outer = jax_mesh(user_mesh or lowered.mesh)
     mesh = jax_mesh(lowered.mesh)
@@ -105,7 +105,7 @@ def make_executable(
 def _outermost(
     sharding: Sharding, outer: jax.sharding.Mesh, inner: jax.sharding.Mesh
 ) -> NamedSharding:
-    """Over the user's mesh where units make up whole axes, else over the units' mesh."""
+    """A sharding over the user's mesh if its sub-axes form whole axes, else over theirs."""
     named = whole_axes(sharding, inner.axis_names)
     if named is None:
         return NamedSharding(inner, partition_spec(sharding))
@@ -113,9 +113,9 @@ def _outermost(
 
 
 def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any]:
-    """Arrays of any sharding, NumPy arrays or scalars, stored as a step wants them.
+    """Arrays of any sharding, NumPy arrays or scalars, moved to the given shardings.
 
-    In a multi-process run, NumPy arrays must be the same on all processes.
+    In a multi-process run, NumPy arrays must be equal on all processes.
     """
     return [_place(leaf, s) for leaf, s in zip(leaves, shardings, strict=True)]
 

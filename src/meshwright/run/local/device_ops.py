@@ -1,7 +1,7 @@
-"""What executes each kind of device op that carries no JAX primitive.
+"""JAX functions that execute device ops without a JAX primitive, by kind of op.
 
-The vocabulary is that of `rules.builder`: names of `jax.lax` functions with parameters
-of our own, and the collectives. Everything runs inside `jax.shard_map`.
+The kinds are those of `rules.builder`: names of `jax.lax` functions, with parameters of
+our own, and the collectives. All functions run inside `jax.shard_map`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshwright.run.local.random_window import random_bits_window
 
 
 def axis_index(axes: tuple[str, ...]) -> Any:
-    """This device's int32 position along `axes` together, major to minor."""
+    """This device's int32 position along `axes`, which are ordered major to minor."""
     position = jnp.int32(0)
     for axis in axes:
         position = position * lax.axis_size(axis) + lax.axis_index(axis)
@@ -28,20 +28,20 @@ def axis_index(axes: tuple[str, ...]) -> Any:
 
 
 def all_slice(x: Any, dim: int, axes: tuple[str, ...]) -> Any:
-    """This device's chunk of a value that is whole along `axes`."""
+    """This device's chunk along `dim` of a value that is replicated along `axes`."""
     size = x.shape[dim] // math.prod(lax.axis_size(a) for a in axes)
     start = axis_index(axes) * size
     return lax.dynamic_slice_in_dim(x, start, size, dim)
 
 
 def all_gather(x: Any, dim: int, axes: tuple[str, ...], reason: str = "") -> Any:
-    """The chunks of all devices along `axes`, concatenated on `dim`."""
+    """The chunks of all devices along `axes`, concatenated along `dim`."""
     del reason
     return _on_plain(lambda y: lax.all_gather(y, axes, axis=dim, tiled=True), x)
 
 
 def all_reduce(x: Any, axes: tuple[str, ...], monoid: str, reason: str = "") -> Any:
-    """The reduction over all devices along `axes`, on each of them."""
+    """The reduction over all devices along `axes`, replicated on each of them."""
     del reason
     return _REDUCERS[monoid](x, axes)
 
@@ -49,12 +49,12 @@ def all_reduce(x: Any, axes: tuple[str, ...], monoid: str, reason: str = "") -> 
 def reduce_scatter(
     x: Any, dim: int, axes: tuple[str, ...], monoid: str, reason: str = ""
 ) -> Any:
-    """This device's chunk on `dim` of the sum along `axes`."""
+    """This device's chunk along `dim` of the sum over `axes`."""
     del reason
     assert monoid == "sum", f"no reduce-scatter for {monoid}"
     if not _is_summable(x):
         return all_slice(_sum(x, axes), dim, axes)
-    if jnp.iscomplexobj(x):  # which the TPU compiler refuses, and sums of two parts not
+    if jnp.iscomplexobj(x):  # the TPU compiler refuses complex reduce-scatters
         parts = jnp.stack([jnp.real(x), jnp.imag(x)])
         return lax.complex(*reduce_scatter(parts, dim + 1, axes, monoid))
     return lax.psum_scatter(x, axes, scatter_dimension=dim, tiled=True)
@@ -63,19 +63,19 @@ def reduce_scatter(
 def all_to_all(
     x: Any, gather: int, split: int, axes: tuple[str, ...], reason: str = ""
 ) -> Any:
-    """Move `axes` from dim `gather` to dim `split`."""
+    """The value with `axes` moved from dim `gather` to dim `split`."""
     del reason
     return _on_plain(lambda y: lax.all_to_all(y, axes, split, gather, tiled=True), x)
 
 
 def permute(x: Any, axes: tuple[str, ...], pairs: Any, reason: str = "") -> Any:
-    """Send to other positions along `axes`; who receives nothing has zeros."""
+    """The value received from another position along `axes`, zeros if none sends one."""
     del reason
     return _on_plain(lambda y: lax.ppermute(y, axes, list(pairs)), x)
 
 
 def _on_plain(move: Callable[[Any], Any], x: Any) -> Any:
-    """Move bytes of any dtype: typed keys travel as their words."""
+    """The result of a collective that moves data; typed keys move as their words."""
     if not is_key(x.dtype):
         return move(x)
     impl = jax.random.key_impl(x)
@@ -95,16 +95,16 @@ def _sum(x: Any, axes: tuple[str, ...]) -> Any:
 
 
 def _by_gather(reduce: Callable[[Any], Any]) -> Callable[[Any, tuple[str, ...]], Any]:
-    """A reduction that the backends lack: gather the terms, reduce them locally."""
+    """A reduction that backends lack, as an all-gather and a local reduction."""
     return lambda x, axes: reduce(lax.all_gather(x, axes))
 
 
 def _extreme(
     reduce: Callable[..., Any], nan_as: str
 ) -> Callable[[Any, tuple[str, ...]], Any]:
-    """`pmax` or `pmin` that keeps NaN, which XLA's on CPU drops.
+    """`pmax` or `pmin` that propagates NaN, which XLA's on CPU does not.
 
-    Floats are compared by integers in the same order, where NaN is the extreme one.
+    Floats are compared as integers of the same order, in which NaN is the extreme value.
     """
 
     def run(x: Any, axes: tuple[str, ...]) -> Any:
@@ -121,7 +121,7 @@ def _extreme(
 
 
 def _flip(key: Any) -> Any:
-    """Between a float's bits and an integer in the same order; its own inverse."""
+    """Map between a float's bits and an integer of the same order; its own inverse."""
     return key ^ ((key >> (8 * key.dtype.itemsize - 1)) & jnp.iinfo(key.dtype).max)
 
 
@@ -159,8 +159,8 @@ def _select_n(which: Any, *cases: Any) -> Any:
     return lax.select_n(which, *(jnp.broadcast_to(c, shape) for c in cases))
 
 
-def _stretched(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """An elementwise function whose scalar operands are stretched."""
+def _broadcasting(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """An elementwise function that broadcasts its scalar operands."""
 
     def run(*operands: Any) -> Any:
         shape = jnp.broadcast_shapes(*(jnp.shape(o) for o in operands))
@@ -169,7 +169,7 @@ def _stretched(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-TABLE: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "axis_index": axis_index,
     "all_slice": all_slice,
     "all_gather": all_gather,
@@ -197,7 +197,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "pad": lambda x, value, config: lax.pad(x, value, config),
     "rev": lambda x, dims: lax.rev(x, dims),
 }
-"""By kind; kinds that are plain elementwise functions of `jax.lax` are found there."""
+"""Functions by kind; elementwise kinds that are missing here are those of `jax.lax`."""
 
 _ELEMENTWISE = {
     "not": "bitwise_not",
@@ -208,17 +208,17 @@ _ELEMENTWISE = {
 
 
 def function_of(kind: str) -> Callable[..., Any]:
-    """What executes a kind of device op; `KeyError` for a kind nobody knows."""
-    if kind in TABLE:
-        return TABLE[kind]
+    """The function that executes a kind of device op; `KeyError` for unknown kinds."""
+    if kind in _FUNCTIONS:
+        return _FUNCTIONS[kind]
     fn = getattr(lax, _ELEMENTWISE.get(kind, kind), None)
     if fn is None:
         raise KeyError(f"no function executes device op {kind!r}")
-    return _stretched(fn)
+    return _broadcasting(fn)
 
 
 def _fft(operands: list[Any], params: Any) -> list[Any]:
-    """An fft, on CPU in row-major layout: XLA fails where a collective wants another."""
+    """An fft, row-major on CPU, where XLA fails if a collective asks for another layout."""
 
     def pinned(x: Any) -> Any:
         return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
@@ -232,7 +232,7 @@ def _unchanged(operands: list[Any], params: Any) -> list[Any]:
     return operands
 
 
-MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
+PRIMITIVES: dict[str, Callable[[list[Any], Any], list[Any]]] = {
     "fft": _fft,
     "tag": _unchanged,
     "sharding_constraint": _unchanged,
@@ -250,5 +250,6 @@ MANUAL: dict[str, Callable[[list[Any], Any], list[Any]]] = {
         for x in xs
     ],
 }
-"""Captured primitives that are executed otherwise on one device: placements, which are
-done by then, the typed collectives of a user's own `shard_map`, and what needs help."""
+"""Functions of captured primitives that a device program must not bind as they are:
+placements, which partitioning has resolved, typed collectives of a user's own `shard_map`,
+and ffts, which XLA fails on in some layouts."""
