@@ -18,7 +18,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --extra dev --extra zoo --univer
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
 	@echo "make test         the tests, without the slow ones"
-	@echo "make check        format, lint, types, layers, budget, docs, tests"
+	@echo "make check        format, lint, types, layers, rooms, language, docs, tests"
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
 	@echo "make lock         resolve both lock files again"

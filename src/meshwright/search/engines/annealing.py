@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
 from meshwright.search.loop.problem import Prior, Problem
-from meshwright.search.loop.trajectory import Changer, Trajectory
+from meshwright.search.loop.trajectory import Mutator, Trajectory
 from meshwright.search.loop.walk import Walker
 
 
@@ -44,13 +44,13 @@ class Annealing:
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         rng = random.Random(self.seed)
         walker = Walker(problem, rng, self.prior_fn, self.longest)
-        changer, scale = Changer(walker), _Scale()
+        mutator, scale = Mutator(walker), _Scale()
         length, start = self.first_round, problem.start()
         now: Trajectory[S, A] = Trajectory((start,), ())
         cost = yield problem.key(start), start, ()
         while True:
             for trial in range(length):
-                new = changer.change(now)
+                new = mutator.mutate(now)
                 new_cost = yield (
                     problem.key(new.states[-1]),
                     new.states[-1],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
 from meshwright.search.loop.problem import Prior, Problem
-from meshwright.search.loop.trajectory import Changer, Trajectory
+from meshwright.search.loop.trajectory import Mutator, Trajectory
 from meshwright.search.loop.walk import Walker
 
 
@@ -41,7 +41,7 @@ class Evolution:
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         rng = random.Random(self.seed)
         walker = Walker(problem, rng, self.prior_fn, self.longest)
-        changer, start = Changer(walker), problem.start()
+        mutator, start = Mutator(walker), problem.start()
         living: list[tuple[float, Trajectory[S, A]]] = []
         born: set[Hashable] = set()
         while True:
@@ -51,7 +51,7 @@ class Evolution:
                 child = Trajectory(tuple(states), tuple(actions))
                 key = problem.key(states[-1])
             else:
-                child = self._breed(rng, changer, living)
+                child = self._breed(rng, mutator, living)
                 key = problem.key(child.states[-1])
                 cost = yield key, child.states[-1], child.actions
             if key not in born:
@@ -69,7 +69,7 @@ class Evolution:
     def _breed[S, A: Hashable](
         self,
         rng: random.Random,
-        changer: Changer[S, A],
+        mutator: Mutator[S, A],
         living: list[tuple[float, Trajectory[S, A]]],
     ) -> Trajectory[S, A]:
         """A child of one or two parents; each parent is the better of two random draws."""
@@ -79,7 +79,7 @@ class Evolution:
 
         child = parent()
         if rng.random() < self.crossing:
-            child = changer.cross(child, parent())
+            child = mutator.cross(child, parent())
             if rng.random() < 0.5:
                 return child
-        return changer.change(child)
+        return mutator.mutate(child)

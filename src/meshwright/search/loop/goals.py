@@ -54,21 +54,21 @@ def search_goals[S, A: Hashable](
     for index, goal in enumerate(goals):
         share = goal.share / sum(other.share for other in goals[index:])
         result = search(
-            _Towards(problem, goal, state),
+            _GoalProblem(problem, goal, state),
             engine,
-            _part(budget, share),
+            _share_of(budget, share),
             on_improvement=on_improvement,
         )
         state, path = result.state, (*path, *result.actions)
         results.append(replace(result, actions=path))
         if result.stopped == "interrupted":
             break
-        budget = _less(budget, result)
+        budget = _remaining(budget, result)
     return tuple(results)
 
 
 @dataclass(frozen=True, slots=True)
-class _Towards[S, A: Hashable]:
+class _GoalProblem[S, A: Hashable]:
     """The problem of one goal: its start, its actions and its cost."""
 
     problem: Problem[S, A]
@@ -93,7 +93,7 @@ class _Towards[S, A: Hashable]:
         return self.problem.key(state)
 
 
-def _part(budget: Budget, share: float) -> Budget:
+def _share_of(budget: Budget, share: float) -> Budget:
     """A share of each limit, at least one evaluation and one trial."""
     return replace(
         budget,
@@ -107,7 +107,7 @@ def _count(limit: int | None, share: float) -> int | None:
     return None if limit is None else max(round(limit * share), 1)
 
 
-def _less(budget: Budget, spent: Result[object, object]) -> Budget:
+def _remaining(budget: Budget, spent: Result[object, object]) -> Budget:
     """The rest of each limit; the least valid limit where nothing is left."""
     seconds, evaluations, trials = budget.seconds, budget.evaluations, budget.trials
     return replace(

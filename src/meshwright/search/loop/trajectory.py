@@ -34,16 +34,16 @@ def replay[S, A: Hashable](
 
 
 @dataclass(frozen=True, slots=True)
-class Changer[S, A: Hashable]:
+class Mutator[S, A: Hashable]:
     """Mutation and crossover of trajectories; impossible actions are left out."""
 
     walker: Walker[S, A]
 
-    def change(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
+    def mutate(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
         """A mutation: one action inserted, removed, replaced or moved; at times several."""
-        new = self._change_once(old)
+        new = self._mutate_once(old)
         while self.walker.rng.random() < _ONE_MORE:
-            new = self._change_once(new)
+            new = self._mutate_once(new)
         return new
 
     def cross(
@@ -55,7 +55,7 @@ class Changer[S, A: Hashable]:
         rest = rng.randint(0, len(second.actions)) if rng.random() < 0.5 else 0
         return self._continue(first, begin, second.actions[rest:])
 
-    def _change_once(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
+    def _mutate_once(self, old: Trajectory[S, A]) -> Trajectory[S, A]:
         rng, actions = self.walker.rng, old.actions
         index, kind = rng.randint(0, len(actions)), rng.randrange(4)
         if index == len(actions) or kind == 0:  # insert

@@ -33,7 +33,7 @@ def drop_dominated(reduced: ReducedProblem, memory: MemoryRows) -> tuple[Bools, 
 
 
 @compiled
-def steps_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
+def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
     """Strides of an edge's table for a node and for its neighbour, and the neighbour."""
     i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
     width = int(graph.starts[j + 1] - graph.starts[j])
@@ -47,7 +47,7 @@ def find_worst(
     graph: CostGraph, kept: Bools, edge: int, node: int, worst: Floats
 ) -> None:
     """Set `worst[k, q]`: the most an edge's cost rises if the node takes q, not k."""
-    step_k, step_m, other = steps_at(graph, edge, node)
+    stride_k, stride_m, other = strides_at(graph, edge, node)
     start = graph.starts[node]
     width = graph.starts[node + 1] - start
     for k in range(width):
@@ -55,10 +55,10 @@ def find_worst(
             most = -np.inf
             if q != k and kept[start + k] and kept[start + q]:
                 for m in range(graph.starts[other + 1] - graph.starts[other]):
-                    at = graph.table_starts[edge] + m * step_m
-                    old = graph.tables[at + k * step_k]
+                    at = graph.table_starts[edge] + m * stride_m
+                    old = graph.tables[at + k * stride_k]
                     if kept[graph.starts[other] + m] and old < np.inf:
-                        most = max(most, graph.tables[at + q * step_k] - old)
+                        most = max(most, graph.tables[at + q * stride_k] - old)
             worst[k, q] = most
 
 
@@ -89,13 +89,13 @@ def drop_pairs(
     graph: CostGraph, edge: int, node: int, k: int, q: int, rest: float
 ) -> None:
     """Forbid pairs with `k` where `q` is allowed and, with `rest` added, costs no more."""
-    step_k, step_m, other = steps_at(graph, edge, node)
+    stride_k, stride_m, other = strides_at(graph, edge, node)
     for m in range(graph.starts[other + 1] - graph.starts[other]):
-        at = graph.table_starts[edge] + m * step_m
-        new = float(graph.tables[at + q * step_k])
-        old = float(graph.tables[at + k * step_k])
+        at = graph.table_starts[edge] + m * stride_m
+        new = float(graph.tables[at + q * stride_k])
+        old = float(graph.tables[at + k * stride_k])
         if new < np.inf and is_less(rest + new, old, q < k):
-            graph.tables[at + k * step_k] = np.inf
+            graph.tables[at + k * stride_k] = np.inf
 
 
 @compiled

@@ -95,7 +95,7 @@ def _rebuilt(
     new = graph_of(starts, ends, table_starts, np.zeros(table_starts[-1]))
     add_costs(old, reduced.costs, picks, starts, costs)
     add_tables(old, picks, slots, new, costs)
-    lifted = follow_picks(
+    lifted = compose_maps(
         ChoiceMaps(reduced.owner, reduced.pick_starts, reduced.picks), picks
     )
     return ReducedProblem(starts, costs, ends, table_starts, new.tables, *lifted)
@@ -234,13 +234,13 @@ def set_picks(
                 picks.picks[at] = k
                 at += 1
         return
-    step_k, step_m = 1, width
+    stride_k, stride_m = 1, width
     if graph.ends[edge, 0] == node:
-        step_k, step_m = graph.starts[leader + 1] - graph.starts[leader], 1
+        stride_k, stride_m = graph.starts[leader + 1] - graph.starts[leader], 1
     for c in range(picks.starts[node + 1] - at):
         chosen = picks.picks[picks.starts[leader] + c]
         for k in range(width):
-            pair = graph.table_starts[edge] + chosen * step_m + k * step_k
+            pair = graph.table_starts[edge] + chosen * stride_m + k * stride_k
             if kept[start + k] and graph.tables[pair] < np.inf:
                 picks.picks[at + c] = k
 
@@ -283,7 +283,7 @@ def add_tables(
                     new.tables[new.table_starts[slots[e]] + cb * size_a + ca] += cost
 
 
-def follow_picks(first: ChoiceMaps, then: ChoiceMaps) -> ChoiceMaps:
+def compose_maps(first: ChoiceMaps, then: ChoiceMaps) -> ChoiceMaps:
     """The composition of two maps: choices of original nodes under the newest nodes."""
     owner = then.owner[first.owner]
     sizes = np.diff(then.starts)[first.owner]
