@@ -65,7 +65,7 @@ CASES = {
     ("mlp.py", *MESH, "--tactics", "[[]]"): "[] in '[[]]' is no tactic",
     ("mlp.py", *MESH, "--tactics", "3"): "3 in '3' is no tactic",
     ("mlp.py", *MESH, "--tactics", "().__class__"): (
-        "'().__class__' may not stand in tactics"
+        "'().__class__' is not allowed in tactics"
     ),
     ("mlp.py", *MESH, "--tactics", "open('/etc/hosts')"): "no tactic 'open'; there are",
     ("mlp.py:tarhet", *MESH): (
@@ -96,7 +96,7 @@ CASES = {
         "three.py",
         *MESH,
     ): "three.py:target() returned (1, 2, 3) (tuple); wanted (fn, args)",
-    ("nofn.py", *MESH): "nofn.py:target() returned 7 (int) as fn, which is no function",
+    ("nofn.py", *MESH): "nofn.py:target() returned 7 (int) as fn; wanted a function",
     ("noargs.py", *MESH): (
         "noargs.py:target() returned 5 (int) as args; wanted a tuple of arguments"
     ),

@@ -1,4 +1,4 @@
-"""`partition`: a transformation like `jax.jit`, for many devices."""
+"""`partition`: a function transformation like `jax.jit`, for many devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None
 
 
-def partition(  # noqa: PLR0913 (those of `jax.jit`)
+def partition(  # noqa: PLR0913  the options of `jax.jit`
     fn: Callable[..., Any],
     mesh: Mesh | jax.sharding.Mesh | Mapping[str, int],
     tactics: Sequence[Tactic] = (),
@@ -38,14 +38,14 @@ def partition(  # noqa: PLR0913 (those of `jax.jit`)
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
 ) -> Partitioned:
-    """The same function, running on a mesh as the tactics say.
+    """The function `fn`, partitioned over a mesh by tactics.
 
-    fn: any function of pytrees that `jax.jit` takes, or one already jitted, whose own
-        static and donated arguments stay so.
+    fn: a function of pytrees, as for `jax.jit`, or a jitted function, whose static and
+        donated arguments stay static and donated.
     mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name.
-    tactics: applied in order, each propagated before the next.
-    gather: "shared" gathers a value once for all ops that need it whole, "at_use" anew
-        for each, so that it need not be kept.
+    tactics: are applied in order; each is propagated before the next is applied.
+    gather: "shared" gathers a value once for all ops that need it whole; "at_use" gathers
+        it again for each of them, so that the whole value is not kept in memory.
     static_*, donate_*: as in `jax.jit`.
     """
     if not callable(fn):
@@ -77,7 +77,7 @@ def _as_gather(gather: str | Gather) -> Gather:
 
 
 class Partitioned:
-    """A partitioned function; compiled once per signature of its arguments."""
+    """A partitioned function, compiled once per signature of its arguments."""
 
     def __init__(
         self,
@@ -99,16 +99,16 @@ class Partitioned:
         self.__doc__ = fn.__doc__
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
-        """What will run for these arguments (arrays or `ShapeDtypeStruct`s).
+        """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s.
 
-        Needs no devices and no memory.
+        Needs no devices, and no memory for the arguments.
         """
         return make_plan(
             self.capture(*args, **kwargs), self.mesh, self.tactics, self.gather
         )
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
-        """The device program itself, without the plan around it."""
+        """The device program for these arguments, without the descriptions of a plan."""
         captured = self.capture(*args, **kwargs)
         return decide(
             captured,
@@ -119,7 +119,7 @@ class Partitioned:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on this process's devices; results are in the plan's out-shardings."""
+        """Run on the devices of this process; results have the plan's `out_shardings`."""
         decided, run = self._compile(args, kwargs)
         results = run(self._leaves(args, kwargs))
         return jax.tree_util.tree_unflatten(decided.captured.out_tree, results)
@@ -129,7 +129,7 @@ class Partitioned:
         return self._compile(args, kwargs)[1].jitted
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare every output with the original's on this process's devices."""
+        """Compare all outputs with those of the original, on this process's devices."""
         decided, run = self._compile(args, kwargs, keep=True)
         original = self._original(args, kwargs)
         return check_outputs(
@@ -142,7 +142,7 @@ class Partitioned:
         return jax.tree_util.tree_leaves(self._split(args, kwargs)[0])
 
     def _original(self, args: Any, kwargs: Any) -> Callable[..., Any]:
-        """The original as a function of flat leaves."""
+        """The original function, as a function of flat leaves."""
         traced, _ = self._split(args, kwargs)
         tree = jax.tree_util.tree_structure(traced)
 
@@ -154,7 +154,7 @@ class Partitioned:
         return run
 
     def _names(self, args: Any) -> list[str]:
-        """The parameter name of each positional argument given."""
+        """The parameter names of the positional arguments."""
         return list(positional_names(self.fn, len(args)))
 
     def _split(
@@ -196,9 +196,9 @@ class Partitioned:
     def _compile(
         self, args: Any, kwargs: Any, keep: bool = False
     ) -> tuple[Decided, Executable]:
-        """What was decided for a signature, and what runs it, from the cache.
+        """The device program of a signature and its executable, from the cache.
 
-        keep: without donation, for callers that need the arguments afterwards.
+        keep: compile without donation, if the arguments are needed afterwards.
         """
         traced, static = self._split(args, kwargs)
         leaves, tree = jax.tree_util.tree_flatten(traced)
@@ -218,7 +218,7 @@ class Partitioned:
 
 
 def _signature(leaf: Any) -> Any:
-    """What decides whether a compiled step fits a leaf; cheap, for it runs every call."""
+    """The cache key of a leaf. Every call computes it, so that it has to be cheap."""
     if isinstance(leaf, jax.Array | np.ndarray):
         return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
     aval = abstract(leaf)
@@ -226,7 +226,7 @@ def _signature(leaf: Any) -> Any:
 
 
 def _numbers(fn: Callable[..., Any], numbers: Numbers, names: Names) -> frozenset[str]:
-    """Parameter names from `*_argnums` and `*_argnames`."""
+    """Names of the parameters that `*_argnums` and `*_argnames` choose."""
     chosen = {names} if isinstance(names, str) else set(names or ())
     wanted = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
     if not wanted and not chosen:

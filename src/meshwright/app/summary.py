@@ -1,4 +1,4 @@
-"""A program in three numbers, before anything is partitioned."""
+"""The size of a program before it is partitioned: parameters, operations, memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from meshwright.program.capture import capture
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one step of a program is on one device.
+    """The size of one step of a program on one device.
 
     parameters: elements of the inputs under a container called `params`.
-    flops: additions, multiplications and their like.
-    peak_bytes: alive at once when ops run in order and nothing is fused.
-    num_ops: ops of the program, each body of a loop once.
+    flops: arithmetic operations.
+    peak_bytes: peak of the live values if ops run in order and nothing is fused.
+    num_ops: ops of the program; the body of a loop counts once.
     """
 
     parameters: int
@@ -29,7 +29,7 @@ class Summary:
 
 
 def summarise(fn: Callable[..., Any], args: Sequence[Any]) -> Summary:
-    """Trace `fn(*args)` and count; arguments may be shapes."""
+    """The size of `fn(*args)`; the arguments may be `ShapeDtypeStruct`s."""
     captured = capture(fn, args)
     program = captured.program
     parameters = sum(

@@ -1,4 +1,4 @@
-"""`meshwright iopddl`: solves a problem of the contest within its time."""
+"""`meshwright iopddl`: solves a problem of the ASPLOS 2025 contest within a time."""
 
 from __future__ import annotations
 
@@ -15,24 +15,31 @@ from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment, Progress, Solution, solve
 from meshwright.search.assignment.problem.iopddl import read_assignment, write_solution
 
-_SPARE_S = 0.3  # for checking and writing what was found
-_SPARE = 0.02  # the same, as a part of the time: threads stop when a step ends
+_SPARE_S = 0.3
+_SPARE = 0.02
+"""Seconds, and share of the time, that are kept to stop threads, check and write."""
 
 
 def iopddl_command(
-    file: Annotated[Path, typer.Argument(help="JSON or JSON.gz of the contest")],
+    file: Annotated[
+        Path, typer.Argument(help="problem in the contest's format, JSON or JSON.gz")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="the solution: a JSON list of indices")
+        Path | None,
+        typer.Option("--out", help="file for the solution, a JSON list of indices"),
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", help="from the start of the process")
+        float,
+        typer.Option(
+            "--seconds", help="seconds to solve, from the start of the process"
+        ),
     ] = 60.0,
-    seed: Annotated[int, typer.Option("--seed", help="of the random choices")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="random seed of the solver")] = 0,
 ) -> None:
     """Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.
 
-    Prints the cost, the best known bound and the gap between. Ends early with an
-    optimum; Ctrl-C ends with the best so far.
+    Prints the cost, the best lower bound and the gap between them. Ends early if the
+    solution is proven optimal; Ctrl-C ends with the best solution so far.
     """
     spent_s = process_age_s()
     start_s = time.perf_counter() - spent_s
@@ -53,7 +60,7 @@ def iopddl_command(
 
 
 def process_age_s() -> float:
-    """Seconds since this process was started; 0 where the system does not tell."""
+    """Seconds since this process was started; 0 if the system does not say."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -62,11 +69,11 @@ def process_age_s() -> float:
 
 
 def _solve(problem: Assignment, budget_s: float, seed: int) -> Solution:
-    """The solution; while it is sought, what is known, on standard error."""
+    """The solution of a problem, with progress on standard error while it runs."""
     console = Console(stderr=True)
     console.print(str(problem), highlight=False)
     with console.status("presolve") as status:
-        told_s = [-1.0]
+        printed_s = [-1.0]
 
         def show(progress: Progress) -> None:
             line = (
@@ -75,8 +82,8 @@ def _solve(problem: Assignment, budget_s: float, seed: int) -> Solution:
             )
             if console.is_terminal:
                 status.update(line)
-            elif progress.seconds > told_s[0] + 1:  # a line a second, into a log
-                told_s[0] = progress.seconds
+            elif progress.seconds > printed_s[0] + 1:  # in a log, one line a second
+                printed_s[0] = progress.seconds
                 console.print(line, highlight=False, soft_wrap=True)
 
         return solve(problem, budget_s, seed, on_progress=show)

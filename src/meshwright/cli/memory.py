@@ -1,4 +1,4 @@
-"""Refuses to run what this machine cannot hold."""
+"""Refusal of targets that need more memory than this machine has."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from meshwright.errors import TargetError
 from meshwright.machine import Mesh
 
 _COPIES = 4
-"""Inputs and outputs, of the original and of the partitioned run: at the least."""
+"""Least memory in sizes of the arguments: inputs and outputs of both runs."""
 
 
 def require_memory(target: Target, mesh: Mesh) -> None:
-    """Raise `TargetError` where the target's arguments alone cannot fit in memory."""
+    """Raise `TargetError` if the arguments of a target alone do not fit in memory."""
     free = free_bytes()
     needed = _COPIES * argument_bytes(target.args)
     if free is None or needed <= free:
@@ -27,7 +27,7 @@ def require_memory(target: Target, mesh: Mesh) -> None:
 
 
 def free_bytes() -> int | None:
-    """Memory that this machine can give; None where it does not say."""
+    """Free memory of this machine in bytes; `None` if the system does not say."""
     known = Path("/proc/meminfo")
     if known.is_file():
         for line in known.read_text(encoding="utf-8").splitlines():
@@ -40,7 +40,7 @@ def free_bytes() -> int | None:
 
 
 def _advise(target: Target, free: int) -> str:
-    """Targets of the same module that fit."""
+    """Advice: targets of the same module that fit, or smaller arguments."""
     place = target.name.rpartition(":")[0]
     sizes = {name: result_bytes(make) for name, make in target.others.items()}
     fitting = [

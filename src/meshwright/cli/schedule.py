@@ -1,4 +1,4 @@
-"""Which tactics to apply: a module's schedule by name, or tactics written out."""
+"""Tactics of a command: a schedule of the module by name, or tactics written out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshwright.partitioner.tactics import Tactic
 def choose_tactics(
     target: Target, schedule: str | None, written: str | None
 ) -> tuple[Tactic, ...]:
-    """The tactics of `--schedule` or `--tactics`; without either, the only schedule."""
+    """The tactics of `--schedule` or `--tactics`; by default the only schedule."""
     if written is not None:
         if schedule is not None:
             raise TargetError("give --schedule or --tactics, not both")
@@ -50,7 +50,7 @@ def _offer(target: Target) -> str:
 def parse_tactics(text: str) -> tuple[Tactic, ...]:
     """Tactics from `data_parallel('batch'), shard({'w': 0}, axis='model')`, or a list.
 
-    Only calls of tactics and plain constants are read; no other code can run.
+    Only calls of tactics and literals are evaluated; no other code can run.
     """
     try:
         tree = ast.parse(f"[{text}]", mode="eval").body
@@ -67,13 +67,13 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
 
 
 def _namespace() -> dict[str, Any]:
-    """The tactics that `meshwright` offers, and the words that may stand for a dim."""
+    """Tactics and constants of tactics in `meshwright`, by name."""
     offered = sorted(set(verbs.__all__) & set(meshwright.__all__))
     return {n: getattr(verbs, n) for n in offered if n.isupper() or n.islower()}
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """The value of an expression of constants, displays, and calls of `names`."""
+    """The value of an expression of literals, lists, tuples, dicts and calls of `names`."""
     match node:
         case ast.Constant():
             return node.value
@@ -94,7 +94,10 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.Call():
             return _call(node, names)
         case _:
-            raise TacticError(f"{ast.unparse(node)!r} may not stand in tactics")
+            raise TacticError(
+                f"{ast.unparse(node)!r} is not allowed in tactics; wanted literals and "
+                "calls of tactics"
+            )
 
 
 def _lookup(name: str, names: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Targets: `path.py[:name]` or `pkg.module:name`, functions that return (fn, args).
 
-Beside its public functions, a module may offer `targets`, more of them by name, and
-`schedules`, lists of tactics by name.
+A module may also define `targets`, a dict of further such functions, and `schedules`, a
+dict of lists of tactics.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from meshwright.partitioner.tactics import Tactic
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A function and its arguments, with what its module offers beside it.
+    """A function and its arguments, with the schedules and targets of its module.
 
-    others: the module's other targets, by name.
+    others: the other targets of the module, by name.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Target:
 
 
 def load_target(text: str) -> Target:
-    """The target that `text` names; `TargetError` says what there is instead."""
+    """The target that `text` names; a `TargetError` lists the targets that there are."""
     place, name = _split(text)
     module = load_module(place)
     found = _candidates(module) | _named_table(module, place, "targets")
@@ -69,7 +69,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def load_module(place: str) -> ModuleType:
-    """The module of a path or of a dotted name, looked for in this folder first."""
+    """The module of a path or a dotted name; the working folder is searched first."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -94,7 +94,7 @@ def load_module(place: str) -> ModuleType:
 
 
 def _import_file(name: str, path: Path) -> ModuleType:
-    """The module of a file; under its dotted name, unless that means another module."""
+    """The module of a file, imported under its dotted name unless that is taken."""
     known = sys.modules.get(name)
     if known is not None and _is_file(getattr(known, "__file__", None), path):
         return known
@@ -126,13 +126,13 @@ def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
             raise TargetError(
                 f"there is no module {error.name!r}; for a file write path.py[:name]"
             ) from None
-        raise TargetError(f"importing {place} failed: {_tell(error)}") from error
+        raise TargetError(f"importing {place} failed: {_describe(error)}") from error
     except (Exception, SystemExit) as error:
-        raise TargetError(f"importing {place} failed: {_tell(error)}") from error
+        raise TargetError(f"importing {place} failed: {_describe(error)}") from error
 
 
-def _tell(error: BaseException) -> str:
-    """The error's class and message, and the last line of code that it passed."""
+def _describe(error: BaseException) -> str:
+    """Class and message of an error, and the line of code that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError):
@@ -145,7 +145,7 @@ def _tell(error: BaseException) -> str:
 
 
 def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
-    """Public functions of the module itself that need no argument, in order."""
+    """Public functions that the module defines and that need no argument, in order."""
     return {
         name: fn
         for name, fn in vars(module).items()
@@ -159,7 +159,7 @@ def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
 
 
 def _only(found: Mapping[str, object], place: str) -> str:
-    """The target of a module when none is named."""
+    """The name of the target of a module, if the command names none."""
     if "target" in found:
         return "target"
     if len(found) == 1:
@@ -182,18 +182,18 @@ def _offer(found: Mapping[str, object], name: str) -> str:
 def _call(
     name: str, make: Callable[[], Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What a target returns, checked."""
+    """The function and arguments that a target returns, after a check of their types."""
     try:
         made = make()
     except MeshwrightError:
         raise
     except Exception as error:
-        raise TargetError(f"{name}() failed: {_tell(error)}") from error
+        raise TargetError(f"{name}() failed: {_describe(error)}") from error
     if not isinstance(made, tuple | list) or len(made) != 2:
         raise TargetError(f"{name}() returned {_brief(made)}; wanted (fn, args)")
     fn, args = made
     if not callable(fn):
-        raise TargetError(f"{name}() returned {_brief(fn)} as fn, which is no function")
+        raise TargetError(f"{name}() returned {_brief(fn)} as fn; wanted a function")
     if not isinstance(args, tuple | list):
         raise TargetError(
             f"{name}() returned {_brief(args)} as args; wanted a tuple of arguments"
@@ -208,7 +208,7 @@ def _brief(value: object) -> str:
 
 
 def _named_table(module: ModuleType, place: str, table: str) -> dict[str, Any]:
-    """The module's `schedules`, {name: [tactics]}, or `targets`, {name: function}."""
+    """A module's dict `schedules`, {name: [tactics]}, or `targets`, {name: function}."""
     found = getattr(module, table, {})
     if not isinstance(found, Mapping):
         wanted = {"schedules": "[tactics]", "targets": "function"}[table]

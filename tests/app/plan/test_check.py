@@ -17,7 +17,7 @@ def test_without_noisy_outputs_the_largest_error_is_that_of_all():
 def test_noisy_outputs_are_counted_and_their_error_told_apart():
     first, second = CheckReport((PLAIN, NOISY, PLAIN)).summary.splitlines()
     assert first == "equal: 3 outputs, largest error 3.00e-06 among 2 of them"
-    assert second.startswith("1 are ill-conditioned, largest error 3.10e+00: judged by")
+    assert second.startswith("1 are ill-conditioned, largest error 3.10e+00; their")
 
 
 def test_a_report_of_noisy_outputs_alone_names_no_other_error():

@@ -1,1 +1,1 @@
-"""The original and the partitioned program side by side, on virtual devices."""
+"""The check: outputs of the partitioned program compared with those of the original."""

@@ -1,4 +1,4 @@
-"""The original and the partitioned program side by side, output by output."""
+"""Outputs of the partitioned program compared with those of the original."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from meshwright.run.local import Executable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OutputError:
-    """How far one output is off.
+    """The error of one output of the partitioned program.
 
-    error: largest absolute difference over the output's scale (its largest finite
+    error: largest absolute difference, divided by the output's scale (its largest finite
         absolute value, or 1 if that is 0); for integers, bools and keys the share of
-        elements that differ. tolerance: what rounding explains at this dtype.
-    sensitivity: how far the original itself moves when its inputs move by one unit in
-        the last place; measured only where the dtype's tolerance does not do.
+        elements that differ.
+    tolerance: the largest error that rounding explains at this dtype.
+    sensitivity: the error of the original itself if its inputs change by one unit in the
+        last place; measured only if some output exceeds the tolerance of its dtype.
     """
 
     path: str
@@ -34,24 +35,26 @@ class OutputError:
 
     @property
     def ok(self) -> bool:
-        """Within tolerance (NaN is not)."""
+        """True if the error is within the tolerance; an error of NaN is not."""
         return self.error <= self.tolerance
 
     @property
     def is_noisy(self) -> bool:
-        """Judged by how far nudged inputs move it, not by what its dtype allows."""
+        """True if the tolerance comes from the sensitivity, not from the dtype."""
         return self.tolerance > tolerance_of(self.dtype)
 
     def __str__(self) -> str:
         verdict = "ok" if self.ok else "WRONG"
-        noisy = "  noisy: moves as far by rounding" if self.is_noisy else ""
+        noisy = (
+            "  ill-conditioned: rounded inputs move it as far" if self.is_noisy else ""
+        )
         limit = f"(<= {self.tolerance:.0e})"
         return f"{verdict:5}  {self.error:9.2e}  {limit}  {self.path}{noisy}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The error of every output; `ok` when all are within tolerance."""
+    """The error of every output."""
 
     outputs: tuple[OutputError, ...]
 
@@ -67,35 +70,36 @@ class CheckReport:
 
     @property
     def summary(self) -> str:
-        """Verdict, count and largest error; noisy outputs in a line of their own."""
-        told = f"{'equal' if self.ok else 'NOT EQUAL'}: {len(self.outputs)} outputs"
+        """Verdict, count and largest error; a second line for ill-conditioned outputs."""
+        text = f"{'equal' if self.ok else 'NOT EQUAL'}: {len(self.outputs)} outputs"
         noisy = [o.error for o in self.outputs if o.is_noisy]
         if not noisy:
-            return f"{told}, largest error {self.worst:.2e}"
+            return f"{text}, largest error {self.worst:.2e}"
         rest = [o.error for o in self.outputs if not o.is_noisy]
         if rest:
-            told += f", largest error {max(rest):.2e} among {len(rest)} of them"
+            text += f", largest error {max(rest):.2e} among {len(rest)} of them"
         return (
-            f"{told}\n{len(noisy)} are ill-conditioned, largest error {max(noisy):.2e}: "
-            "judged by how far they move on one device when only the inputs are rounded"
+            f"{text}\n{len(noisy)} are ill-conditioned, largest error {max(noisy):.2e}; "
+            "their tolerance is how far rounded inputs move them on one device"
         )
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.outputs), self.summary])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, for `json.dumps`."""
+        """Plain data for `json.dumps`."""
         rows = [{**dataclasses.asdict(o), "ok": o.ok} for o in self.outputs]
         return {"ok": self.ok, "worst": self.worst, "outputs": rows}
 
 
 TOLERANCES = {"float64": 1e-9, "complex128": 1e-9, "float32": 2e-4, "complex64": 2e-4}
-"""By dtype; 16-bit floats get 3e-2 and 8-bit ones 0.3, integers and bools none. Sums in
-another order differ by some units in the last place, which deep programs amplify."""
+"""Tolerances by dtype. 16-bit floats have 3e-2, 8-bit floats 0.3, integers and bools 0.
+Sums in another order differ by some units in the last place, and deep programs amplify
+the difference."""
 
 
 def tolerance_of(dtype: str) -> float:
-    """The error that another order of summation may cause."""
+    """The largest error that another order of summation may cause at this dtype."""
     if dtype in TOLERANCES:
         return TOLERANCES[dtype]
     if dtype in ("bfloat16", "float16"):
@@ -109,7 +113,7 @@ def check_outputs(
     partitioned: Executable,
     leaves: Sequence[Any],
 ) -> CheckReport:
-    """Run both on the same leaves and compare; raises nothing for wrong numbers."""
+    """The errors of the partitioned program on these leaves; wrong numbers do not raise."""
     run = jax.jit(original)
     alone = [on_one_device(leaf) for leaf in leaves]
     wanted = run(*alone)
@@ -121,7 +125,7 @@ def check_outputs(
 
 
 def on_one_device(leaf: Any) -> Any:
-    """The leaf where only one device computes with it, whatever its sharding is."""
+    """The leaf as an array on one device, whatever its sharding is."""
     if not isinstance(leaf, jax.Array) or not leaf.is_fully_addressable:
         return leaf
     if len(leaf.sharding.device_set) == 1:
@@ -129,7 +133,7 @@ def on_one_device(leaf: Any) -> Any:
     if is_key(leaf.dtype):
         words = jnp.asarray(np.asarray(jax.random.key_data(leaf)))
         return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
-    return jnp.asarray(np.asarray(leaf))  # bound to no device: a shard_map takes it
+    return jnp.asarray(np.asarray(leaf))  # uncommitted, as a shard_map inside wants
 
 
 def _conditioned(
@@ -138,11 +142,11 @@ def _conditioned(
     leaves: Sequence[Any],
     wanted: Sequence[Any],
 ) -> list[OutputError]:
-    """The errors with tolerances that allow for what rounding the inputs alone does.
+    """The errors with tolerances that allow for the effect of rounded inputs.
 
-    Some outputs are noise: Adam's first step divides a gradient that is zero but for
-    rounding by its own size. Such outputs move as far when the original's inputs move
-    by a unit in the last place, so that is measured, on the original alone.
+    Some outputs are ill-conditioned: Adam's first step divides a gradient that is zero
+    except for rounding by its own size. Such outputs change as much if the inputs of the
+    original change by a unit in the last place, which is measured here.
     """
     moves = [0.0] * len(errors)
     for seed in range(NUM_NUDGES):
@@ -157,7 +161,7 @@ def _conditioned(
 
 NUM_NUDGES = 3
 ALLOWANCE = 4.0
-"""Rounding inside a program may add up to some times what rounding its inputs does."""
+"""Ratio of the effect of rounding inside a program to that of rounding its inputs."""
 
 
 def _nudge(leaves: Sequence[Any], seed: int) -> list[Any]:
@@ -175,7 +179,7 @@ def _nudge(leaves: Sequence[Any], seed: int) -> list[Any]:
 
 
 def compare(path: str, wanted: Any, got: Any) -> OutputError:
-    """How far `got` is from `wanted`."""
+    """The error of the output `got` where `wanted` is right."""
     dtype = str(wanted.dtype)
     if is_key(wanted.dtype):
         wanted, got = jax.random.key_data(wanted), jax.random.key_data(got)
@@ -191,7 +195,7 @@ def _host(x: Any) -> np.ndarray:
 
 
 def _error(wanted: np.ndarray, got: np.ndarray) -> float:
-    """Relative to the scale of `wanted`; equal infinities, and two NaNs, agree."""
+    """The error relative to the scale of `wanted`; equal infinities and two NaNs agree."""
     if wanted.shape != got.shape or not wanted.size:
         return 0.0 if wanted.shape == got.shape else float("inf")
     if not np.issubdtype(wanted.dtype, np.inexact):

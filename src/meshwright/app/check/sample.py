@@ -1,4 +1,4 @@
-"""Arguments to try a program with, where only their shapes are known."""
+"""Random arguments for a program of which only the shapes are known."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from meshwright.program.capture import abstract, capture
 from meshwright.program.ir import itemsize_bytes
 
 _SCALE = 0.1
-"""Deviation of random floats: small enough for deep programs without normalisation."""
+"""Standard deviation of random floats, small for deep programs without normalisation."""
 
 _SMALL = 8
-"""Integers that index nothing (counts, steps) are drawn below this."""
+"""Upper bound of random integers that index nothing, such as counts and steps."""
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
@@ -28,9 +28,9 @@ def sample_arguments(
 ) -> tuple[Any, ...]:
     """`args` with every `ShapeDtypeStruct` replaced by random numbers of its type.
 
-    Floats are normal with deviation 0.1, and positive where a root or logarithm wants
-    them so; integers stay inside of what they index; keys are real keys. Arrays are
-    taken as they are.
+    Floats are normal with standard deviation 0.1, and positive if a root or logarithm
+    needs them so; integers are valid indices of what they index; keys are real keys.
+    Arrays are kept as they are.
     """
     leaves, tree = jax.tree_util.tree_flatten(tuple(args))
     if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
@@ -50,7 +50,7 @@ def sample(
     bound: int | None = None,
     is_positive: bool = False,
 ) -> Any:
-    """One random array; integers lie in [0, bound)."""
+    """A random array of a shape and dtype; its integers are in [0, bound)."""
     shape, dtype = aval.shape, aval.dtype
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return _sample_keys(aval, int(rng.integers(2**31)))
@@ -67,11 +67,11 @@ def sample(
 
 
 def _bound(dtype: Any, bound: int | None) -> int:
-    """One more than the largest integer to draw."""
+    """The exclusive upper bound of random integers of a dtype."""
     most = int(jnp.iinfo(dtype).max)
     if bound is not None:
         return min(bound, most)
-    if dtype in (jnp.uint8, jnp.uint32):  # bytes of pictures; words of raw keys
+    if dtype in (jnp.uint8, jnp.uint32):  # bytes of images, words of raw keys
         return most + 1
     return min(_SMALL, most)
 
@@ -82,18 +82,15 @@ def _sample_keys(aval: jax.ShapeDtypeStruct, seed: int) -> jax.Array:
 
 
 def argument_bytes(args: Sequence[Any]) -> int:
-    """Bytes of all leaves of the arguments together."""
+    """Total bytes of all leaves of the arguments."""
     avals = [abstract(leaf) for leaf in jax.tree_util.tree_leaves(tuple(args))]
     return sum(math.prod(a.shape) * itemsize_bytes(str(a.dtype)) for a in avals)
 
 
 def result_bytes(make: Callable[[], Any]) -> int | None:
-    """Bytes of the arguments that a target makes, without making them.
-
-    None where it does not trace.
-    """
+    """Total bytes of the arguments of a target, by tracing; `None` if that fails."""
     try:
         args = jax.eval_shape(lambda: make()[1])
-    except Exception:  # noqa: BLE001  the user's code: anything
+    except Exception:  # noqa: BLE001  the user's code may raise anything
         return None
     return argument_bytes(args)

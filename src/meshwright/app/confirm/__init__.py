@@ -1,1 +1,1 @@
-"""A plan's figures beside those of the real compiler."""
+"""Confirmation: predicted figures compared with those of the real compiler."""

@@ -1,1 +1,1 @@
-"""What all output shares: numbers with units, files, progress, collapsed lines."""
+"""Shared parts of all output: numbers with units, files, progress, collapsed lines."""

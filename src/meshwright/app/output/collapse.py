@@ -1,4 +1,4 @@
-"""Lines that differ only in the index of a layer, told once."""
+"""Merging of lines that differ only in the index of a layer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _INDEX = re.compile(r"((?<=[._])\d+(?!\w))")
 
 
 def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
-    """Lines that are equal up to indices as one, with how many they are, in order.
+    """Groups of lines that are equal up to indices: the merged line and its count.
 
-    An index is a component of a dotted path, or the number that ends one (`Dense_3`);
-    where the lines of a group differ, `*` stands in its place.
+    An index is a component of a dotted path, or the number at its end (`Dense_3`). If the
+    lines of a group differ in an index, the merged line has `*` instead.
 
     >>> collapse(["blocks.0.up", "blocks.0.down", "blocks.1.up"])
     [('blocks.*.up', 2), ('blocks.0.down', 1)]
@@ -24,11 +24,11 @@ def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def index_free(line: str) -> str:
-    """The line with `*` for every index: equal for the members of a group."""
+    """The line with `*` for every index, which is the same for all lines of a group."""
     return _INDEX.sub("*", line)
 
 
 def merge(lines: Sequence[str]) -> str:
-    """Lines of one group as one; `*` for the indices in which they differ."""
+    """The merged line of a group, with `*` for the indices in which its lines differ."""
     pieces = zip(*map(_INDEX.split, dict.fromkeys(lines)), strict=True)
     return "".join(p[0] if len(set(p)) == 1 else "*" for p in pieces)

@@ -1,4 +1,4 @@
-"""Files that a plan is written into."""
+"""Files that plans, reports and traces are written into."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from meshwright.errors import PlanError
 
 
 def output_file(path: str | PathLike[str]) -> Path:
-    """The path of a file to write; `PlanError` where there can be none.
+    """The path of a file to write; `PlanError` if it cannot be written.
 
-    Asked before the work that the file is to hold.
+    Callers check the path first, before the work that the file will hold.
     """
     if not isinstance(path, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"path is {path!r}; wanted that of a file to write")
+        raise PlanError(f"path is {path!r}; wanted the path of a file to write")
     target = Path(path)
     if not isdir(target.parent):
         raise PlanError(f"cannot write {target}: there is no folder {target.parent}")
@@ -25,7 +25,7 @@ def output_file(path: str | PathLike[str]) -> Path:
 
 
 def write_file(target: Path, content: bytes) -> None:
-    """Write all of a file; `PlanError` where the system refuses."""
+    """Write the content of a file; `PlanError` if the system refuses."""
     try:
         target.write_bytes(content)
     except OSError as error:

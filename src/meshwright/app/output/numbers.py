@@ -1,4 +1,4 @@
-"""Quantities as a reader wants them: three digits and a prefix."""
+"""Quantities as text, with three digits and a prefix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SMALL = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
 
 def show_si(value: float, unit: str) -> str:
-    """`4.48 ms` for 0.0044759 and "s": three digits, a prefix, the unit.
+    """A quantity with three digits, a prefix and the unit: `4.48 ms`.
 
     >>> show_si(31591432196, "B"), show_si(0.0009996, "s"), show_si(99.96, "g")
     ('31.6 GB', '1.00 ms', '100 g')
@@ -24,27 +24,27 @@ def show_si(value: float, unit: str) -> str:
 
 
 def show_seconds(value: float) -> str:
-    """`4.48 ms`."""
+    """A time: `4.48 ms`."""
     return show_si(value, "s")
 
 
 def show_bytes(value: float) -> str:
-    """`31.6 GB`, of a thousand million bytes each; below a kilobyte whole ones."""
+    """A size in decimal units: `31.6 GB` for 31.6e9; whole bytes below a kilobyte."""
     return f"{value:.0f} B" if abs(value) < 999.5 else show_si(value, "B")
 
 
 def show_share(value: float) -> str:
-    """`42.3 %`."""
+    """A share as a percentage: `42.3 %`."""
     return f"{100 * value:.1f} %"
 
 
 def show_dollars(value: float) -> str:
-    """`$0.00309`."""
+    """A price: `$0.00309`."""
     return f"${value:,.2f}" if value >= 100 else f"${value:#.3g}"
 
 
 def nice_ticks(end: float, wanted: int) -> list[float]:
-    """At most about so many round numbers from 0 to `end`.
+    """Round numbers from 0 to `end` for an axis, about `wanted` of them.
 
     >>> nice_ticks(0.33, 7)
     [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3]

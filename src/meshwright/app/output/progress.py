@@ -1,4 +1,4 @@
-"""What is shown while something long runs."""
+"""Progress on standard error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 @contextmanager
 def show_progress(what: str) -> Generator[None]:
-    """A line on stderr while something long runs; nothing where nobody watches."""
+    """A line on stderr while the body runs; no line if stderr is not a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
