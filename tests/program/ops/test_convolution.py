@@ -112,4 +112,4 @@ def test_integers_that_are_widened_do_not_carry_partial_sums():
 
 
 def test_no_elements_are_not_cut():
-    assert "no elements" in _rule((0, 8, 8, 2), (3, 3, 2, 6)).opaque
+    assert "without elements" in _rule((0, 8, 8, 2), (3, 3, 2, 6)).opaque

@@ -1,1 +1,1 @@
-"""Facts about programs that several wings need: live bytes, accumulators, input ranges."""
+"""Analyses of programs: live ranges, live bytes, loop accumulators and input ranges."""

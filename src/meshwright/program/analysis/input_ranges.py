@@ -1,7 +1,8 @@
-"""What the numbers of a program's inputs must be like: which index, which are positive.
+"""Ranges of a program's inputs: which are indices, and which must be positive.
 
-A small walk forward over the captured program. It looks for the first use that cares,
-through ops that hand numbers on; it decides nothing but what to try a program with.
+`mw.check` draws random inputs within these ranges. A forward walk over the captured
+program follows each input through ops that pass its numbers on, up to the uses that
+limit them.
 """
 
 from __future__ import annotations
@@ -13,31 +14,35 @@ from typing import Any
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, ops_with
 
-_HANDS_ON = frozenset(
+_PASS_ON = frozenset(
     {
         *ops_with(Trait.ALIASES_OPERAND), *ops_with(Trait.CHOOSES),
         *(ops_with(Trait.MOVES) - {"gather"}), "convert_element_type",
         "reduce_precision",
     }
 )  # fmt: skip
-"""Kinds whose results hold the numbers of any operand; a gather's holds no index."""
+"""Ops whose results have numbers of their operands; a gather's has none of its indices."""
 
-_INDEX_KINDS = _HANDS_ON | {"add", "sub", "rem", "sort", "reduce_max"}
-_POSITIVE_KINDS = _HANDS_ON | {"add", "mul", "div", "reduce_sum", "reduce_max"}
+_INDEX_KINDS = _PASS_ON | {"add", "sub", "rem", "sort", "reduce_max"}
+_POSITIVE_KINDS = _PASS_ON | {"add", "mul", "div", "reduce_sum", "reduce_max"}
 _NEEDS_POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log1p", "pow", "lgamma"})
-"""Kinds whose first operand must not be negative."""
+"""Ops whose first operand must not be negative."""
 
 
 @dataclass
-class Ranges:
-    """By input position: the least extent that it indexes; which must be positive."""
+class InputRanges:
+    """The limits of inputs by position.
+
+    bounds: the smallest extent that an input indexes, exclusive.
+    positive: inputs that must not be negative.
+    """
 
     bounds: dict[int, int] = field(default_factory=dict)
     positive: set[int] = field(default_factory=set)
 
 
-def find_ranges(program: Program) -> Ranges:
-    """What the uses of a program's inputs say about them."""
+def find_ranges(program: Program) -> InputRanges:
+    """The ranges of a program's inputs that their uses imply."""
     walk = _Walk()
     origins = {value: frozenset({i}) for i, value in enumerate(program.inputs)}
     walk.run(program, origins, {})
@@ -48,17 +53,17 @@ Origins = dict[Value, frozenset[int]]
 
 
 class _Walk:
-    """Per value the inputs whose numbers it may hold, and the extents of iotas."""
+    """A forward walk that knows, per value, the inputs whose numbers it may have."""
 
     def __init__(self) -> None:
-        self.ranges = Ranges()
+        self.ranges = InputRanges()
 
     def run(self, program: Program, origins: Origins, iotas: dict[Value, int]) -> None:
         for op in program.ops:
             if op.bodies:
                 self._region(op, origins, iotas)
                 continue
-            self._look(op, origins, iotas)
+            self._record(op, origins, iotas)
             kinds = _POSITIVE_KINDS if _is_float(op) else _INDEX_KINDS
             if op.kind == "iota":
                 iotas[op.results[0]] = max(op.results[0].shape, default=1)
@@ -72,7 +77,7 @@ class _Walk:
                         iotas[result] = max(extents)
 
     def _region(self, op: Op, origins: Origins, iotas: dict[Value, int]) -> None:
-        """Bodies see their operands' numbers; twice, so that carries come around."""
+        """Walk the bodies twice, so that the second pass knows what loops carry."""
         for _ in range(2):
             for wire in op.wires:
                 outer = None if wire.operand is None else op.operands[wire.operand]
@@ -86,8 +91,8 @@ class _Walk:
             for body in op.bodies:
                 self.run(body, origins, iotas)
 
-    def _look(self, op: Op, origins: Origins, iotas: Mapping[Value, int]) -> None:
-        """Note what this op says about the inputs that reach it."""
+    def _record(self, op: Op, origins: Origins, iotas: Mapping[Value, int]) -> None:
+        """Record the limits that an op implies for the inputs that reach it."""
         if op.kind in _NEEDS_POSITIVE and isinstance(op.operands[0], Value):
             self.ranges.positive |= origins.get(op.operands[0], frozenset())
         for atom, extent in (*_indexed(op), *_compared(op, iotas)):
@@ -98,13 +103,13 @@ class _Walk:
 
 
 def _union(origins: Origins, atoms: Iterable[Atom]) -> frozenset[int]:
-    """The inputs whose numbers some of the atoms may hold."""
+    """The inputs whose numbers any of the atoms may have."""
     none = frozenset[int]()
     return none.union(*(origins.get(a, none) for a in atoms if isinstance(a, Value)))
 
 
 def _values(op: Op) -> Iterator[Value]:
-    """The operands whose numbers the results may hold."""
+    """The operands whose numbers the results may have."""
     first = 1 if op.kind == "select_n" else 0
     return (a for a in op.operands[first:] if isinstance(a, Value))
 
@@ -118,7 +123,7 @@ def _is_square(op: Op) -> bool:
 
 
 def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
-    """(operand, extent) for operands that are positions in another operand."""
+    """(operand, extent) pairs of operands that index another operand."""
     params: Mapping[str, Any] = op.params
     numbers = params.get("dimension_numbers")
     if op.kind == "gather":
@@ -141,7 +146,7 @@ def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
 
 
 def _compared(op: Op, iotas: Mapping[Value, int]) -> Iterator[tuple[Atom, int]]:
-    """(operand, extent) for classes that are compared with 0, 1, 2, ... (one-hot)."""
+    """(operand, extent) pairs of class labels that are compared with 0, 1, 2, ..."""
     if op.kind == "eq":
         a, b = op.operands
         if isinstance(b, Value) and b in iotas:

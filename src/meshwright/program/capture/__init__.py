@@ -1,4 +1,4 @@
-"""JAX functions -> programs."""
+"""Capture: from JAX functions to programs. Begin at `capture.py`, then `convert.py`."""
 
 from meshwright.program.capture.capture import (
     Captured,

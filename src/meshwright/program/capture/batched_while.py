@@ -1,7 +1,8 @@
-"""`vmap` of a while loop: one condition per element, made one condition for all.
+"""`vmap` of a while loop as a while loop with a scalar condition.
 
-JAX leaves the condition an array: the loop runs while any element goes on, and those
-that are done keep what they carry. Here that is written down as ops.
+JAX leaves the condition an array with one bool per batch element: the loop runs as long
+as any is true, and elements whose condition is false keep their carry. Here the "any" and
+the selects become ops of the condition and the body.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from jax.extend.core import jaxpr_as_fun
 
 
 def is_batched(params: Any) -> bool:
-    """True when a while primitive's condition is an array."""
+    """Whether a while primitive's condition is an array."""
     return bool(params["cond_jaxpr"].out_avals[0].shape)
 
 
 def unbatch[T](
     params: Any, operands: Sequence[T]
 ) -> tuple[dict[str, Any], tuple[T, ...]]:
-    """Parameters and operands of the same loop with a scalar condition.
+    """Parameters and operands of the equivalent loop with a scalar condition.
 
-    The body asks the condition too, so the condition's constants are its own as well.
+    The new body evaluates the condition too, so it also gets the condition's constants.
     """
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond, body = jaxpr_as_fun(params["cond_jaxpr"]), jaxpr_as_fun(params["body_jaxpr"])

@@ -1,4 +1,4 @@
-"""Meshes as users write them, our own or JAX's."""
+"""Meshes as users write them: Meshwright's, JAX's, or a mapping of axis sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright.machine import Mesh
 
 
 def as_mesh(mesh: Mesh | jax.sharding.Mesh | Mapping[str, int]) -> Mesh:
-    """Our mesh from any of the three ways to write one."""
+    """The `Mesh` that any of the three forms describes."""
     if isinstance(mesh, Mesh):
         return mesh
     if isinstance(mesh, jax.sharding.Mesh):

@@ -1,4 +1,4 @@
-"""Source lines: the user's, not a library's."""
+"""The source line of each op in the user's code, rather than in a library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 
 @cache
 def _is_library(path: str) -> bool:
-    """True for installed packages, the standard library and Meshwright itself."""
+    """Whether a file is of an installed package, the standard library or Meshwright."""
     return (
         "site-packages" in path
         or "dist-packages" in path
@@ -25,10 +25,10 @@ def _is_library(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Where an op was written; prints as `file:line`, found only when asked for.
+    """The source line of an op, `file:line`, which is looked up only when printed.
 
-    outer: of the call from which the op was inlined. JAX cuts tracebacks at a jit: an
-        op of `jnp.take` knows the user's line only from there.
+    outer: the source of the call from which the op was inlined. JAX cuts tracebacks at a
+        jit, so that only the call of `jnp.take` knows the user's line, not its ops.
     """
 
     traceback: Any
@@ -43,7 +43,7 @@ class Source:
 
 
 def _locate(traceback: Any) -> tuple[str, str]:
-    """The innermost frames of the user's code and of a library that is not JAX."""
+    """The innermost lines of the user's code, and of libraries other than JAX."""
     if traceback is None:
         return "", ""
     fallback = ""
@@ -61,6 +61,6 @@ def _line(traceback: Any, code: Any, last: int) -> int:
 
 
 def _shorten(path: str) -> str:
-    """Relative to the working directory where that is shorter."""
+    """The path relative to the working directory, if it is inside."""
     here = os.getcwd() + os.sep
     return path[len(here) :] if path.startswith(here) else path

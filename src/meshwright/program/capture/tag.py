@@ -1,4 +1,4 @@
-"""`tag`: an identity that gives an intermediate value a name for tactics."""
+"""The primitive `tag`: an identity that names an intermediate value for tactics."""
 
 from __future__ import annotations
 

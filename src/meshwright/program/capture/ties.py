@@ -1,4 +1,4 @@
-"""State that a step passes on: which outputs are the next call's inputs."""
+"""Ties between outputs of a step and inputs of its next call, such as trained weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from meshwright.program.ir import Program
 def find_ties(
     in_tree: Any, out_tree: Any, program: Program, donated: Collection[int]
 ) -> dict[int, int]:
-    """Outputs that are the next call's inputs: output position -> input position.
+    """The input that each output becomes in the next call: output -> input position.
 
-    A part of the arguments and a part of the result of the same structure, shapes and
-    dtypes are taken to be the same state, first come first served; parts are found
-    through tuples and lists. A bare array must be donated as well: its shape alone says
-    too little.
+    A subtree of the result and a subtree of the arguments are taken to be the same state
+    if their structure, shapes and dtypes are equal. Subtrees are searched through tuples
+    and lists, and the first match wins. A single array must be donated as well, since its
+    shape alone proves too little.
     """
     inputs = [
         part
@@ -44,7 +44,7 @@ def find_ties(
 
 
 def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:
-    """(first leaf, structure) of each argument of an (args, kwargs) tree."""
+    """The (first leaf, structure) of each argument in an (args, kwargs) tree."""
     start = 0
     for group in in_tree.children():
         for argument in group.children():
@@ -53,7 +53,7 @@ def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _parts(tree: Any, start: int) -> Iterator[tuple[int, Any]]:
-    """(first leaf, structure) of a tree and, through tuples and lists, of its parts."""
+    """The (first leaf, structure) of a tree and of subtrees in its tuples and lists."""
     if not tree.num_leaves:
         return
     yield start, tree

@@ -39,7 +39,7 @@ class Sharding:
         return next((d for d, axes in enumerate(self.dims) if axis in axes), None)
 
     def without_partial(self) -> Sharding:
-        """The same sharding after all reductions over devices."""
+        """This sharding without partial axes, as it is after the reductions."""
         return Sharding(self.dims) if self.partial else self
 
     def __str__(self) -> str:

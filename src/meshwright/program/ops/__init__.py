@@ -1,6 +1,6 @@
-"""Factor rules of all primitives, one file per family."""
+"""Definitions of all ops (factor rule, traits, work), one file per family of primitives."""
 
-from meshwright.program.ops import families as _families  # noqa: F401  (fills the table)
+from meshwright.program.ops import families as _families  # noqa: F401  (registers the ops)
 from meshwright.program.rules.builder import COLLECTIVES, Builder
 from meshwright.program.rules.registry import known_ops, rule, rule_of
 from meshwright.program.rules.rule import FactorRule, OpCut, einsum_rule, opaque_rule

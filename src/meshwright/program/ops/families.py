@@ -20,6 +20,7 @@ import meshwright.program.ops.movement.dynamic
 import meshwright.program.ops.movement.gather
 import meshwright.program.ops.movement.indexing
 import meshwright.program.ops.movement.pallas
+import meshwright.program.ops.movement.pieces
 import meshwright.program.ops.movement.placement
 import meshwright.program.ops.movement.reshape
 import meshwright.program.ops.movement.scatter

@@ -1,4 +1,4 @@
-"""Rewrites of programs: each takes a program and returns another that computes the same."""
+"""Rewrites: each takes a program and returns another that computes the same."""
 
 from meshwright.program.rewrite.common_subexpressions import (
     eliminate_common_subexpressions,

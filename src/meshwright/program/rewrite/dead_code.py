@@ -1,4 +1,4 @@
-"""Removes what nobody reads, inside loops and branches too."""
+"""Dead code elimination (XLA: `HloDCE`), inside loops and branches too."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from meshwright.program.ir import Atom, Op, Program, Value, Wire
 def eliminate_dead_code(program: Program) -> Program:
     """The program without ops whose results cannot reach an output or an effect.
 
-    Law: inputs and outputs stay as they are; the pruned program computes the same.
+    Law: inputs and outputs stay as they are, and the result computes the same.
     """
-    return _prune_body(program, range(len(program.outputs)))
+    return _live_body(program, range(len(program.outputs)))
 
 
-def _prune_body(program: Program, kept_outputs: Collection[int]) -> Program:
-    """`program` with only the outputs at `kept_outputs` (positions), and all inputs."""
+def _live_body(program: Program, kept_outputs: Collection[int]) -> Program:
+    """The program with the outputs at positions `kept_outputs` only, and all inputs."""
     outputs = tuple(a for i, a in enumerate(program.outputs) if i in kept_outputs)
     live: set[Atom] = set(outputs)
     ops: list[Op] = []
     for op in reversed(program.ops):
         if not (op.has_effect or any(r in live for r in op.results)):
             continue
-        kept = _prune_region(op, live) if op.bodies else op
+        kept = _live_region(op, live) if op.bodies else op
         live.update(kept.operands)
         ops.append(kept)
     constants = {v: c for v, c in program.constants.items() if v in live}
     return Program(program.inputs, tuple(reversed(ops)), outputs, constants)
 
 
-def _prune_region(op: Op, live: Collection[Atom]) -> Op:
-    """The region op with dead wires cut out; a wire lives by its result or a body."""
+def _live_region(op: Op, live: Collection[Atom]) -> Op:
+    """The region op without wires that neither its live results nor its bodies need."""
     wires = [w for w in op.wires if _is_root(op, w, live)]
     while True:
         bodies = tuple(
-            _prune_body(body, {i for w in wires for b, i in w.outputs if b == index})
+            _live_body(body, {i for w in wires for b, i in w.outputs if b == index})
             for index, body in enumerate(op.bodies)
         )
         used = [_used_inputs(body) for body in bodies]
@@ -50,7 +50,7 @@ def _prune_region(op: Op, live: Collection[Atom]) -> Op:
 
 
 def _is_root(op: Op, wire: Wire, live: Collection[Atom]) -> bool:
-    """Needed whatever the bodies read: a live result, a condition, a branch index."""
+    """Whether a wire is needed whatever the bodies read: a live result or a condition."""
     if wire.result is not None:
         return op.results[wire.result] in live
     return bool(wire.outputs) or not wire.inputs
@@ -62,9 +62,9 @@ def _used_inputs(body: Program) -> set[int]:
 
 
 def _rewire(op: Op, bodies: tuple[Program, ...], wires: list[Wire]) -> Op:
-    """The op with the operands, results and body ends of `wires` only, renumbered.
+    """The op with only the operands, results and body ends of `wires`, renumbered.
 
-    `bodies` have lost their dead outputs already, but still have all inputs.
+    `bodies` have no dead outputs any more, but still all inputs.
     """
     operands = sorted(w.operand for w in wires if w.operand is not None)
     results = sorted(w.result for w in wires if w.result is not None)

@@ -1,4 +1,4 @@
-"""How much one application of an op computes; counted as XLA's cost analysis counts.
+"""Operation counts of ops, by the rules of XLA's cost analysis.
 
 An elementwise op counts one operation for each element of its result, a contraction two
 for each product that it sums, without products with padding. Transcendental functions,

@@ -1,1 +1,1 @@
-"""Rules of ops that compute: elementwise, products, convolutions, reductions, and more."""
+"""Ops that compute: elementwise ones, contractions, convolutions, reductions and others."""

@@ -1,4 +1,4 @@
-"""Matrix products: batch dims, free dims, and contracted dims, which are reductions."""
+"""Matrix products: batch, free and contracted dims; contracted ones are reductions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _product_work(op: Op) -> OpWork:
 
 @rule("dot_general", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_product_work)
 def dot_general(op: Op) -> FactorRule:
-    """`bik,bkj->bij` for every choice of batch, free and contracted dims."""
+    """The rule `bik,bkj->bij` for any choice of batch, free and contracted dims."""
     params: Any = op.params
     factors = RuleFactors()
     left, right, made = product_dims(
@@ -36,7 +36,7 @@ def dot_general(op: Op) -> FactorRule:
 
 
 def product_linear(op: Op) -> tuple[frozenset[int], ...]:
-    """Linear in either factor; not where integers are widened: theirs wrap around."""
+    """Linear in either operand, unless integers are widened: partial sums would wrap."""
     out = op.results[0].dtype
     plain = all(a.dtype == out or is_inexact(a.dtype) for a in op.operands[:2])
     return _EITHER if plain and can_sum(out) else ()
@@ -49,9 +49,9 @@ def product_dims(
     is_summed: bool,
     grouped: Sequence[int] = (),
 ) -> tuple[Dims, Dims, Dims]:
-    """Letters of both operands and of the result: batch, free left, free right.
+    """Letters of both operands and of the result (batch, free left, free right).
 
-    is_summed: contracted dims may be cut. grouped: right dims that are none of these.
+    is_summed: contracted dims may be split. grouped: right dims that get no letter.
     """
     (left_sum, right_sum), (left_batch, right_batch) = numbers
     shape, other = op.operands[0].shape, op.operands[1].shape
@@ -77,19 +77,19 @@ def _free(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> list
 
 @rule("scaled_dot", traits=(Trait.EXPENSIVE,))
 def scaled_dot(op: Op) -> FactorRule:
-    """`ik,kj,is,sj->ij`: each scale holds for a block of a contracted dim."""
+    """The rule `ik,kj,is,sj->ij`: a scale applies to a block of the contracted dim."""
     params: Any = op.params
     return _scaled(op, params["dimension_numbers"])
 
 
 @rule("scaled_matmul_wrapper")
 def scaled_matmul(op: Op) -> FactorRule:
-    """`bik,bjk,bis,bjs->bij`."""
+    """The rule `bik,bjk,bis,bjs->bij`."""
     return _scaled(op, (((2,), (2,)), ((0,), (0,))))
 
 
 def _scaled(op: Op, numbers: Any) -> FactorRule:
-    """The letters of a product, and those of each block of a contracted dim."""
+    """The letters of a product and of the blocks of its contracted dims."""
     factors = RuleFactors()
     sides = product_dims(factors, op, numbers, is_summed=False)
     values, made = [list(dims) for dims in (*sides[:2], *sides[:2])], sides[2]
@@ -102,17 +102,18 @@ def _scaled(op: Op, numbers: Any) -> FactorRule:
         shapes = (op.operands[2 + i].shape, op.operands[i].shape)
         pairs = enumerate(zip(*shapes, strict=True))
         if any(n != m for d, (n, m) in pairs if d not in summed):
-            return opaque_rule(op, f"scales of {op.kind!r} are padded")
+            return opaque_rule(op, f"the scales of {op.kind!r} are padded")
     return factors.rule([tuple(v) for v in values], [made])
 
 
 def _blocks(
     factors: RuleFactors, extent: int, left: int, right: int
 ) -> tuple[Factor, Factor, Factor]:
-    """Letters of a contracted dim, of its left scales and of its right ones.
+    """Letters of a contracted dim, of its left scales and of its right scales.
 
-    The dim is blocks of the coarser scale, times those of the finer, times elements, of
-    which a device keeps at least two: JAX asks for that many to a scale.
+    The dim is the product of blocks of the coarser scale, blocks of the finer scale
+    within them, and elements. A device keeps at least two elements, which is the fewest
+    that JAX accepts per scale.
     """
     coarse, fine = sorted((left, right))
     if not coarse or fine % coarse or extent % fine:

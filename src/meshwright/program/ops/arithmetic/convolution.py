@@ -1,10 +1,9 @@
-"""Convolutions: batch, features, groups, and space by exchanging halos.
+"""Convolutions: split over batch, features and groups, and over space with halo exchange.
 
-With one group, features are those of a matmul: `nc,oc->no`. With feature groups, the
-input's features are (g c) and the kernel's outputs (g o); with batch groups, the
-input's batch is (g n) and the kernel's outputs (g o). A spatial dim is cut in input
-and output (the usual convolution), or in input and window with a partial output (the
-gradient of a kernel).
+With one group, the features are those of a matmul: `nc,oc->no`. With feature groups, the
+input's features are (g c) and the kernel's outputs (g o). With batch groups, the input's
+batch is (g n) and the kernel's outputs are (g o). A spatial dim is split in input and
+output, or, as in the gradient of a kernel, in input and window with a partial output.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ _INPUT, _KERNEL, _OUTPUT = range(3)
 
 @dataclass
 class _Draft:
-    """Letters of input, kernel and output as they are found.
+    """Letters of input, kernel and output that have been assigned so far.
 
-    dims: per value, per dim, its factors so far.
+    dims: per value and dim, its factors.
     halos: by special factor, its spatial dim and the halo to fetch.
     """
 
@@ -48,7 +47,7 @@ class _Draft:
     halos: dict[int, tuple[int, Halo]] = field(default_factory=dict)
 
     def append(self, factor: tuple[int, ...], *places: tuple[int, int]) -> None:
-        """Add a factor to dims, given as (value, dim), behind what they have."""
+        """Append a factor to dims, given as (value, dim), as their minor part."""
         for value, dim in places:
             self.dims[value][dim] += factor
 
@@ -66,10 +65,10 @@ def _work(op: Op) -> OpWork:
 
 @rule("conv_general_dilated", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_work)
 def convolve(op: Op) -> FactorRule:
-    """Letters of all three values; spatial ones with a halo are special."""
+    """The rule of all three values; spatial factors with a halo are special."""
     out = op.results[0].shape
     if 0 in (*op.operands[0].shape, *op.operands[1].shape, *out):
-        return opaque_rule(op, "a convolution of no elements")
+        return opaque_rule(op, "it is a convolution without elements")
     draft = _Draft(tuple([()] * len(out) for _ in range(3)))
     _name_features(op, draft)
     for spatial in range(len(out) - 2):
@@ -86,7 +85,7 @@ def convolve(op: Op) -> FactorRule:
 
 
 def _linear(op: Op) -> tuple[frozenset[int], ...]:
-    """Bilinear, except where integers are widened: those would wrap before adding."""
+    """Linear in either operand, unless integers are widened: partial sums would wrap."""
     dtype = op.results[0].dtype
     is_widened = "int" in dtype and any(a.dtype != dtype for a in op.operands)
     if is_widened or not all(can_sum(a.dtype) for a in op.operands):
@@ -95,7 +94,7 @@ def _linear(op: Op) -> tuple[frozenset[int], ...]:
 
 
 def _name_features(op: Op, draft: _Draft) -> None:
-    """Groups first, for they are the major part of the dims that they divide."""
+    """Assign letters of batch and features; groups come first, as major parts."""
     (batch, feature, *_), (to, of, *_), (out_batch, out_feature, *_) = _specs(op)
     kernel, out = op.operands[1].shape, op.results[0].shape
     by_feature = cast(int, op.params["feature_group_count"])
@@ -113,7 +112,7 @@ def _name_features(op: Op, draft: _Draft) -> None:
 
 
 def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
-    """Cut with the output or with the window, whichever exchanges less."""
+    """Assign letters of a spatial dim: with output or window, whichever exchanges less."""
     lhs, rhs, out = (
         (value, spec[2 + spatial]) for value, spec in enumerate(_specs(op))
     )
@@ -153,7 +152,7 @@ def _sliding(op: Op, spatial: int) -> Sliding:
 
 
 def _specs(op: Op) -> tuple[tuple[int, ...], ...]:
-    """Per value: batch, feature and spatial dims (of a kernel: to, of, spatial)."""
+    """Per value its batch, feature and spatial dims (kernel: output, input, spatial)."""
     numbers = op.params["dimension_numbers"]
     return tuple(
         tuple(getattr(numbers, name)) for name in ("lhs_spec", "rhs_spec", "out_spec")
@@ -163,7 +162,7 @@ def _specs(op: Op) -> tuple[tuple[int, ...], ...]:
 def _local_params(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """The number of groups that one device holds."""
+    """Parameters with the number of groups that one device has."""
     (batch, feature, *_), (_, of, *_), (out_batch, *_) = _specs(op)
     return {
         **op.params,
@@ -174,7 +173,7 @@ def _local_params(
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The expansion: fetch halos, then convolve with what padding remains.
+    """The expansion: fetch halos, then convolve with the padding that remains.
 
     result: letters of the result. halos: by factor, its spatial dim and its halo.
     """
@@ -185,7 +184,7 @@ class _Exchange:
     def expand(
         self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
     ) -> tuple[Value, ...]:
-        """Dims one after the other, so that corners travel twice."""
+        """Exchange halos of one dim after the other, so that corners are forwarded."""
         lhs, rhs = operands
         padding = paddings_of(op)
         for factor, (spatial, halo) in self.halos.items():

@@ -1,7 +1,8 @@
 """Cumulative sums, products, maxima, minima and log-sum-exps along one dim.
 
-The scanned dim is cut by scanning each part, gathering the parts' totals, and
-combining every part with the total of those before it (after it, in reverse).
+If the scanned dim is split, each device scans its part, all devices gather the parts'
+totals, and each part is combined with the total of the parts before it (after it, if the
+scan is reversed).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _work(op: Op) -> OpWork:
 
 @rule(*_COMBINE, traits=(Trait.STANDALONE, Trait.EXPENSIVE), work=_work)
 def scan_dim(op: Op) -> FactorRule:
-    """`ab->ab`, with the scanned letter cut by an expansion."""
+    """The rule `ab->ab`; the scanned dim is split by an expansion."""
     shape = op.operands[0].shape
     scanned = cast(int, op.params["axis"])
     is_cuttable = shape[scanned] > 0 and _neutral(op) is not None
@@ -63,10 +64,10 @@ def _neutral(op: Op) -> bool | int | float | None:
 def _scan_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """Scan the part, then combine it with the total of the parts that come before."""
+    """Scan the part, then combine it with the total of the parts before it."""
     (x,) = operands
     dim = cast(int, op.params["axis"])
-    axes = cut.axes[dim]  # factors count dims, for the scanned one has one too
+    axes = cut.axes[dim]  # factor i is dim i, since every dim has a factor here
     (local,) = builder.apply(op, (x,), [x.shape])
     totals = builder.all_gather(_last(builder, op, local), dim, axes)
     earlier = _earlier_totals(builder, op, totals, axes)
@@ -78,7 +79,7 @@ def _scan_parts(
 
 
 def _last(builder: Builder, op: Op, scanned: Value) -> Value:
-    """The last element that the scan reached: the total."""
+    """The last element of the scan, which is the total."""
     dim = cast(int, op.params["axis"])
     at = 0 if op.params["reverse"] else scanned.shape[dim] - 1
     return builder.slice(scanned, dim, at, at + 1)
@@ -87,7 +88,7 @@ def _last(builder: Builder, op: Op, scanned: Value) -> Value:
 def _earlier_totals(
     builder: Builder, op: Op, totals: Value, axes: tuple[str, ...]
 ) -> Value:
-    """The parts' totals, neutral for this part and those that the scan meets later."""
+    """The totals of the parts before this one; the identity in place of all others."""
     dim = cast(int, op.params["axis"])
     before = "gt" if op.params["reverse"] else "lt"
     part = builder.iota(totals.shape, dim)
@@ -100,7 +101,7 @@ def _combine(builder: Builder, op: Op, carry: Value, local: Value) -> Value:
     kind = _COMBINE[op.kind][1]
     if kind != "logaddexp":
         return builder.binary(kind, carry, local)
-    # log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)); a + b where a - b is NaN.
+    # log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)), or a + b if a - b is NaN.
     top = builder.binary("max", carry, local)
     gap = builder.binary("sub", carry, local)
     size = builder.unary("neg", builder.unary("abs", gap))

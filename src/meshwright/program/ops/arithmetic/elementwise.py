@@ -1,7 +1,7 @@
 """Elementwise primitives: every dim of the result is a factor of each operand.
 
-JAX lets these take scalars beside arrays, and stretches a dim of size 1 against one of
-size n: such an operand dim has no letter.
+Some take scalars together with arrays, or broadcast a dim of size 1 to size n; such a dim
+of an operand has no letter.
 """
 
 from __future__ import annotations
@@ -73,26 +73,26 @@ def _first(op: Op) -> Linear:
 
 
 def _product(op: Op) -> Linear:
-    """Linear in either operand; not where the product is made in a wider integer."""
+    """Linear in either operand, unless integers are widened: partial sums would wrap."""
     out = op.results[0].dtype
     plain = all(a.dtype == out or is_inexact(a.dtype) for a in op.operands)
     return _EITHER if plain else ()
 
 
-def _quotient(op: Op) -> Linear:
-    """Not by a divisor that may be zero: infinities of addends do not add up."""
+def _division(op: Op) -> Linear:
+    """Linear in the dividend if the divisor is a constant other than 0, else not linear."""
     divisor = op.operands[1]
     is_known = isinstance(divisor, Literal) and bool(divisor.value != 0)
     return _FIRST if is_known and is_inexact(op.results[0].dtype) else ()
 
 
 def _cases(op: Op) -> Linear:
-    """A selection is linear in all its cases together."""
+    """Linear in all cases of a selection jointly."""
     return (frozenset(range(1, len(op.operands))),)
 
 
 def _conversion(op: Op) -> Linear:
-    """Linear where nothing is rounded: addends rounded alone are off by more."""
+    """Linear if nothing is rounded: rounding each addend would add up the errors."""
     source, target = op.operands[0].dtype, op.results[0].dtype
     if not (is_inexact(source) and is_inexact(target)):
         return _FIRST if source == target else ()
@@ -106,11 +106,11 @@ _BITS = {
     "float32": (8, 23),
     "float64": (11, 52),
 }
-"""Exponent and mantissa bits."""
+"""Exponent and mantissa bits of float dtypes."""
 
 
 def _rounding(op: Op) -> Linear:
-    """Linear where nothing is rounded: checkpointing marks what it saves like this."""
+    """Linear if nothing is rounded, as where `jax.checkpoint` marks what it saves."""
     params: Any = op.params
     exponent, mantissa = _BITS.get(op.operands[0].dtype, (99, 99))
     kept = params["exponent_bits"] >= exponent and params["mantissa_bits"] >= mantissa
@@ -122,12 +122,12 @@ _LINEAR: dict[str, Callable[[Op], Linear]] = {
     **dict.fromkeys((*_COPIES, "neg"), _first),
     **dict.fromkeys(("add", "add_any", "complex", "sub"), all_operands),
     "convert_element_type": _conversion,
-    "div": _quotient,
+    "div": _division,
     "mul": _product,
     "reduce_precision": _rounding,
     "select_n": _cases,
 }
-"""Every elementwise primitive, with the operands in which it is linear."""
+"""The operands in which each elementwise primitive is linear."""
 
 count_work(
     one_per_element,
@@ -153,7 +153,7 @@ add_traits((Trait.ALIASES_OPERAND,), "copy", "name", "stop_gradient", "tag")
 
 @rule(*_LINEAR, traits=(Trait.ELEMENTWISE,))
 def elementwise(op: Op) -> FactorRule:
-    """`ab,ab->ab`, less the dims of operands that are stretched."""
+    """The rule `ab,ab->ab`, without letters on dims of operands that broadcast."""
     factors = RuleFactors()
     (result,) = op.results
     dims = tuple(factors.each(result.shape))
@@ -162,7 +162,7 @@ def elementwise(op: Op) -> FactorRule:
 
 
 def _unstretched(operand: Atom, result: Value, dims: Dims) -> Dims:
-    """The result's letters on the dims that an operand has in full size."""
+    """The result's letters on the dims along which an operand does not broadcast."""
     if not operand.shape:
         return ()
     return tuple(
@@ -173,7 +173,7 @@ def _unstretched(operand: Atom, result: Value, dims: Dims) -> Dims:
 
 @rule("bitcast_convert_type", "to_edtype", "from_edtype")
 def reinterpretation(op: Op) -> FactorRule:
-    """`ab->ab`; a last dim that holds the pieces of one element has no letter."""
+    """The rule `ab->ab`; a last dim with the pieces of one element has no letter."""
     factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
     shared = min(len(operand.shape), len(result.shape))
@@ -186,17 +186,17 @@ def reinterpretation(op: Op) -> FactorRule:
 
 @rule("optimization_barrier", traits=(Trait.ALIASES_OPERAND,))
 def barrier(op: Op) -> FactorRule:
-    """`ab,c->ab,c`: each operand has letters of its own."""
-    return _side_by_side(op)
+    """The rule `ab,c->ab,c`: each operand has its own letters."""
+    return _identities(op)
 
 
 @rule("device_put")
 def placement(op: Op) -> FactorRule:
-    """`ab,c->ab,c`: each operand has letters of its own, and moves to some memory."""
-    return replace(_side_by_side(op), local_params=_memories)
+    """The rule `ab,c->ab,c`; each operand moves to a memory space."""
+    return replace(_identities(op), local_params=_memories)
 
 
-def _side_by_side(op: Op) -> FactorRule:
+def _identities(op: Op) -> FactorRule:
     factors = RuleFactors()
     dims = [tuple(factors.each(a.shape)) for a in op.operands]
     return factors.rule(dims, dims[: len(op.results)], linear=all_operands(op))
@@ -205,7 +205,7 @@ def _side_by_side(op: Op) -> FactorRule:
 def _memories(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """Memory spaces stay; devices and shardings of the whole mean nothing here."""
+    """Parameters with the memory spaces but without the devices and shardings."""
     del operands, results
     params: Any = op.params
     places = {
@@ -216,7 +216,7 @@ def _memories(
 
 
 @rule("dce_sink")
-def sink(op: Op) -> FactorRule:
-    """`ab->`: keeps a value alive, in whatever pieces it comes."""
+def keep_alive(op: Op) -> FactorRule:
+    """The rule `ab->`: the op keeps a value alive and has no result."""
     factors = RuleFactors()
     return factors.rule([tuple(factors.each(op.operands[0].shape))], [])

@@ -1,4 +1,4 @@
-"""Fourier transforms: the transformed dims, which are the last ones, stay whole."""
+"""Fourier transforms: batch dims are split, the transformed (last) dims are not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _work(op: Op) -> OpWork:
 
 @rule("fft", traits=(Trait.STANDALONE, Trait.EXPENSIVE), work=_work)
 def fft(op: Op) -> FactorRule:
-    """`ab-->ab--` for a transform over two dims, of any of the four types."""
+    """The rule `ab-->ab--` of a transform over two dims, of any of the four types."""
     shape = op.operands[0].shape
     lengths = cast(tuple[int, ...], op.params["fft_lengths"])
     num_batch = len(shape) - len(lengths)

@@ -1,10 +1,11 @@
-"""Windows that slide over a cut dim: how parts line up, and the edges they exchange.
+"""Halo exchange: windows that slide over a dim which is split over devices.
 
-A part of the input and the part of the output with the same number line up when both
-grow by the same step. Each part then needs some elements of its neighbours, its halo:
+Input part i and output part i correspond if both dims are split into parts that cover the
+same range of positions. Each input part then lacks some elements of its neighbours, its
+halo:
 
     input    |  0 1 2 3  |  4 5 6 7  |       window 3, padding (1, 1): left 1, right 1
-    needed   |. 0 1 2 3 4|3 4 5 6 7 .|       `.` arrives as zero: the global padding
+    needed   |. 0 1 2 3 4|3 4 5 6 7 .|       `.` is the global padding, zero
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from meshwright.program.rules.builder import Builder
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """One dim of a windowed op, in the words of `lax.conv_general_dilated`.
+    """One dim of a windowed op, in the terms of `lax.conv_general_dilated`.
 
     padding: elements added before and after the (dilated) input; may be negative.
     base, dilation: spacing of the input's and of the window's elements.
@@ -36,14 +37,15 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """How one dim is cut in parts that line up.
+    """How one dim is split into corresponding parts.
 
     left, right: elements of the input needed from the neighbours.
-    padding: what the op pads the part with, once it has its halo.
-    factor: extent of the factor that input and its partner (output or window) share.
-    minor, partner_minor: what is left of the input's and of the partner's dim; these
-        minor factors stay whole.
-    is_plain: the part is the same op on smaller shapes, without exchange.
+    padding: padding that the op adds to a part and its halo.
+    factor: extent of the factor that the input shares with its partner, which is the
+        output or the window.
+    minor, partner_minor: extents of the factors that complete the input's and the
+        partner's dim and are not split.
+    is_plain: each part is the same op on smaller shapes, without an exchange.
     """
 
     left: int
@@ -56,34 +58,34 @@ class Halo:
 
     @property
     def least(self) -> int:
-        """Smallest local size of the factor: the halo comes from one neighbour."""
+        """The smallest local size of the factor: one neighbour must have all the halo."""
         return max(1, math.ceil(max(self.left, self.right) / self.minor))
 
     @property
     def moved(self) -> int:
-        """Elements that each part receives."""
+        """The number of elements that each part receives."""
         return self.left + self.right
 
 
 def output_halo(dim: Sliding) -> Halo | None:
-    """Input and output cut together, the window whole; None if they do not line up."""
+    """The halo if input and output are split; `None` if their parts do not correspond."""
     reach = (dim.window - 1) * dim.dilation
-    return _line_up(dim, dim.out, dim.stride, reach)
+    return _aligned(dim, dim.out, dim.stride, reach)
 
 
 def window_halo(dim: Sliding) -> Halo | None:
-    """Input and window cut together, the output whole and partial; or None."""
+    """The halo if input and window are split and the output is partial, or `None`."""
     reach = (dim.out - 1) * dim.stride
-    return _line_up(dim, dim.window, dim.dilation, reach)
+    return _aligned(dim, dim.window, dim.dilation, reach)
 
 
-def _line_up(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
-    """The input lines up with a partner whose elements are `step` apart.
+def _aligned(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
+    """The halo of an input whose partner has elements `step` positions apart.
 
-    Element j of the partner meets the dilated input from j * step - low on, over
-    `reach` further places. In n elements of input and m of the partner, both `base * n
-    = step * m` places long, the first place met is -low and the last one
-    `base * n - step - low + reach`, counted from the part's first element.
+    Element j of the partner meets the dilated input at positions j * step - low up to
+    j * step - low + reach. A part of n input elements and m partner elements, which both
+    cover `base * n = step * m` positions, meets positions from -low up to
+    `base * n - step - low + reach`, counted from its first element.
     """
     if min(dim.size, dim.window, dim.out) < 1 or dim.size * dim.base != partner * step:
         return None
@@ -93,7 +95,7 @@ def _line_up(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
     right = max(0, (reach - step - low) // dim.base + 1)
     low -= left * dim.base
     high = reach - step - low - (left + right - 1) * dim.base
-    high = 0 if -dim.stride < high < 0 else high  # no room for one more output
+    high = 0 if -dim.stride < high < 0 else high  # too few for one more output
     minor = step // shared
     return Halo(
         left,
@@ -134,12 +136,12 @@ def _positions(dim: Sliding, offset: int, span: int) -> int:
 
 
 def number_at(op: Op, name: str, dim: int) -> int:
-    """One dim's entry of a parameter that lists a number per dim."""
+    """The entry for one dim of a parameter with a number per dim."""
     return cast(tuple[int, ...], op.params[name])[dim]
 
 
 def paddings_of(op: Op) -> list[tuple[int, int]]:
-    """Per dim what is added before and after."""
+    """Per dim the padding before and after."""
     pairs = cast(tuple[tuple[int, int], ...], op.params["padding"])
     return [(low, high) for low, high in pairs]
 
@@ -152,7 +154,7 @@ def extend(
     halo: Halo,
     fill: Atom | None = None,
 ) -> Value:
-    """`x` with its neighbours' edges; the first and last part get `fill`, or zeros."""
+    """`x` with its neighbours' edges; at the outer ends `fill`, by default zeros."""
     num = builder.mesh.size(axes)
     extent = x.shape[dim]
     pieces = [x]
@@ -174,7 +176,7 @@ def _received(
     route: tuple[tuple[tuple[int, int], ...], int],
     fill: Atom | None,
 ) -> Value:
-    """The neighbour's edge; at the outermost part, which has none, `fill`."""
+    """The edge received from a neighbour; `fill` on the device that has no neighbour."""
     pairs, outermost = route
     moved = builder.permute(edge, axes, pairs)
     if fill is None:
@@ -186,7 +188,7 @@ def _received(
 def crop(
     builder: Builder, x: Value, dim: int, halo: Halo
 ) -> tuple[Value, tuple[int, int]]:
-    """`x` without what negative padding takes away, and the padding that remains."""
+    """`x` cropped by negative padding, and the padding that remains."""
     low, high = halo.padding
     start, stop = max(0, -low), x.shape[dim] - max(0, -high)
     if (start, stop) != (0, x.shape[dim]):

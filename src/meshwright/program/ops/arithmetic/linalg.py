@@ -1,7 +1,7 @@
-"""Dense linear algebra: factorisations and solves, cut over their batch dims.
+"""Dense linear algebra: factorizations and solves, split over batch dims.
 
-The last dims of each operand are one matrix (or vector); those before are batch dims.
-Solves also cut the dim of their right-hand side that lists independent systems.
+The last dims of each operand are one matrix or vector; the dims before are batch dims.
+Solves are also split over the dim that lists the right-hand sides.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "tridiagonal": (2,),
     "tridiagonal_solve": (1, 1, 1, 2),
 }
-"""Dims of each operand that are no batch dims."""
+"""The number of dims of each operand that are not batch dims."""
 
 _RIGHT_HAND_SIDE = {"ormqr": 2, "triangular_solve": 1, "tridiagonal_solve": 3}
-"""The operand in which the op is linear and whose shape is the result's."""
+"""The operand in which the op is linear; the result has its shape."""
 
 
 @rule(*(kind for kind in _OPERAND_RANKS if kind not in _RIGHT_HAND_SIDE))
-def factorise(op: Op) -> FactorRule:
-    """`ab--->ab--,ab-`: batch dims only."""
+def factorize(op: Op) -> FactorRule:
+    """The rule `ab--->ab--,ab-`: batch dims only."""
     factors = RuleFactors()
     rank = len(op.operands[0].shape) - _OPERAND_RANKS[op.kind][0]
     batch = factors.each(op.operands[0].shape[:rank])
@@ -54,7 +54,7 @@ def factorise(op: Op) -> FactorRule:
 
 @rule(*_RIGHT_HAND_SIDE)
 def solve(op: Op) -> FactorRule:
-    """`a--,a-k->a-k`: batch dims, and the systems k that share one matrix."""
+    """The rule `a--,a-k->a-k`: batch dims, and right-hand sides k of one matrix."""
     right = _RIGHT_HAND_SIDE[op.kind]
     shape = op.operands[right].shape
     factors = RuleFactors()
@@ -68,12 +68,12 @@ def solve(op: Op) -> FactorRule:
 
 
 def _are_columns(op: Op) -> bool:
-    """True where systems are columns: the matrix stands left of its unknown."""
+    """Whether right-hand sides are columns, so that the matrix is left of the unknown."""
     return bool(op.params.get("left_side", op.params.get("left", True)))
 
 
 def _batched(batch: Sequence[Factor], value: Atom) -> Dims:
-    """Batch dims first, the others whole."""
+    """The dims of a value: batch dims first, then dims without factors."""
     return (*batch, *((),) * (len(value.shape) - len(batch)))
 
 

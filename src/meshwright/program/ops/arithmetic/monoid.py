@@ -1,4 +1,4 @@
-"""Identities of the associative operations that reductions combine with."""
+"""Monoids: the associative operations of reductions, and their identities."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _IDEMPOTENT = ("max", "min", "and", "or")
 
 
 def identity_of(monoid: str, dtype: str) -> bool | int | float | None:
-    """The scalar that `monoid` leaves out of account in `dtype`; None if there is none.
+    """The identity of `monoid` in `dtype`; `None` if there is none.
 
-    Complex numbers have no order here, and floats of 8 bits no infinity to rely on.
+    There is none for the order of complex numbers, nor of floats of 8 bits, since some of
+    these dtypes have no infinity.
     """
     if dtype == "bool":
         return _OF_BOOL.get(monoid)
@@ -37,7 +38,7 @@ def identity_of(monoid: str, dtype: str) -> bool | int | float | None:
 
 
 def integer_range(dtype: str) -> tuple[int, int]:
-    """Smallest and largest number of an integer dtype."""
+    """The smallest and the largest number of an integer dtype."""
     bits = int(dtype.lstrip("uint"))
     if dtype.startswith("u"):
         return 0, 2**bits - 1
@@ -45,7 +46,7 @@ def integer_range(dtype: str) -> tuple[int, int]:
 
 
 def is_neutral(init: Atom, monoid: str) -> bool:
-    """True when taking `init` into account once per part is the same as once."""
+    """Whether it makes no difference if every part of a reduction starts from `init`."""
     if monoid in _IDEMPOTENT:
         return True
     if not isinstance(init, Literal):
@@ -54,7 +55,7 @@ def is_neutral(init: Atom, monoid: str) -> bool:
 
 
 def monoid_of(jaxpr: Any) -> str | None:
-    """The monoid that a jaxpr of two scalars computes, if it is a single known op."""
+    """The monoid that a jaxpr of two scalars computes; `None` unless it is one known op."""
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     if len(inner.eqns) != 1:
         return None

@@ -1,13 +1,13 @@
-"""Ragged matrix products: rows in consecutive groups, a matrix for each group.
+"""Ragged matrix products: rows in consecutive groups, with a matrix for each group.
 
-Three forms, by what the ragged dim of the left operand is: free (`mk,gkn->mn`, the
-experts of a mixture), contracted (`mk,mn->gkn`, the gradient of their weights), or
-batch (where the groups change nothing). The sizes say which rows belong to which group.
+There are three forms, by the role of the left operand's ragged dim: free (`mk,gkn->mn`,
+experts of a mixture), contracted (`mk,mn->gkn`, the gradient of their weights), or batch
+(groups have no effect). The third operand has the number of rows of each group.
 
-Where the ragged dim is cut, a device has a window of the rows, and takes for sizes what
-lies of each group in that window. Where the groups are cut, rows before and after the
-device's own groups make up one more group at either end, whose matrix is zero, or whose
-result is dropped.
+If the ragged dim is split, a device has a window of the rows, and its group sizes are the
+numbers of rows that are in the window. If groups are split, the rows before and after the
+device's own groups form one more group at each end, whose matrix is zero or whose result
+is dropped.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from meshwright.program.rules.work import OpWork
 
 @dataclass(frozen=True, slots=True)
 class _Ragged:
-    """Where the ragged dim and the groups are.
+    """The factors of the ragged dim and of the groups.
 
-    row: factor of the ragged dim. group: factor of the groups, where there is one.
-    group_dim: the right operand's dim of groups; None if they are the result's dim 0.
+    row: factor of the ragged dim. group: factor of the groups.
+    group_dim: the right operand's dim of groups; `None` if they are the result's dim 0.
     result: the result's dims.
     """
 
@@ -57,7 +57,7 @@ def _work(op: Op) -> OpWork:
 
 @rule("ragged_dot_general", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_work)
 def ragged_dot_general(op: Op) -> FactorRule:
-    """`mk,gkn,g->mn`, `mk,mn,g->gkn` or `bmk,bkn,g->bmn`, with the sizes left whole."""
+    """The rule `mk,gkn,-->mn`, `mk,mn,-->gkn` or `bmk,bkn,-->bmn`."""
     params: Any = op.params
     numbers = params["ragged_dot_dimension_numbers"]
     (left_sum, _), (left_batch, _) = numbers.dot_dimension_numbers
@@ -93,7 +93,7 @@ def _plain(
     sides: tuple[Dims, Dims, Dims],
     roles: tuple[int, Any, Any],
 ) -> FactorRule:
-    """No letter for the ragged dim; sizes given per batch row share batch letters."""
+    """The rule without a letter for the ragged dim; sizes have the batch's letters."""
     left, right, made = sides
     ragged, left_sum, left_batch = roles
     dropped = left[ragged]
@@ -142,7 +142,7 @@ def _own_rows_and_groups(
 def _sizes_in_window(
     builder: Builder, sizes: Value, where: _Ragged, cut: OpCut
 ) -> Value:
-    """How many rows of each group lie on this device."""
+    """The number of rows of each group that this device has."""
     rows = where.num_rows // cut.parts[where.row]
     start = builder.binary("mul", builder.axis_index(cut.axes[where.row]), rows)
     sizes = builder.convert(sizes, "int32") if sizes.dtype != "int32" else sizes
@@ -159,7 +159,7 @@ def _clip(builder: Builder, x: Value, high: int) -> Value:
 
 
 def _sums_up_to(builder: Builder, sizes: Value) -> Value:
-    """Running sums: there are few groups, so a triangle of them does."""
+    """Running sums by a masked square, which is small since groups are few."""
     (n,) = sizes.shape
     square = (n, n)
     is_past = builder.compare("le", builder.iota(square, 1), builder.iota(square, 0))
@@ -169,7 +169,7 @@ def _sums_up_to(builder: Builder, sizes: Value) -> Value:
 
 
 def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
-    """All groups before this device's own as one, its own, all after as one."""
+    """Sizes of this device's groups, between the totals of all before and all after."""
     own = builder.all_slice(sizes, 0, axes)
     (n,), (count,) = sizes.shape, own.shape
     first = builder.binary("mul", builder.axis_index(axes), count)
@@ -186,7 +186,7 @@ def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
 
 
 def _with_zeros(builder: Builder, right: Value, dim: int) -> Value:
-    """A matrix of zeros for the rows of other devices' groups."""
+    """The matrices with one of zeros at either end, for rows of other devices' groups."""
     shape = (*right.shape[:dim], 1, *right.shape[dim + 1 :])
     zeros = builder.full(shape, 0, right.dtype)
     return builder.concatenate((zeros, right, zeros), dim)

@@ -1,9 +1,9 @@
-"""Random numbers: the same bits as on one device, whatever the cut.
+"""Random numbers: the same bits as on one device, however they are sharded.
 
-Dims of key arrays are parallel: each key makes its own bits. A result dim of
-`random_bits` is new for threefry keys, whose bits are a function of the global index:
-a device asks for the window of bits that is its own. JAX's setting
-`jax_threefry_partitionable` must be on, as it is by default.
+Dims of key arrays are parallel, since each key yields its own bits. For threefry keys a
+result dim of `random_bits` is a new factor: the bits are a function of key and global
+index, and a device computes the window of bits that it holds. This requires JAX's setting
+`jax_threefry_partitionable`, which is on by default.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from meshwright.program.rules.traits import Trait, add_traits
 from meshwright.program.rules.work import OpWork, count_work
 
 _COUNTING = ("fry", "fry4", "phx2", "phx4")
-"""Key types whose bits are a hash of key and index: keys are independent."""
+"""Key types whose bits are a hash of key and index, so that keys are independent."""
 
 _INDEPENDENT = (*_COUNTING, "rbg")
-"""Key types that split and fold in with such a hash. The bits of `rbg` keys come from
-one generator for a whole batch of keys, and `urbg` uses that for splitting as well."""
+"""Key types that split and fold in with such a hash. `rbg` draws bits for a batch of keys
+from one generator, and `urbg` uses it for splitting as well (`jax.random`)."""
 
 _WINDOW_TAG = "fry"
-"""The key type of which `runtime` makes windows of bits."""
+"""The key type for which `run` can compute a window of the bits."""
 
 
 _THREEFRY_ROUNDS = 20
@@ -54,7 +54,7 @@ def _tag(value: Atom) -> str:
 
 
 def _leading(op: Op, count: int) -> FactorRule:
-    """The first `count` dims of all values are the same; all others stay whole."""
+    """The rule by which the first `count` dims of all values are parallel."""
     factors = RuleFactors()
     first = factors.each(op.results[0].shape[:count])
 
@@ -65,7 +65,7 @@ def _leading(op: Op, count: int) -> FactorRule:
 
 
 def _stretched(op: Op) -> FactorRule:
-    """Elementwise; scalars and dims of size 1 that are stretched have no letter."""
+    """The rule of an elementwise op, without letters on dims that broadcast."""
     factors = RuleFactors()
     shape = op.results[0].shape
     result = factors.each(shape)
@@ -82,46 +82,46 @@ def _stretched(op: Op) -> FactorRule:
 
 @rule("threefry2x32", "random_clone", "random_seed")
 def elementwise(op: Op) -> FactorRule:
-    """Every element by itself."""
+    """The rule of an elementwise op."""
     return _stretched(op)
 
 
 @rule("random_fold_in")
 def random_fold_in(op: Op) -> FactorRule:
-    """Elementwise over keys and numbers, where keys are independent."""
+    """The rule of an elementwise op if keys are independent; no letters otherwise."""
     independent = _tag(op.operands[0]) in _INDEPENDENT
     return _stretched(op) if independent else _leading(op, 0)
 
 
 @rule("random_split")
 def random_split(op: Op) -> FactorRule:
-    """Dims of the keys are parallel; each device makes all new keys of one key."""
+    """The rule by which dims of the keys are parallel if keys are independent."""
     keys = op.operands[0]
     return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
 
 @rule("random_wrap", "random_unwrap")
 def random_wrap(op: Op) -> FactorRule:
-    """Key arrays and their words: the dims of words are not cut."""
+    """The rule of key arrays and their words: the dim of words has no letter."""
     return _leading(op, min(len(op.operands[0].shape), len(op.results[0].shape)))
 
 
 @rule("random_gamma")
 def random_gamma(op: Op) -> FactorRule:
-    """Dims of the keys are parallel; each device makes all samples of one key."""
+    """The rule by which dims of the keys are parallel if keys are independent."""
     keys = op.operands[0]
     return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
 
 @rule("rng_bit_generator")
 def rng_bit_generator(op: Op) -> FactorRule:
-    """Opaque: which bit comes where is known to the compiler only."""
-    return opaque_rule(op, "the order of its bits is the compiler's own")
+    """The rule of an opaque op: the order of the bits is up to the compiler."""
+    return opaque_rule(op, "the order of its bits is up to the compiler")
 
 
 @rule("random_bits")
 def random_bits(op: Op) -> FactorRule:
-    """Dims of the keys are parallel; for threefry keys the dims of the bits are new."""
+    """The rule by which key dims are parallel and, for threefry, dims of bits are new."""
     keys, result = op.operands[0], op.results[0]
     batch = len(keys.shape)
     if _tag(keys) != _WINDOW_TAG:
@@ -145,7 +145,7 @@ def _window(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """This device's window of the bits, made from the global index."""
+    """The window of bits that this device holds, computed from the global index."""
     keys = operands[0]
     params = cast(Mapping[str, tuple[int, ...]], op.params)
     starts: list[Atom] = []

@@ -1,6 +1,6 @@
 """Reductions over whole dims: sum, prod, max, min, and, or, xor, argmax, argmin.
 
-A reduced dim may be cut; the result is then partial with the reduction's monoid.
+A reduced dim may be split; the result is then partial with the reduction's monoid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MONOIDS = {
 }
 
 _MAPPED = {"psum": "sum", "pmax": "max", "pmin": "min"}
-"""Over a named axis of `vmap`, which is a dim by now."""
+"""Reductions over a named axis of `vmap`, which is a dim after tracing."""
 
 
 _REDUCES = (Trait.REDUCTION, Trait.EXPENSIVE)
@@ -48,14 +48,14 @@ def _work(op: Op) -> OpWork:
 
 @rule(*_MONOIDS, traits=_REDUCES, work=_work)
 def reduce_dims(op: Op) -> FactorRule:
-    """`ab->a` over dim 1: b is a reduction."""
+    """The rule `ab->a` for dim 1, with b as a reduction."""
     monoid = _across_devices(_MONOIDS[op.kind], op.operands[0].dtype)
     return _reduction(op, op.params["axes"], monoid)
 
 
 @rule("reduce", traits=_REDUCES, work=_work)
 def reduce_any(op: Op) -> FactorRule:
-    """Reduced dims are cut only where the computation is seen to be a known monoid."""
+    """The rule of a reduction by any function; only known monoids are split."""
     monoid = None
     if len(op.results) == 1:
         found = monoid_of(op.params["jaxpr"])
@@ -66,18 +66,18 @@ def reduce_any(op: Op) -> FactorRule:
 
 @rule(*_MAPPED)
 def reduce_mapped(op: Op) -> FactorRule:
-    """A reduction over an axis that `vmap` named and turned into a dim."""
+    """The rule of a reduction over an axis that `vmap` named and made a dim."""
     axes = op.params["axes"]
     is_plain = len(op.operands) == 1 and op.params.get("axis_index_groups") is None
     if not is_plain or not all(
         isinstance(a, int) for a in cast("Iterable[object]", axes)
     ):
-        return opaque_rule(op, "it reduces over an axis of the user's own shard_map")
+        return opaque_rule(op, "it reduces over an axis of the user's shard_map")
     return _reduction(op, axes, _across_devices(_MAPPED[op.kind], op.operands[0].dtype))
 
 
 def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:
-    """As many operands as results are reduced over `axes`, uncut there if no monoid."""
+    """The rule of a reduction over `axes`, which have no letters if `monoid` is `None`."""
     reduced = frozenset(cast(Iterable[int], axes))
     num = len(op.results)
     factors = RuleFactors()
@@ -95,10 +95,10 @@ def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:
 
 
 def _across_devices(monoid: str, dtype: str) -> str | None:
-    """The monoid that combines parts; None where parts of the dtype cannot be combined.
+    """The monoid that combines parts of a reduction; `None` if that is impossible.
 
-    Booleans have `or` for max; complex numbers have no order; narrow floats would
-    lose what one device keeps.
+    The maximum of bools is `or`. Complex numbers have no order. Sums of floats of at most
+    8 bits would be rounded more often than on one device.
     """
     if monoid in ("sum", "prod"):
         return monoid if can_sum(dtype) else None
@@ -111,7 +111,7 @@ def _across_devices(monoid: str, dtype: str) -> str | None:
 
 @rule("argmax", "argmin", traits=_REDUCES, work=_work)
 def locate_extremum(op: Op) -> FactorRule:
-    """`ab->a`: the searched b is cut by comparing the best of each part."""
+    """The rule `ab->a`; the searched dim b is split by comparing the parts' extrema."""
     searched = _searched(op)
     factors = RuleFactors()
     can_compare = identity_of(_extremum(op), op.operands[0].dtype) is not None
@@ -140,13 +140,14 @@ def _extremum(op: Op) -> str:
 def _locate_in_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """Positions in parts that hold the best element; elsewhere the largest integer.
+    """The position of the extremum if this part holds it, else the largest integer.
 
-    A partial `min` of these is the first position of the best. A NaN counts as best.
+    The partial minimum of these is the first position of the extremum. As in JAX, NaN
+    counts as the extremum.
     """
     (x,) = operands
     dim = _searched(op)
-    axes = cut.axes[dim]  # factors count dims, for the searched one has one too
+    axes = cut.axes[dim]  # factor i is dim i, since every dim has a factor here
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     (index,) = builder.apply(op, operands, [shape])
     start = builder.binary("mul", builder.axis_index(axes), x.shape[dim])

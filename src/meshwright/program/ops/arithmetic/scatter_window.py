@@ -1,7 +1,7 @@
-"""Selecting one element per window and scattering to it: the gradient of max-pooling.
+"""Select and scatter: adds to one element per window, as the gradient of max-pooling does.
 
-Windows that do not overlap stay within parts. Overlapping ones are exchanged with
-their sources; each part then scatters into more than its own and keeps its own.
+Windows that do not overlap are each within one part. For overlapping windows, a part
+fetches the neighbours' edges with their sources, scatters, and drops the edges again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from meshwright.program.rules.traits import Trait
 
 @dataclass(frozen=True, slots=True)
 class _Overlap:
-    """One dim: what a part fetches of the operand and of the source."""
+    """The halos of operand and source along one dim."""
 
     dim: int
     operand: Halo
@@ -38,7 +38,7 @@ class _Overlap:
 
 @rule("select_and_scatter_add", traits=(Trait.STANDALONE, Trait.EXPENSIVE))
 def select_and_scatter_add(op: Op) -> FactorRule:
-    """Source and operand to the operand's shape; linear in the source."""
+    """The rule of a source and an operand; linear in the source."""
     source, operand = op.operands
     fill = identity_of(selected_monoid(op), operand.dtype)
     linear = (frozenset({0}),) if can_sum(source.dtype) else ()
@@ -47,14 +47,14 @@ def select_and_scatter_add(op: Op) -> FactorRule:
 
 @rule("select_and_scatter", traits=(Trait.STANDALONE,))
 def select_and_scatter(op: Op) -> FactorRule:
-    """Any selection and any scatter: only where windows do not overlap."""
+    """The rule for any selection and any scatter: split only if no windows overlap."""
     return _scattered(op, (1, 0), can_fill=False, linear=())
 
 
 def _scattered(
     op: Op, order: tuple[int, int], can_fill: bool, linear: tuple[frozenset[int], ...]
 ) -> FactorRule:
-    """`order`: which operand is the source, and which the windowed one."""
+    """The rule; `order` says which operand is the source, and which has the windows."""
     source, operand = (op.operands[i] for i in order)
     factors = RuleFactors()
     fewer: list[tuple[int, ...]] = []
@@ -83,10 +83,10 @@ def _scattered(
 
 
 def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
-    """How a dim is cut; None where windows and parts do not line up.
+    """The halos of one dim; `None` if windows and parts do not correspond.
 
-    Windows that reach into a part begin up to `before` windows earlier and `after`
-    later; together they meet the operand from `before * stride + low` ahead on.
+    Windows that overlap a part start up to `before` windows earlier or `after` later.
+    Together they cover the operand from `before * stride + low` elements ahead of it.
     """
     window = number_at(op, "window_dimensions", dim)
     stride = number_at(op, "window_strides", dim)
@@ -110,14 +110,14 @@ def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The expansion of `select_and_scatter_add`; overlaps by factor."""
+    """The expansion of `select_and_scatter_add`, with the overlaps by factor."""
 
     overlaps: Mapping[int, _Overlap]
 
     def expand(
         self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
     ) -> tuple[Value, ...]:
-        """Grow, scatter, and cut back: neighbours add what lies outside."""
+        """Fetch halos, scatter, and drop them: neighbours compute those elements too."""
         source, operand = operands
         chosen = [o for f, o in self.overlaps.items() if cut.is_cut(f)]
         fill = Literal(identity_of(selected_monoid(op), operand.dtype), operand.dtype)

@@ -1,4 +1,4 @@
-"""Sorting: every dim but the sorted one is a batch dim."""
+"""Sorting and top-k: all dims except the sorted one are batch dims."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ def _sorting_work(op: Op) -> OpWork:
 
 
 def _selection_work(op: Op) -> OpWork:
-    """For each element the comparisons of a search among the k best."""
+    """Comparisons of a binary search among the k best, for each element."""
     num_best = log2_rounded_up(cast(int, op.params["k"]))
     return OpWork(math.prod(op.operands[0].shape) * num_best)
 
 
 @rule("sort", traits=_OWN_KERNEL, work=_sorting_work)
 def sort(op: Op) -> FactorRule:
-    """All operands alike: `a-b,a-b->a-b,a-b` for dim 1 of three."""
+    """The rule `a-b,a-b->a-b,a-b` for a sort of two arrays along dim 1."""
     return _off_dim(op, op.params["dimension"])
 
 
 @rule("top_k", traits=_OWN_KERNEL, work=_selection_work)
 def top_k(op: Op) -> FactorRule:
-    """Values and positions have the operand's letters off the searched dim."""
+    """The rule `a-->a-,a-` for values and positions along the last dim."""
     return _off_dim(op, op.params["axis"])
 
 
 @rule("approx_top_k", traits=_OWN_KERNEL)
 def approx_top_k(op: Op) -> FactorRule:
-    """As `top_k`; the searched dim may be counted from behind."""
+    """The rule of `top_k`; the dim may be negative."""
     return _off_dim(op, op.params["reduction_dimension"])
 
 
 def _off_dim(op: Op, dim: object) -> FactorRule:
-    """All operands and results share their letters; `dim` has none."""
+    """The rule by which all values share their letters, and `dim` has none."""
     shape = op.operands[0].shape
     searched = cast(int, dim) % len(shape)
     factors = RuleFactors()

@@ -1,8 +1,8 @@
-"""Windows that reduce: pooling, its gradients, and `reduce_window` in general.
+"""Reductions over windows: pooling, its derivatives, and `reduce_window` in general.
 
-A dim that a window of one element leaves alone is a batch dim. One that a window
-slides over is cut with the output where both line up, exchanging halos if windows
-overlap; where they do not line up it stays whole.
+A dim along which the window has one element is a batch dim. A dim over which the window
+slides is split if parts of input and output correspond; devices exchange halos if windows
+overlap. If parts do not correspond, the dim has no factor.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _work(op: Op) -> OpWork:
 
 @rule(*_MONOIDS, traits=_OWN_KERNEL, work=_work)
 def pool(op: Op) -> FactorRule:
-    """Windows of sums, maxima or minima; outside stands the identity."""
+    """The rule of sums, maxima or minima over windows, padded with the identity."""
     dtype = op.operands[0].dtype
     is_linear = op.kind == "reduce_window_sum" and can_sum(dtype)
     linear = (frozenset({0}),) if is_linear else ()
@@ -57,9 +57,10 @@ def pool(op: Op) -> FactorRule:
 
 @rule("reduce_window", traits=_OWN_KERNEL)
 def reduce_window(op: Op) -> FactorRule:
-    """Any computation, but halos only where it is a known monoid.
+    """The rule for any computation; halos are exchanged only for a known monoid.
 
-    Backends differ in how often an initial value that is not neutral counts.
+    Otherwise the initial value may be combined more than once, and backends differ in how
+    often they do so.
     """
     num = len(op.results)
     monoid = monoid_of(op.params["jaxpr"]) if num == 1 else None
@@ -69,7 +70,7 @@ def reduce_window(op: Op) -> FactorRule:
 
 @rule("select_and_gather_add", traits=(Trait.STANDALONE,))
 def select_and_gather(op: Op) -> FactorRule:
-    """Tangents (linear) at the places that windows of the operand select."""
+    """The rule of tangents at the positions that an operand's windows select."""
     tangents, operand = (a.dtype for a in op.operands)
     fills = (Literal(0, tangents), _literal(selected_monoid(op), operand))
     return _windowed(op, fills, (frozenset({0}),) if can_sum(tangents) else ())
@@ -81,7 +82,7 @@ def _literal(monoid: str, dtype: str) -> Literal | None:
 
 
 def selected_monoid(op: Op) -> str:
-    """What a selection by `ge` or `le` takes from a window: its max or its min."""
+    """The extremum that a selection by `ge` or `le` takes from a window: max or min."""
     name = cast(Any, op.params["select_prim"]).name
     return {"ge": "max", "le": "min"}[name]
 
@@ -89,7 +90,7 @@ def selected_monoid(op: Op) -> str:
 def _windowed(
     op: Op, fills: tuple[Atom | None, ...], linear: tuple[frozenset[int], ...]
 ) -> FactorRule:
-    """The first `len(fills)` operands are windowed alike, and end in `fills`."""
+    """The rule if the first `len(fills)` operands have windows, padded by `fills`."""
     factors = RuleFactors()
     operand: list[tuple[int, ...]] = []
     result: list[tuple[int, ...]] = []
@@ -117,7 +118,7 @@ def _windowed(
 
 
 def _halo_of(op: Op, dim: int) -> Halo | None:
-    """How a dim is cut; None where it stays whole, as where its elements are spread."""
+    """The halo of a dim; `None` if it cannot be split, as a dilated input cannot."""
     if number_at(op, "base_dilation", dim) != 1:
         return None
     return output_halo(
@@ -134,9 +135,9 @@ def _halo_of(op: Op, dim: int) -> Halo | None:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The expansion: fetch halos, then reduce windows with what padding remains.
+    """The expansion: fetch halos, then reduce windows with the padding that remains.
 
-    fills: what stands outside, per windowed operand.
+    fills: padding values, one per operand with windows.
     halos: by factor, its dim and its halo. result: letters of each result.
     """
 
@@ -147,7 +148,7 @@ class _Exchange:
     def expand(
         self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
     ) -> tuple[Value, ...]:
-        """Dims one after the other, so that corners travel twice."""
+        """Exchange halos of one dim after the other, so that corners are forwarded."""
         arrays = list(operands[: len(self.fills)])
         initial = operands[len(self.fills) :]
         padding = paddings_of(op)

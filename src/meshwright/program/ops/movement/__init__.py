@@ -1,1 +1,1 @@
-"""Rules of ops that move data: reshapes, slices, gathers, scatters, calls."""
+"""Ops that move elements or say where they are stored; Pallas kernels and callbacks too."""

@@ -1,4 +1,4 @@
-"""Calls back into Python: they see whole operands, and effects run on one device."""
+"""Callbacks into Python: they receive whole operands, and effects run on one device."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from meshwright.program.rules.traits import Trait
 
 @rule("debug_callback", "debug_print", "io_callback")
 def effect(op: Op) -> FactorRule:
-    """Whole: the effect happens once, on the first device of the mesh."""
-    return opaque_rule(op, "an effect runs once, on whole operands")
+    """The opaque rule of effects, which run once, on the first device of the mesh."""
+    return opaque_rule(op, "its effect runs once, on whole operands")
 
 
 @rule("pure_callback", traits=(Trait.STANDALONE,))
 def pure(op: Op) -> FactorRule:
-    """Whole: nothing is known of the function; every device calls it."""
-    return opaque_rule(op, "nothing is known of the function that it calls")
+    """The opaque rule of an unknown function, which every device calls."""
+    return opaque_rule(op, "the function that it calls is unknown")

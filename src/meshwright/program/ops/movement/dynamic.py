@@ -1,7 +1,7 @@
-"""Slices at positions known only when the program runs: read, or written.
+"""Slices that are read or written at positions known only at run time.
 
-Positions are clamped as JAX clamps them, in the whole array; then each device moves
-them into its own chunk, and does the part of the work that falls there.
+Positions are first clamped to the whole array, as JAX does. Each device then subtracts
+the start of its chunk, and reads or writes the elements that its chunk has.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A dim of which a part of `size` elements is read or written.
+    """A dim of `extent` elements of which `size` are read or written.
 
-    factor: cuts the dim of `extent` elements into chunks.
+    factor: the factor that splits the dim into chunks.
     """
 
     dim: int
@@ -39,11 +39,11 @@ class _Window:
     size: int
 
     def chunk(self, cut: OpCut) -> int:
-        """Elements on one device."""
+        """The number of elements on one device."""
         return self.extent // cut.parts[self.factor]
 
     def position(self, builder: Builder, start: Atom, cut: OpCut) -> Value:
-        """Where the window starts, counted from the first element of this chunk."""
+        """The start of the window, counted from the first element of this chunk."""
         here = builder.axis_index(cut.axes[self.factor])
         return builder.binary(
             "sub", start, builder.binary("mul", here, self.chunk(cut))
@@ -52,9 +52,9 @@ class _Window:
 
 @rule("dynamic_slice", traits=(Trait.MOVES, Trait.READS_AT_INDEX))
 def dynamic_slice(op: Op) -> FactorRule:
-    """`ab->a-`: a dim of which a part is taken is a reduction.
+    """The rule `ab->a-`, with each dim that is not taken whole as a reduction.
 
-    Each device contributes the elements that lie in its chunk, and zeros elsewhere.
+    A device contributes the elements that its chunk has, and zeros for the others.
     """
     factors = RuleFactors()
     operand, *starts = op.operands
@@ -84,7 +84,7 @@ def _read_own(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Slice the chunk between two margins of zeros."""
+    """Slice the chunk after padding it with zeros on both sides."""
     operand, *given = operands
     whole, part = op.operands[0].shape, op.results[0].shape
     sizes = tuple(
@@ -104,7 +104,7 @@ def _read_own(
 
 @rule("dynamic_update_slice", traits=(Trait.STANDALONE,))
 def dynamic_update_slice(op: Op) -> FactorRule:
-    """`ab,a-->ab`: along b the update is whole; each device writes what is its own."""
+    """The rule `ab,a-->ab`: along b each device writes the part of the update it holds."""
     factors = RuleFactors()
     operand, update, *starts = op.operands
     pairs = list(zip(operand.shape, update.shape, strict=True))
@@ -132,7 +132,7 @@ def _write_own(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Read what the update may touch of the chunk, merge the two, write it back."""
+    """Read the range of the chunk that may change, merge the update, and write it back."""
     operand, update, *given = operands
     starts = _clamped(builder, op.operands[0].shape, op.operands[1].shape, given)
     inside: list[tuple[int, Value]] = []
@@ -156,7 +156,7 @@ def _write_own(
 def _clamped(
     builder: Builder, whole: Shape, part: Shape, starts: Sequence[Atom]
 ) -> list[Atom]:
-    """Starts as int32 such that the part lies inside the whole."""
+    """Start positions as int32, clamped so that the slice is inside the array."""
     found: list[Atom] = []
     for n, m, start in zip(whole, part, starts, strict=True):
         if n == m:
@@ -176,7 +176,7 @@ def _clip(builder: Builder, x: Atom, low: int, high: int) -> Value:
 
 
 def _with_margins(builder: Builder, x: Value, dim: int, margin: int) -> Value:
-    """Zeros before and after, along one dim."""
+    """The value padded with `margin` zeros on both sides of one dim."""
     shape = (*x.shape[:dim], margin, *x.shape[dim + 1 :])
     zeros = builder.full(shape, 0, x.dtype)
     return builder.concatenate((zeros, x, zeros), dim)
@@ -185,7 +185,7 @@ def _with_margins(builder: Builder, x: Value, dim: int, margin: int) -> Value:
 def _shifted(
     builder: Builder, x: Value, dim: int, skipped: Value, length: int
 ) -> Value:
-    """`length` elements along a dim from position `skipped` on, or zeros outside."""
+    """`length` elements of a dim from position `skipped` on, with zeros outside."""
     size = x.shape[dim]
     if size == length == 1:
         return x
@@ -197,7 +197,7 @@ def _shifted(
 
 
 def _is_inside(builder: Builder, skipped: Value, length: int, size: int) -> Value:
-    """Which of `length` elements from position `skipped` on lie in 0 to `size`."""
+    """Per element from position `skipped` on, [length], whether it is in 0..size - 1."""
     offset = builder.broadcast(skipped, (length,), ())
     at = builder.binary("add", builder.iota((length,), 0), offset)
     return builder.binary(

@@ -1,10 +1,10 @@
-"""Gather: index batch dims, whole windows and batching dims are parallel letters.
+"""Gather: batch dims of indices, whole windows and batching dims are parallel factors.
 
-A dim that is indexed element by element (the vocabulary of an embedding table) is a
-reduction: the device that owns an index gathers it from its chunk, all others give
-zeros, and the sum over devices is the row. Cutting it moves no part of the table.
+A dim that is indexed element by element, such as the vocabulary of an embedding table, is
+a reduction. The device whose chunk has an index gathers the row, all others contribute
+zeros, and the sum over devices is the row. No part of the table is moved.
 
-    table[V, E], ids[B, 1] -> rows[B, E]        letters  ve, b- -> be    v by expansion
+    table[V, E], ids[B, 1] -> rows[B, E]        letters: ve, b- -> be; v is special
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from meshwright.program.rules.traits import Trait
 
 
 class _Numbers(Protocol):
-    """`jax.lax.GatherDimensionNumbers`, as far as it is read here."""
+    """The fields of `jax.lax.GatherDimensionNumbers` that are read here."""
 
     offset_dims: tuple[int, ...]
     collapsed_slice_dims: tuple[int, ...]
@@ -49,9 +49,9 @@ class _Numbers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Gather:
-    """Parameters of one gather.
+    """The parameters of one gather.
 
-    windows: operand dims that stand in the result, in the order of `offset_dims`.
+    windows: operand dims that the result has, in the order of `offset_dims`.
     """
 
     numbers: _Numbers
@@ -78,7 +78,7 @@ def _read(op: Op) -> _Gather:
     traits=(Trait.MOVES, Trait.READS_AT_INDEX, Trait.STANDALONE, Trait.EXPENSIVE),
 )
 def gather(op: Op) -> FactorRule:
-    """Letters of a gather in every form of its dimension numbers."""
+    """The rule of a gather with any dimension numbers."""
     read = _read(op)
     operand, indices = (a.shape for a in op.operands)
     factors = RuleFactors()
@@ -113,7 +113,7 @@ def gather(op: Op) -> FactorRule:
 def _indexed_dims(
     op: Op, read: _Gather, factors: RuleFactors, table: list[Factor]
 ) -> tuple[IndexedDim, ...]:
-    """Components of the index vector; gives letters to dims indexed by elements."""
+    """The components of the index vector; assigns factors to dims indexed by elements."""
     operand = op.operands[0]
     is_summed = operand.dtype == "bool" or can_sum(operand.dtype)
     is_summed &= max(operand.shape, default=0) <= INT32_MAX
@@ -129,7 +129,7 @@ def _indexed_dims(
 
 
 def _is_linear(op: Op, read: _Gather) -> bool:
-    """Sums of what is filled in must be what is filled in: only 0 and NaN are."""
+    """Linear if partial sums of the fill value are the fill value: 0 and NaN are."""
     if not can_sum(op.operands[0].dtype):
         return False
     fill = cast(complex, read.fill_value)
@@ -139,7 +139,7 @@ def _is_linear(op: Op, read: _Gather) -> bool:
 def _local_params(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """Windows that take a dim whole take the local dim whole."""
+    """Parameters with the local extent of dims that a window takes whole."""
     del results
     read = _read(op)
     sizes = list(read.sizes)
@@ -157,10 +157,10 @@ def _expand(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Gather what lies in this device's chunks; zeros for the rest.
+    """Gather the rows that this device's chunks have, with zeros for the others.
 
-    An index out of the operand's bounds belongs to the nearest chunk, which then
-    clamps or fills as the mode says; so it is right once.
+    An index out of bounds is assigned to the nearest chunk, whose device clamps it or
+    fills the row, as the mode says; so exactly one device contributes.
     """
     table, indices = operands
     read = _read(op)
@@ -189,7 +189,7 @@ def _expand(
 
 
 def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: OpCut) -> Value:
-    """Where the nearest index in bounds lies in this device's chunk: [..., 1] bools."""
+    """Whether the nearest index in bounds is in this device's chunk, [..., 1] bools."""
     nearest = clamp(builder, index, 0, dim.extent - 1)
     offset = builder.binary("sub", nearest, chunk_start(builder, dim, cut))
     above = builder.compare("ge", offset, 0)

@@ -1,8 +1,8 @@
-"""What gather and scatter share: index vectors, counted from the chunk of a device.
+"""Index vectors of gathers and scatters, relative to the chunk of a device.
 
-An index vector stands in the last dim of `indices`; each of its components addresses
-one dim of the operand. Where that dim is cut, every device counts the component from
-the start of its own chunk; what then lies outside belongs to other devices.
+The last dim of `indices` is an index vector, each component of which addresses one dim of
+the operand. If that dim is split, every device subtracts the start of its chunk; positions
+outside of the chunk belong to other devices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.rule import OpCut
 
 INT32_MAX = 2**31 - 1
-"""Chunks are counted in int32: operands with longer dims are not cut by index."""
+"""The largest extent of an indexed dim that can be split, since chunks use int32."""
 
 _WIDE = ("uint32", "int64", "uint64")
 
@@ -24,9 +24,9 @@ _WIDE = ("uint32", "int64", "uint64")
 class IndexedDim:
     """One component of the index vector.
 
-    extent: global size of the operand dim that it addresses.
-    window: how many elements of that dim one index takes.
-    factor: the dim's factor where the dim can be cut into chunks, else None.
+    extent: global extent of the operand dim that it addresses.
+    window: number of elements of that dim that one index takes.
+    factor: the dim's factor if the dim can be split, else `None`.
     """
 
     extent: int
@@ -34,24 +34,24 @@ class IndexedDim:
     factor: int | None = None
 
     def chunk(self, cut: OpCut) -> int | None:
-        """Elements per device where the dim is cut, else None."""
+        """Elements per device if the dim is split, else `None`."""
         if self.factor is None or not cut.is_cut(self.factor):
             return None
         return self.extent // cut.parts[self.factor]
 
 
 def batch_positions(rank: int, window_dims: Sequence[int]) -> tuple[int, ...]:
-    """Dims of a gather's result, a scatter's updates, that index batch dims make."""
+    """Dims of a gather's result, or a scatter's updates, that are batch dims of indices."""
     return tuple(d for d in range(rank) if d not in window_dims)
 
 
 def is_wide(dtype: str) -> bool:
-    """True where int32 does not hold every index of a dtype."""
+    """Whether the dtype has indices that int32 does not."""
     return dtype in _WIDE
 
 
 def split_components(builder: Builder, indices: Value) -> list[Value]:
-    """Components of the index vector, each [..., 1]."""
+    """The components of the index vector, each [..., 1]."""
     last = len(indices.shape) - 1
     count = indices.shape[last]
     if count == 1:
@@ -60,21 +60,21 @@ def split_components(builder: Builder, indices: Value) -> list[Value]:
 
 
 def join_components(builder: Builder, components: Sequence[Value]) -> Value:
-    """The index vector of components; the inverse of `split_components`."""
+    """The index vector with these components; the inverse of `split_components`."""
     if len(components) == 1:
         return components[0]
     return builder.concatenate(components, len(components[0].shape) - 1)
 
 
 def clamp(builder: Builder, x: Value, low: int, high: int) -> Value:
-    """`x` moved into [low, high]; an unsigned `x` only from above."""
+    """`x` clamped to [low, high]; an unsigned `x` is clamped to high only."""
     if not x.dtype.startswith("u"):
         x = builder.binary("max", x, low)
     return builder.binary("min", x, high)
 
 
 def clamp_int32(builder: Builder, x: Value, low: int, high: int) -> Value:
-    """`x` of any integer dtype in [low, high], as int32."""
+    """`x` of any integer dtype clamped to [low, high], as int32."""
     if is_wide(x.dtype):
         return to_int32(builder, clamp(builder, x, low, high))
     return clamp(builder, to_int32(builder, x), low, high)
@@ -86,7 +86,7 @@ def to_int32(builder: Builder, x: Value) -> Value:
 
 
 def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
-    """Where this device's chunk of a cut dim starts: an int32 scalar."""
+    """The start of this device's chunk of a split dim, an int32 scalar."""
     assert dim.factor is not None, "only a cut dim has chunks"
     chunk = dim.chunk(cut)
     assert chunk is not None, "only a cut dim has chunks"
@@ -94,7 +94,7 @@ def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
 
 
 def constant(builder: Builder, like: Value, value: object) -> Value:
-    """An array of one number, of the shape and dtype of `like`."""
+    """An array filled with one number, with shape and dtype of `like`."""
     return builder.full(like.shape, value, like.dtype)
 
 

@@ -1,8 +1,8 @@
-"""Ops that say where things live: constraints, and the user's own `shard_map`.
+"""Ops by which users fix shardings: constraints and `shard_map`.
 
-A constraint is an identity. A `shard_map` over the mesh's own axes is opaque inside, but
-its specs fix how operands and results are stored: each axis is a letter of the axis's
-size, major in every dim that it cuts, so that cutting the letter is exactly the spec.
+A constraint is an identity. The body of a `shard_map` is not analysed, but its specs fix
+the shardings of operands and results. Each mesh axis is a factor of the axis's size, the
+major part of every dim that it splits; splitting that factor gives exactly the spec.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from meshwright.program.rules.traits import Trait
 
 @rule("sharding_constraint", "reshard", traits=(Trait.SHARDING_CONSTRAINT,))
 def constraint(op: Op) -> FactorRule:
-    """An identity; its own sharding is applied before any tactic."""
+    """The rule of an identity; its sharding is applied before any tactic."""
     dims: Dims = tuple((d,) for d in range(len(op.operands[0].shape)))
     linear = (frozenset({0}),)
     return FactorRule(op.operands[0].shape, (dims,), (dims,), linear=linear)
@@ -25,10 +25,10 @@ def constraint(op: Op) -> FactorRule:
 
 @rule("shard_map")
 def manual(op: Op) -> FactorRule:
-    """Letters for the axes of the op's own mesh, first in each dim that they cut.
+    """The rule of a `shard_map`, with one factor per axis of its mesh.
 
-    Axes in the order of `manual_axes(op)` are factors 0, 1, ...; what remains of a dim
-    is a factor of its own. The body does its own reductions.
+    Factors 0, 1, ... are the axes in the order of `manual_axes(op)`; the rest of a dim is
+    one more factor. The body itself reduces over axes.
     """
     sizes = manual_axes(op)
     names = list(sizes)
@@ -55,12 +55,12 @@ def manual(op: Op) -> FactorRule:
 
 
 def manual_axes(op: Op) -> Mapping[str, int]:
-    """Axis sizes of the mesh that a `shard_map` names."""
+    """The axis sizes of the mesh of a `shard_map`."""
     return dict(op.params["mesh"].shape)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def spec_axes(spec: object, rank: int) -> tuple[tuple[str, ...], ...]:
-    """A `PartitionSpec`, or a list like one, as axes per dim."""
+    """The axes per dim of a `PartitionSpec` or a list of its entries."""
     entries = list(spec) if isinstance(spec, Iterable) else []
     axes = [
         (e,) if isinstance(e, str) else tuple(e) if isinstance(e, tuple) else ()

@@ -1,9 +1,9 @@
-"""Reshape: the letters that dims on both sides have in common.
+"""Reshape: common factors of the dims of operand and result.
 
-Read major to minor, the dims of operand and result multiply up to the same number of
-elements. Where one side's dim is a product of the other side's, they share letters:
-`(ab)c->a(bc)`. Where two dims share only a divisor, the major part has a letter and the
-rest cannot be cut.
+Both shapes have the same number of elements. Dims are compared major to minor. If a dim
+of one side is a product of dims of the other, they share factors: `(ab)c->a(bc)`. If two
+dims have only a divisor in common, their major part is a factor and the rest cannot be
+split.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from meshwright.program.rules.traits import Trait
 
 @rule("reshape", traits=(Trait.ALIASES_OPERAND,))
 def reshape(op: Op) -> FactorRule:
-    """`(ab)c->a(bc)`, with the operand's dims taken in the order `dimensions`."""
+    """The rule `(ab)c->a(bc)`, for the operand's dims in the order `dimensions`."""
     params: Any = op.params
     (operand,), (result,) = op.operands, op.results
     order = params["dimensions"]
@@ -43,9 +43,9 @@ def reshape(op: Op) -> FactorRule:
 
 @dataclass
 class _Side:
-    """The dims of one shape, eaten up major to minor.
+    """The dims of one shape, to which factors are assigned major to minor.
 
-    left: what the letters given so far leave of dim `at`.
+    at: the current dim. left: the extent of it that has no factor yet.
     """
 
     shape: Shape
@@ -58,18 +58,18 @@ class _Side:
         self.advance()
 
     def advance(self) -> None:
-        """Go to the next dim that is not used up; `left` is 1 after the last."""
+        """Go to the next dim with extent left; after the last, `left` is 1."""
         while self.left == 1 and self.at + 1 < len(self.shape):
             self.at += 1
             self.left = self.shape[self.at]
 
     def give(self, factor: Factor, size: int) -> None:
-        """Put a factor of that size into the dim."""
+        """Assign a factor of that size to the current dim."""
         self.letters[self.at] += factor
         self.left //= size
 
     def close(self, factors: RuleFactors) -> None:
-        """Complete a dim that has letters already; one without stays without."""
+        """Complete the dim by a factor that cannot be split, if it has factors at all."""
         if self.letters[self.at]:
             self.letters[self.at] += factors.never_cut(self.left)
         self.left = 1
@@ -79,7 +79,7 @@ class _Side:
 def common_factors(
     factors: RuleFactors, source: Shape, target: Shape
 ) -> tuple[list[Factor], list[Factor]]:
-    """Letters per dim of two shapes of equally many elements, in row-major order."""
+    """The common factors, per dim, of two shapes with equally many elements."""
     a, b = _Side(source), _Side(target)
     if math.prod(source) == 0:
         return a.letters, b.letters
@@ -97,7 +97,7 @@ def common_factors(
 
 
 def _skip_to_boundary(factors: RuleFactors, a: _Side, b: _Side) -> None:
-    """Pass dims without letters until both sides have passed equally many elements."""
+    """Close dims until both sides have passed equally many elements."""
     passed_a, passed_b = a.left, b.left
     a.close(factors)
     b.close(factors)

@@ -1,12 +1,12 @@
-"""Scatter, and scatter with add, sub, mul, min, max.
+"""Scatter, and scatter with add, sub, mul, min or max.
 
-Whole windows and batching dims are parallel letters. A dim of the operand that is
-addressed element by element is parallel too: each device moves the indices into its
-chunk, and those of other chunks are dropped. Index batch dims are reductions, except
-for the plain scatter, where order matters: each device scatters its share, and the
-operand counts on the first device only.
+Whole windows and batching dims are parallel factors. A dim of the operand that is indexed
+element by element is parallel too: each device subtracts the start of its chunk from the
+indices and drops the updates of other chunks. Batch dims of indices are reductions: each
+device scatters its share of the updates, and only the first starts from the operand, the
+others from the identity. A plain scatter has no such factors, since order matters.
 
-    table[V, E], ids[B, 1], grads[B, E] -> table'[V, E]    ve, b-, be -> ve
+    table[V, E], ids[B, 1], grads[B, E] -> table'[V, E]    letters: ve, b-, be -> ve
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from meshwright.program.rules.work import OpWork, count_work
 
 
 class _Numbers(Protocol):
-    """`jax.lax.ScatterDimensionNumbers`, as far as it is read here."""
+    """The fields of `jax.lax.ScatterDimensionNumbers` that are read here."""
 
     update_window_dims: Sequence[int]
     inserted_window_dims: Sequence[int]
@@ -51,11 +51,12 @@ class _Numbers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Combiner:
-    """How updates join the operand.
+    """The combination of updates with the operand.
 
-    monoid: how the shares of devices combine; None where order matters.
-    neutral: what the operand is on all devices but the first; None where it may
-        count on each of them.
+    monoid: combines the results of devices; `None` if the order of updates matters.
+    neutral: replaces the operand on all devices but the first; `None` if starting from
+        the operand on every device makes no difference.
+    linear: sets of operands in which the scatter is linear, as in `FactorRule`.
     """
 
     monoid: str | None
@@ -84,7 +85,7 @@ count_work(_work, *(kind for kind in _COMBINERS if kind != "scatter"))
 
 @rule(*_COMBINERS, traits=(Trait.SCATTERS, Trait.EXPENSIVE))
 def scatter(op: Op) -> FactorRule:
-    """Letters of a scatter in every form of its dimension numbers."""
+    """The rule of a scatter with any dimension numbers."""
     combiner = _COMBINERS[op.kind]
     numbers = cast(_Numbers, op.params["dimension_numbers"])
     table, indices, updates = (a.shape for a in op.operands)
@@ -123,13 +124,13 @@ def scatter(op: Op) -> FactorRule:
 
 
 def _window_dims(numbers: _Numbers, rank: int) -> tuple[int, ...]:
-    """Operand dims that stand in the updates, in the order of `update_window_dims`."""
+    """Operand dims that the updates have, in the order of `update_window_dims`."""
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     return tuple(d for d in range(rank) if d not in gone)
 
 
 def _is_linear(op: Op) -> bool:
-    """A plain scatter with a function of its own (`.at[].apply`) may be anything."""
+    """Whether the scatter is linear; `.at[].apply` with a function may not be."""
     if not can_sum(op.operands[0].dtype):
         return False
     return op.kind != "scatter" or op.params.get("update_jaxpr") is None
@@ -138,7 +139,7 @@ def _is_linear(op: Op) -> bool:
 def _indexed_dims(
     op: Op, numbers: _Numbers, factors: RuleFactors, into: list[Factor]
 ) -> tuple[IndexedDim, ...]:
-    """Components of the index vector; gives letters to dims addressed by elements."""
+    """The components of the index vector; assigns factors to dims indexed by elements."""
     table, _, updates = (a.shape for a in op.operands)
     sizes = [1] * len(table)
     windows = _window_dims(numbers, len(table))
@@ -185,7 +186,7 @@ def _moved_indices(
     indices: Value,
     cut: OpCut,
 ) -> Value:
-    """Indices counted from this device's chunks; out of bounds stays out of bounds."""
+    """Indices relative to this device's chunks; those out of bounds stay out of bounds."""
     moved: list[Value] = []
     parts = split_components(builder, indices)
     for part, dim in zip(parts, indexed, strict=True):

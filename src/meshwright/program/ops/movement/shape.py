@@ -1,21 +1,18 @@
-"""Primitives that move elements about: broadcast, transpose, slice, pad, concatenate.
+"""Ops that change an array's shape or order, and ops that make arrays from nothing.
 
-A dim that arrives whole in the result carries a letter; one of which a part is taken,
-or that is put together from several operands, carries none. `reshape` and the slices
-at run-time positions have files of their own.
+Broadcast, transpose, squeeze, tile and rev; iota, empty and platform_index. `reshape.py`
+and `pieces.py` have the others that move elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from meshwright.program.ir import Literal, Op, Value
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import (
-    Factor,
     RuleFactors,
-    all_operands,
     is_key,
     local_shape,
     with_result_shape,
@@ -29,13 +26,10 @@ _FIRST = (frozenset({0}),)
 
 @rule(
     "broadcast_in_dim",
-    traits=(
-        Trait.MOVES,
-        Trait.REPEATS,
-    ),
+    traits=(Trait.MOVES, Trait.REPEATS),
 )
 def broadcast_in_dim(op: Op) -> FactorRule:
-    """`a->ba`: new dims are letters of the result; so is a dim of size 1 stretched."""
+    """The rule `a->ba`; a dim that is new or that broadcasts is a factor of the result."""
     params: Any = op.params
     factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
@@ -56,7 +50,7 @@ def broadcast_in_dim(op: Op) -> FactorRule:
 
 @rule("transpose", traits=(Trait.MOVES,))
 def transpose(op: Op) -> FactorRule:
-    """`ab->ba`."""
+    """The rule `ab->ba`."""
     params: Any = op.params
     factors = RuleFactors()
     dims = factors.each(op.operands[0].shape)
@@ -66,7 +60,7 @@ def transpose(op: Op) -> FactorRule:
 
 @rule("squeeze", traits=(Trait.ALIASES_OPERAND,))
 def squeeze(op: Op) -> FactorRule:
-    """`a-->a`: dims of size 1 fall away."""
+    """The rule `a-->a`, which drops dims of size 1."""
     params: Any = op.params
     factors = RuleFactors()
     dropped = {int(d) for d in params["dimensions"]}
@@ -76,145 +70,9 @@ def squeeze(op: Op) -> FactorRule:
     return factors.rule([tuple(dims)], [kept], linear=_FIRST)
 
 
-@rule(
-    "slice",
-    traits=(
-        Trait.MOVES,
-        Trait.SLICES,
-    ),
-)
-def slice_(op: Op) -> FactorRule:
-    """`ab->a-`: dims taken whole have a letter."""
-    params: Any = op.params
-    shape = op.operands[0].shape
-    strides = params["strides"] or (1,) * len(shape)
-    taken = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
-    whole = [t == (0, n, 1) for t, n in zip(taken, shape, strict=True)]
-    factors = RuleFactors()
-    dims = tuple(factors.one(n) if w else () for n, w in zip(shape, whole, strict=True))
-    return factors.rule([dims], [dims], linear=_FIRST, local_params=_local_limits)
-
-
-def _local_limits(
-    op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
-) -> Mapping[str, object]:
-    """A dim taken whole ends where it ends on the device; all others are uncut."""
-    del results
-    params: Any = op.params
-    limits = zip(
-        params["limit_indices"], op.operands[0].shape, operands[0], strict=True
-    )
-    local = tuple(here if here != n else limit for limit, n, here in limits)
-    return {**op.params, "limit_indices": local}
-
-
-@rule("pad", traits=(Trait.MOVES,))
-def pad(op: Op) -> FactorRule:
-    """`ab,->a-`: dims without padding have a letter; zeros pad partial sums rightly."""
-    params: Any = op.params
-    operand, value = op.operands
-    factors = RuleFactors()
-    config = [tuple(int(n) for n in c) for c in params["padding_config"]]
-    plain = [c == (0, 0, 0) for c in config]
-    dims = tuple(
-        factors.one(n) if p else () for n, p in zip(operand.shape, plain, strict=True)
-    )
-    is_zero = isinstance(value, Literal) and bool(value.value == 0)
-    linear = _FIRST if is_zero or all(plain) else all_operands(op)
-    return factors.rule([dims, ()], [dims], linear=linear)
-
-
-@rule(
-    "concatenate",
-    traits=(
-        Trait.MOVES,
-        Trait.JOINS,
-    ),
-)
-def concatenate(op: Op) -> FactorRule:
-    """`a-,a-->a-`: the dim along which operands stand side by side has no letter."""
-    params: Any = op.params
-    return _joined(op, int(params["dimension"]))
-
-
-def _joined(op: Op, dim: int) -> FactorRule:
-    factors = RuleFactors()
-    shape = op.results[0].shape
-    is_alone = len(op.operands) == 1
-    dims = tuple(
-        factors.one(n) if d != dim or is_alone else () for d, n in enumerate(shape)
-    )
-    return factors.rule([dims] * len(op.operands), [dims], linear=all_operands(op))
-
-
-@rule(
-    "split",
-    traits=(
-        Trait.MOVES,
-        Trait.SLICES,
-    ),
-)
-def split(op: Op) -> FactorRule:
-    """`a-->a-,a-`: the inverse of `concatenate`."""
-    params: Any = op.params
-    factors = RuleFactors()
-    shape, is_alone = op.operands[0].shape, len(op.results) == 1
-    dims = tuple(
-        factors.one(n) if d != int(params["axis"]) or is_alone else ()
-        for d, n in enumerate(shape)
-    )
-    return factors.rule(
-        [dims], [dims] * len(op.results), linear=_FIRST, local_params=_local_sizes
-    )
-
-
-def _local_sizes(
-    op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
-) -> Mapping[str, object]:
-    del operands
-    params: Any = op.params
-    return {**op.params, "sizes": tuple(r[params["axis"]] for r in results)}
-
-
-@rule(
-    "stack",
-    traits=(
-        Trait.MOVES,
-        Trait.JOINS,
-    ),
-)
-def stack(op: Op) -> FactorRule:
-    """`a,a->-a`: operands lie along a new dim, which has no letter."""
-    factors = RuleFactors()
-    dims = factors.each(op.operands[0].shape)
-    return factors.rule(
-        [tuple(dims)] * len(op.operands),
-        [_with_hole(op, dims)],
-        linear=all_operands(op),
-    )
-
-
-@rule("unstack", traits=(Trait.MOVES,))
-def unstack(op: Op) -> FactorRule:
-    """`-a->a,a`: the inverse of `stack`."""
-    params: Any = op.params
-    factors = RuleFactors()
-    shape = list(op.operands[0].shape)
-    del shape[params["axis"]]
-    dims = factors.each(tuple(shape))
-    results = [tuple(dims)] * len(op.results)
-    return factors.rule([_with_hole(op, dims)], results, linear=_FIRST)
-
-
-def _with_hole(op: Op, dims: Sequence[Factor]) -> tuple[Factor, ...]:
-    params: Any = op.params
-    axis = int(params["axis"]) % (len(dims) + 1)
-    return (*dims[:axis], (), *dims[axis:])
-
-
 @rule("tile", traits=(Trait.MOVES,))
 def tile(op: Op) -> FactorRule:
-    """`a->(ra)`: repeated r times; r is a letter of the result alone."""
+    """The rule `a->(ra)` of r repetitions; r is a factor of the result alone."""
     params: Any = op.params
     factors = RuleFactors()
     taken, made = [], []
@@ -237,7 +95,7 @@ def _local_repeats(
 
 @rule("rev", traits=(Trait.MOVES,))
 def rev(op: Op) -> FactorRule:
-    """`ab->ab`; parts of a reversed dim also change places among the devices."""
+    """The rule `ab->ab`; devices also exchange the parts of a reversed dim."""
     params: Any = op.params
     factors = RuleFactors()
     (operand,) = op.operands
@@ -255,11 +113,11 @@ def rev(op: Op) -> FactorRule:
 def _swap_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """Reverse each part, then send part i of n to place n - 1 - i."""
+    """Reverse each part, then send part i of n to position n - 1 - i."""
     params: Any = op.params
     (found,) = builder.apply(op, operands, (operands[0].shape,))
     for d in params["dimensions"]:
-        # Without keys every dim has one factor, numbered like the dim.
+        # Factor i is dim i, since every dim but those of keys has a factor.
         axes, n = cut.axes[int(d)], cut.parts[int(d)]
         if axes:
             found = builder.permute(
@@ -270,7 +128,7 @@ def _swap_parts(
 
 @rule("iota", traits=(Trait.REPEATS,))
 def iota(op: Op) -> FactorRule:
-    """`->ab`: counted from this device's position on a cut dim."""
+    """The rule `->ab`; along a split dim each device counts from its own start."""
     params: Any = op.params
     factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
@@ -286,7 +144,7 @@ def iota(op: Op) -> FactorRule:
 def _count_on(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """Integers of 32 bits first, so that narrow floats round what one device rounds."""
+    """Count in int32, then convert, so that low-precision floats round as on one device."""
     del operands
     params: Any = op.params
     dim, (result,) = params["dimension"], op.results
@@ -300,7 +158,7 @@ def _count_on(
 
 @rule("empty")
 def empty(op: Op) -> FactorRule:
-    """`->ab`: memory that nothing has been written to."""
+    """The rule `->ab` of uninitialized memory."""
     factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
     return factors.rule([], [dims], local_params=with_result_shape("shape"))
@@ -308,6 +166,6 @@ def empty(op: Op) -> FactorRule:
 
 @rule("platform_index")
 def platform_index(op: Op) -> FactorRule:
-    """`->`: which branch of a choice by platform runs."""
+    """The rule `->` of the index of the branch that the platform selects."""
     del op
     return RuleFactors().rule([], [()])
