@@ -66,12 +66,12 @@ def test_four_choices_multiply():
     assert factors.carbon == pytest.approx(747, rel=0.02)
 
 
-def test_a_factor_of_nothing_is_refused():
+def test_a_factor_of_zero_is_refused():
     with pytest.raises(MachineError, match="factor map is 0; wanted > 0"):
         SavingFactors(map=0)
 
 
-def test_places_are_found_by_name():
+def test_locations_are_found_by_name():
     iowa = find_location("iowa")
     assert (iowa.gross_g_per_kwh, iowa.net_g_per_kwh, iowa.pue) == (478, 80, 1.11)
     with pytest.raises(MachineError, match="no place 'iowaa'; did you mean 'iowa'"):

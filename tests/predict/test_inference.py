@@ -1,4 +1,4 @@
-"""Inference in closed form: Pope et al.'s tables, their crossings, our lowered layers."""
+"""Inference in closed form, against Pope et al.'s tables and against lowered layers."""
 
 import math
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_parameters_follow_from_the_sizes():
     assert round(added / 1e9) == 18
 
 
-def test_the_machine_is_theirs():
+def test_the_machine_is_that_of_the_paper():
     """275 TFLOP/s, 32 GiB at 1200 GB/s, 270 GB/s of links in a cube."""
     machine = mw.machine("tpu-v4", chips=64)
     chip = machine.chip
@@ -99,7 +99,7 @@ def test_tables_2_and_3_time_from_share_of_peak_and_back(row):
 
 @pytest.mark.parametrize("row", named(TABLES_2_3))
 def test_tables_2_and_3_agree_within_their_last_digits(row):
-    """Some time that rounds to theirs has a share of peak that rounds to theirs.
+    """A time that rounds to the paper's has a share of peak that rounds to the paper's.
 
     Parameters are those of the models' names; with the 62.50 billion that there are, one
     row of eight would miss by 0.05 points.
@@ -117,14 +117,14 @@ def test_tables_2_and_3_agree_within_their_last_digits(row):
 
 
 @pytest.mark.parametrize("row", named(TABLES_2_3))
-def test_what_was_measured_stands_above_the_floor(row):
+def test_measured_times_are_above_the_lower_bound(row):
     floor = floor_of(row.decoder, row.passes, mw.machine("tpu-v4", chips=row.chips))
     assert 0.2 < floor.seconds / float(row.time_s) < 1
 
 
 @pytest.mark.parametrize("row", named(r for r in TABLES_2_3 if r.chips >= 16))
-def test_the_layout_they_chose_sends_least(row):
-    """On 8 chips their 2-D layout sends more than 1-D, as their own condition says."""
+def test_the_papers_layout_sends_the_fewest_bytes(row):
+    """On 8 chips the 2-D layout sends more than 1-D, as the paper's condition says."""
     machine = mw.machine("tpu-v4", chips=row.chips)
     pair = Pair(row.decoder.d_model, row.decoder.d_ff, row.passes.weight_bytes)
     tokens = row.passes.batch * row.passes.new
@@ -132,7 +132,7 @@ def test_the_layout_they_chose_sends_least(row):
     assert moved[row.passes.layout] == min(moved.values())
 
 
-def test_eight_bit_weights_save_what_reading_them_takes():
+def test_8_bit_weights_save_about_the_measured_time():
     """36.9 ms a token in 16 bits, 28.5 ms in 8, batch 64: section 4.4."""
     machine = mw.machine("tpu-v4", chips=64)
     slim = next(r for r in TABLES_2_3 if r.name == "540B fast decode").passes
@@ -143,7 +143,7 @@ def test_eight_bit_weights_save_what_reading_them_takes():
     assert 0.8 * measured_s < saved_s < measured_s  # as memory is never read at peak
 
 
-def test_what_cannot_be_run_is_refused():
+def test_sizes_below_one_and_unknown_layouts_are_refused():
     passes = TABLES_2_3[0].passes
     with pytest.raises(MachineError, match="no layout 'WS 3D'; there are WS 1D, WS 2D"):
         replace(passes, layout="WS 3D")
@@ -180,8 +180,8 @@ def test_2d_beats_1d_beyond_the_square_of_f_over_e(chips, tokens):
 
 
 @given(TOKENS, CHIPS, st.sampled_from([1, 2]))
-def test_the_best_gather_is_beside_the_closed_form(tokens, chips, weight_bytes):
-    """Of powers of two between 1 and n, the best one is a neighbour of N."""
+def test_the_best_power_of_two_is_next_to_the_closed_form(tokens, chips, weight_bytes):
+    """The best power of two between 1 and n is a neighbour of N."""
     pair = replace(PALM, weight_bytes=weight_bytes)
     over = best_over(pair, tokens, chips)
     choices = [2**i for i in range(1, chips.bit_length() - 1)]
@@ -199,8 +199,8 @@ def test_no_gather_sends_less_than_the_closed_form(tokens, chips):
         assert moved >= least * (1 - 1e-9)
 
 
-def test_gathering_over_all_passes_staying_at_2_f_tokens_on_64_chips():
-    """Between batches 64 and 128 of 2048 tokens; measured, a doubling later."""
+def test_gathering_over_all_chips_beats_stationary_weights_from_2_f_tokens_on_64_chips():
+    """The crossing is between batches 64 and 128 of 2048 tokens; measured, twice that."""
     even = sent(PALM, 2 * PALM.d_ff, CUBE)
     assert even["WG XYZ"] == pytest.approx(even["WS 2D"])
     small, large = (sent(PALM, batch * 2048, CUBE) for batch in (64, 128))
@@ -260,7 +260,7 @@ def received(transfers):
 
 @pytest.mark.parametrize("layout", SCHEDULES)
 def test_a_partitioned_layer_receives_the_bytes_of_the_closed_form(layout):
-    """An all-reduce is a reduce-scatter and an all-gather: it counts twice."""
+    """An all-reduce counts twice: it is a reduce-scatter and an all-gather."""
     total = 0.0
     for found in plan_of(layout).collectives:
         chips = math.prod(MESH[axis] for axis in found.axes)
@@ -271,7 +271,7 @@ def test_a_partitioned_layer_receives_the_bytes_of_the_closed_form(layout):
 
 
 def test_our_seconds_are_those_bytes_over_the_links_of_their_axes():
-    """Theirs take all six links of a chip for each; a collective has its axes' own."""
+    """The paper gives each collective all six links of a chip, we the links of its axes."""
     machine = mw.machine("tpu-v4", chips=64)
     placement = place_mesh(mw.Mesh(MESH), machine)
     ours_s = sum(

@@ -17,7 +17,7 @@ def step(state, x):
 
 
 def main(rank: int, count: int, port: str) -> None:
-    """Join the others, run two steps, compare this process's shards."""
+    """Join the other processes, run two steps, compare this process's shards."""
     os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     os.environ["JAX_PLATFORMS"] = "cpu"
     import jax

@@ -1,4 +1,4 @@
-"""Calibration: of these eight devices, and of machines that are known exactly."""
+"""Calibration of eight virtual devices, and of machines whose numbers are known."""
 
 import io
 import math
@@ -20,7 +20,7 @@ START_S, TINY_S, OP_S, PER_S = 1e-4, 1e-6, 1e-7, 1e11
 
 
 def known_s(probe, devices):
-    """Of one op in its chain, on a switch and on units that run at 1e11 per second."""
+    """Seconds of one op of a chain on a switch and units of 1e11 operations per second."""
     if probe.kind not in COLLECTIVE_S:
         return TINY_S if probe == TINY else OP_S + probe.size / PER_S
     around = LATENCY_S + probe.size * (devices - 1) / devices / RATE
@@ -30,7 +30,7 @@ def known_s(probe, devices):
 
 
 class Known:
-    """A machine that is known, with a clock that its programs move on."""
+    """A machine with known numbers, whose programs advance a simulated clock."""
 
     def __init__(self, devices, compile_s=0.1):
         self.devices, self.compile_s, self.now_s, self.ran = devices, compile_s, 0.0, []
@@ -60,7 +60,7 @@ def test_the_fit_recovers_latency_and_bandwidth(devices, budget_s):
 
 
 @pytest.mark.parametrize("power", [0, 2])
-def test_noise_never_fits_a_link_that_cannot_be(power):
+def test_noise_never_fits_negative_latency_or_infinite_bandwidth(power):
     """Times that do not depend on the size, and times that grow with its square."""
     (*_, (_, _, probes)) = probes_of(8, sorted(COLLECTIVE_S))
     samples = [(probe, 1e-6 * probe.size**power) for probe in probes]
@@ -89,7 +89,7 @@ def test_a_known_chip_is_found():
 
 
 @pytest.mark.parametrize("budget_s", [20, 60, 200])
-def test_it_stays_within_its_budget_and_uses_it(budget_s):
+def test_calibration_stays_within_its_budget_and_uses_it(budget_s):
     known = Known(8, compile_s=0.5)
     known.survey(budget_s)
     assert budget_s / 4 < known.now_s < 1.2 * budget_s
@@ -104,7 +104,7 @@ def test_more_time_measures_more():
     assert counts[0] < counts[1] < counts[2]
 
 
-def test_what_would_fill_the_memory_is_left_out():
+def test_probes_that_would_fill_the_memory_are_left_out():
     known = Known(1)
     known.survey(1e6, memory_bytes=1e9)
     held = max(4 * math.prod(probe.shapes[0]) for probe in known.ran)
@@ -168,7 +168,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("progress", [True, False])
-def test_progress_is_shown_where_somebody_watches(monkeypatch, progress):
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, progress):
     monkeypatch.setattr(
         "meshwright.run.local.calibrate.program_timer",
         lambda devices, repeats, show: show("looking") or Known(8).program_s,

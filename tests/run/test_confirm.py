@@ -1,4 +1,4 @@
-"""Compilers without their devices: what they are asked, and what is read off them."""
+"""Ahead-of-time compilers: their requests, their reports and their errors."""
 
 import importlib.util
 from dataclasses import replace
@@ -57,7 +57,7 @@ def test_without_the_package_the_error_says_what_to_install(
         confirm(step, load_machine(machine, 8))
 
 
-def test_a_machine_that_the_compiler_cannot_know_says_what_it_lacks(step, monkeypatch):
+def test_a_machine_without_the_compilers_fields_says_which_it_lacks(step, monkeypatch):
     install(monkeypatch)
     with pytest.raises(CompilerError, match=r"h100 lacks a table \[gpu\]"):
         confirm(step, replace(load_machine("h100", 8), gpu=None))
@@ -66,7 +66,7 @@ def test_a_machine_that_the_compiler_cannot_know_says_what_it_lacks(step, monkey
 
 
 def test_a_gpu_is_described_by_its_own_numbers():
-    told = target_config(load_machine("a100-80g", 8))
+    text = target_config(load_machine("a100-80g", 8))
     for line in (
         "major: 8 minor: 0 feature_extension: NONE",
         "core_count: 108",
@@ -74,7 +74,7 @@ def test_a_gpu_is_described_by_its_own_numbers():
         "memory_bandwidth: 2039000000000",
         'device_description_str: "NVIDIA A100 SXM 80 GB"',
     ):
-        assert line in told
+        assert line in text
     assert "ACCELERATED_FEATURES" in target_config(load_machine("b200", 8))
 
 
@@ -86,7 +86,7 @@ def test_machines_have_the_topologies_of_their_compilers():
     assert TPU.target(load_machine("tpu-v5e", 512))[1] == {"num_slices": 2}
 
 
-def test_a_gpu_tells_memory_and_collectives_and_no_time(step, monkeypatch):
+def test_the_gpu_report_has_memory_and_collectives_and_no_cycles(step, monkeypatch):
     install(monkeypatch, "slow")
     machine = load_machine("h100", 8)
     compiled = confirm(step, machine, full=True, timeout_s=30)
@@ -97,7 +97,7 @@ def test_a_gpu_tells_memory_and_collectives_and_no_time(step, monkeypatch):
     assert compiled.cycles is None
 
 
-def test_on_a_gpu_it_is_for_us_to_say_what_fits(step, monkeypatch):
+def test_usable_memory_decides_whether_a_step_fits_a_gpu(step, monkeypatch):
     install(monkeypatch)
     machine = load_machine("h100", 8)
     small = replace(machine, chip=replace(machine.chip, usable_bytes=6999))
@@ -107,27 +107,27 @@ def test_on_a_gpu_it_is_for_us_to_say_what_fits(step, monkeypatch):
 @pytest.mark.parametrize(
     ("does", "flops"), [("calls cuDNN", 11), ("calls cuBLAS", None)]
 )
-def test_what_a_library_computes_is_counted_as_it_stood_before(
+def test_products_of_a_library_are_counted_before_they_become_calls(
     step, does, flops, monkeypatch
 ):
     install(monkeypatch, does)
     assert confirm(step, load_machine("h100", 8)).flops == flops
 
 
-def test_a_tpu_compiler_is_ended_once_memory_is_assigned(step, monkeypatch):
+def test_a_tpu_compiler_is_stopped_once_buffers_are_assigned(step, monkeypatch):
     install(monkeypatch, "slow")
     compiled = confirm(step, load_machine("tpu-v5e", 8), timeout_s=30)
     assert (compiled.peak_bytes, compiled.cycles) == (7000, None)
     assert compiled.compile_s < 30
 
 
-def test_a_tpu_compiler_that_may_finish_tells_cycles(step, monkeypatch):
+def test_a_finished_tpu_compilation_reports_cycles(step, monkeypatch):
     install(monkeypatch)
     compiled = confirm(step, load_machine("tpu-v5e", 8), full=True)
     assert (compiled.peak_bytes, compiled.cycles) == (MEMORY["peak_bytes"], 3000)
 
 
-def test_a_tpu_compiler_that_refuses_says_what_it_needs(step, monkeypatch):
+def test_a_tpu_compiler_out_of_memory_says_what_it_needs(step, monkeypatch):
     install(monkeypatch, "refuses")
     compiled = confirm(step, load_machine("tpu-v5e", 8))
     assert not compiled.fits
@@ -141,7 +141,7 @@ def test_a_compiler_that_fails_is_quoted(step, machine, monkeypatch):
         confirm(step, load_machine(machine, 8))
 
 
-def test_a_compiler_that_takes_long_is_ended(step, monkeypatch):
+def test_a_compiler_that_exceeds_the_timeout_is_stopped(step, monkeypatch):
     install(monkeypatch, "slow")
     with pytest.raises(CompilerError, match=r"longer than 1\.0 s"):
         confirm(step, load_machine("tpu-v5e", 8), full=True, timeout_s=1.0)
@@ -191,7 +191,7 @@ def test_the_gpu_compiler_says_what_a_step_needs(step, name):
 
 
 @pytest.mark.slow
-def test_an_axis_in_units_and_a_split_torus_compile():
+def test_an_axis_of_sub_axes_and_a_split_torus_compile():
     needs_tpu()
 
     def step(x):
@@ -205,7 +205,7 @@ def test_an_axis_in_units_and_a_split_torus_compile():
     assert confirm(step, load_machine("tpu-v6e", 16)).fits
 
 
-def test_what_another_core_is_called_with_takes_no_memory():
+def test_arguments_of_calls_on_another_core_take_no_memory():
     assignment = """
 allocation 0: size 4, color 8, page 0, thread-local:
 allocation 1: size 512, page 0, thread-local:

@@ -1,4 +1,4 @@
-"""XLA's own count of what a module computes."""
+"""XLA's own count of a module's operations."""
 
 import jax
 import jax.numpy as jnp
@@ -14,5 +14,5 @@ def test_a_product_counts_two_for_each_multiplication():
     assert hlo_flops(compiled(lambda x: x @ x.T)) == 2 * 4 * 8 * 4
 
 
-def test_what_only_moves_data_has_none():
+def test_ops_that_only_move_data_have_no_flops():
     assert hlo_flops(compiled(lambda x: x[::-1])) == 0

@@ -1,4 +1,4 @@
-"""What is read off the text of compiled programs."""
+"""Collectives, trip counts and estimates parsed from the text of compiled programs."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_cycles_of_a_loop_are_multiplied():
     assert estimated_cycles(PROGRAM) == 7 + 5 * 100
 
 
-def test_a_loop_without_a_count_runs_up_to_what_its_condition_compares_with():
+def test_a_loop_without_a_trip_count_runs_up_to_the_constant_of_its_condition():
     condition = """%until (c: s32[]) -> pred[] {
   %c = s32[]{:T(128)} parameter(0)
   %end = s32[]{:T(128)} constant(12)
@@ -68,7 +68,7 @@ def test_collectives_have_the_bytes_of_their_larger_side():
     assert len(found) == 4
 
 
-def test_so_have_those_that_read_what_a_loop_hands_out():
+def test_collectives_of_loop_results_have_the_bytes_of_one_tuple_element():
     loop = "%pair = (f32[8], /*index=1*/f32[128,8]{1,0:T(8,128)S(1)}) while(%g), body=%body"
     text = PROGRAM.replace("reduce-scatter(%a)", "reduce-scatter(%pair#1)")
     text = text.replace("  %small", f"  {loop}\n  %small")
@@ -76,7 +76,7 @@ def test_so_have_those_that_read_what_a_loop_hands_out():
     assert found["small"] == 4 * 128 * 8
 
 
-def test_operands_that_follow_a_comment_count_as_well():
+def test_operands_after_a_comment_are_counted():
     text = PROGRAM.replace("reduce-scatter(%a)", "reduce-scatter(%a, /*index=5*/%a)")
     found = {t.name: t for t in hlo_collectives(text, text, {}, 1.0)}
     assert found["small"].num_bytes == 2 * 2048
@@ -101,6 +101,6 @@ def test_the_schedulers_log_gives_the_program_and_its_costs():
     assert cycles["both"] == 450.5
 
 
-def test_a_log_of_another_form_gives_nothing():
+def test_an_unknown_log_format_gives_nothing():
     assert scheduler_report("some\nother log") == ("", {})
     assert hlo_collectives("", "", {}, 1.0) == []

@@ -54,7 +54,7 @@ def test_any_window_is_a_slice_of_the_whole(window, bit_width, seed):
     ),
     st.data(),
 )
-def test_positions_beyond_one_word_count_in_two(shape, data):
+def test_positions_beyond_32_bits_have_a_high_word(shape, data):
     local = tuple(min(n, 2) for n in shape)
     starts = tuple(
         data.draw(st.integers(0, n - m)) for n, m in zip(shape, local, strict=True)

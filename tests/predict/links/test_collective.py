@@ -32,7 +32,7 @@ def test_a_ring_gathers_in_both_directions():
 
 
 def test_a_torus_gathers_over_all_its_dims_at_once():
-    """The scaling book: bytes over the links' sum, whatever the size of the dims."""
+    """Bytes over the sum of the links' rates, for dims of any size ("the scaling book")."""
     ring = segment(TORUS, 16, is_ring=True)
     assert all_gather_s(256e9, [ring, ring]) == pytest.approx(255e9 / 180e9)
 
@@ -41,7 +41,7 @@ def test_a_switch_gathers_what_a_device_lacks():
     assert all_gather_s(8e9, [segment(SWITCH, 8)]) == pytest.approx(7e9 / 450e9)
 
 
-def test_levels_run_one_after_the_other_the_slow_one_on_less():
+def test_levels_run_one_after_another_the_slow_one_on_fewer_bytes():
     inner, outer = segment(SWITCH, 8), segment(NETWORK, 4)
     wanted = 3 * 1e9 / 50e9 + 7 * 4e9 / 450e9
     assert all_gather_s(32e9, [outer, inner]) == pytest.approx(wanted)
@@ -54,7 +54,7 @@ def test_an_all_to_all_on_a_ring_takes_a_quarter_of_a_gather():
 
 
 def busiest_link_of_a_line(extent):
-    """Bytes over the busiest link, one way, where each device sends 1 to each other."""
+    """Bytes on the busiest link in one direction if each device sends 1 to each other."""
     loads = [0] * (extent - 1)
     for source in range(extent):
         for target in range(source + 1, extent):
@@ -104,7 +104,7 @@ def test_a_shared_link_is_never_faster(kind, segments):
 
 
 @given(KINDS)
-def test_over_no_axis_nothing_takes_time(kind):
+def test_a_collective_over_no_axis_takes_no_time(kind):
     assert COLLECTIVE_S[kind](1e9, []) == 0
 
 

@@ -1,4 +1,4 @@
-"""Pauses of slices: rare, so that a step waits for each in turn."""
+"""Pauses of slices: rare, so that a step waits for each of them separately."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def test_one_group_waits_for_nobody():
 
 
 def test_pauses_that_seldom_coincide_add_up():
-    """Against a simulation: each of 8 slices stops for 0.2 s in one step of twenty."""
+    """A simulation agrees: each of 8 slices pauses for 0.2 s in one step of twenty."""
     rng, pause_s, chance = np.random.default_rng(0), 0.2, 0.005
     stops = rng.random((400_000, 8)) < chance
     lost_s = pause_s * (stops.any(1).mean() - stops[:, 0].mean())
@@ -25,7 +25,7 @@ def test_pauses_that_seldom_coincide_add_up():
     assert waiting_s(10.0, level, 8) == pytest.approx(lost_s, rel=0.05)
 
 
-def test_groups_are_what_a_level_joins():
+def test_groups_are_what_a_level_connects():
     two = load_machine("tpu-v5e", 512)
     assert [num_groups(two, level) for level in two.levels] == [256, 2]
 
@@ -36,7 +36,7 @@ def product(x, w):
 
 @pytest.fixture(scope="module")
 def plans():
-    """The same sum over two slices, and two sums that stay inside their slices."""
+    """Plans of one sum across two slices, and of sums that stay inside their slices."""
     shapes = np.ones((4096, 64), np.float32), np.ones((64, 8), np.float32)
     mesh = {"slice": 2, "data": 256}
     across = mw.partition(product, mesh, [mw.shard({"x": 0}, "slice")])
@@ -44,7 +44,7 @@ def plans():
     return [step.plan(*shapes).on("tpu-v5e") for step in (across, inside)]
 
 
-def test_only_a_step_that_meets_across_slices_waits(plans):
+def test_only_a_step_that_synchronizes_across_slices_waits(plans):
     across, inside = plans
     level = machine("tpu-v5e", chips=512).levels[1]
     told = dict(across.breakdown)

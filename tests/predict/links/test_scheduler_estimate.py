@@ -1,4 +1,4 @@
-"""The scheduler's rates, against what its log says of single collectives."""
+"""Estimates of the TPU compiler's scheduler, against its log of single collectives."""
 
 import pytest
 
@@ -28,14 +28,14 @@ LOGGED = [
 
 
 @pytest.mark.parametrize("row", LOGGED, ids=lambda row: f"{row[2]}-{row[0]}-{row[3]}")
-def test_rates_are_those_of_the_log(row):
+def test_estimates_are_those_of_the_schedulers_log(row):
     chip, chips, kind, group, told = row
     machine = load_machine(f"tpu-{chip}", chips)
     seconds = scheduler_estimate_s(kind, 1e9, group, machine)
     assert 1 / seconds == pytest.approx(told, rel=2e-3)
 
 
-def test_what_it_does_not_time_is_none():
+def test_kinds_and_machines_without_estimates_give_none():
     v5e = load_machine("tpu-v5e", 8)
     assert scheduler_estimate_s("reduce_scatter", 1e9, 8, v5e) is None
     assert scheduler_estimate_s("all_reduce", 1e9, 1, v5e) is None

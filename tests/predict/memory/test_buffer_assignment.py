@@ -1,4 +1,4 @@
-"""What is alive while a device program runs."""
+"""Live bytes of device programs: which values share a buffer and which do not."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def program_of(fn, *args):
 
 
 @given(OPS)
-def test_memory_lies_between_the_inputs_and_every_value_written(ops):
+def test_the_peak_lies_between_the_inputs_and_the_sum_of_all_values(ops):
     program = build(ops)
     memory = memory_of(program)
     everything = sum(num_bytes(r) for op in program.ops for r in op.results)
@@ -35,7 +35,7 @@ def test_memory_lies_between_the_inputs_and_every_value_written(ops):
     assert sum(map(num_bytes, memory.alive)) == max(memory.curve)
 
 
-def test_a_product_and_what_two_make_of_it_stand_side_by_side():
+def test_a_product_with_two_elementwise_readers_does_not_share_memory_with_them():
     def fn(x, w):
         y = x @ w
         return jnp.tanh(y), jnp.sin(y)
@@ -44,19 +44,19 @@ def test_a_product_and_what_two_make_of_it_stand_side_by_side():
     assert memory.peak_bytes == W_BYTES + 4 * X_BYTES
 
 
-def test_what_one_makes_of_a_product_is_its_own_end():
+def test_a_product_is_fused_with_its_only_elementwise_reader():
     memory = memory_of(program_of(lambda x, w: jnp.tanh(x @ w), X, W))
     assert memory.peak_bytes == W_BYTES + 2 * X_BYTES
 
 
-def test_what_is_handed_out_under_another_name_stays_to_the_end():
+def test_a_value_returned_through_a_reshape_stays_to_the_end():
     def fn(x):
         return jnp.sin(x).reshape(128, 64), lax.sort(lax.sort(x), dimension=0)
 
     assert memory_of(program_of(fn, X)).curve[-1] == 4 * X_BYTES
 
 
-def test_what_a_loop_carries_has_one_place():
+def test_a_loop_carry_has_one_buffer():
     def fn(x, d, w):
         def body(c, d):
             return c + jnp.tanh(d @ w), None
@@ -67,7 +67,7 @@ def test_what_a_loop_carries_has_one_place():
     assert peak == W_BYTES + 6 * X_BYTES
 
 
-def test_what_a_product_reads_is_not_overwritten_as_it_ends():
+def test_a_product_does_not_overwrite_its_operands():
     def fn(x, w):
         def body(c, _):
             return c + jnp.tanh(c @ w), None
@@ -77,7 +77,7 @@ def test_what_a_product_reads_is_not_overwritten_as_it_ends():
     assert memory_of(program_of(fn, X, W)).peak_bytes == W_BYTES + 3 * X_BYTES
 
 
-def test_what_a_loop_carries_has_memory_if_nobody_reads_its_end():
+def test_a_loop_carry_has_memory_even_if_its_final_value_is_unused():
     def fn(x, w, d):
         def body(c, d):
             c = c + jnp.tanh(d @ w)
@@ -95,14 +95,14 @@ def test_what_a_loop_carries_has_memory_if_nobody_reads_its_end():
     assert 5 * X_BYTES + W_BYTES <= peak <= 5 * X_BYTES + W_BYTES + 2 * sums
 
 
-def test_what_a_loop_hands_on_unchanged_has_no_memory_of_its_own():
+def test_a_carry_that_a_loop_never_changes_has_no_memory_of_its_own():
     def fn(x):
         return lax.scan(lambda c, _: (c, c.sum()), x, length=4)[1]
 
     assert memory_of(program_of(fn, X)).peak_bytes < 1.1 * X_BYTES
 
 
-def test_what_a_loop_stacks_and_carries_is_written_to_the_stack():
+def test_a_value_that_a_loop_stacks_and_carries_is_written_to_the_stack():
     def fn(x, w):
         def body(c, _):
             c = jnp.tanh(c @ w)
@@ -114,7 +114,7 @@ def test_what_a_loop_stacks_and_carries_is_written_to_the_stack():
     assert peak == W_BYTES + (1 + 4 + 1) * X_BYTES
 
 
-def test_what_a_loop_carries_and_stacks_stands_beside_the_stack_and_its_next_value():
+def test_a_carry_that_is_stacked_is_live_with_the_stack_and_with_its_next_value():
     def fn(x, w):
         return lax.scan(lambda c, _: (jnp.tanh(c @ w), c), x, length=4)[1]
 
@@ -122,7 +122,7 @@ def test_what_a_loop_carries_and_stacks_stands_beside_the_stack_and_its_next_val
     assert peak == W_BYTES + (1 + 4 + 2) * X_BYTES
 
 
-def test_what_a_loop_reads_in_every_turn_is_not_what_it_carries():
+def test_a_loop_constant_does_not_share_the_buffer_of_a_carry():
     def fn(x):
         x = lax.sort(x)
         return lax.scan(lambda c, _: (jnp.tanh(c) + x, None), x, length=4)[0]
@@ -130,7 +130,7 @@ def test_what_a_loop_reads_in_every_turn_is_not_what_it_carries():
     assert memory_of(program_of(fn, X)).peak_bytes == 3 * X_BYTES
 
 
-def test_what_starts_two_carries_is_copied_once():
+def test_a_value_that_initialises_two_carries_is_copied_once():
     def fn(x):
         x = lax.sort(x)
         return lax.scan(lambda c, _: ((c[0] + 1, c[1] * 2), None), (x, x), length=4)[0]
@@ -138,7 +138,7 @@ def test_what_starts_two_carries_is_copied_once():
     assert memory_of(program_of(fn, X)).peak_bytes == 3 * X_BYTES
 
 
-def test_what_is_alive_adds_up_to_the_peak_in_loops_too():
+def test_live_values_add_up_to_the_peak_in_loops_too():
     def fn(x, w):
         def body(c, _):
             return lax.sort(c @ w), jnp.sin(c).sum()
@@ -150,7 +150,7 @@ def test_what_is_alive_adds_up_to_the_peak_in_loops_too():
     assert sum(map(layout.size, memory.alive)) == max(memory.curve)
 
 
-def test_what_a_loop_carries_is_copied_if_it_is_read_after_its_next_value_is_made():
+def test_a_carry_is_copied_if_it_is_read_after_its_next_value_is_computed():
     def fn(x, w):
         def body(c, _):
             return lax.sort(c @ w), jnp.sin(c).sum()
@@ -160,7 +160,7 @@ def test_what_a_loop_carries_is_copied_if_it_is_read_after_its_next_value_is_mad
     assert memory_of(program_of(fn, X, W)).peak_bytes > W_BYTES + 3 * X_BYTES
 
 
-def test_a_scatter_stands_beside_what_it_starts_from():
+def test_a_scatter_does_not_update_its_operand_in_place():
     index = jax.ShapeDtypeStruct((4,), jnp.int32)
 
     def fn(i):
@@ -170,14 +170,14 @@ def test_a_scatter_stands_beside_what_it_starts_from():
     assert 2 * X_BYTES <= peak < 2.2 * X_BYTES
 
 
-def test_what_a_loop_stacks_is_written_where_it_stays():
+def test_a_stacked_result_is_written_to_its_final_buffer():
     def fn(x):
         return lax.scan(lambda c, _: (c, jnp.sort(c, axis=0)), x, length=8)[1]
 
     assert memory_of(program_of(fn, X)).peak_bytes < 12 * X_BYTES
 
 
-def test_a_loop_reads_weights_that_are_rounded_once_before_it():
+def test_weights_are_rounded_once_before_the_loop_that_reads_them():
     weights = jax.ShapeDtypeStruct((8, 128, 128), jnp.float32)
 
     def fn(x, weights):
@@ -192,7 +192,7 @@ def test_a_loop_reads_weights_that_are_rounded_once_before_it():
     assert program.inputs[1] not in loop.reads
 
 
-def test_images_lie_with_their_batch_and_features_innermost():
+def test_images_have_batch_and_features_as_minor_dims():
     def fn(x, w):
         return lax.conv(x, w, (1, 1), "SAME")
 
@@ -206,26 +206,26 @@ def test_images_lie_with_their_batch_and_features_innermost():
     assert layout.size(program.inputs[0]) < layout.size(made)
 
 
-def test_a_step_in_place_of_its_argument_needs_no_more_memory():
+def test_an_update_in_the_memory_of_its_donated_argument_needs_no_more():
     program = program_of(lambda x: x + 1, X)
     assert memory_of(program).peak_bytes == 2 * X_BYTES
     assert memory_of(program, {0: 0}).peak_bytes == X_BYTES
 
 
-def test_an_argument_that_is_not_overwritten_in_step_is_copied_first():
-    """The result is written into its memory while others may still read it."""
+def test_a_donated_argument_that_cannot_be_updated_in_place_is_copied_first():
+    """The result is written to its memory while other ops may still read it."""
 
     def fn(x, w):
         return jnp.sort(x * 2, axis=0), x @ w
 
-    kept, given_up = (
+    kept, donated = (
         memory_of(program_of(fn, X, W), aliases).peak_bytes for aliases in ({}, {0: 0})
     )
-    assert given_up == kept
+    assert donated == kept
 
 
-def test_an_argument_that_a_loop_carries_on_is_its_place_if_it_was_given_up():
-    """As caches are, into which a decoder writes for as long as a condition holds."""
+def test_a_donated_argument_that_a_loop_carries_is_the_buffer_of_the_carry():
+    """Decoders write to caches of keys and values in while loops."""
 
     def fn(cache, x):
         def write(state):
@@ -235,16 +235,16 @@ def test_an_argument_that_a_loop_carries_on_is_its_place_if_it_was_given_up():
         return lax.while_loop(lambda state: state[1] < 64, write, (cache, 0))[0]
 
     cache = jax.ShapeDtypeStruct((4096, X.shape[1]), X.dtype)
-    kept, given_up = (
+    kept, donated = (
         memory_of(program_of(fn, cache, X), aliases).peak_bytes
         for aliases in ({}, {0: 0})
     )
     size = 4 * 4096 * 128
-    assert size <= given_up < 1.1 * size
-    assert kept >= given_up + size
+    assert size <= donated < 1.1 * size
+    assert kept >= donated + size
 
 
-def test_a_loop_needs_its_body_beside_what_is_alive():
+def test_a_loop_adds_the_peak_of_its_body_to_what_is_live_outside():
     def fn(x, w):
         return lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, length=8)[0]
 
@@ -252,7 +252,7 @@ def test_a_loop_needs_its_body_beside_what_is_alive():
     assert W_BYTES + 2 * X_BYTES <= memory.peak_bytes <= W_BYTES + 4 * X_BYTES
 
 
-def test_a_slice_of_what_a_loop_scans_is_part_of_it():
+def test_a_slice_of_a_scanned_array_takes_no_memory_of_its_own():
     weights = jax.ShapeDtypeStruct((8, 128, 128), jnp.float32)
 
     def fn(x, weights):
@@ -263,7 +263,7 @@ def test_a_slice_of_what_a_loop_scans_is_part_of_it():
 
 
 @pytest.mark.parametrize("rules", [TPU, GPU, CPU], ids=["tpu", "gpu", "cpu"])
-def test_what_is_handed_out_as_it_came_is_copied_unless_it_was_given_up(rules):
+def test_an_argument_returned_unchanged_is_copied_unless_it_was_donated(rules):
     program = program_of(lambda x, y: (x.reshape(-1), y + 1.0), X, X)
     (x, y), aliases = program.inputs, {0: 0}
     all_three = num_bytes(x) + 2 * num_bytes(y)

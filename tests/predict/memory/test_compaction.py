@@ -1,4 +1,4 @@
-"""What is stored without padding, where a program does not fit, and what never is."""
+"""Values that are stored without padding once a program does not fit its device."""
 
 import math
 
@@ -21,7 +21,7 @@ COUNT = 6
 
 
 def waiting(x, count=COUNT):
-    """Many values that wait for the end, where they are added up one by one."""
+    """Sum of values that are all live until the end, where they are added one by one."""
     found = [lax.sort(x)]
     for _ in range(count - 1):
         found.append(lax.sort(found[-1]))
@@ -32,7 +32,7 @@ def waiting(x, count=COUNT):
 
 
 def together(x):
-    """As many that one unit reads at once."""
+    """Sum of as many values, which one fusion reads at once."""
     found = [lax.sort(x)]
     for _ in range(COUNT - 1):
         found.append(lax.sort(found[-1]))
@@ -47,27 +47,27 @@ PROGRAM = program_of(waiting)
 
 
 def within(limit, program=PROGRAM):
-    """Memory as it was, as it is within a limit in bytes, and the layout there."""
-    layout, units = Layout((8, 128)), fuse(program)
+    """Memory before and after compaction to a limit in bytes, and the layout after it."""
+    layout, fusions = Layout((8, 128)), fuse(program)
 
     def measure(tried):
-        return memory_of(program, layout=tried, units=units)
+        return memory_of(program, layout=tried, units=fusions)
 
     memory, fixed = measure(layout), {*program.inputs, *program.outputs}
-    return memory, *compacted(memory, layout, limit, units, fixed, measure)
+    return memory, *compacted(memory, layout, limit, fusions, fixed, measure)
 
 
 def peak_of(program):
     return memory_of(program, layout=Layout((8, 128))).peak_bytes
 
 
-def test_what_fits_stays_as_it_is():
+def test_a_program_that_fits_is_not_compacted():
     memory, found, layout = within(1e12)
     assert found is memory
     assert not layout.tight
 
 
-def test_what_does_not_is_stored_without_padding():
+def test_a_program_that_does_not_fit_is_stored_without_padding():
     memory, found, layout = within(peak_of(PROGRAM) - 1)
     assert found.peak_bytes < memory.peak_bytes
     assert {layout.size(v) for v in layout.tight} == {PLAIN}
@@ -75,13 +75,13 @@ def test_what_does_not_is_stored_without_padding():
     assert found.extra_bytes - memory.extra_bytes in (padding, 2 * padding)
 
 
-def test_what_fits_neither_way_stays_as_it_is():
+def test_a_program_that_fits_neither_way_is_not_compacted():
     memory, found, layout = within(PLAIN)
     assert found is memory
     assert not layout.tight
 
 
-def test_what_one_unit_reads_at_once_has_its_padding_then():
+def test_values_that_one_fusion_reads_together_are_not_compacted():
     program = program_of(together)
     memory, found, layout = within(peak_of(program) - 1, program)
     assert found is memory
@@ -89,19 +89,19 @@ def test_what_one_unit_reads_at_once_has_its_padding_then():
 
 
 @given(st.floats(0.5, 1.1))
-def test_what_is_smaller_fits(share):
+def test_a_compacted_program_fits_the_limit(share):
     limit = share * peak_of(PROGRAM)
     memory, found, layout = within(limit)
     assert bool(layout.tight) == (found.peak_bytes <= limit < memory.peak_bytes)
     assert layout.tight.isdisjoint((*PROGRAM.inputs, *PROGRAM.outputs))
-    for unit in fuse(PROGRAM):
-        touched = {*unit.reads, *unit.writes}
+    for fusion in fuse(PROGRAM):
+        touched = {*fusion.reads, *fusion.writes}
         padding = sum(PADDED - PLAIN for v in touched & layout.tight)
         assert padding <= found.extra_bytes
 
 
 @pytest.mark.parametrize(("columns", "is_worth_it"), [(248, False), (192, True)])
-def test_padding_of_little_is_not_worth_a_copy(columns, is_worth_it):
+def test_little_padding_is_not_worth_a_copy(columns, is_worth_it):
     shape = jax.ShapeDtypeStruct((columns, columns), jnp.float32)
     program = program_of(lambda x: waiting(x, 60), shape)
     memory, found, _ = within(peak_of(program) - 1, program)

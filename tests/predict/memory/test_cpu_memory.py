@@ -1,4 +1,4 @@
-"""What XLA assigns steps on virtual CPU devices, against what is predicted of them."""
+"""Memory that XLA assigns to steps on virtual CPU devices, against its prediction."""
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,7 @@ STEPS = [
 @pytest.mark.parametrize("is_given_up", [False, True])
 @pytest.mark.parametrize("tactics", ["dp", "fsdp"])
 @pytest.mark.parametrize(("loss", "params"), STEPS)
-def test_a_step_takes_what_is_predicted(loss, params, tactics, is_given_up):
+def test_predicted_memory_is_near_what_xla_assigns(loss, params, tactics, is_given_up):
     found = [mw.data_parallel("data", "batch")]
     if tactics == "fsdp":
         found.append(mw.fsdp("data"))

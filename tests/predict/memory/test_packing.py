@@ -1,4 +1,4 @@
-"""How blocks fit into a heap."""
+"""Heap sizes of buffers that come and go, by laws and by hand."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS)
-def test_a_heap_holds_what_is_alive_and_no_more_than_all(blocks):
+def test_a_heap_lies_between_the_peak_of_live_bytes_and_their_total(blocks):
     most = max(
         (sum(b.size for b in blocks if b.start <= t <= b.end) for t in range(20)),
         default=0,
@@ -25,19 +25,19 @@ def test_a_heap_holds_what_is_alive_and_no_more_than_all(blocks):
 
 
 @given(BLOCKS)
-def test_in_time_blocks_of_one_size_leave_no_gaps(blocks):
+def test_packed_in_time_buffers_of_one_size_leave_no_gaps(blocks):
     same = [b._replace(size=3) for b in blocks]
     most = max(sum(3 for b in same if b.start <= t <= b.end) for t in range(20))
     assert packed_in_time(same) == most
 
 
-def test_in_time_a_block_that_stays_behind_splits_the_space_for_larger_ones():
+def test_packed_in_time_a_buffer_that_stays_fragments_the_space_below_it():
     blocks = [BufferInterval(4, 0, 1), BufferInterval(1, 1, 3), BufferInterval(5, 2, 3)]
     assert packed_bytes(blocks) == 6
     assert packed_in_time(blocks) == 10
 
 
-def test_in_time_a_block_lies_in_the_smallest_gap_that_holds_it():
+def test_packed_in_time_a_buffer_takes_the_smallest_gap_that_holds_it():
     first = [
         BufferInterval(5, 0, 0),
         BufferInterval(1, 0, 2),

@@ -1,4 +1,4 @@
-"""Seconds of single units: which bound holds, and laws of all."""
+"""Seconds of single kernels: which bound holds, and laws of all bounds."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork, work_of
 
 CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
-"""One that reaches all its peaks."""
+"""A chip that reaches all its peaks."""
 
 
 def product(rows, summed, columns, dtype=jnp.bfloat16):
@@ -43,14 +43,14 @@ def test_a_thin_product_is_bound_by_memory():
     assert time.seconds == pytest.approx(num_bytes / 819e9)
 
 
-def test_a_tiny_unit_takes_what_starting_takes():
+def test_a_tiny_kernel_takes_its_launch():
     op = product(8, 8, 8)
     time = kernel_time(op, work_of(op), KernelTraffic(400), CHIP)
     assert (time.bound, time.seconds) == (Bound.LAUNCH, CHIP.launch_s)
 
 
-def test_small_dims_are_filled_up():
-    """64 columns cost a unit of 128 what 128 do; 3 channels what 128 do."""
+def test_small_dims_are_padded_to_the_matrix_unit():
+    """A unit of 128 columns takes as long for 64 columns, or 3 channels, as for 128."""
     assert padded_flops(product(1024, 1024, 64), CHIP) == padded_flops(
         product(1024, 1024, 128), CHIP
     )
@@ -70,7 +70,7 @@ def test_small_dims_are_filled_up():
 
 
 @given(*[st.integers(1, 300)] * 3)
-def test_filling_up_never_takes_operations_away(rows, summed, columns):
+def test_padding_never_removes_operations(rows, summed, columns):
     op = product(rows, summed, columns)
     assert padded_flops(op, CHIP) >= work_of(op).flops
 
@@ -84,7 +84,7 @@ def test_more_work_is_never_faster(flops, transcendentals, num_bytes):
     assert twice >= once >= CHIP.launch_s
 
 
-def test_a_curve_is_met_at_its_points_and_flat_outside():
+def test_an_efficiency_curve_goes_through_its_points_and_is_flat_outside():
     curve = Curve(((1e6, 0.2), (1e9, 0.8)))
     assert [curve.share(x) for x in (1e3, 1e6, 1e9, 1e12)] == [0.2, 0.2, 0.8, 0.8]
     assert curve.share(10**7.5) == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""Seconds of hand-written kernels: which unit holds them up."""
+"""Seconds of Pallas kernels, by the unit that binds them."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from meshwright.program.rules.pallas_kernel import (
 )
 
 CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
-"""One that reaches all its peaks."""
+"""A chip that reaches all its peaks."""
 CYCLE_S = 1 / 1.5e9
 MANY = 10_000
 
@@ -31,7 +31,7 @@ def product(dtype):
 
 
 def time_of(*stretches, steps=MANY, num_bytes=0, told=None):
-    """The time of an op that calls such a kernel; its operands do not matter."""
+    """The time of an op that calls a kernel of these sections; operands do not matter."""
     op = with_kernel(
         product(jnp.float32), PallasKernel(steps, stretches, num_bytes, told)
     )
@@ -39,7 +39,7 @@ def time_of(*stretches, steps=MANY, num_bytes=0, told=None):
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
-def test_products_go_through_the_matrix_unit_in_16_bits(dtype):
+def test_blocks_of_32_bits_pass_the_matrix_unit_as_16_bits(dtype):
     time = time_of(KernelSection(products=((product(dtype), MANY),)))
     wanted = MANY * (2 * 512**3 / 197e12 + STEP_CYCLES * CYCLE_S)
     assert (time.bound, time.seconds) == (Bound.MATRIX, pytest.approx(wanted))
@@ -53,13 +53,13 @@ def test_products_go_through_the_matrix_unit_in_16_bits(dtype):
         KernelSection(stored=6_100 * MANY // ALUS),
     ],
 )
-def test_the_busiest_slot_of_the_vector_unit_holds_all_others_up(stretch):
+def test_the_busiest_slot_of_the_vector_unit_sets_the_time(stretch):
     time = time_of(stretch)
     wanted = MANY * (6_100 / 6.1e12 + STEP_CYCLES * CYCLE_S)
     assert (time.bound, time.seconds) == (Bound.VECTOR, pytest.approx(wanted))
 
 
-def test_branches_follow_one_another_and_units_in_one_do_not():
+def test_sections_run_in_sequence_and_the_units_of_one_in_parallel():
     matrix = KernelSection(products=((product(jnp.bfloat16), MANY),))
     vector = KernelSection(rest=OpWork(10_000 * MANY))
     together = replace(matrix, rest=vector.rest)
@@ -69,16 +69,16 @@ def test_branches_follow_one_another_and_units_in_one_do_not():
     assert time_of(together).seconds == time_of(matrix).seconds
 
 
-def test_blocks_come_and_go_while_units_work():
+def test_blocks_move_while_units_work():
     slow = time_of(KernelSection(rest=OpWork(1)), num_bytes=819e9)
     assert (slow.bound, slow.seconds) == (Bound.MEMORY, pytest.approx(1.0))
 
 
-def test_an_author_who_tells_of_half_the_operations_is_believed():
+def test_a_kernels_own_cost_estimate_replaces_the_count():
     stretch = KernelSection(rest=OpWork(10**9))
     half = time_of(stretch, steps=0, told=OpWork(10**9 // 2))
     assert half.seconds == pytest.approx(time_of(stretch, steps=0).seconds / 2)
 
 
-def test_a_tiny_kernel_takes_what_starting_takes():
+def test_a_tiny_pallas_kernel_takes_its_launch():
     assert time_of(steps=1).seconds == CHIP.launch_s

@@ -1,4 +1,4 @@
-"""What a product reads again: laws, and what the TPU compiler estimates of products."""
+"""Rereads of tiled products: laws, and the TPU compiler's estimates of products."""
 
 import math
 
@@ -25,14 +25,14 @@ EXTENT = st.integers(1024, 65536)
 
 
 def product(rows, summed, columns):
-    """The op of a product of 16 bits, [rows, summed] x [summed, columns]."""
+    """The op of a 16-bit product, [rows, summed] x [summed, columns]."""
     left = jax.ShapeDtypeStruct((rows, summed), jnp.bfloat16)
     right = jax.ShapeDtypeStruct((summed, columns), jnp.bfloat16)
     return capture(jnp.matmul, (left, right)).program.ops[0]
 
 
 def streams(rows, summed, columns, *, left=1, right=1, epilogue=1):
-    """As many arrays of 16 bits on each side of such a product."""
+    """Streams of a 16-bit product with so many arrays for each operand and the result."""
     return Streams(
         2 * left * rows * summed, 2 * right * summed * columns, 2.0 * epilogue
     )
@@ -51,7 +51,7 @@ COMPILED = {
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_work_fused_into_a_product_takes_what_the_compiler_estimates(name):
+def test_fused_products_take_what_the_compiler_estimates(name):
     left, right, epilogue, cycles = COMPILED[name]
     rows, summed, columns = 12288, 8192, 28672
     op = product(rows, summed, columns)
@@ -62,7 +62,7 @@ def test_work_fused_into_a_product_takes_what_the_compiler_estimates(name):
 
 
 @given(EXTENT, EXTENT, EXTENT, *[st.integers(1, 3)] * 3)
-def test_more_arrays_are_never_read_again_less(rows, summed, columns, a, b, c):
+def test_more_arrays_never_reduce_rereads(rows, summed, columns, a, b, c):
     op = product(rows, summed, columns)
     shape = (rows, summed, columns)
     few = reread_bytes(op, streams(*shape, left=a, right=b, epilogue=c), V5E)
@@ -74,7 +74,7 @@ def test_more_arrays_are_never_read_again_less(rows, summed, columns, a, b, c):
 
 
 @given(EXTENT, EXTENT, EXTENT)
-def test_no_fewer_bytes_than_the_best_tiles_of_its_memory_move(rows, summed, columns):
+def test_rereads_are_at_least_those_of_the_best_tiles(rows, summed, columns):
     op, through = product(rows, summed, columns), streams(rows, summed, columns)
     again = reread_bytes(op, through, V5E)
     once = through.left + through.right
@@ -83,8 +83,8 @@ def test_no_fewer_bytes_than_the_best_tiles_of_its_memory_move(rows, summed, col
     assert again + once >= 4 * rows * summed * columns / math.sqrt(tile) * (1 - 1e-9)
 
 
-def test_what_fits_beside_the_tiles_is_not_read_again():
-    """4,096 x 1,024 in 16 bits are 8 MiB, half of what there is for windows."""
+def test_an_operand_that_fits_beside_the_tiles_is_read_once():
+    """4,096 x 1,024 elements of 16 bits are 8 MiB, half of the memory of windows."""
     op = product(65536, 4096, 1024)
     through = streams(65536, 4096, 1024)
     assert reread_bytes(op, through, V5E) == 0
@@ -92,7 +92,7 @@ def test_what_fits_beside_the_tiles_is_not_read_again():
 
 
 @given(EXTENT, EXTENT, EXTENT, st.integers(2, 64))
-def test_a_batch_reads_again_what_each_of_its_products_does(rows, summed, columns, n):
+def test_a_batch_rereads_as_much_as_its_products_alone(rows, summed, columns, n):
     one, alone = product(rows, summed, columns), streams(rows, summed, columns)
     left = jax.ShapeDtypeStruct((n, rows, summed), jnp.bfloat16)
     right = jax.ShapeDtypeStruct((n, summed, columns), jnp.bfloat16)
@@ -103,13 +103,13 @@ def test_a_batch_reads_again_what_each_of_its_products_does(rows, summed, column
     )
 
 
-def test_what_is_on_the_chip_is_not_read_again():
+def test_an_operand_in_scratch_memory_causes_no_rereads():
     op = product(12288, 4096, 28672)
     through = streams(12288, 4096, 28672)
     assert reread_bytes(op, through._replace(left=0), V5E) == 0
 
 
-def test_a_machine_without_windows_reads_once():
+def test_a_machine_without_window_sizes_reads_once():
     op, through = product(8192, 8192, 8192), streams(8192, 8192, 8192)
     gpu = load_machine("h100").chip
     times = [

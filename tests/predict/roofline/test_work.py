@@ -18,7 +18,7 @@ def counted(fn, *args):
 
 
 def xla_flops(fn, *args):
-    """XLA's count before it optimises."""
+    """XLA's count before optimisation."""
     return jax.jit(fn).lower(*args).cost_analysis()["flops"]
 
 
@@ -90,7 +90,7 @@ def test_plain_programs_count_what_xla_counts(name):
     assert counted(fn, *args).flops == xla_flops(fn, *args)
 
 
-def test_exponentials_are_told_apart():
+def test_transcendentals_are_counted_apart():
     work = counted(lambda x: jnp.exp(x) + 1, f32(8, 6))
     assert (work.flops, work.transcendentals) == (48, 48)
 
@@ -100,14 +100,14 @@ def test_moving_data_counts_nothing():
     assert (work.flops, work.transcendentals) == (0, 0)
 
 
-def test_a_scan_counts_its_body_as_often_as_it_runs():
+def test_a_scan_counts_its_body_times_its_length():
     def loop(x, w):
         return lax.scan(lambda c, _: (c @ w, None), x, length=5)[0]
 
     assert counted(loop, f32(3, 4), f32(4, 4)).flops == 5 * 2 * 3 * 4 * 4
 
 
-def test_of_a_branch_the_dearer_side_counts():
+def test_a_cond_counts_its_dearer_branch():
     def either(p, x):
         return lax.cond(p, lambda x: x @ x, lambda x: x + x, x)
 
@@ -115,7 +115,7 @@ def test_of_a_branch_the_dearer_side_counts():
     assert counted(either, flag, f32(4, 4)).flops == 2 * 4**3
 
 
-def test_rows_of_a_ragged_product_meet_one_group_each():
+def test_each_row_of_a_ragged_product_is_multiplied_by_one_group():
     sizes = jax.ShapeDtypeStruct((3,), jnp.int32)
     work = counted(lax.ragged_dot, f32(10, 4), f32(3, 4, 5), sizes)
     assert work.flops == 2 * 10 * 4 * 5

@@ -1,4 +1,4 @@
-"""A step in time: closed forms of single units, and laws of any timeline."""
+"""Timelines: closed forms of single fusions, and laws of any timeline."""
 
 from itertools import pairwise
 
@@ -59,14 +59,14 @@ def work_s(timeline):
 
 
 @pytest.mark.parametrize("is_async", [frozenset(), OVERLAPPED])
-def test_a_step_lies_between_its_busiest_stream_and_all_its_work(is_async):
+def test_a_step_takes_at_least_its_busiest_stream_and_at_most_all_its_work(is_async):
     timeline = run(is_async=is_async)
     busiest = max(timeline.busy_s(COMPUTE), timeline.busy_s(LINKS))
     assert busiest <= timeline.end_s * (1 + 1e-9)
     assert timeline.end_s <= work_s(timeline) * (1 + 1e-9)
 
 
-def test_without_overlap_a_step_is_all_its_work():
+def test_without_overlap_a_step_takes_all_its_work():
     timeline = run(is_async=frozenset())
     assert timeline.end_s == pytest.approx(work_s(timeline))
 
@@ -82,12 +82,12 @@ def test_the_same_program_gives_the_same_timeline():
     ]
 
 
-def test_no_unit_starts_before_what_it_reads_is_there():
-    there = {}
+def test_no_fusion_starts_before_its_operands_are_ready():
+    ready_s = {}
     for span in run().spans:
         for value in span.fusion.reads:
-            assert there.get(value, 0.0) <= span.start_s
-        there |= dict.fromkeys(span.fusion.writes, span.end_s)
+            assert ready_s.get(value, 0.0) <= span.start_s
+        ready_s |= dict.fromkeys(span.fusion.writes, span.end_s)
 
 
 def test_spans_of_a_stream_do_not_overlap():
@@ -102,7 +102,7 @@ def test_a_faster_chip_is_never_slower():
 
 
 @given(st.integers(1, 6))
-def test_a_loop_takes_its_body_as_often_as_it_runs(length):
+def test_a_loop_takes_its_body_times_its_trip_count(length):
     def fn(x):
         return jax.lax.scan(lambda c, _: (jnp.tanh(c @ c), None), x, length=length)[0]
 
@@ -118,8 +118,8 @@ def test_a_loop_takes_its_body_as_often_as_it_runs(length):
     assert span.end_s == pytest.approx(length * span.inner.end_s)
 
 
-def test_a_kernel_moves_its_blocks_alone():
-    """A block that every step needs comes once; those that alternate, at each step."""
+def test_a_pallas_kernel_moves_only_its_blocks():
+    """A block that all grid steps share moves once, one that alternates at each step."""
     example = pallas.EXAMPLES[0]
     made = mw.partition(example.fn, MESH).decide(*example.args).lowered
     spans = run(made=made).spans

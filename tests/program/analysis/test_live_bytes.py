@@ -1,4 +1,4 @@
-"""Live memory, against enumeration by hand and against its laws."""
+"""Peaks of live bytes, against counts by hand and against enumeration."""
 
 import jax
 import jax.numpy as jnp
@@ -16,20 +16,20 @@ def peak(fn, *args, reused=()):
     return peak_bytes(capture(fn, args).program, reused)
 
 
-def test_an_argument_and_a_result_live_together():
+def test_an_argument_and_a_result_are_live_together():
     assert peak(jnp.sin, KIB) == 2048
 
 
-def test_a_chain_needs_two_values_beside_a_kept_argument():
+def test_a_chain_needs_two_values_and_its_kept_argument():
     assert peak(lambda x: jnp.sin(jnp.cos(jnp.tan(x))), KIB) == 3 * 1024
 
 
-def test_a_given_up_argument_dies_at_its_last_reader():
+def test_a_donated_argument_dies_at_its_last_reader():
     chain = lambda x: jnp.sin(jnp.cos(jnp.tan(x)))  # noqa: E731
     assert peak(chain, KIB, reused=(0,)) == 2 * 1024
 
 
-def test_a_value_lives_until_its_last_reader():
+def test_a_value_is_live_until_its_last_reader():
     def fn(x):
         early = jnp.tan(x)
         return jnp.sin(jnp.cos(early)) + early
@@ -47,7 +47,7 @@ def test_a_loop_needs_its_body_once():
     )
 
 
-def test_stacked_results_of_a_loop_are_alive_at_its_end():
+def test_stacked_results_of_a_loop_are_live_at_its_end():
     def loop(x):
         return lax.scan(lambda c, _: (c, jnp.sin(c)), x, length=10)[1]
 
@@ -55,7 +55,7 @@ def test_stacked_results_of_a_loop_are_alive_at_its_end():
 
 
 def brute_force(program):
-    """Bytes alive around each op, counted anew each time; inputs and outputs stay."""
+    """The peak from the set of live values at each op; inputs and outputs stay."""
     kept = {*program.inputs, *(v for v in program.outputs)}
     peaks = []
     for index in range(len(program.ops)):
