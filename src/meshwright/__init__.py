@@ -17,7 +17,7 @@ from meshwright.partitioner.tactics import (
     shard,
     zero,
 )
-from meshwright.planner.driver.auto import auto
+from meshwright.planner.tactics.auto import auto
 from meshwright.program.capture import tag
 from meshwright.program.ops import rule
 from meshwright.run.local.calibrate import calibrate

@@ -132,6 +132,21 @@ def test_a_search_that_was_cut_short_says_so():
     assert why == "interrupted: this is the best so far"
 
 
+def test_tree_search_is_named_with_its_states_and_spelled_as_tactics(run, mlp):
+    done = run("plan", mlp, *SEARCH, "--search", "tree", "--tactics", PIN)
+    assert done.status == 0, done.err
+    assert re.search(r"tree search, which priced [1-9][\d,]* states", done.out)
+    done = run("plan", mlp, *SEARCH, "--search", "tree", "--json")
+    found = json.loads(done.out)["search"]
+    assert found["method"] == "tree"
+    assert found["num_states"] > 1
+    names = {each["name"] for each in found["candidates"]}
+    assert {"nothing cut", "tree search"} <= names
+    for each in found["candidates"]:
+        if each["name"] == "tree search":
+            assert all(tactic.startswith("shard(") for tactic in each["tactics"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -139,6 +154,7 @@ def test_a_search_that_was_cut_short_says_so():
         (["--objective", "memory=-1"], "weight of 'memory' is -1"),
         (["--most-axes", "4"], "most_axes is 4; wanted 1, 2 or 3"),
         (["--memory", "0"], "--memory is 0"),
+        (["--search", "dfs"], "search is 'dfs'; wanted one of program, tree"),
         (["--tactics", "shard({'w': 0}, 'data')"], "pattern 'w' matches nothing"),
         (["--tactics", "sharde('w')"], "no tactic 'sharde'; there are"),
         (["--machines", "tpu-v4"], "--machine searches, --machines compares"),
@@ -158,7 +174,7 @@ def test_what_cannot_be_asked_is_said(run, mlp, options, message):
 @pytest.mark.parametrize(
     "option",
     ["--chips 8", "--objective step_time", "--memory 4", "--budget 3", "--most-axes 3",
-     "--seed 1"],
+     "--seed 1", "--search tree"],
 )  # fmt: skip
 @pytest.mark.parametrize("beside", [(), ("--machines", "tpu-v4,tpu-v5e")])
 def test_options_of_a_search_without_one_are_refused(run, mlp, option, beside):

@@ -19,9 +19,12 @@ from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.planner.driver.mesh_choice import meshes_that_take, meshes_with
 from meshwright.planner.driver.outcome import search_result
 from meshwright.planner.driver.recomputation import search_with_recomputation
-from meshwright.planner.driver.request import SearchRequest
+from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask, ignore_progress
+from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.driver.tree_plans import search_trees
+from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import PartialPlan, Space
 from meshwright.predict.energy import Location
@@ -44,6 +47,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
     budget_s: float = 15.0,
     place: Location | str | None = None,
     experts: bool = True,
+    search: str = "program",
     seed: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Plan:
@@ -59,14 +63,16 @@ def autoplan(  # noqa: PLR0913  the options of a search
     memory: bytes of a device that a plan may take; by default all that the chip offers.
     budget_s: seconds after which the best plan so far is returned, as it is on Ctrl-C.
     place: location of the machine, for carbon. experts: try expert strategies, too.
-    seed: of the solver. on_progress: is called with lines of text.
+    search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
+        cuts of inputs, whose plans are lists of `shard` tactics.
+    seed: of the search. on_progress: is called with lines of text.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
     runs the plan. Buffers of state that the step updates are assumed to be donated.
     Raises `PlanError` if nothing fits, or if no mesh takes the tactics.
     """
     request = SearchRequest(
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
-        experts, seed, on_progress or ignore_progress,
+        experts, search, seed, on_progress or ignore_progress,
     )  # fmt: skip
     return _find_plan(fn, args, request)
 
@@ -75,39 +81,53 @@ def _find_plan(
     fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
 ) -> Plan:
     started = time.monotonic()
-    objective, machine, mesh, limit, place = request.resolve()
-    tactics = tuple(request.tactics)
-    meshes = (
-        meshes_with(machine, axes_of(tactics), request.most_axes)
-        if mesh is None
-        else (mesh,)
-    )
-    with SolverProcess() as solver:
-        captured = partition(fn, meshes[0]).capture(*args)
-        if not captured.program.ops:
-            raise PlanError(
-                "the step returns nothing that it computes; nothing to plan"
-            )
-        space = Space(PartialPlan(captured, tactics), machine, request.seed)
-        task = SearchTask(
-            space,
-            meshes_that_take(space, meshes),
-            limit,
-            objective,
-            request.on_progress,
-        )
-        until = started + _SEARCH_SHARE * request.budget_s
+    until = started + _SEARCH_SHARE * request.budget_s
+    resolved = request.resolve()
+    if request.search == "tree":
+        task = _task(fn, args, request, resolved)
+        trials = Trials(task, TimeBudget(until), [])
+        found = search_trees(task, trials, started, request.experts)
+        return _final_plan(found, task, trials, resolved.place)
+    with SolverProcess() as solver:  # starts while the program is captured
+        task = _task(fn, args, request, resolved)
         state = search_with_recomputation(
             SearchState.of(task, solver, until), solver, request.experts
         )
-    return _final_plan(search_result(state, started), state, place)
+    found = search_result(state, started)
+    return _final_plan(found, state.task, state.trials, resolved.place)
+
+
+def _task(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    resolved: ResolvedRequest,
+) -> SearchTask:
+    """The captured program, and the meshes that take the given tactics."""
+    tactics, machine = tuple(request.tactics), resolved.machine
+    meshes = (
+        meshes_with(machine, axes_of(tactics), request.most_axes)
+        if resolved.mesh is None
+        else (resolved.mesh,)
+    )
+    captured = partition(fn, meshes[0]).capture(*args)
+    if not captured.program.ops:
+        raise PlanError("the step returns nothing that it computes; nothing to plan")
+    space = Space(PartialPlan(captured, tactics), machine, request.seed)
+    return SearchTask(
+        space,
+        meshes_that_take(space, meshes),
+        resolved.limit,
+        resolved.objective,
+        request.on_progress,
+    )
 
 
 def _final_plan(
-    search: SearchResult, state: SearchState, place: Location | None
+    search: SearchResult, task: SearchTask, trials: Trials, place: Location | None
 ) -> Plan:
     """The plan of the best candidate, simulated; its device program is reused."""
-    best, space, last = search.candidates[0], state.task.space, state.trials.lowered
+    best, space, last = search.candidates[0], task.space, trials.lowered
     is_same = _rewrites(best.tactics) == _rewrites(space.given)
     plan = make_plan(
         space.original.captured,

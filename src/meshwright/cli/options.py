@@ -97,6 +97,13 @@ BudgetSeconds = Annotated[float, typer.Option("--budget", help="seconds to searc
 MostAxes = Annotated[
     int, typer.Option("--most-axes", help="most axes of a mesh to try, 1 to 3")
 ]
+SearchName = Annotated[
+    str,
+    typer.Option(
+        "--search",
+        help="how to search: program (integer program) or tree (tree search)",
+    ),
+]
 SearchSeed = Annotated[int, typer.Option("--seed", help="random seed of the search")]
 
 # -- the output ------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from meshwright.cli.options import (
     Samples,
     Schedule,
     SearchMachine,
+    SearchName,
     SearchSeed,
     StepOptions,
     Tactics,
@@ -37,7 +38,9 @@ from meshwright.machine import Mesh, parse_mesh
 from meshwright.partitioner.lower import Gather
 from meshwright.predict.energy import find_location
 
-_OF_A_SEARCH = ("chips", "objective", "memory", "budget", "most_axes", "seed")
+_OF_A_SEARCH = (
+    "chips", "objective", "memory", "budget", "most_axes", "search", "seed"
+)  # fmt: skip
 """Options that only a search has."""
 
 
@@ -56,6 +59,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     memory: MemoryGib = None,
     budget: BudgetSeconds = 15.0,
     most_axes: MostAxes = 2,
+    search: SearchName = "program",
     seed: SearchSeed = 0,
     machines: Machines = None,
     place: PlaceName = None,
@@ -75,7 +79,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     if machine is not None:
         options = SearchOptions(
             machine, chips, objective, memory, budget, _parsed(mesh), most_axes,
-            schedule, tactics, place, seed,
+            schedule, tactics, place, search, seed,
         )  # fmt: skip
         print_found(find_plan(target, options), as_json, out)
     elif mesh is None:

@@ -41,6 +41,7 @@ class SearchOptions:
     schedule: str | None
     tactics: str | None
     place: str | None
+    search: str
     seed: int
 
     def check(self) -> None:
@@ -52,7 +53,7 @@ class SearchOptions:
             raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
         SearchRequest(
             self.machine, self.chips, self.mesh, self.most_axes, self.objective,
-            memory, self.budget_s, self.place,
+            memory, self.budget_s, self.place, search=self.search,
         ).resolve()  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def find_plan(text: str, options: SearchOptions) -> Plan:
             memory=None if memory is None else memory * 2**30,
             budget_s=options.budget_s,
             place=options.place,
+            search=options.search,
             seed=options.seed,
             on_progress=on_progress,
         )

@@ -100,6 +100,8 @@ def search_text(search: SearchResult) -> str:
     seen, known = search.num_meshes, search.all_meshes
     meshes = f"{seen}" if seen == known else f"{seen} of {known}"
     lines = [f"{search.seconds:.1f} s for {meshes} mesh{'es' * (known > 1)}"]
+    if search.method == "tree":
+        lines.append(f"tree search, which priced {search.num_states:,} states")
     if search.model_s and search.candidates[0].name == "auto":
         lines.append(
             f"by the cost model of the integer program, no plan on this mesh is more "

@@ -8,6 +8,9 @@ from typing import Any
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, differences
 
+SEARCHES = ("program", "tree")
+"""Names of the searches: an integer program, or a tree search over cuts of inputs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
@@ -32,6 +35,8 @@ class SearchResult:
     seconds: duration of the search. num_meshes, all_meshes: meshes that were solved, and
     that there are; others were skipped for lack of time or after an interrupt.
     spelled: the best plan of the integer program as ordinary tactics, if there was time.
+    method: one of `SEARCHES`. A tree search leaves model_s and bound_s 0, since it proves
+    nothing; num_states says how many states it priced.
     """
 
     candidates: tuple[Candidate, ...]
@@ -43,6 +48,8 @@ class SearchResult:
     all_meshes: int
     is_interrupted: bool = False
     spelled: Spelling | None = None
+    method: str = "program"
+    num_states: int = 0
 
     @property
     def frontier(self) -> tuple[Candidate, ...]:
@@ -66,6 +73,8 @@ class SearchResult:
         """All fields for `json.dumps`; plans that could not be made have null figures."""
         best = self.candidates[0]
         return {
+            "method": self.method,
+            "num_states": self.num_states,
             "limit_bytes": self.limit_bytes,
             "model_s": self.model_s,
             "bound_s": self.bound_s,

@@ -1,8 +1,9 @@
 """The symmetry-reduced graph as a struct of arrays of integers, for compiled loops.
 
-Each group, that is each class of nodes of the reduced graph, takes the place of a node, and
-each result of a group that of a value. An operand of a group has several sources where members read values of different
-groups: the first of equal layers reads the input, the others read the layer before.
+A group is a class of nodes of the reduced graph; it takes the place of a node, and each of
+its results that of a value. An operand of a group has several sources where members read
+values of different groups: the first of equal layers reads the input, the others read the
+layer before.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ SHIFT = SUM_BITS * MOST_AXES
 
 
 class PriceTables(NamedTuple):
-    """Tables of G groups, K shared values, L pair costs, M results that memory counts, T moments.
+    """Tables of G groups, K shared values, L pair costs, M counted results, T moments.
 
     A field that ends in `_at` holds offsets into the field or fields named after it.
     kinds: number of the list of strategies of each group, [G].
@@ -39,8 +39,8 @@ class PriceTables(NamedTuple):
     held_groups, held_at, counts: per result that memory counts, its group, the offset of
         its bytes by strategy, [M], and how many are alive at each moment, [M, T].
     copied, extra_at, extra_widths, copies: per copy, the two variables (groups, then
-        shared values) between which it is made, [C, 2]; the offset of its bytes by the choices of
-        both; the number of choices of the second; how many are alive, [C, T].
+        shared values) between which it is made, [C, 2]; the offset of its bytes by the
+        choices of both; the number of choices of the second; how many are alive, [C, T].
     """
 
     kinds: Ints

@@ -14,6 +14,7 @@ from meshwright.partitioner.tactics import Tactic, TacticKind
 from meshwright.planner.candidates.meshes import MOST_AXES
 from meshwright.planner.candidates.objective import Objective
 from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.candidates.search_result import SEARCHES
 from meshwright.planner.driver.task import ignore_progress
 from meshwright.predict.energy import Location, find_location
 from meshwright.program.capture.mesh import as_mesh
@@ -46,11 +47,16 @@ class SearchRequest:
     place: Location | str | None = None
     tactics: Sequence[Tactic] = ()
     experts: bool = True
+    search: str = "program"
     seed: int = 0
     on_progress: OnProgress = ignore_progress
 
     def resolve(self) -> ResolvedRequest:
         """The checked options; an error says which is wrong and what is allowed."""
+        if self.search not in SEARCHES:
+            raise PlanError(
+                f"search is {self.search!r}; wanted one of {', '.join(SEARCHES)}"
+            )
         objective = Objective.of(self.objective)
         mesh = None if self.mesh is None else as_mesh(self.mesh)
         machine = self._machine(mesh)

@@ -65,7 +65,8 @@ class CutProblem:
     """A `Problem` (meshwright.search) over the columns of one model.
 
     limit: bytes of a device. A state that does not fit costs more than every state that
-    does: the value of the start is added, and it grows with the excess. axes: those that may be cut, all by default.
+    does: the value of the start is added, and it grows with the excess. axes: those that
+    may be cut, all by default. value_of: what is to be small of a state.
     """
 
     def __init__(

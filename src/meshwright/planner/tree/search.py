@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
-from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.partitioner.tactics import Shard, Workspace
 from meshwright.planner.columns.input_families import split_by_inputs
 from meshwright.planner.columns.price_tables import MOST_AXES
 from meshwright.planner.prices.integer_program import IntegerProgram
@@ -82,7 +82,7 @@ class TreeSearchResult:
     """
 
     cuts: tuple[InputCut, ...]
-    tactics: tuple[Tactic, ...]
+    tactics: tuple[Shard, ...]
     cost: StateCost
     fits: bool
     trials: int

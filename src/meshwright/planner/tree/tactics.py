@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.patterns import matches
-from meshwright.partitioner.tactics import Tactic, shard
+from meshwright.partitioner.tactics import Shard, shard
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 
 
 def spell_cuts(
     problem: CutProblem, cuts: Sequence[InputCut]
-) -> tuple[tuple[Tactic, ...], CutState]:
+) -> tuple[tuple[Shard, ...], CutState]:
     """A `shard` tactic for each cut, in order, and the state that these lead to.
 
     The symmetry-reduced graph may propagate a cut further than the program does, because
@@ -23,7 +23,7 @@ def spell_cuts(
     """
     work = problem.work
     mark, num_refusals = work.state.mark(), len(work.refusals)
-    tactics: list[Tactic] = []
+    tactics: list[Shard] = []
     state = problem.start()
     for cut in cuts:
         state = problem.apply(state, cut)

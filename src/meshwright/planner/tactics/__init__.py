@@ -1,0 +1,1 @@
+"""Tactics that search for what the tactics before them leave open."""

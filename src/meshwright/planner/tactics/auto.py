@@ -1,0 +1,165 @@
+"""`auto`: a tactic that searches for what the tactics before it leave open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.errors import TacticError
+from meshwright.machine import Machine, load_machine
+from meshwright.partitioner.tactics import Shard, Tactic, TacticKind, Workspace
+from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.candidates.search_result import SEARCHES
+from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.prices.uniform_partition import price_ops
+from meshwright.planner.prices.value_roles import EXPOSED
+from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
+from meshwright.planner.solve.space import Pricing, price
+from meshwright.planner.tree.cut_problem import CutState
+from meshwright.planner.tree.search import (
+    TRAJECTORIES,
+    make_engine,
+    problem_on,
+    search_cuts,
+)
+from meshwright.search import Budget
+from meshwright.search.loop.budget import Improvement
+
+_ROUNDS = 200
+"""Rounds of the solver at most. If there is time for all, the result does not depend on the
+clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Cut whatever saves time along some axes, on top of the decisions before.
+
+    machine: the machine whose times count; a name means one of as many devices as the mesh
+    has. memory: bytes of a device, by default what the chip lets a program have.
+    search: "program" or "tree", as in `autoplan`. on_progress: called with one line of text
+    per improvement of a tree search, and at the end.
+    """
+
+    axes: tuple[str, ...]
+    machine: Machine | str
+    memory: float | None = None
+    budget_s: float = 10.0
+    search: str = "program"
+    seed: int = 0
+    on_progress: OnProgress | None = field(default=None, compare=False, repr=False)
+    kind = TacticKind.SEARCH
+    rewrite = None
+
+    def apply(self, work: Workspace) -> None:
+        """Search over what is open along the axes, and apply what was found.
+
+        Raises `TacticError` if nothing fits into memory.
+        """
+        for axis in self.axes:
+            work.mesh.require(axis)
+        machine = self.machine
+        if not isinstance(machine, Machine):
+            machine = load_machine(machine, work.mesh.num_devices)
+        op_prices = price_ops(work.graph.program, machine, work.mesh.num_devices)
+        pricing = Pricing(machine, op_prices, EXPOSED, self.seed)
+        usable = machine.chip.usable_bytes
+        limit = usable if self.memory is None else min(self.memory, usable)
+        tactics = _SEARCH_FNS[self.search](self, work, pricing, limit)
+        num_refusals = len(work.refusals)
+        for tactic in tactics:
+            tactic.apply(work)
+        del work.refusals[num_refusals:]  # they are for what a person asks for
+
+    def __str__(self) -> str:
+        name = self.machine if isinstance(self.machine, str) else self.machine.name
+        how = "" if self.search == "program" else f", search={self.search!r}"
+        return f"auto({list(self.axes)!r}, machine={name!r}{how})"
+
+    def report(self, seconds: float, num_bytes: float, limit: float) -> None:
+        """Report the price of what was found; `TacticError` if it does not fit."""
+        if num_bytes > limit:
+            raise TacticError(
+                f"{self} finds nothing that fits into {limit / 2**30:.1f} GiB a device"
+            )
+        if self.on_progress is not None:
+            self.on_progress(
+                f"{self}: {seconds * 1e3:.1f} ms, {num_bytes / 2**30:.1f} GiB by the model"
+            )
+
+
+def auto(  # noqa: PLR0913  the options of a search
+    axes: str | Sequence[str],
+    *,
+    machine: Machine | str,
+    memory: float | None = None,
+    budget_s: float = 10.0,
+    search: str = "program",
+    seed: int = 0,
+    on_progress: OnProgress | None = None,
+) -> Auto:
+    """A tactic that decides for some axes, among others that a person chose.
+
+    In `[data_parallel("data"), auto(["model"], machine="h100")]` everything that the
+    tactics before it cut stays as it is; what they leave open is chosen by an integer
+    program, as `autoplan` does for a whole mesh. `search="tree"` chooses cuts of inputs by
+    tree search instead, and applies them as `shard` tactics. See `Auto` for the options.
+    Raises `TacticError` for wrong options or, when it is applied, if nothing fits.
+    """
+    chosen = (axes,) if isinstance(axes, str) else tuple(axes)
+    if not chosen:
+        raise TacticError("auto wants at least one axis")
+    if not budget_s > 0:
+        raise TacticError(f"auto: budget_s is {budget_s}; wanted seconds above 0")
+    if search not in SEARCHES:
+        raise TacticError(
+            f"auto: search is {search!r}; wanted one of {', '.join(SEARCHES)}"
+        )
+    return Auto(chosen, machine, memory, budget_s, search, seed, on_progress)
+
+
+def _by_program(
+    auto: Auto, work: Workspace, pricing: Pricing, limit: float
+) -> Sequence[Tactic]:
+    """The best strategies that the integer program over open decisions gives."""
+    free = [sub_axis for axis in auto.axes for sub_axis in work.sub_axes[axis]]
+    priced = price(pricing, work, reduce_by_symmetry(work.state), free)
+    until = time.monotonic() + auto.budget_s
+    budget = SolveBudget(_ROUNDS, time.monotonic, until)
+    optimum = find_optimum(priced.pricer, limit, budget)
+    auto.report(optimum.seconds, optimum.bytes, limit)
+    return [priced.tactic(optimum, str(auto))]
+
+
+def _by_tree(
+    auto: Auto, work: Workspace, pricing: Pricing, limit: float
+) -> Sequence[Tactic]:
+    """The `shard` tactics that a tree search finds; Ctrl-C ends it with the best so far.
+
+    Their names say which search found them, and after how many states.
+    """
+    until = time.monotonic() + auto.budget_s
+    problem = problem_on(work, pricing, auto.axes, limit)
+    engine = make_engine(problem, "mcts", auto.seed)
+
+    def show(improvement: Improvement, state: CutState) -> None:
+        if auto.on_progress is not None:
+            seconds, states = problem.measure(state).seconds, improvement.evaluation
+            auto.on_progress(f"{auto}: {seconds * 1e3:.1f} ms, state {states:,}")
+
+    left_s = max(until - time.monotonic(), 0.01 * auto.budget_s)
+    budget = Budget(left_s, None, TRAJECTORIES)
+    found = search_cuts(problem, engine, budget, show)
+    auto.report(found.cost.seconds, found.cost.bytes, limit)
+    origin = f"{auto}, {found.evaluations:,} states"
+    return [_named(tactic, origin) for tactic in found.tactics]
+
+
+def _named(tactic: Shard, origin: str) -> Shard:
+    """The tactic with a name that says where it comes from."""
+    return replace(tactic, name=f"{origin}: {tactic}")
+
+
+_SEARCH_FNS: dict[
+    str, Callable[[Auto, Workspace, Pricing, float], Sequence[Tactic]]
+] = {"program": _by_program, "tree": _by_tree}
