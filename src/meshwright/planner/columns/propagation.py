@@ -1,8 +1,9 @@
 """Propagation to the fixed point of one axis: the algorithm of `Propagator`, over columns.
 
 It asks the same questions in the same order as `Propagator`, so that both end in the same
-state if each group is one node. Compiled, it is some hundred times faster
-(benchmarks/propagation_speed.py).
+state if each group is one node (tests/planner/columns/test_propagation.py). On a
+transformer of 32 layers it reaches 12 times as many states per second, and 500 times as
+many on the symmetry-reduced graph (benchmarks/propagation_speed.py).
 """
 
 from __future__ import annotations
