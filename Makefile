@@ -43,6 +43,7 @@ check: $(STAMP)
 $(STAMP): $(LOCK) pyproject.toml
 	$(call install,.venv,$(LOCK))
 	-$(BIN)/python -m meshwright.search.assignment.warm  # compiled once, not in a search
+	-$(BIN)/python -m meshwright.planner.tree.warm
 
 $(OLDEST_STAMP): $(OLDEST_LOCK) pyproject.toml
 	$(call install,.venv-oldest,$(OLDEST_LOCK))

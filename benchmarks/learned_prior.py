@@ -1,8 +1,8 @@
-"""The learned prior of tree search on programs that it was not trained on, beside kinds.
+"""Evaluation of the learned prior on programs that it was not trained on, against kinds.
 
-For each program, mesh and prior: in how many of 25 runs MCTS comes within 2 % of the best
-that any run found, by budget of trajectories. Longer runs with either prior say what is
-best, too. Seconds are the processor's, prior and features included.
+For each program, mesh and prior: the number of 25 runs in which MCTS comes within 2 % of
+the best cost that any run found, by budget of trajectories. The best cost also takes longer
+runs with either prior into account. Seconds are CPU seconds, prior and features included.
 
     python -m benchmarks.learned_prior [--seeds 25]
 """
@@ -78,13 +78,13 @@ def measure(problem: CutProblem, num_seeds: int) -> dict[str, Any]:
     }
     costs = [run["cost_s"] for own in runs.values() for b in own.values() for run in b]
     best = min(*costs, *(cost for own in long.values() for cost in own))
-    told: dict[str, Any] = {"best_s": best, "long": long}
+    figures: dict[str, Any] = {"best_s": best, "long": long}
     for name, own in runs.items():
         near = {
             budget: sum(run["cost_s"] <= NEAR * best for run in some) / num_seeds
             for budget, some in own.items()
         }
-        told[name] = {
+        figures[name] = {
             "near": near,
             "all near at": min((b for b in BUDGETS if near[b] == 1), default=None),
             "ratio": {
@@ -97,7 +97,7 @@ def measure(problem: CutProblem, num_seeds: int) -> dict[str, Any]:
             },
             "longest_s": max(run["seconds"] for some in own.values() for run in some),
         }
-    return told
+    return figures
 
 
 def main() -> None:
@@ -105,12 +105,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=25)
     options = parser.parse_args()
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for program, chip, sizes in CASES:
         text = ",".join(f"{axis}={size}" for axis, size in sizes.items())
         problem = problem_at(program, chip, sizes)
         run_seed(problem, ENGINES["mcts, learned"], 0, 10, 0.0)  # compiles
-        found = told[f"{program} {chip} {text}"] = measure(problem, options.seeds)
+        found = figures[f"{program} {chip} {text}"] = measure(problem, options.seeds)
         print(program, chip, text, f"best {found['best_s']:.6f} s")
         for name in NAMES:
             own = found[name]
@@ -123,7 +123,7 @@ def main() -> None:
                 ),
                 flush=True,
             )
-        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+        RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

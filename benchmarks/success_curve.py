@@ -1,10 +1,10 @@
-"""How many trajectories tree search needs to find what experts do: T24 on 8 by 4.
+"""Trajectories that tree search needs to match the expert plan: T24 on 8 by 4.
 
-Alabed et al., arXiv 2210.06352, figure 3a: in how many of 25 runs the search came to
-BP+MT+ZeRO-3, by budget of trajectories. A run counts where the best plan fits and costs
-no more than the experts' by the same model. Final plans are then spelled as tactics,
-lowered and simulated, as the experts' is. Seconds are those of the processor, so that
-what else a machine does is not counted; what a prior takes is part of a search's.
+Figure 3a of Alabed et al., arXiv 2210.06352: the number of 25 runs in which the search
+found BP+MT+ZeRO-3, by budget of trajectories. A run succeeds if its best plan fits and costs
+no more than the expert plan by the same model. Final plans are then spelled as tactics,
+lowered and simulated, as the expert plan is. Seconds are CPU seconds, so that other work on
+the machine does not count; a search's seconds include those of its prior.
 
     python -m benchmarks.success_curve [--seeds 25] [--picture FILE]
 """
@@ -170,7 +170,7 @@ def measure(num_seeds: int) -> dict[str, Any]:
     decided = decide(captured, MESH, expert, Gather.SHARED)
     point = problem.state_from(decided.work.state)
     wanted = problem.cost(point) * (1 + 1e-9)
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "capture_s": times[1] - times[0],
         "price_s": times[2] - times[1],
         "compile_s": times[3] - times[2],
@@ -182,7 +182,7 @@ def measure(num_seeds: int) -> dict[str, Any]:
         "seconds": {},
     }
     for name, make in ENGINES.items():
-        curve, seconds = told["curves"].setdefault(name, {}), {}
+        curve, seconds = figures["curves"].setdefault(name, {}), {}
         for budget in BUDGETS:
             runs = [
                 run_seed(problem, make, seed, budget, wanted)
@@ -195,10 +195,10 @@ def measure(num_seeds: int) -> dict[str, Any]:
                 flush=True,
             )
             if (name, budget) == (SHOWN, GOAL_TRAJECTORIES):
-                told["runs"] = runs
-        told["seconds"][name] = seconds
-    told["plans"] = [plan_of(problem, space, seed) for seed in range(num_seeds)]
-    return told
+                figures["runs"] = runs
+        figures["seconds"][name] = seconds
+    figures["plans"] = [plan_of(problem, space, seed) for seed in range(num_seeds)]
+    return figures
 
 
 def plan_of(problem: CutProblem, space: Space, seed: int) -> dict[str, Any]:
@@ -213,11 +213,11 @@ def plan_of(problem: CutProblem, space: Space, seed: int) -> dict[str, Any]:
     return {"seconds": seconds, **model, **simulated(space, found.tactics)}
 
 
-def summary(told: dict[str, Any]) -> dict[str, Any]:
+def summary(figures: dict[str, Any]) -> dict[str, Any]:
     """What the figures say together."""
-    runs, plans = told["runs"], told["plans"]
+    runs, plans = figures["runs"], figures["plans"]
     reached = [run["reached"] for run in runs if run["reached"] is not None]
-    expert = told["expert_simulated"]
+    expert = figures["expert_simulated"]
     return {
         "reached": f"{len(reached)} of {len(runs)}",
         "reached at, median": median(reached),
@@ -234,19 +234,19 @@ def summary(told: dict[str, Any]) -> dict[str, Any]:
             plan["step_s"] / expert["step_s"] for plan in plans
         ),
         "simulated, GiB at most": max(plan["bytes"] for plan in plans) / 2**30,
-        "states per s": told["speed"]["propagated_per_s"],
-        "distinct states per s": told["speed"]["priced_per_s"],
+        "states per s": figures["speed"]["propagated_per_s"],
+        "distinct states per s": figures["speed"]["priced_per_s"],
     }
 
 
-def draw(told: dict[str, Any], path: Path) -> None:
+def draw(figures: dict[str, Any], path: Path) -> None:
     """Success by budget, beside what is published."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4.2))
     marks = {"mcts": "C0o", "sampling": "C1s"}
     lines = {"learned": "-", "kinds": "--", "no prior": ":"}
-    for name, curve in told["curves"].items():
+    for name, curve in figures["curves"].items():
         engine, _, prior = name.partition(", ")
         style = marks[engine] + lines[prior]
         budgets = [int(budget) for budget in curve]
@@ -255,7 +255,7 @@ def draw(told: dict[str, Any], path: Path) -> None:
     axes.axvline(GOAL_TRAJECTORIES, color="0.8", lw=1, zorder=0)
     axes.set_xscale("log")
     axes.set_xlabel("trajectories")
-    axes.set_ylabel(f"seeds of {len(told['runs'])} at the experts' cost")
+    axes.set_ylabel(f"seeds of {len(figures['runs'])} at the experts' cost")
     axes.set_title("T24 on 8 by 4, TPU v3", fontsize=10)
     axes.legend(fontsize=8)
     figure.tight_layout()
@@ -269,11 +269,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=25)
     parser.add_argument("--picture", type=Path, default=PICTURE)
     options = parser.parse_args()
-    told = measure(options.seeds)
-    told = {"summary": summary(told), **told}
-    RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+    figures = measure(options.seeds)
+    figures = {"summary": summary(figures), **figures}
+    RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
     draw(json.loads(RESULTS.read_text()), options.picture)
-    print(json.dumps(told["summary"], indent=1))
+    print(json.dumps(figures["summary"], indent=1))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The learned prior of tree search, from programs of the zoo that were searched for long.
+"""Training of tree search's learned prior, on long searches of programs of the zoo.
 
-Each program is searched on several meshes. On the way to the best state, and one step
-beside it, each open cut is tried: what does it cost if it comes next and the rest of the
-way follows? A cut is worth most if that is no more than the best, and if it spares a
-cut of the rest. Weights are fitted so that what the prior draws is worth most, by L-BFGS
-from zeros; families of programs on which the prior is judged are left out
-(`benchmarks.learned_prior`).
+Each program is searched on several meshes. In states on the path to the best state, and one
+cut off the path, each legal cut is tried next, followed by the rest of the path. The worth
+of a cut falls with the cost of the state at the end; it is highest if the cut also makes a
+cut of the rest unnecessary. Weights are fitted by L-BFGS from zeros, so that the expected
+worth of a cut drawn by the prior is highest. Families of programs on which the prior is
+evaluated (`benchmarks.learned_prior`) are left out.
 
     python -m benchmarks.train_prior
 """
@@ -56,30 +56,31 @@ PROGRAMS = {
     "d4pg:humanoid": "tpu-v3",
     "wavenet:teacher": "tpu-v3",
 }
-"""And the machine of each. Not among them: gpt, gpt3, vit, gns, lstm, ranking, unet3d."""
+"""Programs, with the machine of each. gpt, gpt3, vit, gns, lstm, ranking and unet3d are
+left out for the evaluation."""
 
 SHAPES = ((8, 4), (4, 8), (16, 2))
 SEEDS = 2
 TRAJECTORIES = 500
 MOST_CUTS = 40
-"""Tried in one state; where there are more, some of each kind, drawn."""
+"""Cuts tried in one state at most; of more, a random sample of each kind is tried."""
 
 MUCH = 0.03
-"""A logarithm of costs by which a cut is worth a third of the best."""
+"""Logarithm of the ratio of costs at which the worth of a cut falls to 1 / e."""
 
 IDLE = 0.3
-"""What a cut is worth that does no harm and spares nothing."""
+"""Worth of a cut that costs nothing and makes no other cut unnecessary."""
 
 DECAY = 1e-3
-"""Times the squares of all weights; the best of 3e-4 to 3e-2, in half decades, where each
-family in turn was left out of the fit."""
+"""Coefficient of L2 regularization: the best of 3e-4 to 3e-2, in half decades, by
+leave-one-family-out cross-validation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A state, and what its cuts are worth.
+    """A state, and the worth of each of its C cuts.
 
-    features: [C, F]. shares: of a kind of cuts that each stands for, [C]. worths: [C]
+    features: [C, F]. shares: share of its kind that each cut stands for, [C]. worths: [C]
     """
 
     phase: Phase
@@ -89,7 +90,10 @@ class Example:
 
 
 def first_guess() -> NDArray[np.float64]:
-    """What saves time, then memory, by itself: finds some ways that kinds do not."""
+    """Weights that prefer cuts which save time, then memory, by themselves.
+
+    A search with them finds some states that a search with equal kinds does not.
+    """
     weights = np.zeros((len(Phase), len(FEATURES)))
     weights[:, FEATURES.index("seconds")] = -1.5
     weights[:, FEATURES.index("bytes")] = -0.5
@@ -97,7 +101,7 @@ def first_guess() -> NDArray[np.float64]:
 
 
 def solve(problem: CutProblem) -> tuple[Result[CutState, InputCut], ...]:
-    """The goals of the best search of several."""
+    """The results of all goals of the best of several searches."""
     priors: list[Prior] = [kinds_prior(problem), prior_of(problem, first_guess())]
     runs = [
         search_goals(
@@ -113,8 +117,8 @@ def solve(problem: CutProblem) -> tuple[Result[CutState, InputCut], ...]:
 
 
 def examples_of(problem: CutProblem, rng: random.Random) -> list[Example]:
-    """Of one program on one mesh: the goals along one axis after another."""
-    way = _Way(problem, CutFeatures(problem), rng)
+    """Examples of one program on one mesh, from the goals along one axis after another."""
+    path = _Path(problem, CutFeatures(problem), rng)
     found: list[Example] = []
     before, done = (), 0
     for axis, goal in zip(problem.sub_axes, solve(problem), strict=False):
@@ -123,16 +127,16 @@ def examples_of(problem: CutProblem, rng: random.Random) -> list[Example]:
         own = [cut for cut in cuts if cut.axis == axis]
         found += [
             example
-            for state, rest in way.states(start, own, axis)
-            if (example := way.example(state, rest, axis)) is not None
+            for state, rest in path.states(start, own, axis)
+            if (example := path.example(state, rest, axis)) is not None
         ]
         before, done = cuts, len(goal.actions)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """Walks ways to the best states, and looks beside them."""
+class _Path:
+    """Paths to best states, and the states on and next to them."""
 
     problem: CutProblem
     outlook: CutFeatures
@@ -140,24 +144,24 @@ class _Way:
     tables: dict[tuple[str, bytes], NDArray[np.float64]] = field(default_factory=dict)
 
     def states(
-        self, start: CutState, way: Sequence[InputCut], axis: str
+        self, start: CutState, path: Sequence[InputCut], axis: str
     ) -> Iterator[tuple[CutState, Sequence[InputCut]]]:
-        """States on the way and one cut beside its beginning, and the rest of it."""
-        rng, last = self.rng, len(way)
+        """States on a path or one cut off its beginning, with the rest of the path."""
+        rng, last = self.rng, len(path)
         lengths = {0, min(1, last), last, *(rng.randint(0, last) for _ in range(8))}
         for length in sorted(lengths):
-            yield self.follow(start, way[:length])[0], way[length:]
+            yield self.follow(start, path[:length])[0], path[length:]
         for _ in range(3):
             length = rng.randint(0, min(last, 3))
-            state, _ = self.follow(start, way[:length])
+            state, _ = self.follow(start, path[:length])
             options = self.cuts(state, axis)
             if options:
-                yield self.problem.apply(state, rng.choice(options)), way[length:]
+                yield self.problem.apply(state, rng.choice(options)), path[length:]
 
     def example(
         self, state: CutState, rest: Sequence[InputCut], axis: str
     ) -> Example | None:
-        """What cuts are worth in a state; `None` where there is no choice."""
+        """The worths of cuts in a state; `None` if fewer than two cuts are legal."""
         outlook, options = self.outlook, self.cuts(state, axis)
         if len(options) < 2:
             return None
@@ -186,24 +190,24 @@ class _Way:
     def _worths(
         self, state: CutState, rest: Sequence[InputCut], cuts: Sequence[InputCut]
     ) -> NDArray[np.float64] | None:
-        """Of each cut, 0 to 1; `None` where none leads to a price."""
+        """Worth of each cut, 0 to 1; `None` if none leads to a finite cost."""
         end, length = self.follow(state, rest)
         tried = [self.follow(self.problem.apply(state, cut), rest) for cut in cuts]
         costs = [self.problem.cost(point) for point, _ in tried]
         least = min(*costs, self.problem.cost(end))
         if not math.isfinite(least):
             return None
-        far = np.minimum(np.log(np.array(costs) / least) / MUCH, 50)
+        distances = np.minimum(np.log(np.array(costs) / least) / MUCH, 50)
         spares = np.array([left < length for _, left in tried])
-        return np.exp(-far) * np.where(spares, 1, IDLE)
+        return np.exp(-distances) * np.where(spares, 1, IDLE)
 
     def cuts(self, state: CutState, axis: str) -> list[InputCut]:
-        """Those along an axis that are open, and were at the start."""
+        """The cuts along an axis that are legal now and at the start."""
         options = self.problem.actions(state)
         return [c for c in options if c.axis == axis and c in self.outlook.number]
 
     def follow(self, state: CutState, cuts: Sequence[InputCut]) -> tuple[CutState, int]:
-        """The state after some cuts, and how many of them changed anything."""
+        """The state after some cuts, and the number of them that changed the state."""
         count = 0
         for cut in cuts:
             after = self.problem.apply(state, cut)
@@ -213,9 +217,9 @@ class _Way:
 
 
 def fit(groups: Sequence[Sequence[Example]]) -> tuple[NDArray[np.float64], float]:
-    """Weights, [3, F], and minus the mean logarithm of what a draw is worth.
+    """Weights, [3, F], and the loss: minus the mean logarithm of the expected worth.
 
-    Each group, a program on a mesh, counts as much as any other.
+    Each group of examples, a program on a mesh, has the same share in the mean.
     """
     shape = len(Phase), len(FEATURES)
     share = 1 / len(groups)
@@ -249,7 +253,7 @@ def fit(groups: Sequence[Sequence[Example]]) -> tuple[NDArray[np.float64], float
 
 
 def gather() -> dict[str, list[Example]]:
-    """Examples of all programs, by program, machine and mesh."""
+    """Examples of all programs, by names of program, machine and mesh."""
     found: dict[str, list[Example]] = {}
     for program, chip in PROGRAMS.items():
         started = time.process_time()
@@ -269,7 +273,7 @@ def gather() -> dict[str, list[Example]]:
 
 
 def to_json(examples: dict[str, list[Example]]) -> dict[str, Any]:
-    """What is shipped: weights by phase and feature, and where they come from."""
+    """The contents of prior.json: weights by phase and feature, and their provenance."""
     groups = list(examples.values())
     weights, after = fit(groups)
     return {
@@ -295,7 +299,7 @@ def to_json(examples: dict[str, list[Example]]) -> dict[str, Any]:
 
 
 def loss_of_kinds(groups: Sequence[Sequence[Example]]) -> float:
-    """What `fit` makes smaller, where all kinds count alike."""
+    """The loss that `fit` minimizes, for a prior in which all kinds have equal weight."""
     return -float(
         np.mean(
             [
@@ -313,9 +317,9 @@ def loss_of_kinds(groups: Sequence[Sequence[Example]]) -> float:
 
 def main() -> None:
     """Gather, fit, write."""
-    told = to_json(gather())
-    SHIPPED.write_text(json.dumps(told, indent=1) + "\n")
-    print(json.dumps(told["trained"], indent=1))
+    prior = to_json(gather())
+    SHIPPED.write_text(json.dumps(prior, indent=1) + "\n")
+    print(json.dumps(prior["trained"], indent=1))
 
 
 if __name__ == "__main__":

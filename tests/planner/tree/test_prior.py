@@ -134,7 +134,7 @@ def test_a_phase_says_what_an_axis_cuts(problem, batch, weight):
 
 def test_features_are_those_of_the_state_after_the_cut(problem, batch):
     outlook, start = CutFeatures(problem), problem.start()
-    told = dict(
+    values = dict(
         zip(
             FEATURES,
             outlook.along(start, "data")[Phase.NOTHING][
@@ -147,11 +147,16 @@ def test_features_are_those_of_the_state_after_the_cut(problem, batch):
         problem.measure(start),
         problem.measure(problem.apply(start, batch)),
     )
-    assert told["seconds"] == pytest.approx(math.log(after.seconds / before.seconds))
-    assert told["bytes"] == pytest.approx(math.log(after.bytes / before.bytes))
+    assert values["seconds"] == pytest.approx(math.log(after.seconds / before.seconds))
+    assert values["bytes"] == pytest.approx(math.log(after.bytes / before.bytes))
     x, params = 65536 * 1024, 8 * 2 * 1024 * 4096
-    assert told["input bytes reached"] == pytest.approx(x / (x + params))
-    assert told["data reached"] == told["all data reached"] == told["own is data"] == 1
+    assert values["input bytes reached"] == pytest.approx(x / (x + params))
+    assert (
+        values["data reached"]
+        == values["all data reached"]
+        == values["own is data"]
+        == 1
+    )
 
 
 def test_once_data_is_cut_features_are_those_on_top_of_it(problem, batch):
@@ -159,9 +164,9 @@ def test_once_data_is_cut_features_are_those_on_top_of_it(problem, batch):
     cut = problem.apply(problem.start(), batch)
     first = next(c for c in problem.actions(cut) if c.axis == "data")
     row = outlook.rows["data"].tolist().index(outlook.number[first])
-    told = outlook.along(problem.start(), "data")[Phase.DATA][row]
+    values = outlook.along(problem.start(), "data")[Phase.DATA][row]
     after = problem.measure(problem.apply(cut, first))
-    assert told[KIND_FEATURES.index("seconds")] == pytest.approx(
+    assert values[KIND_FEATURES.index("seconds")] == pytest.approx(
         math.log(after.seconds / problem.measure(cut).seconds)
     )
 
@@ -175,10 +180,10 @@ def test_a_state_without_an_axis_is_that_of_the_others_alone(problem, batch):
 
 
 def test_weights_of_other_features_are_refused(tmp_path):
-    told = json.loads(SHIPPED.read_text())
-    del told["weights"]["data"]["seconds"]
+    values = json.loads(SHIPPED.read_text())
+    del values["weights"]["data"]["seconds"]
     path = tmp_path / "prior.json"
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(values))
     with pytest.raises(SearchError, match=r"phase data .* unknown: seconds"):
         load_weights(path)
 
@@ -216,11 +221,11 @@ def test_the_fit_prefers_what_is_worth_more():
 
 
 def test_what_spares_a_cut_of_the_way_is_worth_most(problem, batch):
-    way = training._Way(problem, CutFeatures(problem), random.Random(0))
+    path = training._Path(problem, CutFeatures(problem), random.Random(0))
     start = problem.start()
-    example = way.example(start, [batch], "data")
-    row = way.outlook.rows["data"].tolist().index(way.outlook.number[batch])
-    features = way.outlook.along(start, "data")[Phase.NOTHING][row]
+    example = path.example(start, [batch], "data")
+    row = path.outlook.rows["data"].tolist().index(path.outlook.number[batch])
+    features = path.outlook.along(start, "data")[Phase.NOTHING][row]
     is_batch = (example.features == features).all(1)
     assert example.worths[is_batch].min() == pytest.approx(example.worths.max())
     assert example.worths[~is_batch].max() < example.worths.max()

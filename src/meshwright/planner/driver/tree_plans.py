@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from meshwright.errors import PlanError
+from meshwright.errors import PlanError, SearchError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.expert_plans import AS_GIVEN
@@ -51,7 +51,7 @@ _MARGIN = 0.98
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """What one search found on one mesh."""
+    """The problem and the result of the search on one mesh."""
 
     mesh: Mesh
     problem: CutProblem
@@ -83,6 +83,7 @@ class _TreeRun:
     """Tree searches under way, one mesh after another, and simulations of their plans.
 
     num_states: states that all searches have priced. plans: the latest of each mesh.
+    refused: meshes that tree search does not take, and why.
     """
 
     task: SearchTask
@@ -90,6 +91,7 @@ class _TreeRun:
     num_states: int = 0
     is_interrupted: bool = False
     plans: dict[Mesh, TreePlan] = field(default_factory=dict[Mesh, TreePlan])
+    refused: dict[Mesh, SearchError] = field(default_factory=dict[Mesh, SearchError])
 
     def simulate_and_search(self, with_experts: bool) -> None:
         """Search each mesh and simulate what was found, while there is time."""
@@ -120,7 +122,7 @@ class _TreeRun:
             bound_s=0.0,
             seconds=trials.budget.clock() - started,
             num_meshes=len(self.plans),
-            all_meshes=len(self.task.meshes),
+            all_meshes=len(self.task.meshes) - len(self.refused),
             is_interrupted=self.is_interrupted,
             method="tree",
             num_states=self.num_states,
@@ -129,7 +131,10 @@ class _TreeRun:
     # -- searches ---------------------------------------------------------------------
 
     def _search_all(self) -> None:
-        """Search each mesh; each gets an equal share of the time that is left."""
+        """Search each mesh; each gets an equal share of the time that is left.
+
+        Raises `SearchError` if tree search takes none of them.
+        """
         budget, meshes = self.trials.budget, self.task.meshes
         left = budget.until - budget.clock()
         seconds = min(_SEARCH_SHARE * left, budget.left_s(_SIMULATIONS))
@@ -138,9 +143,15 @@ class _TreeRun:
             now = budget.clock()
             if self.plans and now >= ends:
                 return
-            problem = self._problem(mesh)
+            try:
+                problem = self._problem(mesh)
+            except SearchError as error:  # more axes than a code holds, for one
+                self.refused[mesh] = error
+                continue
             share = (ends - now) / (len(meshes) - number)
             self._search(mesh, problem, now + share - budget.clock())
+        if not self.plans:
+            raise self.refused[meshes[0]]
 
     def _problem(self, mesh: Mesh) -> CutProblem:
         task = self.task

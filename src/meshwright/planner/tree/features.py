@@ -35,9 +35,9 @@ KIND_FEATURES = (
     "seconds",  # of a step: logarithm of the ratio after / before the cut
     "bytes",  # of peak memory: likewise
     "bytes over the limit",  # the same if the state did not fit before, else 0
-    "comes to fit",  # fits after the cut and not before
+    "begins to fit",  # fits after the cut and not before
     "is cheapest",  # the lowest cost of all kinds along the axis
-    "is dearer than the middle",  # a cost above the median of the kinds
+    "costs more than the median",  # a cost above the median of the kinds
     "input bytes reached",  # share of the bytes of inputs that the axis newly cuts
     "inputs reached",  # the same share of groups of inputs
     "groups reached",  # share of all groups of which a decision changes
