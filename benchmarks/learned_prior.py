@@ -38,7 +38,7 @@ CASES = (
     ("ranking:web30k", "tpu-v5e", {"data": 16, "model": 2}),
     ("unet3d:cicek", "tpu-v5e", {"data": 8, "model": 4}),
 )
-"""Of no family in `benchmarks.train_prior`; program, chip, and mesh."""
+"""Programs, chips and meshes; of no family in `benchmarks.train_prior`."""
 
 NAMES = ("mcts, learned", "mcts, kinds")
 BUDGETS = (10, 25, 50, 100)
@@ -47,7 +47,7 @@ NEAR = 1.02
 
 
 def problem_at(program: str, chip: str, sizes: Mapping[str, int]) -> CutProblem:
-    """A program of the zoo on a mesh."""
+    """The search problem of a program of the zoo on a mesh."""
     module, name = program.split(":")
     targets = import_module(f"zoo.{module}")
     fn, args = (getattr(targets, name, None) or targets.targets[name])()
@@ -58,7 +58,7 @@ def problem_at(program: str, chip: str, sizes: Mapping[str, int]) -> CutProblem:
 
 
 def measure(problem: CutProblem, num_seeds: int) -> dict[str, Any]:
-    """Figures of one program."""
+    """Success by budget, and CPU seconds, of each prior on one problem."""
     long = {
         name: [
             run_seed(problem, ENGINES[name], seed, LONG, 0.0)["cost_s"]

@@ -1,8 +1,8 @@
 """Trajectories that tree search needs to match the expert plan: T24 on 8 by 4.
 
 Figure 3a of Alabed et al., arXiv 2210.06352: the number of 25 runs in which the search
-found BP+MT+ZeRO-3, by budget of trajectories. A run succeeds if its best plan fits and costs
-no more than the expert plan by the same model. Final plans are then spelled as tactics,
+found BP+MT+ZeRO-3, by budget of trajectories. A run succeeds if its best plan fits and
+costs no more than the expert plan by the same model. Final plans are then spelled as tactics,
 lowered and simulated, as the expert plan is. Seconds are CPU seconds, so that other work on
 the machine does not count; a search's seconds include those of its prior.
 
@@ -49,7 +49,7 @@ EXPERT = "Megatron + ZeRO-3"
 BUDGETS = (10, 25, 50, 100, 250)
 GOAL_TRAJECTORIES = 50
 PUBLISHED = {100: 0.04, 250: 0.20, 1000: 0.68, 2500: 1.0, 4000: 1.0}
-"""Of 25 seeds, all additions (+ST+AG+MC); read off the figure."""
+"""Share of 25 seeds with all additions (+ST+AG+MC), read off the figure."""
 
 type Make = Callable[[CutProblem, int], Engine]
 """An engine for a problem and a seed."""
@@ -65,12 +65,12 @@ ENGINES: dict[str, Make] = {
     "sampling, no prior": lambda problem, seed: Sampling(seed),
 }
 SHOWN = "mcts, learned"
-"""The one whose runs are kept, and whose plans are simulated."""
+"""The engine whose runs are recorded, and whose plans are simulated."""
 
 
 @dataclass(slots=True)
 class Counted:
-    """The problem, and how many states it propagated; nothing of it is priced before."""
+    """The problem with no state priced yet, and a count of propagated states."""
 
     problem: CutProblem
     propagated: int = 0
@@ -98,7 +98,7 @@ class Counted:
 def run_seed(
     problem: CutProblem, make: Make, seed: int, trajectories: int, wanted: float
 ) -> dict[str, Any]:
-    """One search: when the wanted cost was reached, and what all of it took."""
+    """The trajectory at which one search reached the wanted cost, and its total effort."""
     counted = Counted(problem)
     started = time.process_time()
     engine = make(problem, seed)
@@ -122,7 +122,7 @@ def run_seed(
 
 
 def speed_of(problem: CutProblem, num_walks: int = 200) -> dict[str, float]:
-    """States a second on random walks: each propagated from the last, then priced.
+    """States per second on random walks: each propagated from the last, then priced.
 
     A walk ends where nothing more can be cut. `priced`: distinct ones; those that were
     known cost nothing and are not counted.
@@ -147,7 +147,7 @@ def speed_of(problem: CutProblem, num_walks: int = 200) -> dict[str, float]:
 
 
 def simulated(space: Space, tactics: Sequence[Tactic]) -> dict[str, float]:
-    """Seconds of a step and bytes, of the lowered plan."""
+    """Simulated seconds of a step and peak bytes of a list of tactics."""
     decided = decide(space.captured, MESH, tactics, Gather.SHARED)
     found = estimate(decided, space.machine, donate_state=True)
     return {"step_s": found.step_time_s, "bytes": found.peak_memory_bytes}
@@ -202,7 +202,7 @@ def measure(num_seeds: int) -> dict[str, Any]:
 
 
 def plan_of(problem: CutProblem, space: Space, seed: int) -> dict[str, Any]:
-    """The plan that a search ends with, spelled and simulated; seconds of the whole."""
+    """Seconds of a search and its spelling, and the simulated figures of its plan."""
     problem.clear_costs()
     started = time.process_time()
     found = search_cuts(
@@ -214,7 +214,7 @@ def plan_of(problem: CutProblem, space: Space, seed: int) -> dict[str, Any]:
 
 
 def summary(figures: dict[str, Any]) -> dict[str, Any]:
-    """What the figures say together."""
+    """Medians and extremes over all runs."""
     runs, plans = figures["runs"], figures["plans"]
     reached = [run["reached"] for run in runs if run["reached"] is not None]
     expert = figures["expert_simulated"]
@@ -240,7 +240,7 @@ def summary(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw(figures: dict[str, Any], path: Path) -> None:
-    """Success by budget, beside what is published."""
+    """Draw the share of successful runs by budget, with the published curve."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4.2))

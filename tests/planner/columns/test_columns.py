@@ -1,4 +1,4 @@
-"""Columns: propagation and prices over them are those of the engine and of the model."""
+"""Propagation and prices over columns equal those of `Propagator` and of the model."""
 
 import math
 import random
@@ -32,7 +32,7 @@ PROGRAMS = {
     "experts": moe.tiny,
 }
 MESHES = ({"batch": 4, "model": 2}, {"batch": 2, "model": 16})
-"""The second is split into units by a program with 8 heads."""
+"""A program with 8 heads splits the axis of 16 into sub-axes."""
 
 
 @cache
@@ -47,20 +47,20 @@ def start(name, mesh=MESHES[0]):
     return start_workspace(captured, Mesh(mesh), graph)
 
 
-def unfolded(work):
-    """Each node a group of its own."""
+def single_nodes(work):
+    """A reduction in which each node is a group of its own."""
     graph = work.graph
     return split_groups(
         graph, reduce_by_symmetry(work.state), list(range(len(graph.nodes)))
     )
 
 
-def model_on(space, work, folded):
-    return model_of(pricing_of(space), work, folded, tuple(work.state.size))
+def model_on(space, work, reduced):
+    return model_of(pricing_of(space), work, reduced, tuple(work.state.size))
 
 
 def random_cuts(work, rng, most=5):
-    """(input node, axis, factor): a few, not all of which can be made."""
+    """Node, axis and factor of a few cuts of inputs, not all of which are legal."""
     inputs = [node for node in work.graph.input_nodes if node.sizes]
     for _ in range(rng.randint(1, most)):
         node = rng.choice(inputs)
@@ -69,58 +69,58 @@ def random_cuts(work, rng, most=5):
 
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_where_each_group_is_one_node_propagation_is_the_engines(name, mesh):
+def test_with_one_node_a_group_propagation_equals_the_propagators(name, mesh):
     work = start(name, mesh)
-    folded = unfolded(work)
-    columns = columns_of(work.state, folded)
-    room, axes = new_worklist(columns), list(work.state.size)
+    reduced = single_nodes(work)
+    columns = columns_of(work.state, reduced)
+    worklist, axes = new_worklist(columns), list(work.state.size)
     for seed in range(3):
         work = start(name, mesh)
-        cells = np.array(start_cells(columns, work.state, folded))
+        cells = np.array(start_cells(columns, work.state, reduced))
         for node, axis, factor in random_cuts(work, random.Random(seed)):
             refusal = work.propagator.cut(node, axis, factor)
-            is_cut = cut(columns, cells, room, node.index, axes.index(axis), factor)
+            is_cut = cut(columns, cells, worklist, node.index, axes.index(axis), factor)
             assert is_cut == (refusal is None)
-            wanted = start_cells(columns, work.state, folded)
+            wanted = start_cells(columns, work.state, reduced)
             assert np.array_equal(cells, wanted), (node.label, axis, factor)
 
 
 @pytest.mark.parametrize("name", ["layers", "attention"])
-def test_folded_propagation_decides_nearly_all_nodes_as_the_engine_does(name):
-    """But for the layer at which one group ends and another does not yet.
+def test_propagation_on_the_reduced_graph_decides_nearly_all_nodes_alike(name):
+    """Differences are at layers where one group ends and another does not.
 
-    Of eight layers the `up` of six may be a group, and the `down` of five; then what a
-    cut of one makes of the other holds for a layer more or less.
+    Of eight layers, the `up` of six may form a group, and the `down` of five. A cut of one
+    group then reaches a layer more, or less, of the other.
     """
     work = start(name)
-    folded = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    columns = columns_of(work.state, folded)
-    room, axes = new_worklist(columns), list(work.state.size)
+    reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
+    columns = columns_of(work.state, reduced)
+    worklist, axes = new_worklist(columns), list(work.state.size)
     wrong = total = 0
     for seed in range(8):
         work = start(name)
-        cells = np.array(start_cells(columns, work.state, folded))
+        cells = np.array(start_cells(columns, work.state, reduced))
         for node, axis, factor in random_cuts(work, random.Random(seed), most=3):
-            group = folded.class_of[node.index]
-            members = [work.graph.nodes[i] for i in folded.classes[group].members]
+            group = reduced.class_of[node.index]
+            members = [work.graph.nodes[i] for i in reduced.classes[group].members]
             work.propagator.cut_all([(member, factor) for member in members], axis)
-            cut(columns, cells, room, group, axes.index(axis), factor)
-        for node, group in zip(work.graph.nodes, folded.class_of, strict=True):
+            cut(columns, cells, worklist, group, axes.index(axis), factor)
+        for node, group in zip(work.graph.nodes, reduced.class_of, strict=True):
             own = work.state.factor_of[node.index]
             total += len(axes)
             wrong += sum(cells[group, i] != own.get(a, -1) for i, a in enumerate(axes))
     assert wrong <= total / 8 / 2
 
 
-def test_sums_are_handed_on_as_the_carrier_says():
+def test_reductions_are_placed_as_the_carrier_places_them():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
     problem = make_problem(space, mesh)
     work = start_workspace(space.captured, mesh, space.graph)
     rng, differ, total = random.Random(0), 0, 0
     for node, axis, factor in random_cuts(work, rng, most=9):
         work.propagator.cut(node, axis, factor)
-        folded = unfolded(work)
-        model, lives = model_on(space, work, folded)
+        reduced = single_nodes(work)
+        model, lives = model_on(space, work, reduced)
         single = type(problem)(work, model, lives, 1e12)
         choices, carrier = single.choices(single.start()), Carrier(work.state)
         for own, choice, each in zip(
@@ -132,23 +132,23 @@ def test_sums_are_handed_on_as_the_carrier_says():
     assert differ <= 0.005 * total
 
 
-def test_prices_are_those_of_the_model():
+def test_prices_equal_those_of_the_model():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
     work = start_workspace(space.captured, mesh, space.graph)
-    folded = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    model, lives = model_on(space, work, folded)
+    reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
+    model, lives = model_on(space, work, reduced)
     pricer, problem = Pricer.of(model, lives), make_problem(space, mesh)
-    rng, point = random.Random(0), problem.start()
-    while actions := problem.actions(point):
-        point = problem.apply(point, rng.choice(actions))
-        cost, choices = problem.measure(point), problem.choices(point)
+    rng, state = random.Random(0), problem.start()
+    while actions := problem.actions(state):
+        state = problem.apply(state, rng.choice(actions))
+        cost, choices = problem.measure(state), problem.choices(state)
         assert math.isclose(cost.seconds, pricer.seconds(choices), rel_tol=1e-9)
         assert math.isclose(
             cost.bytes, pricer.memory_curve(choices).max(), rel_tol=1e-9
         )
 
 
-def test_what_belongs_to_different_inputs_is_in_different_groups():
+def test_nodes_of_different_inputs_are_in_different_groups():
     work = start("attention")
     coarse = reduce_by_symmetry(work.state)
     fine = split_by_inputs(work.graph, coarse)
@@ -164,13 +164,13 @@ def test_what_belongs_to_different_inputs_is_in_different_groups():
         assert math.isclose(*runs)
 
 
-def test_a_state_says_what_its_rows_mean():
+def test_cells_hold_the_decisions_of_a_state():
     work = start("products")
-    folded = unfolded(work)
-    columns = columns_of(work.state, folded)
+    reduced = single_nodes(work)
+    columns = columns_of(work.state, reduced)
     node = work.graph.input_nodes[-1]
     work.propagator.cut(node, "batch", 0)
-    cells, rows = start_cells(columns, work.state, folded), CellRows.of(columns)
+    cells, rows = start_cells(columns, work.state, reduced), CellRows.of(columns)
     assert cells[node.index].tolist() == [0, -1]
     assert cells[rows.ranks + node.index].tolist() == [0, 0]
     assert cells[rows.total, 0] == len(work.state.scattered)

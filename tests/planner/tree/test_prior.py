@@ -58,7 +58,7 @@ def weight(problem):
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -1.0, 1e3, -1e3])
-def test_every_open_cut_has_a_weight_above_zero(problem, scale):
+def test_every_legal_cut_has_a_weight_above_zero(problem, scale):
     prior = prior_of(problem, scale * load_weights(SHIPPED))
     rng = random.Random(0)
     for _ in range(20):
@@ -73,7 +73,7 @@ def test_every_open_cut_has_a_weight_above_zero(problem, scale):
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -1.0])
-def test_a_search_to_the_end_finds_the_same_best_whatever_the_weights(scale):
+def test_a_complete_search_finds_the_same_best_with_any_weights(scale):
     problem = make_problem(space_of(PAIR), Mesh({"data": 4, "model": 2}))
     prior = prior_of(problem, scale * load_weights(SHIPPED))
     budget = Budget(trials=20_000)
@@ -84,14 +84,14 @@ def test_a_search_to_the_end_finds_the_same_best_whatever_the_weights(scale):
     assert found.cost == plain.cost
 
 
-def test_without_weights_kinds_count_alike(problem, batch):
+def test_with_zero_weights_all_kinds_weigh_the_same(problem, batch):
     for state in (problem.start(), problem.apply(problem.start(), batch)):
         cuts = problem.actions(state)
         found = prior_of(problem, np.zeros(SHAPE))(state, cuts)
         assert np.allclose(found, kinds_prior(problem)(state, cuts))
 
 
-def test_where_states_have_no_price_kinds_count_alike(problem, monkeypatch):
+def test_without_prices_all_kinds_weigh_the_same(problem, monkeypatch):
     monkeypatch.setattr(problem, "measure", lambda state: StateCost(math.inf, 1.0))
     start = problem.start()
     cuts = problem.actions(start)
@@ -100,11 +100,11 @@ def test_where_states_have_no_price_kinds_count_alike(problem, monkeypatch):
     )
 
 
-def test_where_nothing_is_open_there_are_no_weights(problem):
+def test_a_state_without_legal_cuts_has_no_weights(problem):
     assert list(learned_prior(problem)(problem.start(), [])) == []
 
 
-def test_one_state_always_has_the_same_weights(problem, batch, weight):
+def test_weights_of_a_state_do_not_depend_on_earlier_calls(problem, batch, weight):
     state = problem.follow([batch])
     cuts = problem.actions(state)
     fresh = learned_prior(problem)(state, cuts)
@@ -122,7 +122,9 @@ def test_the_batch_comes_before_a_weight(problem, batch, weight):
     assert weights[batch] > 5 * weights[weight]
 
 
-def test_a_phase_says_what_an_axis_cuts(problem, batch, weight):
+def test_the_phase_of_an_axis_follows_from_the_inputs_that_it_cuts(
+    problem, batch, weight
+):
     outlook = CutFeatures(problem)
     start = problem.start()
     cut = problem.apply(start, batch)
@@ -132,7 +134,7 @@ def test_a_phase_says_what_an_axis_cuts(problem, batch, weight):
     assert outlook.phase(problem.apply(start, weight), "data") is Phase.STATE
 
 
-def test_features_are_those_of_the_state_after_the_cut(problem, batch):
+def test_features_compare_the_state_after_the_cut_with_that_before(problem, batch):
     outlook, start = CutFeatures(problem), problem.start()
     values = dict(
         zip(
@@ -159,7 +161,7 @@ def test_features_are_those_of_the_state_after_the_cut(problem, batch):
     )
 
 
-def test_once_data_is_cut_features_are_those_on_top_of_it(problem, batch):
+def test_features_of_the_data_phase_start_after_the_best_cut_of_data(problem, batch):
     outlook = CutFeatures(problem)
     cut = problem.apply(problem.start(), batch)
     first = next(c for c in problem.actions(cut) if c.axis == "data")
@@ -171,7 +173,7 @@ def test_once_data_is_cut_features_are_those_on_top_of_it(problem, batch):
     )
 
 
-def test_a_state_without_an_axis_is_that_of_the_others_alone(problem, batch):
+def test_a_state_without_an_axis_equals_the_cuts_of_the_others_alone(problem, batch):
     other = cut_of(problem, "params.0.up", 1, "model")
     both, alone = problem.follow([other, batch]), problem.follow([other])
     assert both.key != alone.key
@@ -179,7 +181,7 @@ def test_a_state_without_an_axis_is_that_of_the_others_alone(problem, batch):
     assert problem.without(alone, "model").key == problem.start().key
 
 
-def test_weights_of_other_features_are_refused(tmp_path):
+def test_weights_for_other_features_are_refused(tmp_path):
     values = json.loads(SHIPPED.read_text())
     del values["weights"]["data"]["seconds"]
     path = tmp_path / "prior.json"
@@ -202,14 +204,14 @@ def test_with_any_prior_one_seed_finds_one_plan(problem, name):
     assert first == second
 
 
-def test_no_family_is_both_trained_on_and_judged():
+def test_no_family_of_programs_is_in_both_training_and_evaluation():
     trained = {program.split(":")[0] for program in training.PROGRAMS}
     held_out = {program.split(":")[0] for program, _, _ in judged.CASES} | {"gpt3"}
     assert not trained & held_out
     assert json.loads(SHIPPED.read_text())["trained"]["programs"] == training.PROGRAMS
 
 
-def test_the_fit_prefers_what_is_worth_more():
+def test_the_fit_prefers_cuts_of_higher_worth():
     features = np.zeros((3, len(FEATURES)))
     features[1, FEATURES.index("own is data")] = 1
     worths = np.array([0.0, 1.0, 0.1])
@@ -220,7 +222,7 @@ def test_the_fit_prefers_what_is_worth_more():
     assert loss < training.loss_of_kinds([[example]])
 
 
-def test_what_spares_a_cut_of_the_way_is_worth_most(problem, batch):
+def test_a_cut_that_replaces_a_cut_of_the_path_is_worth_most(problem, batch):
     path = training._Path(problem, CutFeatures(problem), random.Random(0))
     start = problem.start()
     example = path.example(start, [batch], "data")

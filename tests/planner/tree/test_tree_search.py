@@ -1,4 +1,4 @@
-"""Tree search: what it finds can be run, is the same for one seed, and keeps its budget."""
+"""Tree search: its plans run, depend only on the seed, and keep the budget."""
 
 import math
 from collections import Counter
@@ -46,7 +46,7 @@ def test_layers_are_decided_once(problem):
     assert num_groups < len(problem.work.graph.input_nodes) == 17
 
 
-def test_cuts_that_follow_from_others_need_no_decision(problem):
+def test_inputs_that_propagation_cuts_need_no_decision(problem):
     start = problem.start()
     before = problem.actions(start)
     after = problem.actions(problem.apply(start, before[0]))
@@ -54,7 +54,7 @@ def test_cuts_that_follow_from_others_need_no_decision(problem):
     assert len(after) < len(before)
 
 
-def test_one_state_has_one_key_however_it_was_reached(problem):
+def test_a_state_has_one_key_whatever_the_order_of_cuts(problem):
     start = problem.start()
     first = problem.actions(start)[0]
     other = first._replace(dim=1 - first.dim, axis="model")
@@ -63,7 +63,7 @@ def test_one_state_has_one_key_however_it_was_reached(problem):
     assert problem.key(ways[0]) != problem.key(start)
 
 
-def test_what_does_not_fit_costs_more_than_what_does(space):
+def test_a_state_that_does_not_fit_costs_more_than_one_that_does(space):
     problem = make_problem(space, Mesh(MESH), limit=1.0)
     point = problem.apply(problem.start(), problem.cuts[0])
     assert problem.cost(point) > problem.measure(problem.start()).seconds
@@ -85,7 +85,7 @@ def test_one_seed_finds_one_plan(problem):
     assert first == second
 
 
-def test_the_tactics_decide_what_was_found(space):
+def test_the_tactics_lead_to_the_state_that_was_found(space):
     problem = make_problem(space, Mesh(MESH))
     found = search_cuts(problem, make_engine(problem, "mcts", 1), Budget(trials=120))
     assert found.fits
@@ -104,12 +104,12 @@ def test_it_is_at_least_as_good_as_data_parallelism(space, problem):
     assert found.cost.seconds <= 1.001 * problem.measure(point).seconds
 
 
-def test_no_cut_is_kept_that_is_not_needed(problem):
+def test_cuts_that_save_nothing_are_dropped(problem):
     useful = search_cuts(
         problem, make_engine(problem, "mcts", 0), Budget(trials=60)
     ).cuts
-    again = InputCut(*useful[0])
-    assert drop_useless(problem, (*useful, again)) == drop_useless(problem, useful)
+    repeated = InputCut(*useful[0])
+    assert drop_useless(problem, (*useful, repeated)) == drop_useless(problem, useful)
 
 
 def test_an_unknown_engine_is_refused(problem):
@@ -118,7 +118,7 @@ def test_an_unknown_engine_is_refused(problem):
 
 
 @pytest.mark.slow
-def test_every_seed_finds_what_experts_do_within_50_trajectories():
+def test_every_seed_matches_the_expert_plan_within_50_trajectories():
     """Megatron and ZeRO-3 on T24; docs/autoplan.md has the curve."""
     mesh = Mesh({"data": 8, "model": 4})
     space = space_of(gpt3.t24(), "tpu-v3", 32)
@@ -134,7 +134,7 @@ def test_every_seed_finds_what_experts_do_within_50_trajectories():
         assert found.cost.seconds <= wanted
 
 
-def test_cuts_that_come_to_the_same_share_their_weight(problem):
+def test_cuts_of_one_kind_share_its_weight(problem):
     start = problem.start()
     cuts = problem.actions(start)
     weights = kinds_prior(problem)(start, cuts)
