@@ -2,9 +2,9 @@
 
 Figure 3a of Alabed et al., arXiv 2210.06352: the number of 25 runs in which the search
 found BP+MT+ZeRO-3, by budget of trajectories. A run succeeds if its best plan fits and
-costs no more than the expert plan by the same model. Final plans are then spelled as tactics,
-lowered and simulated, as the expert plan is. Seconds are CPU seconds, so that other work on
-the machine does not count; a search's seconds include those of its prior.
+costs no more than the expert plan by the same model. Final plans are then spelled as
+tactics, lowered and simulated, as the expert plan is. Seconds are CPU seconds, so that
+other work on the machine does not count; those of a search include its prior.
 
     python -m benchmarks.success_curve [--seeds 25] [--picture FILE]
 """
