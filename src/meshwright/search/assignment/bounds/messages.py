@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 from meshwright.search.assignment.problem.cost_graph import CostGraph
-from meshwright.search.assignment.problem.reduced_problem import starts_of
 from meshwright.search.compiled import compiled_in_place
 
 UNASSIGNED = -1

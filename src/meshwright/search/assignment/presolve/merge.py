@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
 from meshwright.search.assignment.problem.reduced_problem import (
     ReducedProblem,
     all_kept,
-    starts_of,
 )
 from meshwright.search.compiled import compiled
 
