@@ -9,12 +9,8 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
-from meshwright.search.arrays import Floats, Ints
+from meshwright.search.arrays import Floats, Ints, owners_of, starts_of
 from meshwright.search.assignment import Assignment
-from meshwright.search.assignment.problem.reduced_problem import (
-    choice_owners,
-    starts_of,
-)
 from meshwright.search.assignment.solvers.cp_sat import CpSatModel
 from meshwright.search.assignment.solvers.highs import program_fields
 from meshwright.search.assignment.solvers.highs_child import minimise
@@ -79,7 +75,7 @@ def _with_memory(problem: Assignment) -> BinaryProgram:
     times = times[dying[1] > dying[0]]
     from_row = np.searchsorted(times, births)
     to_row = np.searchsorted(times, deaths)
-    owners = choice_owners(problem.starts)
+    owners = owners_of(problem.starts)
     spans = np.zeros((2, problem.num_nodes), np.int64)
     spans[:, live] = from_row, to_row
     counts = (spans[1] - spans[0])[owners]

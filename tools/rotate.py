@@ -1,9 +1,9 @@
 """Slow test files that this run of CI has to run: `python tools/rotate.py FILE ...`.
 
-The files are divided into three groups by a hash of their names, and the number of
-commits says which group is due. Of three runs at consecutive numbers of commits, each file
-is so due in exactly one, and no run has to remember another. Prints the due files on
-stdout, and the files that wait, with the run that they wait for, on stderr.
+A hash of its name puts each file into one of three groups, and the number of commits
+modulo three is the group that is due. Each file is due in exactly one of three runs at
+consecutive numbers of commits, and no run has to remember another. The due files go to
+stdout; the files that wait, and the run that they wait for, go to stderr.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def select(files: Iterable[str], run: int) -> dict[int, list[str]]:
 
 
 def begin_elsewhere(files: list[str], run: int) -> list[str]:
-    """The same files, from another one on each time the group is due.
+    """The files in cyclic order, from another one each time that their group is due.
 
-    So no file is always the one that a run has no time for.
+    The files that a run has no time for are therefore not always the same.
     """
     start = run // EVERY % max(len(files), 1)
     return files[start:] + files[:start]
 
 
 def count_commits() -> int:
-    """Number of commits on the way to the present one, merged branches as one each."""
+    """Number of commits up to the present one, a merged branch as one; 0 without git."""
     done = subprocess.run(
         ("git", "rev-list", "--count", "--first-parent", "HEAD"),
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
+        check=False,
     )
-    return int(done.stdout)
+    return int(done.stdout or 0)
 
 
 def main(files: list[str]) -> int:

@@ -72,25 +72,15 @@ def test_every_strategy_gives_the_numbers_of_one_device(workload, strategy):
 
 
 @EACH
-def test_a_program_keeps_its_weights_under_params(workload):
-    fn, args = workload.tiny()
-    paths = mw.partition(fn, workload.mesh, []).plan(*args).inputs
-    assert any("params" in leaf.path.split(".") for leaf in paths)
-
-
-@EACH
-def test_every_schedule_cuts_the_small_form(workload):
+def test_schedules_cut_the_small_form_and_its_weights_are_under_params(workload):
+    """And every op has a rule in the best schedule."""
     fn, args = tiny(workload)
     for name, tactics in workload.schedules.items():
         plan = mw.partition(fn, workload.mesh, tactics).plan(*args)
         assert any(any(leaf.spec) for leaf in plan.inputs), f"{name} cuts nothing"
-
-
-@EACH
-def test_nothing_of_the_small_form_lacks_a_rule(workload):
-    fn, args = tiny(workload)
-    best = workload.schedules[workload.best]
-    assert mw.partition(fn, workload.mesh, best).plan(*args).whole == ()
+        assert any("params" in leaf.path.split(".") for leaf in plan.inputs)
+        if name == workload.best:
+            assert plan.whole == ()
 
 
 @EACH

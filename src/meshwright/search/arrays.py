@@ -1,6 +1,8 @@
-"""Names of NumPy array types; importing them does not load numba."""
+"""NumPy array types, and offsets of ragged arrays; importing them loads no numba."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,3 +10,13 @@ from numpy.typing import NDArray
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 type Bools = NDArray[np.bool_]
+
+
+def starts_of(lengths: Sequence[int] | Ints) -> Ints:
+    """Offsets of consecutive pieces of these lengths, and the end of the last."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def owners_of(starts: Ints) -> Ints:
+    """Index of the piece that holds each element, by the offsets of the pieces."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))

@@ -45,7 +45,7 @@ feasible solution."""
 def search_primal_dual(
     incumbent: Incumbent, messages: Messages, seed: int, rounds: int | None
 ) -> None:
-    """Improve solution and bound for so many rounds, or for the time that is left."""
+    """Improve solution and bound for a number of rounds, or for the rest of the time."""
     if incumbent.is_over:
         return
     graph = messages.graph
@@ -127,7 +127,7 @@ def _alternate(
 def _search_by_rounds(
     incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound, rounds: int
 ) -> None:
-    """Alternate for so many rounds; a converged relaxation gets larger messages."""
+    """Alternate for a number of rounds; a converged relaxation gets larger messages."""
     works, stale = iter(_WORK), 0
     next(works)
     for _ in range(rounds):

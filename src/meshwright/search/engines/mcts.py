@@ -31,8 +31,8 @@ class Mcts:
     widening: a state visited n times has about n ** widening edges (progressive widening);
         with 1 every action of a state is tried before any child is expanded.
     greed: weight of the best cost below a state in its value; the mean has the rest.
-    num_draws: for a random action, up to so many are drawn and the one of the largest
-        merit is taken; 1 is UCT's uniform random walk.
+    num_draws: limit on the actions drawn for one random action, of which the one of the
+        largest merit is taken; 1 is UCT's uniform random walk.
     longest: limit on the actions of a random walk beyond the tree.
     """
 

@@ -13,17 +13,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints, owners_of, starts_of
 from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.eliminate.buckets import Elimination, eliminate
 from meshwright.search.assignment.eliminate.order import EliminationOrder, plan_within
 from meshwright.search.assignment.eliminate.sweep import padded, ranks
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
-from meshwright.search.assignment.problem.reduced_problem import (
-    choice_owners,
-    starts_of,
-)
 
 _PATIENCE = 20  # steps without gain before the step length is halved
 _TARGET_RISE = 0.1  # share of the bound by which Polyak's target is above it, at most
@@ -81,7 +77,7 @@ class DualBound:
         )
         active = np.zeros(len(self.source), np.bool_)
         active[self.order] = True
-        self.active = active[choice_owners(self.graph.starts)]
+        self.active = active[owners_of(self.graph.starts)]
         self.origin = np.repeat(offset, widths) + steps
         self.copies = np.bincount(
             self.origin[self.active], minlength=int(self.original.starts[-1])
@@ -100,7 +96,7 @@ class DualBound:
         """A mask of the choices of the copies that stand for these ends of edges."""
         wanted = np.zeros(len(self.source), np.bool_)
         wanted[len(self.original.starts) - 1 :] = edge_ends[self.at_kept]
-        return wanted[choice_owners(self.graph.starts)]
+        return wanted[owners_of(self.graph.starts)]
 
     def evaluate(self) -> float:
         """The bound at the present multipliers; sets the optimal choices in `picked`."""
@@ -210,6 +206,6 @@ def _squares(numbers: Floats) -> float:
 def _padded(costs: Floats, starts: Ints) -> Floats:
     widths = np.diff(starts)
     out = np.zeros((len(widths), int(widths.max())))
-    owners = choice_owners(starts)
+    owners = owners_of(starts)
     out[owners, np.arange(len(costs)) - starts[:-1][owners]] = costs
     return out

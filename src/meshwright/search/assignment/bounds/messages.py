@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 from meshwright.search.assignment.problem.cost_graph import CostGraph
-from meshwright.search.assignment.problem.reduced_problem import starts_of
 from meshwright.search.compiled import compiled_in_place
 
 UNASSIGNED = -1
@@ -73,12 +72,12 @@ class Messages:
         self.bound = -np.inf
 
     def sweep(self, times: int) -> float:
-        """The bound after so many forward and backward passes."""
-        nothing = np.full(len(self.graph.starts) - 1, UNASSIGNED)
+        """The bound after `times` forward and backward passes."""
+        unassigned = np.full(len(self.graph.starts) - 1, UNASSIGNED)
         for _ in range(times):
             for is_forward in (True, False):
                 self.bound = max(
-                    self.bound, pass_once(self.arrays, nothing, is_forward)
+                    self.bound, pass_once(self.arrays, unassigned, is_forward)
                 )
         return self.bound
 

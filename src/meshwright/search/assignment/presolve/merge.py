@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
 from meshwright.search.assignment.problem.reduced_problem import (
     ReducedProblem,
     all_kept,
-    starts_of,
 )
 from meshwright.search.compiled import compiled
 
@@ -26,7 +25,7 @@ _ROUNDS = 100  # each round removes a choice, a pair or a node, or is the last
 
 
 class ChoiceMaps(NamedTuple):
-    """For each old node its new node, and its choice under each of the new node's.
+    """Map from old nodes to new ones, and to old choices under each new choice.
 
     owner, starts, picks: as `owner`, `pick_starts` and `picks` of `ReducedProblem`
     """

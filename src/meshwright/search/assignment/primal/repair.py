@@ -79,12 +79,9 @@ def segment_at(segments: Segments, node: int, row: int) -> int:
 def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -> None:
     """Add to `left` the memory that a node frees by another choice."""
     for s in range(segments.starts[node], segments.starts[node + 1]):
-        is_last = s + 1 == segments.starts[node + 1]
         block = segments.block_starts[s]
         freed = segments.excess[block + old] - segments.excess[block + new]
-        for row in range(
-            segments.rows[s], len(left) if is_last else segments.rows[s + 1]
-        ):
+        for row in range(segments.rows[s], segments.ends[s]):
             left[row] += freed
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meshwright.errors import AssignmentError
-from meshwright.search.arrays import Floats, Ints
+from meshwright.search.arrays import Floats, Ints, starts_of
 
 type Choices = Sequence[int] | NDArray[np.integer[Any]]
 
@@ -75,13 +75,13 @@ class Assignment:
         num_costs = sum(lengths)
         tables = [np.ravel(np.asarray(table, float)) for _, _, table in listed]
         return cls(
-            _starts(lengths),
+            starts_of(lengths),
             flat(costs, num_costs),
             np.zeros(num_costs) if usages is None else flat(usages, num_costs),
             np.array([(0, 1)] * len(lengths) if lives is None else lives, np.int64)
             .reshape(-1, 2),
             np.array([e[:2] for e in listed], np.int64).reshape(-1, 2),
-            _starts([t.size for t in tables]),
+            starts_of([t.size for t in tables]),
             np.concatenate(tables) if tables else np.zeros(0),
             limit,
         )  # fmt: skip
@@ -140,10 +140,6 @@ class Assignment:
 def flat(rows: Sequence[Sequence[float]], size: int) -> Floats:
     """Numbers of a list of lists, as one flat array."""
     return np.fromiter(chain.from_iterable(rows), np.float64, size)
-
-
-def _starts(lengths: Sequence[int]) -> Ints:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
 def _check_nodes(problem: Assignment) -> None:

@@ -6,11 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Floats, Ints
-from meshwright.search.assignment.problem.reduced_problem import (
-    ReducedProblem,
-    starts_of,
-)
+from meshwright.search.arrays import Floats, Ints, starts_of
+from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 from meshwright.search.compiled import compiled
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from meshwright.errors import AssignmentError
-from meshwright.search.arrays import Floats, Ints
+from meshwright.search.arrays import Floats, Ints, starts_of
 from meshwright.search.assignment.problem.assignment import Assignment, Choices, flat
 
 FORBIDDEN = 1e18
@@ -94,8 +94,7 @@ def _rows(found: Mapping[str, Any], path: Path, *names: str) -> list[list[Any]]:
 
 
 def _starts(rows: Sequence[Sequence[Any]]) -> Ints:
-    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return starts_of([len(row) for row in rows])
 
 
 def _numbers(rows: Sequence[Sequence[Any]], path: Path) -> Floats:

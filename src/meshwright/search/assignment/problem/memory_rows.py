@@ -14,12 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 from meshwright.search.assignment.problem.assignment import Assignment
-from meshwright.search.assignment.problem.reduced_problem import (
-    ReducedProblem,
-    starts_of,
-)
+from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 from meshwright.search.compiled import compiled
 
 
@@ -27,13 +24,15 @@ class Segments(NamedTuple):
     """Excess of each choice of each node, piecewise constant over rows.
 
     starts: first segment of each node, [N + 1]
-    rows: row at which each segment starts, [S]; the excess is zero before the first
+    rows, ends: first row of each segment and the row after its last, [S]; the excess is
+        zero before the first segment of a node
     block_starts: start of each segment in `excess`, [S + 1]
     excess: one number per choice, segment by segment, [sum of widths over segments]
     """
 
     starts: Ints
     rows: Ints
+    ends: Ints
     block_starts: Ints
     excess: Floats
 
@@ -79,12 +78,11 @@ def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
     found, segment = np.unique(keys, return_inverse=True)
     owners = found // len(times)
     block_starts = starts_of(reduced.widths[owners])
-    segments = Segments(
-        np.searchsorted(owners, np.arange(reduced.num_nodes + 1)),
-        found % len(times),
-        block_starts,
-        np.zeros(block_starts[-1]),
-    )
+    starts = np.searchsorted(owners, np.arange(reduced.num_nodes + 1))
+    rows = found % len(times)
+    ends = _segment_ends(starts, rows, len(times))
+    excess = np.zeros(block_starts[-1])
+    segments = Segments(starts, rows, ends, block_starts, excess)
     use = problem.usages[reduced.picks + np.repeat(
         problem.starts[:-1], np.diff(reduced.pick_starts)
     )]  # fmt: skip
@@ -110,7 +108,14 @@ def fitting(reduced: ReducedProblem, memory: MemoryRows) -> Bools:
 def _no_memory(num_nodes: int) -> MemoryRows:
     none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
     starts = np.zeros(num_nodes + 1, np.int64)
-    return MemoryRows(np.zeros(0), Segments(starts, none, one, np.zeros(0)))
+    return MemoryRows(np.zeros(0), Segments(starts, none, none, one, np.zeros(0)))
+
+
+def _segment_ends(starts: Ints, rows: Ints, num_rows: int) -> Ints:
+    """The row after the last one of each segment."""
+    ends = np.append(rows[1:], num_rows)[: len(rows)]
+    ends[starts[1:][np.diff(starts) > 0] - 1] = num_rows
+    return ends
 
 
 def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
@@ -120,12 +125,11 @@ def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
     kept = np.zeros(len(old.rows), np.bool_)
     mark_segments(old, row_after, kept)
     widths = np.diff(old.block_starts)
-    segments = Segments(
-        starts_of(kept.astype(np.int64))[old.starts],
-        row_after[old.rows[kept]],
-        starts_of(widths[kept]),
-        old.excess[np.repeat(kept, widths)],
-    )
+    starts = starts_of(kept.astype(np.int64))[old.starts]
+    rows = row_after[old.rows[kept]]
+    ends = _segment_ends(starts, rows, int(row_after[-1]))
+    excess = old.excess[np.repeat(kept, widths)]
+    segments = Segments(starts, rows, ends, starts_of(widths[kept]), excess)
     return MemoryRows(memory.slack[binds], segments)
 
 
@@ -178,9 +182,7 @@ def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
     for i in range(len(segments.starts) - 1):
         last = -1
         for s in range(segments.starts[i], segments.starts[i + 1]):
-            is_last = s + 1 == segments.starts[i + 1]
-            end = len(row_after) - 1 if is_last else segments.rows[s + 1]
-            if row_after[end] == row_after[segments.rows[s]]:
+            if row_after[segments.ends[s]] == row_after[segments.rows[s]]:
                 continue
             for k in range(blocks[s + 1] - blocks[s]):
                 before = 0.0 if last < 0 else excess[blocks[last] + k]
@@ -195,11 +197,8 @@ def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> 
     """Remove from `kept` the choices whose excess is above the slack of some row."""
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
-            is_last = s + 1 == segments.starts[i + 1]
             least = np.inf
-            for row in range(
-                segments.rows[s], len(slack) if is_last else segments.rows[s + 1]
-            ):
+            for row in range(segments.rows[s], segments.ends[s]):
                 least = min(least, slack[row])
             for k in range(starts[i + 1] - starts[i]):
                 if segments.excess[segments.block_starts[s] + k] > least:
@@ -236,9 +235,7 @@ def add_prices(segments: Segments, starts: Ints, summed: Floats, out: Floats) ->
     """Add to `out` the price of each choice; `summed[r]` is the price of rows before r."""
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
-            is_last = s + 1 == segments.starts[i + 1]
-            end = len(summed) - 1 if is_last else segments.rows[s + 1]
-            price = summed[end] - summed[segments.rows[s]]
+            price = summed[segments.ends[s]] - summed[segments.rows[s]]
             if price > 0:
                 for k in range(starts[i + 1] - starts[i]):
                     excess = segments.excess[segments.block_starts[s] + k]

@@ -82,16 +82,6 @@ class ReducedProblem:
         )
 
 
-def starts_of(lengths: Ints) -> Ints:
-    """Offsets of consecutive pieces of these lengths, and the end of the last."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
-def choice_owners(starts: Ints) -> Ints:
-    """Node of each choice."""
-    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-
-
 def all_kept(reduced: ReducedProblem) -> Bools:
     """A mask of all choices that are not forbidden."""
     return reduced.costs < np.inf

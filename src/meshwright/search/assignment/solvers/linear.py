@@ -11,14 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints, owners_of, starts_of
 from meshwright.search.assignment.problem.assignment import Assignment
 from meshwright.search.assignment.problem.memory_rows import MemoryRows
-from meshwright.search.assignment.problem.reduced_problem import (
-    ReducedProblem,
-    choice_owners,
-    starts_of,
-)
+from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +56,7 @@ def linearise(problem: Assignment | ReducedProblem) -> BinaryProgram:
 def chosen(starts: Ints, values: Floats) -> Ints:
     """The choice of each node in a solution of the integer program."""
     best = np.zeros(len(starts) - 1, np.int64)
-    owners = choice_owners(starts)
+    owners = owners_of(starts)
     on = np.flatnonzero(values[: starts[-1]] > 0.5)
     best[owners[on]] = on - starts[owners[on]]
     return best
@@ -69,11 +65,9 @@ def chosen(starts: Ints, values: Floats) -> Ints:
 def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> BinaryProgram:
     """The integer program of a reduced problem, with a constraint for each memory row."""
     parts = memory.segments
-    node = choice_owners(parts.starts)
-    is_last = np.append(node[1:] != node[:-1], np.ones(min(1, len(node)), bool))
-    end = np.where(is_last, memory.num_rows, np.append(parts.rows[1:], 0)[: len(node)])
+    node = owners_of(parts.starts)
     widths = reduced.widths[node]
-    length = np.repeat(end - parts.rows, widths)
+    length = np.repeat(parts.ends - parts.rows, widths)
     within = np.arange(len(parts.excess)) - np.repeat(parts.block_starts[:-1], widths)
     column = np.repeat(reduced.starts[:-1][node], widths) + within
     steps = np.arange(length.sum()) - np.repeat(starts_of(length)[:-1], length)
@@ -104,7 +98,7 @@ def _equalities(
     steps = np.arange(sums.sum()) - np.repeat(starts_of(sums)[:-1], sums)
     pairs = num_choices + np.arange(len(problem.tables))
     rows = [
-        choice_owners(problem.starts),
+        owners_of(problem.starts),
         first,
         second,
         np.repeat(offset, sums) + steps,
