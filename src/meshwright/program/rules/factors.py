@@ -33,7 +33,7 @@ class RuleFactors:
         """One new factor per dim."""
         return [self.one(n) for n in shape]
 
-    def never_cut(self, size: int) -> Factor:
+    def indivisible(self, size: int) -> Factor:
         """A factor that completes a dim and cannot be split; no factor for size 1."""
         return self.one(size, least=size) if size > 1 else ()
 

@@ -73,11 +73,11 @@ def dynamic_slice(op: Op) -> FactorRule:
         linear=(frozenset({0}),),
         special=frozenset(w.factor for w in windows),
         local_params=with_result_shape("slice_sizes"),
-        expand=partial(_read_own, windows),
+        expand=partial(_read_local_part, windows),
     )
 
 
-def _read_own(
+def _read_local_part(
     windows: Sequence[_Window],
     builder: Builder,
     op: Op,
@@ -121,11 +121,11 @@ def dynamic_update_slice(op: Op) -> FactorRule:
         [dims],
         linear=(frozenset({0, 1}),),
         special=frozenset(w.factor for w in windows),
-        expand=partial(_write_own, windows),
+        expand=partial(_write_local_part, windows),
     )
 
 
-def _write_own(
+def _write_local_part(
     windows: Sequence[_Window],
     builder: Builder,
     op: Op,

@@ -63,13 +63,13 @@ class _Gather:
 
 def _read(op: Op) -> _Gather:
     numbers = cast(_Numbers, op.params["dimension_numbers"])
-    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     return _Gather(
         numbers,
         cast(tuple[int, ...], op.params["slice_sizes"]),
         cast(Enum, op.params["mode"]).name == "FILL_OR_DROP",
         op.params["fill_value"],
-        tuple(d for d in range(len(op.operands[0].shape)) if d not in gone),
+        tuple(d for d in range(len(op.operands[0].shape)) if d not in dropped),
     )
 
 

@@ -125,8 +125,8 @@ def scatter(op: Op) -> FactorRule:
 
 def _window_dims(numbers: _Numbers, rank: int) -> tuple[int, ...]:
     """Operand dims that the updates have, in the order of `update_window_dims`."""
-    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    return tuple(d for d in range(rank) if d not in gone)
+    dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    return tuple(d for d in range(rank) if d not in dropped)
 
 
 def _is_linear(op: Op) -> bool:
