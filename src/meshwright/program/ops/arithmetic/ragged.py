@@ -134,7 +134,8 @@ def _local_rows_and_groups(
         return builder.apply(op, (left, right, sizes), (shape,))
     sizes = _with_rest(builder, sizes, cut.axes[where.group])
     if where.group_dim is not None:
-        right = _with_zeros(builder, right, where.group_dim)
+        # The first and the last matrix are zero: rows of other devices' groups.
+        right = builder.pad_with_zeros(right, where.group_dim, 1)
         return builder.apply(op, (left, right, sizes), (shape,))
     wider = (shape[0] + 2, *shape[1:])
     (found,) = builder.apply(op, (left, right, sizes), (wider,))
@@ -151,13 +152,9 @@ def _sizes_in_window(
     ends = _sums_up_to(builder, sizes)
     starts = builder.binary("sub", ends, sizes)
     start = builder.broadcast(start, sizes.shape, ())
-    starts = _clip(builder, builder.binary("sub", starts, start), rows)
-    ends = _clip(builder, builder.binary("sub", ends, start), rows)
+    starts = builder.clamp(builder.binary("sub", starts, start), 0, rows)
+    ends = builder.clamp(builder.binary("sub", ends, start), 0, rows)
     return builder.binary("sub", ends, starts)
-
-
-def _clip(builder: Builder, x: Value, high: int) -> Value:
-    return builder.binary("min", builder.binary("max", x, 0), high)
 
 
 def _sums_up_to(builder: Builder, sizes: Value) -> Value:
@@ -185,10 +182,3 @@ def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
         for m in (is_before, is_after)
     ]
     return builder.concatenate((ends[0], local, ends[1]), 0)
-
-
-def _with_zeros(builder: Builder, right: Value, dim: int) -> Value:
-    """The matrices with one of zeros at either end, for rows of other devices' groups."""
-    shape = (*right.shape[:dim], 1, *right.shape[dim + 1 :])
-    zeros = builder.full(shape, 0, right.dtype)
-    return builder.concatenate((zeros, right, zeros), dim)

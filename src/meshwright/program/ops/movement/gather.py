@@ -22,9 +22,7 @@ from meshwright.program.ops.movement.indexing import (
     all_true,
     batch_positions,
     chunk_start,
-    clamp,
     clamp_int32,
-    constant,
     is_wide,
     join_components,
     split_components,
@@ -185,12 +183,13 @@ def _expand(
     )[0]
     mask = builder.reshape(all_true(builder, owned), indices.shape[:-1])
     mask = builder.broadcast(mask, rows.shape, places)
-    return (builder.select(mask, constant(builder, rows, 0), rows),)
+    zeros = builder.full(rows.shape, 0, rows.dtype)
+    return (builder.select(mask, zeros, rows),)
 
 
 def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: OpCut) -> Value:
     """Whether the nearest index in bounds is in this device's chunk, [..., 1] bools."""
-    nearest = clamp(builder, index, 0, dim.extent - 1)
+    nearest = builder.clamp(index, 0, dim.extent - 1)
     offset = builder.binary("sub", nearest, chunk_start(builder, dim, cut))
     above = builder.compare("ge", offset, 0)
     below = builder.compare("lt", offset, dim.chunk(cut) or 0)

@@ -25,7 +25,6 @@ from meshwright.program.ops.movement.indexing import (
     batch_positions,
     chunk_start,
     clamp_int32,
-    constant,
     is_wide,
     join_components,
     split_components,
@@ -175,7 +174,8 @@ def _expand(
     neutral = _COMBINERS[op.kind].neutral
     if axes and neutral is not None:
         first = builder.compare("eq", builder.axis_index(axes), 0)
-        into = builder.select(first, constant(builder, into, neutral), into)
+        identity = builder.full(into.shape, neutral, into.dtype)
+        into = builder.select(first, identity, into)
     return builder.apply(op, (into, indices, updates), (into.shape,), params)
 
 

@@ -64,8 +64,7 @@ def squeeze(op: Op) -> FactorRule:
     params: Any = op.params
     factors = RuleFactors()
     dropped = {int(d) for d in params["dimensions"]}
-    shape = op.operands[0].shape
-    dims = [() if d in dropped else factors.one(n) for d, n in enumerate(shape)]
+    dims = factors.each(op.operands[0].shape, dropped)
     kept = tuple(f for d, f in enumerate(dims) if d not in dropped)
     return factors.rule([tuple(dims)], [kept], linear=_FIRST)
 
@@ -100,13 +99,11 @@ def rev(op: Op) -> FactorRule:
     factors = RuleFactors()
     (operand,) = op.operands
     reversed_dims = {int(d) for d in params["dimensions"]}
-    dims = tuple(
-        () if d in reversed_dims and is_key(operand.dtype) else factors.one(n)
-        for d, n in enumerate(operand.shape)
-    )
+    dims = factors.each(operand.shape, reversed_dims if is_key(operand.dtype) else ())
     special = frozenset(f for d in reversed_dims for f in dims[d])
+    named = [tuple(dims)]
     return factors.rule(
-        [dims], [dims], linear=_FIRST, special=special, expand=_swap_parts
+        named, named, linear=_FIRST, special=special, expand=_swap_parts
     )
 
 
