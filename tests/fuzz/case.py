@@ -1,4 +1,4 @@
-"""A case: a program, its arguments, a mesh, and tactics, all of it as text."""
+"""A case of the fuzzer: a program, its arguments, a mesh and tactics, all as text."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Case:
         return (p if program.variant == "grad" else state, *leaves.values())
 
     def finer(self) -> Case:
-        """The same with 32-bit floats throughout."""
+        """This case with 32-bit floats throughout."""
         program = self.program
         inputs = tuple(
             replace(i, dtype="float32") if i.dtype == "bfloat16" else i
@@ -105,7 +105,7 @@ def draw_case(rng: random.Random) -> Case:
 def draw_tactics(
     rng: random.Random, program: Generated, mesh: dict[str, int]
 ) -> tuple[str, ...]:
-    """One to six tactics, most of which cut something."""
+    """One to six tactics, most of which split something."""
     count = rng.choice((1, 2, 2, 3, 3, 4, 5, 6))
     return tuple(draw_tactic(rng, program, mesh) for _ in range(count))
 
@@ -168,7 +168,7 @@ def pattern(rng: random.Random, program: Generated) -> str:
 
 
 def path(program: Generated, name: str, rng: random.Random) -> str:
-    """How a tactic calls a leaf: by its own path, or wherever it stands."""
+    """A name of a leaf for a tactic: its path, or a pattern that matches it."""
     if program.variant == "forward" or name not in program.params:
         return name
     if program.variant == "grad":

@@ -1,9 +1,9 @@
-"""Runs a case: the partitioned program must give what the original gives.
+"""The check of a case: the partitioned program must give the original's results.
 
-What rounding may do depends on the program: where an output cancels, or 16-bit numbers
-flip, the last place of the inputs moves it as far as another order of summation does. So
-an output beyond `check`'s tolerance is compared with how far it moves when the inputs
-move a little.
+Rounding errors depend on the program. If terms of an output cancel, a change in the last
+bit of an input changes the output as much as another order of summation does. An output
+that exceeds `check`'s tolerance is therefore compared with its change under slightly
+perturbed inputs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FINER = 4.0  # times what the original is off itself, where they do
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a case ended.
+    """The outcome of a case.
 
     verdict: "equal", "ill-conditioned" (equal within what nudged inputs do), "refused"
         (an error of our own), "wrong", "crash", "traced" (not run), or "miscompiled"
@@ -49,12 +49,12 @@ class Outcome:
 
     @property
     def is_failure(self) -> bool:
-        """True for a wrong answer or an error that is not ours."""
+        """Whether the result was wrong, or the error was not one of Meshwright's."""
         return self.verdict in ("wrong", "crash")
 
 
 def run_case(case: Case) -> Outcome:
-    """Partition, run both, compare; never raises for what we get wrong."""
+    """Partition, run both programs and compare; a failure is an outcome, not an error."""
     args = case.args()
     original = jax.jit(case.fn())
     wanted = jax.tree.leaves(original(*args))
@@ -92,7 +92,7 @@ def run_case(case: Case) -> Outcome:
 
 
 def trace_case(case: Case) -> Outcome:
-    """All that needs no compiler: plan, check the device program, trace it."""
+    """The checks that need no compiler: plan, verify and trace the device program."""
     args = case.args()
     try:
         step = case.partitioned()
@@ -143,7 +143,7 @@ COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "perm
 
 
 def _moves(case: Case, original: Any, wanted: list[Any]) -> list[float]:
-    """How far rounding may move each output, seen from nudged inputs.
+    """The change of each output that rounding may cause, from perturbed inputs.
 
     Where 16-bit floats occur, also from the same computed with 32-bit ones.
     """

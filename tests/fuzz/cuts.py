@@ -1,4 +1,4 @@
-"""A tactic that cuts anything anywhere: the states that a search can reach."""
+"""A tactic that splits random factors of random ops, as a search may do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cuts:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Try `count` times; what cannot be cut stays whole."""
+        """Try `count` times; factors that cannot be split are left alone."""
         rng = random.Random(self.seed)
         nodes = [node for node in work.graph.nodes if node.sizes]
         for sub_axis in work.sub_axes[work.mesh.require(self.axis)] if nodes else ():

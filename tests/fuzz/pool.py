@@ -93,7 +93,7 @@ class Draft:
     count: int = 0
 
     def fresh(self, prefix: str = "v") -> str:
-        """A name that nothing has yet."""
+        """A name that is not in use."""
         self.count += 1
         return f"{prefix}{self.count}"
 

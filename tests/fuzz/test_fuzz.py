@@ -21,7 +21,7 @@ SHARES = 8  # so that the workers of pytest-xdist divide them
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_partitioned_programs_give_what_the_original_gives(share: int):
+def test_partitioned_random_programs_give_the_original_results(share: int):
     seen: Counter[str] = Counter()
 
     @seed(share)
@@ -54,7 +54,7 @@ def report(case: Case) -> str:
     return f"{run_case(small).detail}\n\n{small}"
 
 
-def test_every_family_of_ops_is_drawn():
+def test_random_programs_reach_every_family_of_ops():
     missing = {f.__name__ for f, _ in FLAT} | {f.__name__ for f in REGIONS}
     for number in range(500):
         missing -= set(draw_case(random.Random(f"families:{number}")).program.families)
@@ -63,5 +63,5 @@ def test_every_family_of_ops_is_drawn():
     assert not missing
 
 
-def test_a_case_is_the_same_each_time():
+def test_a_seed_gives_the_same_case_each_time():
     assert draw_case(random.Random("7")) == draw_case(random.Random("7"))

@@ -34,7 +34,7 @@ def test_a_partial_max_is_never_scattered_as_a_sum():
     assert_equal(fn, {"b": 2}, tactics, ids, floats(1, 8, 6), floats(8, 12, 8))
 
 
-def test_a_permute_names_its_axes_in_the_order_of_the_mesh():
+def test_a_permute_lists_its_axes_in_the_order_of_the_mesh():
     def fn(x, ids):
         return mw.tag(x.at[:, ids].multiply(0.7), "scaled")
 
@@ -47,7 +47,7 @@ def test_a_permute_names_its_axes_in_the_order_of_the_mesh():
     assert_equal(fn, {"a": 2, "b": 4}, tactics, floats(8, 16), ids)
 
 
-def test_an_axis_must_divide_what_a_scattered_sum_leaves():
+def test_an_axis_must_divide_the_local_extent_after_a_reduce_scatter():
     def fn(x, kernel):
         def loss(k):
             y = lax.conv_general_dilated(
@@ -66,7 +66,7 @@ def test_an_axis_must_divide_what_a_scattered_sum_leaves():
 
 
 @pytest.mark.parametrize("tactics", [[("x", 0, "a")], [("n", 0, "a"), ("x", 1, "b")]])
-def test_a_while_loop_under_vmap_ends_for_each_element_in_its_own_time(tactics):
+def test_a_while_loop_under_vmap_ends_for_each_element_separately(tactics):
     def count(x, n):
         def goes_on(c):
             return (c[0] < n) & jnp.all(jnp.abs(c[1]) < 100)

@@ -1,4 +1,4 @@
-"""Programs nobody here wrote: train steps of public libraries' models, unchanged."""
+"""Train steps of models from public libraries, unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The train step of these programs, and the batches they eat."""
+"""The train step of these programs, and their batches."""
 
 from __future__ import annotations
 

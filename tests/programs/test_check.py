@@ -31,7 +31,7 @@ def built(build):
 
 
 @pytest.mark.parametrize(("program", "strategy"), CASES)
-def test_the_partitioned_program_equals_the_original(program, strategy):
+def test_the_partitioned_program_gives_the_original_results(program, strategy):
     fn, args = built(program.build)
     step = mw.partition(fn, MESH, tactics_of(strategy, program.inputs))
     shardings = [leaf.spec for leaf in step.plan(*args).inputs]

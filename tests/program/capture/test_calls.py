@@ -1,4 +1,4 @@
-"""Calls inside a program are opened, so that what they compute can be cut."""
+"""Calls inside a program are inlined, so that their ops can be partitioned."""
 
 from functools import partial
 
@@ -26,7 +26,7 @@ def kinds(program):
     ],
     ids=["jit", "map in checkpoint", "custom_jvp", "searchsorted", "nonzero"],
 )
-def test_no_call_is_left(call):
+def test_all_calls_are_inlined(call):
     if isinstance(call, jax.custom_jvp):
         call.defjvp(lambda xs, dots: (jnp.tanh(*xs), dots[0] * (1 - xs[0] ** 2)))
     x = jax.ShapeDtypeStruct((4, 8), jnp.float32)
@@ -34,7 +34,7 @@ def test_no_call_is_left(call):
     assert not {k for k in found if "call" in k or "jaxpr" in k or k in ("jit", "pjit")}
 
 
-def test_a_loop_in_a_checkpoint_is_cut_like_any_other():
+def test_a_loop_in_a_checkpoint_is_partitioned_like_others():
     """JAX evaluates such a loop forward by a call of its own (`eval_jaxpr`)."""
 
     def loss(w, x):
@@ -54,8 +54,8 @@ def test_a_loop_in_a_checkpoint_is_cut_like_any_other():
 
 
 @pytest.mark.parametrize("method", ["scan", "scan_unrolled", "compare_all"])
-def test_a_search_among_bins_is_cut(method):
-    """JAX keeps `searchsorted` closed until it is compiled."""
+def test_searchsorted_is_partitioned(method):
+    """JAX lowers `searchsorted` only when it compiles."""
 
     def places(bins, x):
         search = partial(jnp.searchsorted, method=method)
@@ -71,8 +71,8 @@ def test_a_search_among_bins_is_cut(method):
 
 
 @pytest.mark.parametrize(("size", "gathers"), [(1, 1), (3, 2)])
-def test_a_kernel_of_one_place_is_read_alike_both_ways(size, gathers):
-    """JAX reverses kernels where it goes backward, which of 1x1 turns nothing."""
+def test_a_1x1_convolution_and_its_gradient_read_the_same_kernel(size, gathers):
+    """JAX reverses kernels in gradients, which has no effect on kernels of 1x1."""
 
     def loss(kernel, x):
         dims = ("NHWC", "HWIO", "NHWC")

@@ -1,4 +1,4 @@
-"""What is read off Pallas kernels: operations, bytes, and what they pass over."""
+"""Operations and bytes of Pallas kernels, without the steps that they skip."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ def kernels(fn, *args):
 
 
 def skipping(table, x):
-    """Products of those blocks of x that a table does not pass over."""
+    """Products of the blocks of x that a table does not skip."""
 
     def kernel(table, x, out):
         @pl.when(table[pl.program_id(0)] > 0)
@@ -56,25 +56,25 @@ def test_products_and_functions_are_counted_over_the_grid():
     assert found.work == OpWork(2 * 32 * 16 * 64, transcendentals=32 * 64)
 
 
-def test_a_block_is_fetched_again_only_where_its_place_has_changed():
+def test_a_block_is_fetched_only_when_its_index_changes():
     """Rows once each; columns at every step, since they alternate; results once."""
     (found,) = kernels(pallas.blocks, *pallas.EXAMPLES[0].args)
     assert found.num_bytes == 4 * (4 * 8 * 16 + 8 * 16 * 32 + 8 * 8 * 32)
 
 
-def test_branches_count_at_the_steps_that_take_them():
+def test_a_branch_counts_at_the_steps_that_select_it():
     (found,) = kernels(pallas.summed, *pallas.EXAMPLES[1].args)
     assert sorted(section.stored for section in found.sections if section.stored) == [
         4 * 8 * 64, 4 * 8 * 64, 8 * 8 * 64,
     ]  # fmt: skip
 
 
-def test_a_constant_table_tells_which_steps_are_passed_over():
+def test_a_constant_table_says_which_steps_are_skipped():
     (found,) = kernels(lambda x: skipping(jnp.asarray(TABLE), x), X)
     assert found.work.flops == 2 * 2 * 8**3
 
 
-def test_a_table_that_the_data_decide_passes_over_nothing():
+def test_no_step_is_skipped_by_a_table_that_is_not_constant():
     (found,) = kernels(skipping, TABLE, X)
     assert found.work.flops == 4 * 2 * 8**3
 
@@ -93,7 +93,7 @@ def test_a_table_is_known_inside_a_loop_and_a_checkpoint():
     assert program_work(program).flops == 3 * 2 * 2 * 8**3
 
 
-def test_a_kernel_in_a_shard_map_of_the_user_is_read_too():
+def test_kernels_in_a_shard_map_are_read():
     mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Auto,))
     inner = jax.shard_map(
         lambda x: 2 * x[:1] + pallas.whole(jnp.tile(x, (4, 2))).sum(),
@@ -104,7 +104,7 @@ def test_a_kernel_in_a_shard_map_of_the_user_is_read_too():
     assert [k.work.flops for k in found if k is not None] == [32 * 16]
 
 
-def test_the_estimate_of_the_author_stands():
+def test_the_cost_estimate_of_the_author_is_taken():
     told = pl.CostEstimate(flops=10, transcendentals=20, bytes_accessed=30)
 
     def fn(x):

@@ -1,4 +1,4 @@
-"""What cannot be captured is said at once, with what to do."""
+"""Programs that cannot be captured are refused with advice."""
 
 import jax
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import meshwright as mw
 
 
-def test_random_bits_that_depend_on_the_whole_shape_are_refused():
+def test_random_bits_that_depend_on_the_shape_are_refused():
     step = mw.partition(lambda key: jax.random.normal(key, (8,)), {"x": 8})
     jax.config.update("jax_threefry_partitionable", False)
     try:

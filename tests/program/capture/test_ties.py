@@ -1,4 +1,4 @@
-"""State is recognised however a step's arguments and results are nested."""
+"""Ties are found however a step's arguments and results are nested."""
 
 import jax.numpy as jnp
 import pytest
@@ -34,7 +34,7 @@ def same(tree):
     ],
     ids=["beside a loss", "alone", "in a pair", "from a pair", "none", "a bare array"],
 )
-def test_state_is_tied(fn, args, ties):
+def test_state_is_tied_to_the_next_call(fn, args, ties):
     assert capture(fn, args).ties == ties
 
 
@@ -43,7 +43,7 @@ def test_a_donated_array_is_tied():
     assert captured.ties == {0: 0}
 
 
-def test_two_parts_never_share_an_input():
+def test_two_outputs_are_never_tied_to_one_input():
     def fn(p):
         return same(p), same(p)
 

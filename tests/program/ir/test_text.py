@@ -29,12 +29,12 @@ def assert_reads_back(program: Program) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_prints_reads_back(case):
+def test_printed_programs_parse(case):
     assert_reads_back(capture(case.fn, case.args).program)
 
 
 @given(st.sampled_from(all_examples()))
-def test_programs_of_every_op_read_back(example):
+def test_printed_programs_of_every_op_parse(example):
     assert_reads_back(capture(example.fn, example.args).program)
 
 
@@ -78,7 +78,7 @@ def test_parameters_are_short_and_stable(value, text):
     assert split_top(f"{text}, {text}") == [text, text]
 
 
-def test_a_parameter_that_would_not_read_back_is_named_by_its_class():
+def test_a_parameter_that_would_not_parse_prints_as_its_class():
     class Odd:
         def __repr__(self):
             return "odd(("
@@ -98,7 +98,7 @@ def test_a_parameter_that_would_not_read_back_is_named_by_its_class():
         ("program() {\n  %0 f32 = add\n  return\n}", "is no '%n: type[shape]'"),
     ],
 )
-def test_a_text_that_is_no_program_is_refused_with_its_line(text, words):
+def test_text_that_is_not_a_program_is_refused_with_its_line(text, words):
     with pytest.raises(MeshwrightError, match=re.escape(words)):
         parse_program(text)
 

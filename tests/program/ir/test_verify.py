@@ -17,12 +17,12 @@ SMALL = gpt.Config(2, 16, 4, 32, 32, sequence=8, batch=4)
 
 
 def every_leaf(dim):
-    """Cut that dim of every leaf that has it."""
+    """A tactic that splits that dim of every leaf that has it."""
     return lambda path, value: dim if len(value.shape) > dim else None
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_pass_leaves_a_sound_program(case):
+def test_every_pass_leaves_a_valid_program(case):
     captured = capture(case.fn, case.args)
     verify(captured.program)
     verify(eliminate_dead_code(captured.program))
@@ -35,7 +35,7 @@ def test_every_pass_leaves_a_sound_program(case):
 
 
 @pytest.mark.parametrize("schedule", gpt.schedules)
-def test_a_train_step_is_sound_after_every_pass(schedule):
+def test_a_train_step_is_valid_after_every_pass(schedule):
     mesh = {"batch": 2, "model": 2}
     step = mw.partition(gpt.train_step, mesh, gpt.schedules[schedule], gather="at_use")
     decided = step.decide(*gpt.shapes(SMALL))
@@ -86,13 +86,13 @@ UNSOUND = {
 }
 
 
-def test_a_sound_program_passes():
+def test_a_valid_program_passes():
     verify(one(SCAN))
     verify(one(Op("sin", (X,), (Y,))))
 
 
 @pytest.mark.parametrize("words", UNSOUND)
-def test_an_unsound_program_is_refused_in_words(words):
+def test_an_invalid_program_is_refused_with_a_reason(words):
     with pytest.raises(AssertionError) as caught:
         verify(UNSOUND[words])
     assert words in str(caught.value)

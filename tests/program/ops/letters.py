@@ -27,7 +27,7 @@ def rule_for(fn: Callable, *args: object) -> FactorRule:
 
 
 def letters(rule: FactorRule) -> str:
-    """`ab,-b->ab`: `-` for a dim without factors, `~` for a factor never cut."""
+    """`ab,-b->ab`: `-` for a dim without factors, `~` for a factor that is never split."""
     never = {f for f, n in (rule.least or {}).items() if n == rule.sizes[f]}
 
     def dims(value: Dims) -> str:

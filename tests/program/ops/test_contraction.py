@@ -44,7 +44,7 @@ def _product(dtype):
     )
 
 
-def test_integers_are_summed_but_not_linear_when_they_are_widened():
+def test_widened_integers_may_be_summed_but_are_not_linear():
     small = np.zeros((4, 4), np.int8)
     wide = rule_for(_product(jnp.int32), small, small)
     assert letters(wide) == "ba,ac->bc"
@@ -52,7 +52,7 @@ def test_integers_are_summed_but_not_linear_when_they_are_widened():
     assert rule_for(_product(jnp.int8), small, small).linear == EITHER
 
 
-def test_eight_bit_sums_and_bools_are_not_cut():
+def test_contractions_to_eight_bits_or_bools_have_no_reductions():
     small = np.zeros((4, 4), jnp.float8_e4m3fn)
     assert letters(rule_for(_product(jnp.float8_e4m3fn), small, small)) == "a-,-b->ab"
     assert letters(rule_for(_product(jnp.float32), small, small)) == "ba,ac->bc"
@@ -83,19 +83,19 @@ def test_ragged_contracted_rows_are_a_reduction_and_groups_new():
     assert rule.reductions == {0}
 
 
-def test_sizes_of_groups_per_batch_row_share_its_letter():
+def test_group_sizes_per_batch_row_share_its_factor():
     rule = _ragged((([2], [2]), ([0], [1])), 1, [0], (3, 8, 4), (2, 3, 4, 6), (3, 2))
     assert letters(rule) == "a-b,-abd,a-->a-d"
     rule = _ragged((([1], [1]), ([0], [0])), 1, [], (3, 8, 4), (3, 8, 6), (3, 2))
     assert letters(rule) == "a-c,a-d,a-->-acd"
 
 
-def test_a_ragged_batch_has_no_letter():
+def test_a_ragged_batch_dim_has_no_factor():
     rule = _ragged((([2], [1]), ([0], [0])), 0, [], (8, 2, 4), (8, 4, 6), (2,))
     assert letters(rule) == "-cb,-bd,-->-cd"
 
 
-def test_scales_share_the_blocks_of_what_they_scale():
+def test_scales_share_the_factors_of_blocks():
     def fn(x, y, s, t):
         return lax.scaled_dot(x, y, lhs_scale=s, rhs_scale=t)
 

@@ -19,13 +19,13 @@ def _rule(lhs, rhs, strides=(1, 1), padding="SAME", **more):
     return rule_for(fn, f32(*lhs), f32(*rhs))
 
 
-def test_features_are_those_of_a_matmul():
+def test_features_have_the_factors_of_a_matmul():
     rule = _rule((4, 8, 8, 2), (3, 3, 2, 6), padding="VALID")
     assert letters(rule) == "a--b,--bc->a--c"
     assert rule.linear == (frozenset({0}), frozenset({1}))
 
 
-def test_space_is_cut_with_a_halo():
+def test_a_spatial_dim_is_split_with_a_halo():
     rule = _rule((4, 16, 8, 2), (3, 3, 2, 6))
     assert letters(rule) == "adeb,--bc->adec"
     assert rule.special == {3, 4}
@@ -37,25 +37,25 @@ def test_a_window_of_one_needs_no_expansion():
     assert not rule.special
 
 
-def test_patches_side_by_side_need_no_expansion():
+def test_windows_that_do_not_overlap_need_no_expansion():
     rule = _rule((4, 16, 8, 2), (4, 4, 2, 6), (4, 4), "VALID")
     assert letters(rule) == "a(d~)(f~)b,--bc->adfc"
     assert not rule.special
 
 
-def test_a_stride_leaves_a_minor_factor_that_is_never_cut():
+def test_a_stride_is_a_minor_factor_that_cannot_be_split():
     rule = _rule((4, 16, 8, 2), (3, 3, 2, 6), (2, 2))
     assert letters(rule) == "a(d~)(f~)b,--bc->adfc"
     assert rule.special == {3, 5}
 
 
-def test_a_spread_input_leaves_it_in_the_output():
+def test_an_input_dilation_is_a_minor_factor_of_the_output():
     pads = ((1, 2), (1, 2))
     rule = _rule((4, 8, 8, 2), (3, 3, 2, 6), (1, 1), pads, lhs_dilation=(2, 2))
     assert letters(rule) == "adfb,--bc->a(d~)(f~)c"
 
 
-def test_a_large_halo_asks_for_large_parts():
+def test_a_part_is_at_least_as_large_as_its_halo():
     rule = _rule((4, 32, 8, 2), (15, 1, 2, 6))
     assert rule.least == {3: 7}
 
@@ -78,7 +78,9 @@ def test_batch_groups_are_the_major_factor_of_the_batch():
         ("batch_groups", (4, 8, 4, 4), (3, 3, 4, 4), (2, 8, 4, 4), 1, 2),
     ],
 )
-def test_a_part_has_its_share_of_the_groups(name, lhs, rhs, out, features, batches):
+def test_local_parameters_have_the_local_number_of_groups(
+    name, lhs, rhs, out, features, batches
+):
     fn, *arrays = _FORMS[name]
     op = last_op(fn, *arrays)
     params = rule_for(fn, *arrays).local_params(op, (lhs, rhs), (out,))
@@ -86,7 +88,7 @@ def test_a_part_has_its_share_of_the_groups(name, lhs, rhs, out, features, batch
     assert params["batch_group_count"] == batches
 
 
-def test_the_kernels_gradient_contracts_space():
+def test_the_gradient_of_a_kernel_reduces_over_space():
     pads = ((1, 1), (1, 1))
 
     def fn(x, g):  # as `jax.grad` writes it
@@ -100,7 +102,7 @@ def test_the_kernels_gradient_contracts_space():
     assert letters(rule) == "bdea,bdec->--ac"
 
 
-def test_integers_that_are_widened_do_not_carry_partial_sums():
+def test_a_convolution_that_widens_integers_is_not_linear():
     def fn(x, w):
         return lax.conv_general_dilated(
             x, w, (1,), "SAME", preferred_element_type=np.int32
@@ -111,5 +113,5 @@ def test_integers_that_are_widened_do_not_carry_partial_sums():
     assert rule.linear == ()
 
 
-def test_no_elements_are_not_cut():
+def test_a_convolution_without_elements_is_opaque():
     assert "without elements" in _rule((0, 8, 8, 2), (3, 3, 2, 6)).opaque

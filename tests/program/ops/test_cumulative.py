@@ -23,14 +23,14 @@ def test_only_sums_are_linear():
     assert linear == [True, False, False, False, False]
 
 
-def test_an_empty_dim_and_an_order_that_is_not_there_stay_whole():
+def test_an_empty_dim_and_one_of_complex_numbers_are_no_factors():
     assert letters(rule_for(lambda x: lax.cumsum(x), f32(0, 4))) == "-a->-a"
     numbers = np.zeros((4, 8), np.complex64)
     assert letters(rule_for(lambda x: lax.cummax(x), numbers)) == "-a->-a"
     assert letters(rule_for(lambda x: lax.cumsum(x), numbers)) == "ab->ab"
 
 
-def test_only_totals_travel():
+def test_devices_exchange_totals_only():
     op = last_op(lambda x: lax.cumsum(x, 1), f32(4, 16))
     builder = Builder(Mesh({"x": 8}))
     part = builder.full((4, 2), 0, "float32")

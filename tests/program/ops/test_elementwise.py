@@ -33,7 +33,9 @@ EITHER = (frozenset({0}), frozenset({1}))
         (lax.exp, (f32(),), "->"),
     ],
 )
-def test_every_dim_of_full_size_has_the_letter_of_the_result(fn, args, expected):
+def test_every_dim_that_does_not_broadcast_has_the_factor_of_the_result(
+    fn, args, expected
+):
     assert letters(rule_for(fn, *args)) == expected
 
 
@@ -41,23 +43,23 @@ def test_every_dim_of_full_size_has_the_letter_of_the_result(fn, args, expected)
     ("dtype", "expected"),
     [(jnp.int32, "ab->ab"), (jnp.uint8, "ab->ab-"), (jnp.bfloat16, "ab->ab-")],
 )
-def test_bitcast_to_pieces_adds_a_dim_without_letter(dtype, expected):
+def test_a_bitcast_to_smaller_elements_adds_a_dim_without_factor(dtype, expected):
     rule = rule_for(lambda x: lax.bitcast_convert_type(x, dtype), f32(4, 2))
     assert letters(rule) == expected
 
 
-def test_bitcast_from_pieces_drops_a_dim_without_letter():
+def test_a_bitcast_to_larger_elements_drops_a_dim_without_factor():
     pieces = np.zeros((4, 4), np.uint8)
     rule = rule_for(lambda x: lax.bitcast_convert_type(x, jnp.float32), pieces)
     assert letters(rule) == "a-->a"
 
 
-def test_operands_of_a_barrier_have_letters_of_their_own():
+def test_operands_of_a_barrier_share_no_factors():
     rule = rule_for(lambda x, y: lax.optimization_barrier((x, y)), f32(4, 2), f32(8))
     assert letters(rule) == "a->a"  # of the last: capture makes one op for each
 
 
-def test_device_put_forgets_devices_but_not_memories():
+def test_device_put_drops_devices_but_not_memory_spaces():
     device = jax.devices()[0]
     op = last_op(lambda x: jax.device_put(x, device), f32(4))
     rule = rule_for(lambda x: jax.device_put(x, device), f32(4))
@@ -98,11 +100,11 @@ def _to(dtype):
         (lambda x: lax.reduce_precision(x, 5, 3), (f32(4),), ()),
     ],
 )
-def test_partial_sums_pass_only_what_is_linear(fn, args, expected):
+def test_partial_sums_pass_through_linear_ops_only(fn, args, expected):
     assert rule_for(fn, *args).linear == expected
 
 
-def test_products_in_a_wider_integer_are_not_linear():
+def test_products_that_widen_integers_are_not_linear():
     small = np.zeros(4, np.int8)
     try:
         rule = rule_for(lambda x, y: lax.mul(x, y, out_dtype=jnp.int32), small, small)

@@ -17,7 +17,7 @@ from tests.program.ops.letters import letters, rule_for
         ("FFT", np.complex64, (4, 2, 8), "---->---"),
     ],
 )
-def test_transformed_dims_stay_whole(kind, dtype, lengths, expected):
+def test_transformed_dims_are_no_factors(kind, dtype, lengths, expected):
     rule = rule_for(lambda x: lax.fft(x, kind, lengths), np.zeros((4, 2, 8), dtype))
     assert letters(rule) == expected
     assert rule.linear == (frozenset({0}),)

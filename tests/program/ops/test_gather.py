@@ -54,18 +54,18 @@ _WINDOW = {"offset_dims": (0, 1), "start_index_map": (0,)}
         (_gather((8, 2), **_WINDOW), f32(8, 4), IDS[0, :1], "a-,-->a-"),
     ],
 )
-def test_windows_batch_and_indexed_dims_have_letters(fn, table, ids, expected):
+def test_whole_windows_batch_and_indexed_dims_are_factors(fn, table, ids, expected):
     assert letters(rule_for(fn, table, ids)) == expected
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
-def test_a_vocabulary_is_summed_over(dtype):
+def test_a_dim_indexed_by_elements_is_a_reduction(dtype):
     rule = rule_for(_gather((1, 4), **_ROWS), f32(8, 4).astype(dtype), IDS[..., None])
     assert rule.special == rule.reductions == {3}
     assert rule.monoid == ("or" if dtype == "bool" else "sum")
 
 
-def test_keys_are_not_summed():
+def test_a_gather_of_keys_has_no_reduction():
     op = last_op(lambda i: jax.random.split(jax.random.key(0), 8)[i], IDS)
     assert op.kind == "gather"
     assert letters(rule_of(op)) == "-,ab-->ab"
@@ -81,7 +81,7 @@ def test_keys_are_not_summed():
         ("fill", 7.0, False),
     ],
 )
-def test_sums_travel_unless_something_would_be_filled_in_twice(
+def test_a_gather_is_linear_unless_its_fill_value_would_add_up(
     mode, fill_value, is_linear
 ):
     fn = _gather((1, 4), mode, fill_value, **_ROWS)
@@ -89,12 +89,12 @@ def test_sums_travel_unless_something_would_be_filled_in_twice(
     assert linear == ((frozenset({0}),) if is_linear else ())
 
 
-def test_integers_filled_with_their_limit_are_not_linear():
+def test_a_gather_that_fills_with_the_largest_integer_is_not_linear():
     fn = _gather((1, 4), "fill", **_ROWS)
     assert not rule_for(fn, np.zeros((8, 4), np.int32), IDS[..., None]).linear
 
 
-def test_a_cut_lookup_moves_no_bytes():
+def test_a_gather_from_a_split_table_needs_no_collective():
     op = last_op(lambda t, i: t[i], f32(8, 4), IDS)
     rule = rule_of(op)
     cut = OpCut(((), (), (), ("x",)), (1, 1, 1, 4))
@@ -105,7 +105,7 @@ def test_a_cut_lookup_moves_no_bytes():
     assert not {o.kind for o in builder.ops} & set(COLLECTIVES)
 
 
-def test_windows_shrink_with_their_dim():
+def test_local_windows_have_the_local_extent():
     op = last_op(lambda t, i: jnp.take(t, i, axis=0), f32(8, 4), IDS)
     params = rule_of(op).local_params(op, ((8, 2), (2, 3, 1)), ((2, 3, 2),))
     assert params["slice_sizes"] == (1, 2)

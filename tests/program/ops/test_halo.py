@@ -60,7 +60,7 @@ def slidings(draw, lined_up_with: str) -> Sliding:
 
 
 @given(slidings("out"))
-def test_parts_of_the_output_need_their_halo_and_no_more(dim):
+def test_an_output_part_equals_its_input_part_with_its_halo(dim):
     halo = output_halo(dim)
     assert halo is not None
     x, window = np.arange(1.0, dim.size + 1), np.arange(1.0, dim.window + 1)
@@ -74,7 +74,7 @@ def test_parts_of_the_output_need_their_halo_and_no_more(dim):
 
 
 @given(slidings("window"))
-def test_parts_of_the_window_add_up(dim):
+def test_outputs_of_window_parts_add_up(dim):
     halo = window_halo(dim)
     assert halo is not None
     x, window = np.arange(1.0, dim.size + 1), np.arange(1.0, dim.window + 1)
@@ -98,17 +98,17 @@ def test_parts_of_the_window_add_up(dim):
         Sliding(0, 1, 0),
     ],
 )
-def test_what_does_not_line_up_is_not_cut(dim):
+def test_parts_that_do_not_correspond_have_no_halo(dim):
     assert output_halo(dim) is None
 
 
-def test_windows_side_by_side_need_no_exchange():
+def test_adjacent_windows_need_no_exchange():
     halo = output_halo(Sliding(16, 4, 4, stride=4))
     assert halo is not None
     assert (halo.is_plain, halo.factor, halo.minor, halo.least) == (True, 4, 4, 1)
 
 
-def test_the_halo_comes_from_one_neighbour():
+def test_one_neighbour_has_the_whole_halo():
     halo = output_halo(Sliding(16, 7, 8, stride=2, padding=(3, 3)))
     assert halo is not None
     assert (halo.left, halo.right, halo.least) == (3, 2, 2)

@@ -28,18 +28,18 @@ from tests.program.ops.letters import f32, letters, rule_for
         ),
     ],
 )
-def test_factorisations_are_cut_over_batch_dims(fn, expected):
+def test_factorizations_are_split_over_batch_dims(fn, expected):
     assert letters(rule_for(fn, f32(4, 2, 3, 3))) == expected
 
 
-def test_one_matrix_stays_whole():
+def test_a_single_matrix_is_not_split():
     assert letters(rule_for(lambda x: linalg.qr(x), f32(5, 3))) == "--->--,--"
 
 
 @pytest.mark.parametrize(
     ("left", "expected"), [(True, "a--,a-b->a-b"), (False, "a--,ab-->ab-")]
 )
-def test_systems_that_share_a_matrix_are_cut_too(left, expected):
+def test_right_hand_sides_of_one_matrix_are_a_factor(left, expected):
     def fn(a, b):
         return linalg.triangular_solve_p.bind(
             a,
@@ -56,7 +56,7 @@ def test_systems_that_share_a_matrix_are_cut_too(left, expected):
     assert rule.linear == (frozenset({1}),)
 
 
-def test_a_tridiagonal_solve_has_its_systems_in_columns():
+def test_right_hand_sides_of_a_tridiagonal_solve_are_columns():
     rule = rule_for(
         linalg.tridiagonal_solve_p.bind, f32(4, 6), f32(4, 6), f32(4, 6), f32(4, 6, 2)
     )

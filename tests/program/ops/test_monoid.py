@@ -38,13 +38,13 @@ def test_an_identity_changes_nothing(dtypes, monoids):
             np.testing.assert_array_equal(COMBINE[monoid](values, neutral), values)
 
 
-def test_complex_numbers_and_eight_bit_floats_have_no_largest():
+def test_complex_numbers_and_eight_bit_floats_have_no_identity_of_max():
     assert identity_of("max", "complex64") is None
     assert identity_of("min", "float8_e4m3fn") is None
     assert identity_of("sum", "complex64") == 0
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
-def test_integer_range_is_numpys(dtype):
+def test_integer_ranges_equal_those_of_numpy(dtype):
     info = np.iinfo(dtype)
     assert integer_range(dtype) == (info.min, info.max)

@@ -1,4 +1,4 @@
-"""Every rule against numbers: cut each factor alone, run the parts, recombine, compare."""
+"""Every rule against numbers: split each factor alone, run the parts, compare."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def all_examples(which: str = "EXAMPLES") -> list[Example]:
 
 
 def lowered_parts(program: Program) -> list[Lowered]:
-    """The program with one factor of one op cut, for each that can be cut.
+    """Device programs that together split each factor of each op, one factor per op.
 
-    As many different cuts are put into one device program as fit side by side: one per
-    op, so that a program of n ops and at most f factors takes f device programs.
+    All ops are split at once, so that a program of ops with at most f factors takes f
+    device programs.
     """
     graph = Graph(program)
     nodes = list(graph.op_node.values())

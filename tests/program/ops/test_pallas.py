@@ -1,4 +1,4 @@
-"""Which dims of a kernel's grid may be cut; that they can is tested against numbers."""
+"""The grid dims along which Pallas kernels are split (test_numbers.py has the numbers)."""
 
 import jax
 import numpy as np
@@ -28,18 +28,18 @@ def rule_for(fn):
         (pallas.in_place, ["11", "11"]),
     ],
 )
-def test_dims_are_cut_whose_blocks_have_steps_of_their_own(fn, cut):
+def test_grid_dims_with_independent_steps_are_factors(fn, cut):
     rule = rule_for(fn)
     values = (*rule.operands, *rule.results)
     assert ["".join("01"[bool(fs)] for fs in dims) for dims in values] == cut
 
 
-def test_a_kernel_without_a_grid_stays_whole_and_says_why():
+def test_a_kernel_without_a_grid_is_opaque_and_says_why():
     told = "the steps of its grid depend on each other along every dim"
     assert rule_for(pallas.whole).opaque == told
 
 
-def test_a_cut_kernel_needs_no_collective():
+def test_a_split_kernel_needs_no_collective():
     args = pallas.EXAMPLES[0].args
     tactics = [mw.shard({"x": 0}, "x"), mw.shard({"w": 1}, "y")]
     step = mw.partition(pallas.blocks, {"x": 4, "y": 2}, tactics)

@@ -46,14 +46,14 @@ def _generator(words):
         ("unsafe_rbg", "--->----"),
     ],
 )
-def test_bits_are_cut_where_they_are_a_function_of_the_index(impl, expected):
+def test_dims_of_bits_are_factors_if_bits_are_a_function_of_the_index(impl, expected):
     op = _bits((2, 3), (4, 5), impl)
     rule = rule_of(op)
     rule.check(op)
     assert letters(rule) == expected
 
 
-def test_only_dims_of_the_bits_need_a_window():
+def test_only_dims_of_bits_are_special():
     assert rule_of(_bits((2,), (4, 5))).special == {1, 2}
     assert rule_of(_bits((), ())).special == frozenset()
 
@@ -79,12 +79,12 @@ def test_dims_of_keys_are_parallel(fn, args, expected):
 
 
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
-def test_only_hashes_split_keys_one_by_one(impl):
+def test_only_keys_that_split_by_a_hash_are_independent(impl):
     rule = rule_for(jax.vmap(random.split), keys((8,), impl))
     assert letters(rule) == ("a->a-" if impl == "rbg" else "-->--")
 
 
-def test_a_device_asks_for_its_window_of_the_bits():
+def test_a_device_computes_its_window_of_the_bits():
     op = _bits((), (8, 6))
     builder = Builder(Mesh({"x": 4, "y": 2}))
     cut = OpCut((("x", "y"), ()), (8, 1))
@@ -101,7 +101,7 @@ def test_every_sampler_gives_the_numbers_of_one_device(name):
     check_numbers(Example(name, SAMPLERS[name], (RAW,)))
 
 
-def test_bits_of_a_part_take_a_part_of_the_work():
+def test_part_of_the_bits_is_part_of_the_work():
     step = mw.partition(
         lambda key, x: x * jax.random.bits(key, x.shape),
         {"a": 4},

@@ -23,25 +23,25 @@ def test_a_reduced_dim_is_a_reduction_with_its_monoid(reduce, monoid):
     assert rule.reductions == {1}
 
 
-def test_only_sums_carry_partial_sums_on():
+def test_only_sums_are_linear_reductions():
     assert rule_for(lambda x: lax.reduce_sum(x, (0,)), f32(4)).linear == (
         frozenset({0}),
     )
     assert rule_for(lambda x: lax.reduce_max(x, (0,)), f32(4)).linear == ()
 
 
-def test_booleans_have_or_for_max_and_and_for_min():
+def test_the_maximum_of_bools_is_or_and_the_minimum_is_and():
     flags = np.zeros((4, 8), bool)
     assert rule_for(lambda x: lax.reduce_max(x, (0,)), flags).monoid == "or"
     assert rule_for(lambda x: lax.reduce_min(x, (0,)), flags).monoid == "and"
 
 
-def test_a_complex_maximum_stays_whole_along_its_dim():
+def test_a_maximum_of_complex_numbers_is_not_split_along_its_dim():
     rule = rule_for(lambda x: lax.reduce_max(x, (0,)), np.zeros((4, 8), np.complex64))
     assert letters(rule) == "-a->a"
 
 
-def test_a_sum_of_narrow_floats_is_not_cut():
+def test_a_sum_of_eight_bit_floats_is_not_split():
     rule = rule_for(
         lambda x: lax.reduce_sum(x, (0,)), jnp.zeros((4, 8), jnp.float8_e5m2)
     )
@@ -71,13 +71,13 @@ def test_a_computation_that_is_one_known_op_is_a_monoid():
         (lambda a, b: a - b, 0.0),
     ],
 )
-def test_other_computations_keep_their_dim_whole(computation, init):
+def test_a_reduction_by_an_unknown_function_is_not_split(computation, init):
     assert (
         letters(rule_for(_reduce(computation, np.float32(init)), f32(4, 8))) == "a-,->a"
     )
 
 
-def test_an_idempotent_computation_may_start_anywhere():
+def test_an_idempotent_reduction_may_start_from_any_value():
     def fn(x, start):
         return lax.reduce(x, start, lambda a, b: lax.max(a, b), (1,))
 
@@ -85,7 +85,7 @@ def test_an_idempotent_computation_may_start_anywhere():
     assert (letters(rule), rule.monoid) == ("ab,->a", "max")
 
 
-def test_several_arrays_reduced_together_stay_whole_along_the_dim():
+def test_a_joint_reduction_of_several_arrays_is_not_split():
     def fn(x, y):
         zeros = (np.float32(0), np.float32(0))
         return lax.reduce((x, y), zeros, lambda a, b: (a[0] + b[0], a[1] * b[1]), (0,))
@@ -93,7 +93,7 @@ def test_several_arrays_reduced_together_stay_whole_along_the_dim():
     assert letters(rule_for(fn, f32(4, 8), f32(4, 8))) == "-a,-a,,->a,a"
 
 
-def test_the_searched_dim_is_cut_by_comparing_parts():
+def test_the_dim_of_argmax_is_split_by_comparing_parts():
     rule = rule_for(lambda x: lax.argmax(x, 1, np.int32), f32(4, 8))
     assert letters(rule) == "ab->a"
     assert (rule.monoid, rule.special) == ("min", {1})

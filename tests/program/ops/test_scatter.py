@@ -33,7 +33,7 @@ def _op(fn, *args):
 
 
 @pytest.mark.parametrize("kind", _COMBINING)
-def test_each_device_may_scatter_its_share(kind):
+def test_batch_dims_of_scatter_indices_are_reductions(kind):
     rule = rule_for(_rows(kind), f32(8, 4), IDS, f32(2, 3, 4))
     assert letters(rule) == "ba,cd-,cda->ba"
     assert rule.reductions == {2, 3}
@@ -49,17 +49,17 @@ def test_each_device_may_scatter_its_share(kind):
         ("max", "max", {1}),
     ],
 )
-def test_the_operand_counts_once(kind, monoid, special):
+def test_only_the_first_device_starts_from_the_operand(kind, monoid, special):
     rule = rule_for(_rows(kind), f32(8, 4), IDS, f32(2, 3, 4))
     assert (rule.monoid, rule.special) == (monoid, special)
 
 
-def test_the_order_of_overwriting_is_not_cut():
+def test_a_plain_scatter_is_not_split_over_its_updates():
     rule = rule_for(_rows("set"), f32(8, 4), IDS, f32(2, 3, 4))
     assert letters(rule) == "ba,---,--a->ba"
 
 
-def test_bools_and_keys_are_not_summed():
+def test_scatters_of_bools_and_keys_have_no_reductions():
     assert not rule_for(_rows("max"), f32(8) > 0, IDS, f32(2, 3) > 0).reductions
     keys = rule_of(_op(lambda k, i: k.at[i].set(k[0]), jax.random.split(KEY, 8), IDS))
     assert letters(keys) == "a,---,--->a"
@@ -111,7 +111,7 @@ KEY = jax.random.key(0)
         ),
     ],
 )
-def test_windows_batch_and_addressed_dims_have_letters(
+def test_whole_windows_batch_and_scattered_dims_are_factors(
     table, ids, updates, numbers, expected
 ):
     op = _op(lambda *args: _scatter(*args, **numbers), table, ids, updates)
@@ -131,19 +131,19 @@ def test_windows_batch_and_addressed_dims_have_letters(
         ("max", ()),
     ],
 )
-def test_sums_travel_through_operand_and_updates_together(kind, linear):
+def test_a_scatter_is_linear_in_operand_and_updates_jointly(kind, linear):
     rule = rule_for(_rows(kind), f32(8, 4), IDS, f32(2, 3, 4))
     assert rule.linear == tuple(map(frozenset, linear))
 
 
-def test_a_function_applied_in_place_may_be_anything():
+def test_a_scatter_with_a_function_is_not_linear():
     op = _op(lambda x, i: x.at[i].apply(jnp.sin), f32(8, 4), IDS[0])
     assert not rule_of(op).linear
 
 
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("kind", _COMBINING)
-def test_a_cut_scatter_moves_no_bytes(kind, factor):
+def test_a_scatter_into_a_split_operand_needs_no_collective(kind, factor):
     op = _op(_rows(kind), f32(8, 4), IDS, f32(2, 3, 4))
     rule = rule_of(op)
     if factor not in rule.special:

@@ -45,7 +45,7 @@ def _reshaped(*shape):
         (lambda: lax.empty((4, 2), jnp.float32), (), "->ab"),
     ],
 )
-def test_dims_that_arrive_whole_share_a_letter(fn, args, expected):
+def test_dims_that_the_result_has_whole_share_a_factor(fn, args, expected):
     assert letters(rule_for(fn, *args)) == expected
 
 
@@ -65,16 +65,16 @@ def test_dims_that_arrive_whole_share_a_letter(fn, args, expected):
         ((0, 4), (4, 0), "--->--"),
     ],
 )
-def test_reshape_finds_the_factors_in_common(shape, target, expected):
+def test_a_reshape_finds_common_factors(shape, target, expected):
     assert letters(rule_for(_reshaped(*target), f32(*shape))) == expected
 
 
-def test_reshape_takes_operand_dims_in_the_order_asked_for():
+def test_a_reshape_reads_operand_dims_in_the_given_order():
     fn = partial(lax.reshape, new_sizes=(8, 8), dimensions=(1, 0, 2))
     assert letters(rule_for(fn, f32(4, 8, 2))) == "bac->a(bc)"
 
 
-def test_local_reshape_spells_the_local_shape():
+def test_a_local_reshape_has_the_local_shape_as_parameter():
     op = last_op(_reshaped(2, 16), f32(8, 4))
     rule = rule_for(_reshaped(2, 16), f32(8, 4))
     assert rule.local_params is not None
@@ -96,7 +96,7 @@ def _same_size(draw):
 
 
 @given(_same_size())
-def test_chunks_of_a_common_factor_hold_the_same_elements(shapes):
+def test_chunks_of_a_common_factor_have_the_same_elements(shapes):
     """Each factor that may be cut, after the factors more major in its dim."""
     source, target = shapes
     factors = RuleFactors()
@@ -146,14 +146,14 @@ def test_bools_sliced_at_run_time_are_not_summed():
     assert letters(rule) == "a-,,->a-"
 
 
-def test_keys_are_neither_summed_nor_sent_by_their_rules():
+def test_rules_of_keys_have_no_reductions_and_no_exchange():
     keys = jax.random.split(jax.random.key(0), 8)
     sliced = partial(lax.dynamic_slice_p.bind, slice_sizes=(2,))
     assert letters(rule_for(sliced, keys, np.int32(0))) == "-,->-"
     assert letters(rule_for(partial(lax.rev, dimensions=(0,)), keys)) == "-->-"
 
 
-def test_an_update_is_whole_along_the_dim_that_it_changes():
+def test_an_update_has_no_factor_along_the_dim_that_it_changes():
     fn = lax.dynamic_update_slice_p.bind
     rule = rule_for(fn, f32(4, 8), f32(4, 2), np.int32(0), np.int32(0))
     assert letters(rule) == "ab,a-,,->ab"
@@ -161,7 +161,7 @@ def test_an_update_is_whole_along_the_dim_that_it_changes():
     assert rule.linear == (frozenset({0, 1}),)
 
 
-def test_zeros_pad_a_partial_sum_and_other_values_do_not():
+def test_padding_by_zero_is_linear_and_by_other_values_is_not():
     config = ((1, 0, 0),)
     zero = rule_for(lambda x: lax.pad(x, np.float32(0), config), f32(4))
     other = rule_for(lambda x: lax.pad(x, np.float32(1), config), f32(4))
@@ -169,7 +169,7 @@ def test_zeros_pad_a_partial_sum_and_other_values_do_not():
     assert other.linear == (frozenset({0, 1}),)
 
 
-def test_local_slice_ends_where_the_part_ends():
+def test_a_local_slice_has_the_local_extent_as_limit():
     fn = partial(lax.slice, start_indices=(0, 1), limit_indices=(8, 3))
     op, rule = last_op(fn, f32(8, 4)), rule_for(fn, f32(8, 4))
     assert rule.local_params is not None
@@ -177,6 +177,6 @@ def test_local_slice_ends_where_the_part_ends():
     assert local["limit_indices"] == (2, 3)
 
 
-def test_reversed_and_counted_dims_need_the_position_of_the_device():
+def test_reversed_dims_and_dims_of_iota_are_special():
     assert rule_for(lambda x: lax.rev(x, (1,)), f32(4, 2)).special == {1}
     assert rule_for(lambda: lax.iota(jnp.int32, 8)).special == {0}

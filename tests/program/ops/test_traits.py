@@ -1,4 +1,4 @@
-"""Traits of ops, held against what the ops do in every example of the catalogue."""
+"""Traits of ops, checked on every example of the catalogue."""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ def _pool(window, strides, padding, init=-np.inf, combine=lax.max, **more):
         ((2, 16), (2, 1), "SAME", "(a~)c->ac", {2}),
     ],
 )
-def test_windows_that_line_up_are_cut(window, strides, padding, expected, special):
+def test_windows_with_aligned_parts_are_split(
+    window, strides, padding, expected, special
+):
     rule = rule_for(_pool(window, strides, padding), f32(4, 16))
     assert letters(rule) == expected
     assert rule.special == special
@@ -37,7 +39,7 @@ def test_only_window_sums_are_linear():
     assert rule_for(total, f32(8)).linear == (frozenset({0}),)
 
 
-def test_spread_elements_stay_whole():
+def test_a_dilated_dim_is_not_split():
     rule = rule_for(_pool((2,), (1,), ((1, 1),), base_dilation=(2,)), f32(8))
     assert letters(rule) == "-->-"
 
@@ -51,7 +53,7 @@ def test_spread_elements_stay_whole():
         (-np.inf, jnp.logaddexp, "a-,->a-"),
     ],
 )
-def test_halos_are_for_computations_that_are_known(init, combine, expected):
+def test_only_known_monoids_exchange_halos(init, combine, expected):
     rule = rule_for(_pool((1, 3), (1, 1), "SAME", init, combine), f32(4, 16))
     assert letters(rule) == expected
 
@@ -71,7 +73,7 @@ def _select_and_scatter_add(window, strides, padding):
     ("window", "padding", "special"),
     [((1, 2), ((0, 0), (0, 0)), set()), ((1, 3), ((0, 0), (0, 1)), {1})],
 )
-def test_the_gradient_of_max_pooling_is_cut_like_it(window, padding, special):
+def test_the_gradient_of_max_pooling_has_its_factors(window, padding, special):
     fn = _select_and_scatter_add(window, (1, 2), padding)
     rule = rule_for(fn, f32(4, 8), f32(4, 16))
     assert letters(rule) == "ab,a(b~)->a(b~)"

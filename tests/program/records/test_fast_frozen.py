@@ -1,4 +1,4 @@
-"""Records that are open while they are made are frozen ever after."""
+"""Dataclasses with the fast constructor are frozen once they are constructed."""
 
 import copy
 import pickle
@@ -20,14 +20,14 @@ class Made:
     weight: float = 1.5
 
 
-def test_fields_are_set_by_place_by_name_and_by_default():
+def test_fields_are_set_by_position_by_name_and_by_default():
     made = Made("a", sizes=(2, 3))
     assert (made.name, made.sizes, made.weight) == ("a", (2, 3), 1.5)
     assert str(made) == "Made(name='a', sizes=(2, 3), weight=1.5)"
     assert type(made) is Made
 
 
-def test_nothing_is_set_once_a_record_is_made():
+def test_a_record_cannot_be_changed():
     made = Made("a", ())
     with pytest.raises(FrozenInstanceError):
         made.name = "b"
@@ -41,20 +41,20 @@ def test_a_missing_field_is_an_error():
         Made("a")
 
 
-def test_records_are_equal_copied_stored_and_replaced_as_ever():
+def test_records_compare_copy_pickle_and_replace_like_dataclasses():
     made = Made("a", (2,), 0.5)
     assert made == Made("a", (2,), 0.5) != Made("a", (2,))
     assert len({made, copy.copy(made), pickle.loads(pickle.dumps(made))}) == 1
     assert replace(made, name="b") == Made("b", (2,), 0.5)
 
 
-def test_ops_are_themselves_alone():
+def test_ops_compare_by_identity():
     op = Op("exp", (Value((2,), "float32"),), (Value((2,), "float32"),))
     assert op != replace(op)
     assert replace(op, kind="log").operands is op.operands
 
 
-def test_what_would_be_passed_over_is_refused():
+def test_fields_and_methods_that_would_be_ignored_are_refused():
     @dataclass(frozen=True, slots=True)
     class Checked:
         size: int

@@ -1,4 +1,4 @@
-"""The collector waits for the end of a block, and is then as it was."""
+"""The garbage collector is off inside a block, and afterwards as it was before."""
 
 import gc
 
@@ -7,19 +7,19 @@ import pytest
 from meshwright.program.records.paused_collector import paused_collector
 
 
-def test_the_collector_waits_and_then_runs_again():
+def test_the_collector_is_off_in_the_block_and_on_after_it():
     with paused_collector():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_it_runs_again_after_an_error():
+def test_the_collector_is_on_after_an_error():
     with pytest.raises(ValueError, match="inside"), paused_collector():
         raise ValueError("inside")
     assert gc.isenabled()
 
 
-def test_a_caller_who_switched_it_off_finds_it_off():
+def test_a_disabled_collector_stays_disabled():
     gc.disable()
     try:
         with paused_collector():
@@ -29,7 +29,7 @@ def test_a_caller_who_switched_it_off_finds_it_off():
         gc.enable()
 
 
-def test_blocks_lie_in_each_other():
+def test_pauses_nest():
     with paused_collector():
         with paused_collector():
             pass

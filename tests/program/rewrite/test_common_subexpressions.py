@@ -1,4 +1,4 @@
-"""Ops that compute the same of the same values are one, as compilers have it."""
+"""Common subexpression elimination, by what it removes and what it must keep."""
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +25,13 @@ def norm(x, w):
     return (x - x.mean(0)) @ w
 
 
-def test_layers_that_share_inputs_and_weights_compute_them_once():
+def test_equal_expensive_ops_are_computed_once():
     found = kinds(lambda x, w: jnp.tanh(norm(x, w)) + jnp.sin(norm(x, w)), X, W)
     assert found.count("dot_general") == 1
     assert found.count("reduce_sum") == 1
 
 
-def test_what_differs_in_an_operand_or_a_parameter_stays():
+def test_ops_that_differ_in_an_operand_or_a_parameter_stay():
     def fn(x, w):
         return x @ w, x @ w.T, x.sum(0), x.sum(1)
 
@@ -65,12 +65,12 @@ def with_literals(*literals):
         (1.0, np.float32(1.0), 2),
     ],
 )
-def test_literals_are_the_same_by_type_and_bits(one, other, left):
+def test_literals_are_equal_by_type_and_bits(one, other, left):
     ops = eliminate_common_subexpressions(with_literals(one, other)).ops
     assert [op.kind for op in ops].count("reduce_sum") == left
 
 
-def test_parameters_that_cannot_be_compared_keep_ops_apart():
+def test_ops_whose_parameters_cannot_be_compared_stay():
     x = Value((2, 3), "float32")
     tables = np.zeros(10_000), np.arange(10_000) % 9_999
     results = [Value((2,), "float32") for _ in tables]
@@ -82,7 +82,7 @@ def test_parameters_that_cannot_be_compared_keep_ops_apart():
     assert eliminate_common_subexpressions(program) is program
 
 
-def test_elementwise_ops_stay_with_their_readers_and_keep_nothing_apart():
+def test_elementwise_ops_stay_but_count_as_equal_operands():
     def fn(x, w):
         first, second = (jnp.broadcast_to(w[0], x.shape) for _ in range(2))
         return (x * first) @ w, (x * second) @ w, x * second, x * first
@@ -107,7 +107,7 @@ def test_bodies_are_merged_and_effects_and_regions_stay():
     assert sum("debug" in kind for kind in found) == 2
 
 
-def test_what_is_called_outside_is_called_as_often():
+def test_callbacks_stay():
     def drawn(x):
         return io_callback(lambda x: x + np.random.rand(), X, x)
 
@@ -115,7 +115,7 @@ def test_what_is_called_outside_is_called_as_often():
     assert found.count("io_callback") == found.count("dot_general") == 2
 
 
-def test_what_differs_each_time_is_drawn_as_often():
+def test_ops_that_draw_from_a_state_stay():
     def drawn():
         return lax.rng_uniform(0.0, 1.0, (8, 6))
 
@@ -125,7 +125,7 @@ def test_what_differs_each_time_is_drawn_as_often():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_results_of_two_types_are_two(dtype):
+def test_ops_with_results_of_different_types_stay(dtype):
     def fn(x, w):
         one, other = (
             jnp.dot(x, w, preferred_element_type=d) for d in ("float32", dtype)
@@ -137,14 +137,14 @@ def test_results_of_two_types_are_two(dtype):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_merged_program_is_whole_and_has_nothing_left_to_merge(case):
+def test_the_result_is_valid_and_has_no_common_subexpressions(case):
     program = capture(case.fn, case.args).program
     verify(program)
     assert eliminate_common_subexpressions(program) is program
 
 
 @pytest.mark.parametrize("tactics", [[], [mw.data_parallel("a")]], ids=["whole", "cut"])
-def test_a_merged_step_computes_the_same(tactics):
+def test_a_step_without_common_subexpressions_computes_the_same(tactics):
     def step(state, x):
         sums = [(jnp.tanh(x @ state["w"]) ** 2).sum() for _ in range(2)]
         noise = [jax.random.normal(jax.random.key(0), (6, 6)) for _ in range(2)]

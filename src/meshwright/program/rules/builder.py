@@ -89,6 +89,12 @@ class Builder:
         other = y if isinstance(y, Value | Literal) else self.literal(y, x)
         return self.emit(kind, (x, other), x.shape or other.shape, x.dtype)
 
+    def clamp(self, x: Atom, low: int, high: int) -> Value:
+        """`x` clamped to [low, high]; an unsigned `x` is clamped to high only."""
+        if not x.dtype.startswith("u"):
+            x = self.binary("max", x, low)
+        return self.binary("min", x, high)
+
     def compare(self, kind: str, x: Atom, y: Atom | float | int) -> Value:
         """A comparison, as bools: `eq`, `ne`, `lt`, `le`, `gt` or `ge`."""
         other = y if isinstance(y, Value | Literal) else self.literal(y, x)
@@ -142,6 +148,12 @@ class Builder:
         total = sum(v.shape[dim] for v in values)
         shape = first.shape[:dim] + (total,) + first.shape[dim + 1 :]
         return self.emit("concatenate", values, shape, first.dtype, dim=dim)
+
+    def pad_with_zeros(self, x: Atom, dim: int, margin: int) -> Value:
+        """The value with `margin` zeros before and after it along one dim."""
+        shape = (*x.shape[:dim], margin, *x.shape[dim + 1 :])
+        zeros = self.full(shape, 0, x.dtype)
+        return self.concatenate((zeros, x, zeros), dim)
 
     def reduce(self, x: Atom, dims: tuple[int, ...], monoid: str = "sum") -> Value:
         """`x` reduced over `dims` with sum, max, min, prod, and, or, xor."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,11 +29,11 @@ class RuleFactors:
             self.least[index] = least
         return (index,)
 
-    def each(self, shape: Shape) -> list[Factor]:
-        """One new factor per dim."""
-        return [self.one(n) for n in shape]
+    def each(self, shape: Shape, without: Container[int] = ()) -> list[Factor]:
+        """One new factor per dim; the dims in `without` get none."""
+        return [() if d in without else self.one(n) for d, n in enumerate(shape)]
 
-    def never_cut(self, size: int) -> Factor:
+    def indivisible(self, size: int) -> Factor:
         """A factor that completes a dim and cannot be split; no factor for size 1."""
         return self.one(size, least=size) if size > 1 else ()
 

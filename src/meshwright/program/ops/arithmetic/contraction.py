@@ -29,10 +29,10 @@ def dot_general(op: Op) -> FactorRule:
     """The rule `bik,bkj->bij` for any choice of batch, free and contracted dims."""
     params: Any = op.params
     factors = RuleFactors()
-    left, right, made = product_dims(
+    left, right, result = product_dims(
         factors, op, params["dimension_numbers"], can_sum(op.results[0].dtype)
     )
-    return factors.rule([left, right], [made], linear=product_linear(op))
+    return factors.rule([left, right], [result], linear=product_linear(op))
 
 
 def product_linear(op: Op) -> tuple[frozenset[int], ...]:
@@ -67,8 +67,8 @@ def product_dims(
         left[d] = factors.one(shape[d])
     for e in other_free:
         right[e] = factors.one(other[e])
-    made = [left[d] for d in (*left_batch, *free)] + [right[e] for e in other_free]
-    return tuple(left), tuple(right), tuple(made)
+    result = [left[d] for d in (*left_batch, *free)] + [right[e] for e in other_free]
+    return tuple(left), tuple(right), tuple(result)
 
 
 def _free(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
@@ -92,7 +92,7 @@ def _scaled(op: Op, numbers: Any) -> FactorRule:
     """The letters of a product and of the blocks of its contracted dims."""
     factors = RuleFactors()
     sides = product_dims(factors, op, numbers, is_summed=False)
-    values, made = [list(dims) for dims in (*sides[:2], *sides[:2])], sides[2]
+    values, result = [list(dims) for dims in (*sides[:2], *sides[:2])], sides[2]
     for d, e in zip(*numbers[0], strict=True):
         counts = (op.operands[2].shape[d], op.operands[3].shape[e])
         split = _blocks(factors, op.operands[0].shape[d], *counts)
@@ -103,7 +103,7 @@ def _scaled(op: Op, numbers: Any) -> FactorRule:
         pairs = enumerate(zip(*shapes, strict=True))
         if any(n != m for d, (n, m) in pairs if d not in summed):
             return opaque_rule(op, f"the scales of {op.kind!r} are padded")
-    return factors.rule([tuple(v) for v in values], [made])
+    return factors.rule([tuple(v) for v in values], [result])
 
 
 def _blocks(

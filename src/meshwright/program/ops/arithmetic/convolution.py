@@ -106,7 +106,7 @@ def _name_features(op: Op, draft: _Draft) -> None:
     if by_batch > 1:
         draft.append(one(by_batch), (_INPUT, batch), *outputs)
     draft.append(one(out[out_batch]), (_INPUT, batch), (_OUTPUT, out_batch))
-    contract = one if can_sum(op.results[0].dtype) else draft.factors.never_cut
+    contract = one if can_sum(op.results[0].dtype) else draft.factors.indivisible
     draft.append(contract(kernel[of]), (_INPUT, feature), (_KERNEL, of))
     draft.append(one(kernel[to] // (by_feature * by_batch)), *outputs)
 
@@ -128,8 +128,8 @@ def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
     factors = draft.factors
     shared = factors.one(halo.factor, least=halo.least)
     draft.append(shared, lhs, partner)
-    draft.append(factors.never_cut(halo.minor), lhs)
-    draft.append(factors.never_cut(halo.partner_minor), partner)
+    draft.append(factors.indivisible(halo.minor), lhs)
+    draft.append(factors.indivisible(halo.partner_minor), partner)
     if not halo.is_plain:
         draft.halos[shared[0]] = (spatial, halo)
 

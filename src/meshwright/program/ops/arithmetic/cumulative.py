@@ -38,12 +38,9 @@ def scan_dim(op: Op) -> FactorRule:
     """The rule `ab->ab`; the scanned dim is split by an expansion."""
     shape = op.operands[0].shape
     scanned = cast(int, op.params["axis"])
-    is_cuttable = shape[scanned] > 0 and _neutral(op) is not None
+    can_split = shape[scanned] > 0 and _neutral(op) is not None
     factors = RuleFactors()
-    dims = tuple(
-        factors.one(extent) if is_cuttable or dim != scanned else ()
-        for dim, extent in enumerate(shape)
-    )
+    dims = tuple(factors.each(shape, () if can_split else (scanned,)))
     return factors.rule(
         (dims,),
         (dims,),

@@ -153,12 +153,16 @@ add_traits((Trait.ALIASES_OPERAND,), "copy", "name", "stop_gradient", "tag")
 
 @rule(*_LINEAR, traits=(Trait.ELEMENTWISE,))
 def elementwise(op: Op) -> FactorRule:
+    """The rule of an elementwise op, with the operands in which it is linear."""
+    return broadcasting_rule(op, linear=_LINEAR[op.kind](op))
+
+
+def broadcasting_rule(op: Op, **fields: Any) -> FactorRule:
     """The rule `ab,ab->ab`, without letters on dims of operands that broadcast."""
     factors = RuleFactors()
-    (result,) = op.results
-    dims = tuple(factors.each(result.shape))
-    operands = [_unstretched(a, result, dims) for a in op.operands]
-    return factors.rule(operands, [dims], linear=_LINEAR[op.kind](op))
+    dims = tuple(factors.each(op.results[0].shape))
+    operands = [_unstretched(a, op.results[0], dims) for a in op.operands]
+    return factors.rule(operands, [dims] * len(op.results), **fields)
 
 
 def _unstretched(operand: Atom, result: Value, dims: Dims) -> Dims:

@@ -28,7 +28,6 @@ def fft(op: Op) -> FactorRule:
     """The rule `ab-->ab--` of a transform over two dims, of any of the four types."""
     shape = op.operands[0].shape
     lengths = cast(tuple[int, ...], op.params["fft_lengths"])
-    num_batch = len(shape) - len(lengths)
     factors = RuleFactors()
-    dims = (*factors.each(shape[:num_batch]), *((),) * len(lengths))
+    dims = tuple(factors.each(shape, range(len(shape) - len(lengths), len(shape))))
     return factors.rule((dims,), (dims,), linear=(frozenset({0}),))

@@ -51,8 +51,8 @@ def _work(op: Op) -> OpWork:
     left, result = op.operands[0].shape, op.results[0].shape
     summed = math.prod(left[d] for d in contracted)
     is_ragged_sum = any(d in contracted for d in numbers.lhs_ragged_dimensions)
-    made = math.prod(result[1:] if is_ragged_sum else result)
-    return OpWork(2 * made * summed)
+    num_elements = math.prod(result[1:] if is_ragged_sum else result)
+    return OpWork(2 * num_elements * summed)
 
 
 @rule("ragged_dot_general", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_work)
@@ -65,25 +65,27 @@ def ragged_dot_general(op: Op) -> FactorRule:
     groups: tuple[int, ...] = tuple(numbers.rhs_group_dimensions)
     factors = RuleFactors()
     is_summed = can_sum(op.results[0].dtype)
-    left, right, made = product_dims(
+    left, right, result = product_dims(
         factors, op, numbers.dot_dimension_numbers, is_summed, groups
     )
     if ragged in left_batch or not is_summed or len(op.operands[2].shape) > 1:
-        return _plain(factors, op, (left, right, made), (ragged, left_sum, left_batch))
+        return _plain(
+            factors, op, (left, right, result), (ragged, left_sum, left_batch)
+        )
     ((group,),) = factors.each(op.operands[2].shape)
     (row,) = left[ragged]
     if groups:
         right = _with(right, groups[0], (group,))
     else:
-        made = ((group,), *made)
+        result = ((group,), *result)
     num_rows = factors.sizes[row]
-    where = _Ragged(row, group, groups[0] if groups else None, num_rows, made)
+    where = _Ragged(row, group, groups[0] if groups else None, num_rows, result)
     return factors.rule(
         [left, right, ((),)],
-        [made],
+        [result],
         linear=product_linear(op),
         special=frozenset({where.row, where.group}),
-        expand=partial(_own_rows_and_groups, where),
+        expand=partial(_local_rows_and_groups, where),
     )
 
 
@@ -94,11 +96,11 @@ def _plain(
     roles: tuple[int, Any, Any],
 ) -> FactorRule:
     """The rule without a letter for the ragged dim; sizes have the batch's letters."""
-    left, right, made = sides
+    left, right, result = sides
     ragged, left_sum, left_batch = roles
     dropped = left[ragged]
-    left, right, made = (
-        tuple(() if f == dropped else f for f in dims) for dims in (left, right, made)
+    left, right, result = (
+        tuple(() if f == dropped else f for f in dims) for dims in (left, right, result)
     )
     is_sum, is_batch = ragged in left_sum, ragged in left_batch
     if len(op.operands[2].shape) > 1:
@@ -112,15 +114,15 @@ def _plain(
         sizes: Dims = (*(left[d] for d in prefix), ())
     else:
         sizes = ((),)
-    made = ((), *made) if is_sum else made
-    return factors.rule([left, right, sizes], [made], linear=product_linear(op))
+    result = ((), *result) if is_sum else result
+    return factors.rule([left, right, sizes], [result], linear=product_linear(op))
 
 
 def _with(dims: Dims, at: int, factor: Factor) -> Dims:
     return (*dims[:at], factor, *dims[at + 1 :])
 
 
-def _own_rows_and_groups(
+def _local_rows_and_groups(
     where: _Ragged, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
     """The product over the rows and groups that this device holds."""
@@ -132,7 +134,8 @@ def _own_rows_and_groups(
         return builder.apply(op, (left, right, sizes), (shape,))
     sizes = _with_rest(builder, sizes, cut.axes[where.group])
     if where.group_dim is not None:
-        right = _with_zeros(builder, right, where.group_dim)
+        # The first and the last matrix are zero: rows of other devices' groups.
+        right = builder.pad_with_zeros(right, where.group_dim, 1)
         return builder.apply(op, (left, right, sizes), (shape,))
     wider = (shape[0] + 2, *shape[1:])
     (found,) = builder.apply(op, (left, right, sizes), (wider,))
@@ -149,13 +152,9 @@ def _sizes_in_window(
     ends = _sums_up_to(builder, sizes)
     starts = builder.binary("sub", ends, sizes)
     start = builder.broadcast(start, sizes.shape, ())
-    starts = _clip(builder, builder.binary("sub", starts, start), rows)
-    ends = _clip(builder, builder.binary("sub", ends, start), rows)
+    starts = builder.clamp(builder.binary("sub", starts, start), 0, rows)
+    ends = builder.clamp(builder.binary("sub", ends, start), 0, rows)
     return builder.binary("sub", ends, starts)
-
-
-def _clip(builder: Builder, x: Value, high: int) -> Value:
-    return builder.binary("min", builder.binary("max", x, 0), high)
 
 
 def _sums_up_to(builder: Builder, sizes: Value) -> Value:
@@ -170,8 +169,8 @@ def _sums_up_to(builder: Builder, sizes: Value) -> Value:
 
 def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
     """Sizes of this device's groups, between the totals of all before and all after."""
-    own = builder.all_slice(sizes, 0, axes)
-    (n,), (count,) = sizes.shape, own.shape
+    local = builder.all_slice(sizes, 0, axes)
+    (n,), (count,) = sizes.shape, local.shape
     first = builder.binary("mul", builder.axis_index(axes), count)
     index = builder.iota((n,), 0)
     first = builder.broadcast(first, (n,), ())
@@ -182,11 +181,4 @@ def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
         builder.reshape(builder.reduce(builder.select(m, zeros, sizes), (0,)), (1,))
         for m in (is_before, is_after)
     ]
-    return builder.concatenate((ends[0], own, ends[1]), 0)
-
-
-def _with_zeros(builder: Builder, right: Value, dim: int) -> Value:
-    """The matrices with one of zeros at either end, for rows of other devices' groups."""
-    shape = (*right.shape[:dim], 1, *right.shape[dim + 1 :])
-    zeros = builder.full(shape, 0, right.dtype)
-    return builder.concatenate((zeros, right, zeros), dim)
+    return builder.concatenate((ends[0], local, ends[1]), 0)

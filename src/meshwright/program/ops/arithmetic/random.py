@@ -14,6 +14,7 @@ from functools import partial
 from typing import cast
 
 from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ops.arithmetic.elementwise import broadcasting_rule
 from meshwright.program.ops.movement.indexing import INT32_MAX
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors
@@ -64,33 +65,17 @@ def _leading(op: Op, count: int) -> FactorRule:
     return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
 
 
-def _stretched(op: Op) -> FactorRule:
-    """The rule of an elementwise op, without letters on dims that broadcast."""
-    factors = RuleFactors()
-    shape = op.results[0].shape
-    result = factors.each(shape)
-
-    def dims(value: Atom) -> Dims:
-        sizes = value.shape or (0,) * len(shape)
-        named = (
-            f if n == m else () for f, n, m in zip(result, shape, sizes, strict=True)
-        )
-        return tuple(named) if value.shape else ()
-
-    return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
-
-
 @rule("threefry2x32", "random_clone", "random_seed")
 def elementwise(op: Op) -> FactorRule:
     """The rule of an elementwise op."""
-    return _stretched(op)
+    return broadcasting_rule(op)
 
 
 @rule("random_fold_in")
 def random_fold_in(op: Op) -> FactorRule:
     """The rule of an elementwise op if keys are independent; no letters otherwise."""
     independent = _tag(op.operands[0]) in _INDEPENDENT
-    return _stretched(op) if independent else _leading(op, 0)
+    return broadcasting_rule(op) if independent else _leading(op, 0)
 
 
 @rule("random_split")

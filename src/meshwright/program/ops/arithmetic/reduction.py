@@ -81,10 +81,7 @@ def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:
     reduced = frozenset(cast(Iterable[int], axes))
     num = len(op.results)
     factors = RuleFactors()
-    dims = tuple(
-        factors.one(extent) if monoid or dim not in reduced else ()
-        for dim, extent in enumerate(op.operands[0].shape)
-    )
+    dims = tuple(factors.each(op.operands[0].shape, () if monoid else reduced))
     kept = tuple(fs for dim, fs in enumerate(dims) if dim not in reduced)
     return factors.rule(
         (*(dims,) * num, *map(no_dims, op.operands[num:])),
@@ -115,10 +112,8 @@ def locate_extremum(op: Op) -> FactorRule:
     searched = _searched(op)
     factors = RuleFactors()
     can_compare = identity_of(_extremum(op), op.operands[0].dtype) is not None
-    dims = tuple(
-        factors.one(extent) if can_compare or dim != searched else ()
-        for dim, extent in enumerate(op.operands[0].shape)
-    )
+    without = () if can_compare else (searched,)
+    dims = tuple(factors.each(op.operands[0].shape, without))
     kept = dims[:searched] + dims[searched + 1 :]
     return factors.rule(
         (dims,),

@@ -57,25 +57,25 @@ def _scattered(
     """The rule; `order` says which operand is the source, and which has the windows."""
     source, operand = (op.operands[i] for i in order)
     factors = RuleFactors()
-    fewer: list[tuple[int, ...]] = []
-    more: list[tuple[int, ...]] = []
+    source_dims: list[tuple[int, ...]] = []
+    operand_dims: list[tuple[int, ...]] = []
     overlaps: dict[int, _Overlap] = {}
     for dim, extents in enumerate(zip(operand.shape, source.shape, strict=True)):
         overlap = _overlap_of(op, dim, extents)
         if overlap is None or not (overlap.operand.is_plain or can_fill):
-            fewer.append(())
-            more.append(())
+            source_dims.append(())
+            operand_dims.append(())
             continue
         halo = overlap.operand
         shared = factors.one(halo.factor, max(halo.least, overlap.source.least))
-        fewer.append(shared)
-        more.append(shared + factors.never_cut(halo.minor))
+        source_dims.append(shared)
+        operand_dims.append(shared + factors.indivisible(halo.minor))
         if not halo.is_plain:
             overlaps[shared[0]] = overlap
-    named = [tuple(fewer), tuple(more)]
+    named = [tuple(source_dims), tuple(operand_dims)]
     return factors.rule(
         (named[order[0]], named[order[1]], *map(no_dims, op.operands[2:])),
-        (tuple(more),),
+        (tuple(operand_dims),),
         linear=linear,
         special=frozenset(overlaps),
         expand=_Exchange(overlaps).expand,
@@ -122,7 +122,7 @@ class _Exchange:
         chosen = [o for f, o in self.overlaps.items() if cut.is_cut(f)]
         fill = Literal(identity_of(selected_monoid(op), operand.dtype), operand.dtype)
         padding = paddings_of(op)
-        own = operand.shape
+        local_shape = operand.shape
         for factor, each in self.overlaps.items():
             if cut.is_cut(factor):
                 axes = cut.axes[factor]
@@ -132,6 +132,6 @@ class _Exchange:
         params = {**op.params, "padding": tuple(padding)}
         (grown,) = builder.apply(op, (source, operand), [operand.shape], params)
         for each in chosen:
-            start, extent = each.operand.left, own[each.dim]
+            start, extent = each.operand.left, local_shape[each.dim]
             grown = builder.slice(grown, each.dim, start, start + extent)
         return (grown,)

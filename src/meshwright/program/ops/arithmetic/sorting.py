@@ -51,7 +51,5 @@ def _off_dim(op: Op, dim: object) -> FactorRule:
     shape = op.operands[0].shape
     searched = cast(int, dim) % len(shape)
     factors = RuleFactors()
-    dims = tuple(
-        factors.one(extent) if d != searched else () for d, extent in enumerate(shape)
-    )
+    dims = tuple(factors.each(shape, (searched,)))
     return factors.rule((dims,) * len(op.operands), (dims,) * len(op.results))

@@ -102,7 +102,7 @@ def _windowed(
             result.append(())
             continue
         shared = factors.one(halo.factor, least=halo.least)
-        operand.append(shared + factors.never_cut(halo.minor))
+        operand.append(shared + factors.indivisible(halo.minor))
         result.append(shared)
         if not halo.is_plain:
             halos[shared[0]] = (dim, halo)

@@ -73,11 +73,11 @@ def dynamic_slice(op: Op) -> FactorRule:
         linear=(frozenset({0}),),
         special=frozenset(w.factor for w in windows),
         local_params=with_result_shape("slice_sizes"),
-        expand=partial(_read_own, windows),
+        expand=partial(_read_local_part, windows),
     )
 
 
-def _read_own(
+def _read_local_part(
     windows: Sequence[_Window],
     builder: Builder,
     op: Op,
@@ -95,9 +95,9 @@ def _read_own(
     for window in windows:
         if cut.is_cut(window.factor):
             start = window.position(builder, starts[window.dim], cut)
-            start = _clip(builder, start, -window.size, window.chunk(cut))
+            start = builder.clamp(start, -window.size, window.chunk(cut))
             starts[window.dim] = builder.binary("add", start, window.size)
-            operand = _with_margins(builder, operand, window.dim, window.size)
+            operand = builder.pad_with_zeros(operand, window.dim, window.size)
     params = {**op.params, "slice_sizes": sizes}
     return builder.apply(op, (operand, *starts), (sizes,), params)
 
@@ -121,11 +121,11 @@ def dynamic_update_slice(op: Op) -> FactorRule:
         [dims],
         linear=(frozenset({0, 1}),),
         special=frozenset(w.factor for w in windows),
-        expand=partial(_write_own, windows),
+        expand=partial(_write_local_part, windows),
     )
 
 
-def _write_own(
+def _write_local_part(
     windows: Sequence[_Window],
     builder: Builder,
     op: Op,
@@ -141,7 +141,7 @@ def _write_own(
             continue
         dim, length = window.dim, min(window.size, window.chunk(cut))
         start = window.position(builder, starts[dim], cut)
-        first = _clip(builder, start, 0, window.chunk(cut) - length)
+        first = builder.clamp(start, 0, window.chunk(cut) - length)
         skipped = builder.binary("sub", first, start)
         update = _shifted(builder, update, dim, skipped, length)
         inside.append((dim, _is_inside(builder, skipped, length, window.size)))
@@ -171,17 +171,6 @@ def _clamped(
     return found
 
 
-def _clip(builder: Builder, x: Atom, low: int, high: int) -> Value:
-    return builder.binary("min", builder.binary("max", x, low), high)
-
-
-def _with_margins(builder: Builder, x: Value, dim: int, margin: int) -> Value:
-    """The value padded with `margin` zeros on both sides of one dim."""
-    shape = (*x.shape[:dim], margin, *x.shape[dim + 1 :])
-    zeros = builder.full(shape, 0, x.dtype)
-    return builder.concatenate((zeros, x, zeros), dim)
-
-
 def _shifted(
     builder: Builder, x: Value, dim: int, skipped: Value, length: int
 ) -> Value:
@@ -189,11 +178,11 @@ def _shifted(
     size = x.shape[dim]
     if size == length == 1:
         return x
-    at = builder.binary("add", _clip(builder, skipped, -length, size), length)
+    at = builder.binary("add", builder.clamp(skipped, -length, size), length)
     starts: list[Atom] = [Literal(0, "int32")] * len(x.shape)
     starts[dim] = at
     shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
-    return _read(builder, _with_margins(builder, x, dim, length), starts, shape)
+    return _read(builder, builder.pad_with_zeros(x, dim, length), starts, shape)
 
 
 def _is_inside(builder: Builder, skipped: Value, length: int, size: int) -> Value:

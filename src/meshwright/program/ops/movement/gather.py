@@ -22,9 +22,7 @@ from meshwright.program.ops.movement.indexing import (
     all_true,
     batch_positions,
     chunk_start,
-    clamp,
     clamp_int32,
-    constant,
     is_wide,
     join_components,
     split_components,
@@ -63,13 +61,13 @@ class _Gather:
 
 def _read(op: Op) -> _Gather:
     numbers = cast(_Numbers, op.params["dimension_numbers"])
-    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     return _Gather(
         numbers,
         cast(tuple[int, ...], op.params["slice_sizes"]),
         cast(Enum, op.params["mode"]).name == "FILL_OR_DROP",
         op.params["fill_value"],
-        tuple(d for d in range(len(op.operands[0].shape)) if d not in gone),
+        tuple(d for d in range(len(op.operands[0].shape)) if d not in dropped),
     )
 
 
@@ -185,12 +183,13 @@ def _expand(
     )[0]
     mask = builder.reshape(all_true(builder, owned), indices.shape[:-1])
     mask = builder.broadcast(mask, rows.shape, places)
-    return (builder.select(mask, constant(builder, rows, 0), rows),)
+    zeros = builder.full(rows.shape, 0, rows.dtype)
+    return (builder.select(mask, zeros, rows),)
 
 
 def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: OpCut) -> Value:
     """Whether the nearest index in bounds is in this device's chunk, [..., 1] bools."""
-    nearest = clamp(builder, index, 0, dim.extent - 1)
+    nearest = builder.clamp(index, 0, dim.extent - 1)
     offset = builder.binary("sub", nearest, chunk_start(builder, dim, cut))
     above = builder.compare("ge", offset, 0)
     below = builder.compare("lt", offset, dim.chunk(cut) or 0)

@@ -66,18 +66,11 @@ def join_components(builder: Builder, components: Sequence[Value]) -> Value:
     return builder.concatenate(components, len(components[0].shape) - 1)
 
 
-def clamp(builder: Builder, x: Value, low: int, high: int) -> Value:
-    """`x` clamped to [low, high]; an unsigned `x` is clamped to high only."""
-    if not x.dtype.startswith("u"):
-        x = builder.binary("max", x, low)
-    return builder.binary("min", x, high)
-
-
 def clamp_int32(builder: Builder, x: Value, low: int, high: int) -> Value:
     """`x` of any integer dtype clamped to [low, high], as int32."""
     if is_wide(x.dtype):
-        return to_int32(builder, clamp(builder, x, low, high))
-    return clamp(builder, to_int32(builder, x), low, high)
+        return to_int32(builder, builder.clamp(x, low, high))
+    return builder.clamp(to_int32(builder, x), low, high)
 
 
 def to_int32(builder: Builder, x: Value) -> Value:
@@ -91,11 +84,6 @@ def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
     chunk = dim.chunk(cut)
     assert chunk is not None, "only a cut dim has chunks"
     return builder.binary("mul", builder.axis_index(cut.axes[dim.factor]), chunk)
-
-
-def constant(builder: Builder, like: Value, value: object) -> Value:
-    """An array filled with one number, with shape and dtype of `like`."""
-    return builder.full(like.shape, value, like.dtype)
 
 
 def all_true(builder: Builder, masks: Sequence[Atom]) -> Atom:

@@ -52,9 +52,9 @@ def pallas(op: Op) -> FactorRule:
     named: list[Dims] = []
     for block in mapping.block_mappings:
         dims: list[tuple[int, ...]] = []
-        for size, own in zip(_sizes(block), _grid_dims(block), strict=True):
-            letter = letters.get(-1 if own is None else own, ())
-            dims.append((*letter, *factors.never_cut(size)) if letter else ())
+        for size, grid_dim in zip(_sizes(block), _grid_dims(block), strict=True):
+            letter = letters.get(-1 if grid_dim is None else grid_dim, ())
+            dims.append((*letter, *factors.indivisible(size)) if letter else ())
         named.append(tuple(dims))
     return factors.rule(
         [*map(no_dims, unblocked), *named[: mapping.num_inputs]],
@@ -72,11 +72,11 @@ def _local_params(
     shapes = (*operands[len(operands) - mapping.num_inputs :], *results)
     grid = list(mapping.grid)
     for block, shape in zip(mapping.block_mappings, shapes, strict=True):
-        for own, size, now, was in zip(
+        for grid_dim, size, now, was in zip(
             _grid_dims(block), _sizes(block), shape, block.array_aval.shape, strict=True
         ):
-            if own is not None and now != was:
-                grid[own] = now // size
+            if grid_dim is not None and now != was:
+                grid[grid_dim] = now // size
     parts = math.prod(mapping.grid) // math.prod(grid)
     blocks = tuple(
         block.replace(array_aval=block.array_aval.update(shape=shape))

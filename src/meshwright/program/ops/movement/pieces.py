@@ -27,7 +27,7 @@ def slice_(op: Op) -> FactorRule:
     taken = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
     whole = [t == (0, n, 1) for t, n in zip(taken, shape, strict=True)]
     factors = RuleFactors()
-    dims = tuple(factors.one(n) if w else () for n, w in zip(shape, whole, strict=True))
+    dims = tuple(factors.each(shape, [d for d, w in enumerate(whole) if not w]))
     return factors.rule([dims], [dims], linear=_FIRST, local_params=_local_limits)
 
 
@@ -51,12 +51,10 @@ def pad(op: Op) -> FactorRule:
     operand, value = op.operands
     factors = RuleFactors()
     config = [tuple(int(n) for n in c) for c in params["padding_config"]]
-    plain = [c == (0, 0, 0) for c in config]
-    dims = tuple(
-        factors.one(n) if p else () for n, p in zip(operand.shape, plain, strict=True)
-    )
+    padded = [d for d, c in enumerate(config) if c != (0, 0, 0)]
+    dims = tuple(factors.each(operand.shape, padded))
     is_zero = isinstance(value, Literal) and bool(value.value == 0)
-    linear = _FIRST if is_zero or all(plain) else all_operands(op)
+    linear = _FIRST if is_zero or not padded else all_operands(op)
     return factors.rule([dims, ()], [dims], linear=linear)
 
 
@@ -70,10 +68,7 @@ def concatenate(op: Op) -> FactorRule:
 def _joined(op: Op, dim: int) -> FactorRule:
     factors = RuleFactors()
     shape = op.results[0].shape
-    is_alone = len(op.operands) == 1
-    dims = tuple(
-        factors.one(n) if d != dim or is_alone else () for d, n in enumerate(shape)
-    )
+    dims = tuple(factors.each(shape, (dim,) if len(op.operands) > 1 else ()))
     return factors.rule([dims] * len(op.operands), [dims], linear=all_operands(op))
 
 
@@ -82,11 +77,8 @@ def split(op: Op) -> FactorRule:
     """The rule `a-->a-,a-`; the inverse of `concatenate`."""
     params: Any = op.params
     factors = RuleFactors()
-    shape, is_alone = op.operands[0].shape, len(op.results) == 1
-    dims = tuple(
-        factors.one(n) if d != int(params["axis"]) or is_alone else ()
-        for d, n in enumerate(shape)
-    )
+    axis = (int(params["axis"]),) if len(op.results) > 1 else ()
+    dims = tuple(factors.each(op.operands[0].shape, axis))
     return factors.rule(
         [dims], [dims] * len(op.results), linear=_FIRST, local_params=_local_sizes
     )

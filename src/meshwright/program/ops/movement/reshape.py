@@ -71,7 +71,7 @@ class _Side:
     def close(self, factors: RuleFactors) -> None:
         """Complete the dim by a factor that cannot be split, if it has factors at all."""
         if self.letters[self.at]:
-            self.letters[self.at] += factors.never_cut(self.left)
+            self.letters[self.at] += factors.indivisible(self.left)
         self.left = 1
         self.advance()
 

@@ -25,7 +25,6 @@ from meshwright.program.ops.movement.indexing import (
     batch_positions,
     chunk_start,
     clamp_int32,
-    constant,
     is_wide,
     join_components,
     split_components,
@@ -125,8 +124,8 @@ def scatter(op: Op) -> FactorRule:
 
 def _window_dims(numbers: _Numbers, rank: int) -> tuple[int, ...]:
     """Operand dims that the updates have, in the order of `update_window_dims`."""
-    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    return tuple(d for d in range(rank) if d not in gone)
+    dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    return tuple(d for d in range(rank) if d not in dropped)
 
 
 def _is_linear(op: Op) -> bool:
@@ -175,7 +174,8 @@ def _expand(
     neutral = _COMBINERS[op.kind].neutral
     if axes and neutral is not None:
         first = builder.compare("eq", builder.axis_index(axes), 0)
-        into = builder.select(first, constant(builder, into, neutral), into)
+        identity = builder.full(into.shape, neutral, into.dtype)
+        into = builder.select(first, identity, into)
     return builder.apply(op, (into, indices, updates), (into.shape,), params)
 
 

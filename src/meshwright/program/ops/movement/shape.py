@@ -35,12 +35,12 @@ def broadcast_in_dim(op: Op) -> FactorRule:
     (operand,), (result,) = op.operands, op.results
     dims = factors.each(result.shape)
     places = [int(d) for d in params["broadcast_dimensions"]]
-    taken = tuple(
+    operand_dims = tuple(
         dims[d] if n == result.shape[d] else ()
         for n, d in zip(operand.shape, places, strict=True)
     )
     return factors.rule(
-        [taken],
+        [operand_dims],
         [tuple(dims)],
         linear=_FIRST,
         local_params=with_result_shape("shape"),
@@ -54,8 +54,8 @@ def transpose(op: Op) -> FactorRule:
     params: Any = op.params
     factors = RuleFactors()
     dims = factors.each(op.operands[0].shape)
-    turned = tuple(dims[int(d)] for d in params["permutation"])
-    return factors.rule([tuple(dims)], [turned], linear=_FIRST)
+    permuted = tuple(dims[int(d)] for d in params["permutation"])
+    return factors.rule([tuple(dims)], [permuted], linear=_FIRST)
 
 
 @rule("squeeze", traits=(Trait.ALIASES_OPERAND,))
@@ -64,8 +64,7 @@ def squeeze(op: Op) -> FactorRule:
     params: Any = op.params
     factors = RuleFactors()
     dropped = {int(d) for d in params["dimensions"]}
-    shape = op.operands[0].shape
-    dims = [() if d in dropped else factors.one(n) for d, n in enumerate(shape)]
+    dims = factors.each(op.operands[0].shape, dropped)
     kept = tuple(f for d, f in enumerate(dims) if d not in dropped)
     return factors.rule([tuple(dims)], [kept], linear=_FIRST)
 
@@ -75,13 +74,13 @@ def tile(op: Op) -> FactorRule:
     """The rule `a->(ra)` of r repetitions; r is a factor of the result alone."""
     params: Any = op.params
     factors = RuleFactors()
-    taken, made = [], []
+    operand_dims, made = [], []
     for n, times in zip(op.operands[0].shape, params["reps"], strict=True):
         dim = factors.one(n)
-        taken.append(dim)
+        operand_dims.append(dim)
         made.append(dim if times == 1 else factors.one(int(times)) + dim)
     return factors.rule(
-        [tuple(taken)], [tuple(made)], linear=_FIRST, local_params=_local_repeats
+        [tuple(operand_dims)], [tuple(made)], linear=_FIRST, local_params=_local_repeats
     )
 
 
@@ -99,14 +98,12 @@ def rev(op: Op) -> FactorRule:
     params: Any = op.params
     factors = RuleFactors()
     (operand,) = op.operands
-    turned = {int(d) for d in params["dimensions"]}
-    dims = tuple(
-        () if d in turned and is_key(operand.dtype) else factors.one(n)
-        for d, n in enumerate(operand.shape)
-    )
-    special = frozenset(f for d in turned for f in dims[d])
+    reversed_dims = {int(d) for d in params["dimensions"]}
+    dims = factors.each(operand.shape, reversed_dims if is_key(operand.dtype) else ())
+    special = frozenset(f for d in reversed_dims for f in dims[d])
+    named = [tuple(dims)]
     return factors.rule(
-        [dims], [dims], linear=_FIRST, special=special, expand=_swap_parts
+        named, named, linear=_FIRST, special=special, expand=_swap_parts
     )
 
 
