@@ -44,7 +44,7 @@ class LineCollectives:
     @property
     def exposed_s(self) -> float:
         """The seconds that do not overlap with computation."""
-        return self.seconds - self.hidden_s
+        return max(0.0, self.seconds - self.hidden_s)  # differences of sums may round
 
 
 def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
@@ -99,7 +99,7 @@ def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:
         lead = "The step has no collectives."
         return section("collectives", "Collectives by source line", lead, "")
     lead = (
-        f"{sum(row.executions for row in rows)} executions a step, "
+        f"{sum(row.executions for row in rows)} executions per step, "
         f"{show_seconds(sum(row.seconds for row in rows))} on the links. Solid bars: "
         "exposed time, in which nothing is computed. Pale bars: time hidden behind "
         "computation."
