@@ -35,7 +35,7 @@ def test_the_example_is_solved_and_written(run, tmp_path):
         ({}, ""),
     ],
 )
-def test_what_nothing_fits_is_status_2_and_says_by_how_much(
+def test_a_problem_without_a_feasible_solution_is_status_2_and_says_by_how_much(
     run, tmp_path, change, words
 ):
     content = json.loads((DATA / "example.json").read_text())

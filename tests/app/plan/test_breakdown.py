@@ -20,7 +20,9 @@ def hidden_s(span, computing):
 
 @pytest.mark.parametrize("machine", ["tpu-v3", "h100"])
 @pytest.mark.parametrize("schedule", ["bp", "bp+mp+z3", "mp"])
-def test_hidden_and_exposed_are_those_of_all_pairs_of_spans(schedule, machine):
+def test_hidden_and_exposed_seconds_equal_a_comparison_of_all_pairs_of_spans(
+    schedule, machine
+):
     fn, args = gpt.tiny()
     step = mw.partition(fn, {"batch": 4, "model": 2}, gpt.schedules[schedule])
     found = estimate(step.decide(*args), load_machine(machine, 8))

@@ -33,7 +33,7 @@ def told(found):
     )
 
 
-def test_machines_under_one_set_of_rules_share_the_groups(monkeypatch):
+def test_machines_with_the_same_compiler_share_the_fusions(monkeypatch):
     asked = []
 
     def counted(*args):
@@ -52,7 +52,7 @@ def test_machines_under_one_set_of_rules_share_the_groups(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["tpu-v5e", "tpu-v5p", "h100", "cpu"])
-def test_a_machine_says_the_same_after_others(name):
+def test_the_estimate_of_a_machine_does_not_depend_on_earlier_estimates(name):
     made = decided()
     for other in ("tpu-v6e", "h100", "cpu", "tpu-v5p"):
         estimate(made, load_machine(other, 8), donate_state=True)

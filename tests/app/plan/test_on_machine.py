@@ -28,7 +28,7 @@ def placed(plan):
     return plan.on(mw.machine("tpu-v4", chips=8), "iowa")
 
 
-def test_a_plan_on_a_machine_tells_time_memory_energy_and_money(placed):
+def test_a_plan_on_a_machine_has_time_memory_energy_and_price(placed):
     assert 0 < placed.step_time_s < 10
     assert 0 < placed.mfu < 1
     exposed = [s for k, s in placed.breakdown.items() if not k.endswith("hidden")]
@@ -68,7 +68,7 @@ def test_every_collective_has_its_seconds(placed):
 
 
 @pytest.mark.parametrize("machine", ["tpu-v5e", "h100"])
-def test_so_has_one_that_the_compiler_takes_once_for_all_turns(machine):
+def test_a_collective_moved_out_of_a_loop_has_its_seconds(machine):
     fn, args = models.lstm()
     tactics = [mw.data_parallel("data"), mw.fsdp("data")]
     placed = mw.partition(fn, {"data": 4}, tactics).plan(*args).on(machine)
@@ -91,7 +91,7 @@ def test_a_machine_of_another_size_is_refused(plan):
         plan.on(mw.machine("tpu-v4", chips=16))
 
 
-def test_the_error_names_the_axes_that_were_given_not_the_parts_they_are_cut_into():
+def test_the_error_names_the_axes_of_the_user_not_sub_axes():
     """Its second axis only goes into half of the dim, so that the first has parts."""
     step = mw.partition(
         lambda x: x.reshape(4, 4, 8).sum(0), {"data": 8}, [mw.shard({"x": 0}, "data")]
@@ -109,7 +109,7 @@ def test_a_name_stands_for_as_many_devices_as_the_mesh_has(plan):
         plan.on("tpu-v5q")
 
 
-def test_a_plan_from_json_cannot_move(plan):
+def test_a_plan_from_json_cannot_be_placed_on_a_machine(plan):
     with pytest.raises(PlanError, match="no program to simulate"):
         mw.Plan.from_json(plan.to_json()).on(mw.machine("tpu-v4", chips=8))
 
@@ -121,7 +121,7 @@ def test_chips_with_two_cores_count_twice():
         mw.machine("h100", chips=0)
 
 
-def test_a_plan_from_before_runs_were_told_is_read(plan):
+def test_a_plan_in_json_without_compiled_runs_is_read(plan):
     fields = json.loads(plan.on("tpu-v4").to_json())
     del fields["figures"]["collective_runs"], fields["figures"]["is_peak_power"]
     old = mw.Plan.from_json(json.dumps(fields))
@@ -129,7 +129,7 @@ def test_a_plan_from_before_runs_were_told_is_read(plan):
     assert not old.figures.is_peak_power
 
 
-def test_what_a_compiler_takes_out_of_a_loop_is_told_with_what_it_then_takes():
+def test_a_collective_moved_out_of_a_loop_is_explained_with_its_compiled_runs():
     """The TPU compiler sums once what a loop adds up; on a GPU each turn does it."""
 
     def step(w, xs):

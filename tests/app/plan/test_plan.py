@@ -83,7 +83,7 @@ def test_shardings_feed_plain_jit():
     assert jitted(STATE, X)["x"].sharding.is_equivalent_to(found.out_shardings["x"], 2)
 
 
-def test_shardings_of_a_read_plan_are_flat():
+def test_shardings_of_a_plan_from_json_are_flat():
     found = mw.Plan.from_json(plan().to_json())
     assert [s.spec for s in found.out_shardings] == [
         PartitionSpec(),
@@ -107,7 +107,7 @@ def test_loops_multiply_counts():
     assert sum(found.counts.values()) == sum(c.executions for c in found.collectives)
 
 
-def test_axes_that_spill_are_told_by_their_own_name():
+def test_split_axes_are_shown_by_the_name_of_the_user():
     """A dim that all parts of an axis cut in order is cut by the axis."""
     found = mw.partition(
         lambda x: jnp.sin(x.reshape(4, 4)), {"a": 8}, [mw.shard({"x": 0}, axis="a")]
@@ -139,7 +139,7 @@ def test_a_plan_prints_a_page():
         ([], []),
     ],
 )
-def test_lines_that_differ_in_the_layer_are_one(lines, told):
+def test_lines_that_differ_in_the_layer_become_one(lines, told):
     assert collapse(lines) == told
 
 

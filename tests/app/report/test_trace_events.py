@@ -84,12 +84,12 @@ def overlaps(spans):
 
 
 @pytest.mark.parametrize("name", ["placed", "looped"])
-def test_the_events_keep_the_rules_of_the_format(name, request, tmp_path):
+def test_the_events_are_valid_in_the_format(name, request, tmp_path):
     events = written(tmp_path / "trace.json", request.getfixturevalue(name))
     assert list(faults(events)) == []
 
 
-def test_the_check_of_the_rules_finds_what_breaks_them(placed, tmp_path):
+def test_the_check_of_the_format_finds_invalid_events(placed, tmp_path):
     events = written(tmp_path / "trace.json", placed)
     span = next(e for e in events if e["ph"] == "X" and e["dur"] > 1)
     crossing = span | {"ts": span["ts"] + span["dur"] / 2}
@@ -100,7 +100,7 @@ def test_the_check_of_the_rules_finds_what_breaks_them(placed, tmp_path):
     assert any("lacks {'name'}" in f for f in faults([nameless]))
 
 
-def test_each_unit_is_a_span_with_its_line_bound_and_bytes(placed, tmp_path):
+def test_each_fusion_is_a_span_with_its_line_bound_and_bytes(placed, tmp_path):
     spans = [e for e in written(tmp_path / "t.json", placed) if e["ph"] == "X"]
     assert len(spans) == len(placed.estimate.timeline.spans)
     assert all(e["args"]["kind"] == e["cat"] for e in spans)
@@ -113,7 +113,7 @@ def test_each_unit_is_a_span_with_its_line_bound_and_bytes(placed, tmp_path):
     assert end == pytest.approx(1e6 * placed.step_time_s)
 
 
-def test_a_loop_is_a_span_around_one_turn_of_its_body(looped, tmp_path):
+def test_a_loop_is_a_span_around_one_iteration_of_its_body(looped, tmp_path):
     spans = [e for e in written(tmp_path / "t.json", looped) if e["ph"] == "X"]
     (loop,) = [e for e in spans if e["name"] == f"scan x {TURNS}"]
     inside = [
@@ -127,7 +127,7 @@ def test_a_loop_is_a_span_around_one_turn_of_its_body(looped, tmp_path):
     assert all(e["ts"] + e["dur"] <= turn_end + 0.002 for e in inside)
 
 
-def test_all_turns_laid_out_fill_the_loop(looped):
+def test_all_iterations_together_fill_the_loop(looped):
     runs = list(lay_out(looped.estimate.timeline, most=TURNS))
     (loop,) = [r for r in runs if r.span.inner is not None]
     one = len(loop.span.inner.spans)
@@ -137,7 +137,7 @@ def test_all_turns_laid_out_fill_the_loop(looped):
     assert max(r.end_s for r in inside) == pytest.approx(loop.end_s)
 
 
-def test_the_counter_reaches_the_peak_and_time_only_goes_on(placed, tmp_path):
+def test_the_memory_counter_reaches_the_peak_and_its_times_increase(placed, tmp_path):
     counts = [e for e in written(tmp_path / "t.json", placed) if e["ph"] == "C"]
     alive = [e["args"]["bytes"] for e in counts]
     assert max(alive) == max(placed.estimate.memory.curve)

@@ -10,23 +10,23 @@ PLAIN = OutputError("loss", "float32", (), 3e-6, 2e-4)
 NOISY = OutputError("bias", "float32", (8,), 3.1, 8.0, sensitivity=2.0)
 
 
-def test_without_noisy_outputs_the_largest_error_is_that_of_all():
+def test_without_ill_conditioned_outputs_the_summary_has_the_largest_error():
     assert CheckReport((PLAIN,)).summary == "equal: 1 outputs, largest error 3.00e-06"
 
 
-def test_noisy_outputs_are_counted_and_their_error_told_apart():
+def test_ill_conditioned_outputs_have_a_count_and_an_error_of_their_own():
     first, second = CheckReport((PLAIN, NOISY, PLAIN)).summary.splitlines()
     assert first == "equal: 3 outputs, largest error 3.00e-06 among 2 of them"
     assert second.startswith("1 are ill-conditioned, largest error 3.10e+00; their")
 
 
-def test_a_report_of_noisy_outputs_alone_names_no_other_error():
+def test_a_report_of_ill_conditioned_outputs_alone_names_no_other_error():
     first, second = CheckReport((NOISY,)).summary.splitlines()
     assert first == "equal: 1 outputs"
     assert second.startswith("1 are ill-conditioned")
 
 
-def test_what_is_wrong_by_its_own_tolerance_is_not_equal():
+def test_an_output_beyond_its_own_tolerance_is_not_equal():
     wrong = OutputError("loss", "float32", (), 1.0, 2e-4, sensitivity=1e-7)
     report = CheckReport((wrong, NOISY))
     assert not wrong.is_noisy
@@ -35,7 +35,7 @@ def test_what_is_wrong_by_its_own_tolerance_is_not_equal():
     )
 
 
-def test_a_quotient_of_rounding_errors_is_found_ill_conditioned():
+def test_a_quotient_of_rounding_errors_is_ill_conditioned():
     """Adam's first step: what is zero but for rounding, divided by its own size."""
 
     def step(x):
