@@ -30,9 +30,9 @@ def test_json_is_printed_and_the_compilers_files_are_kept(run, monkeypatch, tmp_
     install(monkeypatch)
     folder = tmp_path / "kept"
     done = run(*STEP, "--machine", "h100", "--json", "--keep", str(folder))
-    told = json.loads(done.out)
-    assert (told["target"], told["machine"]) == ("mlp.py:target", "h100")
-    assert told["compiled"]["collectives"]["all_reduce"]["num_bytes"] == 2048
+    fields = json.loads(done.out)
+    assert (fields["target"], fields["machine"]) == ("mlp.py:target", "h100")
+    assert fields["compiled"]["collectives"]["all_reduce"]["num_bytes"] == 2048
     assert (folder / "compiled.hlo").exists()
 
 

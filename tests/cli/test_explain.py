@@ -68,8 +68,8 @@ def test_a_refused_request_of_a_tactic_is_shown(run, write):
 def test_explain_as_json_has_the_chains(run, mlp):
     done = run("explain", mlp, *MESH, "--schedule", "dp", "--json")
     fields = json.loads(done.out)
-    told = {"mesh", "gather", "counts", "collectives", "steps", "whole", "figures"}
-    assert set(fields) == told
+    names = {"mesh", "gather", "counts", "collectives", "steps", "whole", "figures"}
+    assert set(fields) == names
     assert fields["figures"] is None
     assert fields["collectives"][0]["source"].startswith("mlp.py:")
     assert fields["collectives"][0]["chain"]

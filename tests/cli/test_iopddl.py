@@ -101,7 +101,7 @@ def test_ctrl_c_writes_the_best_so_far(tmp_path):
     while b"cost " not in (line := child.stderr.readline()) or b"cost inf" in line:
         assert line, "ended before there was a solution"
     child.send_signal(signal.SIGINT)
-    told, wrong = child.communicate(timeout=30)
-    assert child.returncode == 0, wrong
-    assert b"feasible  yes" in told
+    printed, errors = child.communicate(timeout=30)
+    assert child.returncode == 0, errors
+    assert b"feasible  yes" in printed
     assert read_assignment(instance).is_feasible(json.loads(out.read_text()))

@@ -59,9 +59,9 @@ def test_layers_that_are_alike_are_one_line(run, write):
     assert done.status == 0, done.err
     assert "  layers.*.w: f32[8, 8] [a, -]  (x5)" in done.out
     assert "all_gather     a                       256 x5     deep.py:4" in done.out
-    told = run("explain", place, "--mesh", "a=4").out
-    assert told.count("all_gather of") == 1
-    assert "operand 1 of dot_general, layers.*.w, f32[8, 8]," in told
+    out = run("explain", place, "--mesh", "a=4").out
+    assert out.count("all_gather of") == 1
+    assert "operand 1 of dot_general, layers.*.w, f32[8, 8]," in out
     assert (
         run("explain", place, "--mesh", "a=4", "--all").out.count("all_gather of") == 5
     )

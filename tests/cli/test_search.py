@@ -1,4 +1,4 @@
-"""`meshwright plan --machine --chips`: the table, the reasons in it, what may be asked."""
+"""`meshwright plan --machine --chips`: the table, its comparisons, and wrong options."""
 
 import json
 import re
@@ -57,10 +57,10 @@ def test_given_tactics_are_in_the_plan_and_the_saved_file_is_a_plan(found, tmp_p
 def test_json_has_all_candidates_with_their_differences_in_seconds(run, mlp):
     done = run("plan", mlp, *SEARCH, "--objective", "step_time=1,memory=0.3", "--json")
     assert done.status == 0, done.err
-    told = json.loads(done.out)["search"]
-    first = told["candidates"][0]
+    search = json.loads(done.out)["search"]
+    first = search["candidates"][0]
     assert first["fits"]
-    for each in told["candidates"]:
+    for each in search["candidates"]:
         if each["why_not"]:
             assert each["step_time_s"] is None
             continue
@@ -79,7 +79,7 @@ def candidate(name, breakdown, num_bytes=2**30):
 BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
 
 
-def beside(other):
+def compared(other):
     """The last cell of a plan's row."""
     table = search_table(SearchResult((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1, 1))
     return list(table.columns[-1].cells)[1]
@@ -101,7 +101,7 @@ CELLS = {
 @pytest.mark.parametrize("cell", CELLS)
 def test_at_most_three_differences_the_largest_first(cell):
     expected = cell.replace("+0.5 GiB", "+512.0 MiB")
-    assert beside(candidate("other", *CELLS[cell])) == expected
+    assert compared(candidate("other", *CELLS[cell])) == expected
 
 
 def test_differences_add_up_to_the_difference_of_the_steps():
@@ -178,9 +178,9 @@ def test_wrong_options_of_a_search_are_refused_with_the_reason(
     ["--chips 8", "--objective step_time", "--memory 4", "--budget 3", "--most-axes 3",
      "--seed 1", "--search tree"],
 )  # fmt: skip
-@pytest.mark.parametrize("beside", [(), ("--machines", "tpu-v4,tpu-v5e")])
-def test_options_of_a_search_without_one_are_refused(run, mlp, option, beside):
-    done = run("plan", mlp, "--mesh", "data=8", *beside, *option.split())
+@pytest.mark.parametrize("others", [(), ("--machines", "tpu-v4,tpu-v5e")])
+def test_options_of_a_search_without_one_are_refused(run, mlp, option, others):
+    done = run("plan", mlp, "--mesh", "data=8", *others, *option.split())
     assert done.status == 2
     assert f"{option.split()[0]} is for a search, with --machine" in done.err
 
@@ -219,13 +219,13 @@ def test_wrong_options_are_refused_before_the_target_is_built(
 
 
 def test_the_search_gets_the_seed(run, mlp, monkeypatch):
-    asked = {}
+    given = {}
 
     def noted(*args, **options):
-        asked.update(options)
+        given.update(options)
         raise PlanError("that is all")
 
     monkeypatch.setattr("meshwright.cli.search.autoplan", noted)
     run("plan", mlp, *SEARCH, "--seed", "7")
-    assert asked["seed"] == 7
-    assert asked["budget_s"] == 5
+    assert given["seed"] == 7
+    assert given["budget_s"] == 5

@@ -1,4 +1,4 @@
-"""What a check says of outputs that rounding alone moves, beside all others."""
+"""Reports of a check, with and without ill-conditioned outputs."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Predicted beside compiled: what a plan says of both, and when it cannot."""
+"""Predicted figures compared with compiled ones, and plans that cannot be compiled."""
 
 import json
 import re
@@ -63,13 +63,13 @@ def test_tpu_and_gpu_stand_for_the_machine_that_the_plan_is_on(plan, monkeypatch
 
 def test_state_donated_on_a_machine_is_donated_for_the_compiler_too(plan, monkeypatch):
     install(monkeypatch)
-    asked = []
+    donated = []
 
-    def listen(step, *args):
-        asked.append(step.donated)
+    def record(step, *args):
+        donated.append(step.donated)
         return confirm(step, *args)
 
-    monkeypatch.setattr("meshwright.app.confirm.confirmation.confirm", listen)
+    monkeypatch.setattr("meshwright.app.confirm.confirmation.confirm", record)
 
     def step(state, x):
         return {"w": state["w"] * x}
@@ -80,7 +80,7 @@ def test_state_donated_on_a_machine_is_donated_for_the_compiler_too(plan, monkey
     mine.on(mw.machine("h100", chips=8), donate_state=True).confirm("gpu")
     mine.confirm("h100", donate_state=True)
     mine.confirm("h100")
-    assert asked == [(0,), (0,), ()]
+    assert donated == [(0,), (0,), ()]
 
 
 def test_a_compiler_that_runs_out_of_memory_gives_the_memory_only(plan, monkeypatch):
@@ -119,9 +119,9 @@ def test_the_table_has_predicted_and_compiled_figures_side_by_side():
         "  seconds on the links               3.00 ms           unknown",
         "compute seconds                       200 ms            100 ms    +100.0 %",
     ]
-    told = json.loads(json.dumps(found.to_json()))
-    assert told["predicted"]["collectives"]["all_reduce"]["runs"] == 3
-    assert "hlo" not in told
+    fields = json.loads(json.dumps(found.to_json()))
+    assert fields["predicted"]["collectives"]["all_reduce"]["runs"] == 3
+    assert "hlo" not in fields
 
 
 def test_plans_that_cannot_be_compiled_are_refused_with_the_reason(plan):

@@ -1,4 +1,4 @@
-"""Why a collective is there: where in the user's code, and which decision led to it."""
+"""The reason for each collective: the line of the user's code, and the decisions."""
 
 import inspect
 
@@ -238,8 +238,8 @@ def test_a_dim_that_does_not_line_up_is_reported_once_with_its_line():
         return jnp.sin(x.reshape(4, 32))
 
     steps = planned(merged, [cut(x=1), cut(x=1)], X).steps
-    (told,) = [line for s in steps for line in s.indivisible]
-    assert told == (
+    (message,) = [line for s in steps for line in s.indivisible]
+    assert message == (
         f"reshape ({line_of(merged, 'reshape')}) stays whole along 'data': x, f32[8, "
         "16], is cut, but the cut does not line up with the split of a reshape"
     )

@@ -1,4 +1,4 @@
-"""What fills a step, against comparing each collective with each computing span."""
+"""The breakdown of a step, against a comparison of each collective with each span."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from zoo import gpt
 
 
 def hidden_s(span, computing):
-    """Seconds of a span beside which some other computes."""
+    """Seconds of a span that overlap with computation."""
     return sum(
         max(0.0, min(other.end_s, span.end_s) - max(other.start_s, span.start_s))
         for other in computing
@@ -33,5 +33,5 @@ def test_hidden_and_exposed_seconds_equal_a_comparison_of_all_pairs_of_spans(
             name = f"{span.fusion.root.kind} hidden"
             wanted[name] = wanted.get(name, 0.0) + hidden_s(span, computing)
     assert wanted
-    told = {k: s for k, s in found.breakdown.items() if k.endswith("hidden")}
-    assert told == pytest.approx(wanted)
+    hidden = {k: s for k, s in found.breakdown.items() if k.endswith("hidden")}
+    assert hidden == pytest.approx(wanted)

@@ -97,8 +97,8 @@ def test_a_tactic_with_impossible_arguments_is_refused_when_it_is_made(make, wor
 
 
 def test_a_dim_that_cannot_be_partitioned_is_reported_and_no_error():
-    told = plan(mw.shard({"batch": 1}, axis="data")).steps[-1].refused
-    assert told == ("batch along 'data': 4 parts do not divide extent 6",)
+    refused = plan(mw.shard({"batch": 1}, axis="data")).steps[-1].refused
+    assert refused == ("batch along 'data': 4 parts do not divide extent 6",)
 
 
 # -- meshes ----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def estimated(schedule, machine="tpu-v3"):
 def test_zero_2_needs_less_memory_in_the_same_time():
     """PartIR, Table 4: an all-reduce becomes a reduce-scatter and an all-gather.
 
-    Theirs takes exactly as long; here half of it runs beside the optimizer.
+    In the paper it takes exactly as long; here half of it overlaps with the optimizer.
     """
     both, zero_2 = estimated("bp+mp"), estimated("bp+mp+z2")
     assert zero_2.step_time_s == pytest.approx(both.step_time_s, rel=0.06)

@@ -1,4 +1,4 @@
-"""The user's own `shard_map`: what stands in it runs as it is."""
+"""The user's own `shard_map`: its body runs unchanged."""
 
 import jax
 import jax.numpy as jnp

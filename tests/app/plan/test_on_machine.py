@@ -1,4 +1,4 @@
-"""A plan on a machine: what it then says, and what it keeps in JSON."""
+"""A plan on a machine: its figures, and their JSON form."""
 
 import json
 from dataclasses import replace
@@ -56,15 +56,15 @@ def spent_s(placed):
     spent = sum(
         s * c.executions for s, c in zip(seconds, placed.collectives, strict=True)
     )
-    told = sum(
+    expected = sum(
         s for k, s in placed.breakdown.items() if k.endswith(("exposed", "hidden"))
     )
-    return spent, told
+    return spent, expected
 
 
 def test_every_collective_has_its_seconds(placed):
-    spent, told = spent_s(placed)
-    assert spent == pytest.approx(told)
+    spent, expected = spent_s(placed)
+    assert spent == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("machine", ["tpu-v5e", "h100"])
@@ -73,8 +73,8 @@ def test_a_collective_moved_out_of_a_loop_has_its_seconds(machine):
     tactics = [mw.data_parallel("data"), mw.fsdp("data")]
     placed = mw.partition(fn, {"data": 4}, tactics).plan(*args).on(machine)
     assert max(c.executions for c in placed.collectives) > 1
-    spent, told = spent_s(placed)
-    assert spent == pytest.approx(told)
+    spent, expected = spent_s(placed)
+    assert spent == pytest.approx(expected)
 
 
 def test_figures_survive_json(placed):
@@ -130,7 +130,7 @@ def test_a_plan_in_json_without_compiled_runs_is_read(plan):
 
 
 def test_a_collective_moved_out_of_a_loop_is_explained_with_its_compiled_runs():
-    """The TPU compiler sums once what a loop adds up; on a GPU each turn does it."""
+    """A TPU reduces an accumulator once behind the loop, a GPU in each iteration."""
 
     def step(w, xs):
         return jax.lax.scan(lambda total, x: (total + x.T @ w, None), 0 * w, xs)[0]
@@ -139,12 +139,12 @@ def test_a_collective_moved_out_of_a_loop_is_explained_with_its_compiled_runs():
     args = f32, jax.ShapeDtypeStruct((5, 1024, 1024), np.float32)
     tactics = [mw.shard({"xs": 1}, "data"), mw.shard({"w": 0}, "data")]
     plan = mw.partition(step, {"data": 8}, tactics).plan(*args)
-    (turn,) = (c for c in plan.collectives if c.kind == "reduce_scatter")
-    assert turn.executions == 5
+    (scatter,) = (c for c in plan.collectives if c.kind == "reduce_scatter")
+    assert scatter.executions == 5
     found = {name: plan.on(name) for name in ("tpu-v4", "h100")}
-    at = plan.collectives.index(turn)
+    at = plan.collectives.index(scatter)
     runs = {name: each.figures.collective_runs[at] for name, each in found.items()}
     assert runs == {"tpu-v4": 1, "h100": 5}
-    told = {name: show_explanation(each) for name, each in found.items()}
-    assert "us each, x5 at" in told["h100"]
-    assert "x5, compiled into x1, " in told["tpu-v4"]
+    texts = {name: show_explanation(each) for name, each in found.items()}
+    assert "us each, x5 at" in texts["h100"]
+    assert "x5, compiled into x1, " in texts["tpu-v4"]

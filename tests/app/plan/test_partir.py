@@ -42,7 +42,7 @@ def test_zero_2_takes_as_long_as_no_zero():
 
 
 def test_zero_2_is_a_little_faster_where_scatters_are_hidden():
-    """On the machine its scatters run beside the backward pass, and Adam reads less."""
+    """Its reduce-scatters overlap with the backward pass, and Adam reads less."""
     before, after = (t32(s)["tpu-v3"] for s in ("bp+mp", "bp+mp+z2"))
     assert 0.94 < after["step_s"] / before["step_s"] < 1
     assert after["breakdown"]["reduce_scatter hidden"] > 0
@@ -61,7 +61,7 @@ def test_zero_3_is_slower_by_its_second_gathers():
 
 
 def test_zero_3_costs_no_time_where_gathers_are_hidden():
-    """On the machine weights travel in 16 bits and beside computation: within 2 %."""
+    """On the machine weights are gathered in 16 bits and behind computation: within 2 %."""
     ratio = step_s("bp+mp+z3", "tpu-v3") / step_s("bp+mp+z2", "tpu-v3")
     assert ratio == pytest.approx(1, rel=0.02)
 
@@ -112,7 +112,7 @@ def test_serving_schedules_have_the_papers_order_if_collectives_have_latency():
 
 
 def test_serving_on_the_real_machine_is_limited_by_memory():
-    """BP reads all weights for every token, BP+MP a quarter: their order turns round."""
+    """BP reads all weights for every token, BP+MP a quarter: their order is reversed."""
     data, both, model = (
         it32(s, batch=64)["tpu-v3"]["step_s"] for s in ("bp", "bp+mp", "mp")
     )

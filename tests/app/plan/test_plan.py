@@ -129,7 +129,7 @@ def test_a_plan_prints_a_page():
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "collapsed"),
     [
         (["a.0.w", "a.1.w", "b.0"], [("a.*.w", 2), ("b.0", 1)]),
         (["p.0.mu.0", "p.0.mu.1"], [("p.0.mu.*", 2)]),
@@ -139,14 +139,14 @@ def test_a_plan_prints_a_page():
         ([], []),
     ],
 )
-def test_lines_that_differ_in_the_layer_become_one(lines, told):
-    assert collapse(lines) == told
+def test_lines_that_differ_in_the_layer_become_one(lines, collapsed):
+    assert collapse(lines) == collapsed
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "0", "1", "12"])).map(".".join)))
 def test_collapsing_loses_no_line(lines):
-    told = collapse(lines)
-    assert sum(count for _, count in told) == len(lines)
-    for text, _ in told:
+    collapsed = collapse(lines)
+    assert sum(count for _, count in collapsed) == len(lines)
+    for text, _ in collapsed:
         members = [line for line in lines if index_free(line) == index_free(text)]
         assert merge(members) == text

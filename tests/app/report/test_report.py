@@ -1,4 +1,4 @@
-"""The page about a plan: what stands in it, that nothing breaks it, that it works."""
+"""The page about a plan: its content, the escaping of names, and its scripts."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def page(plan, placed):
 
 
 class Reader(HTMLParser):
-    """Elements with their attributes, the text of each kind, and what does not close."""
+    """Elements with their attributes, the text of each tag, and unclosed elements."""
 
     def __init__(self, page):
         super().__init__()
@@ -74,7 +74,7 @@ class Reader(HTMLParser):
 
 
 def tips_of(page):
-    """The lines of each mark that has some."""
+    """The tooltip lines of each mark that has some."""
     reader = Reader(page)
     stored = re.search(r'<script type="application/json" id="tips">(.*)</script>', page)
     lines = json.loads(stored[1])
@@ -114,8 +114,8 @@ def test_the_page_has_the_figures(page, placed):
 
 def test_each_fusion_has_a_mark_with_its_line(page, placed):
     tips = tips_of(page)
-    told = "\n".join(line for tip in tips for line in tip)
-    assert all(str(u.root.source) in told for u in placed.estimate.fusions)
+    lines = "\n".join(line for tip in tips for line in tip)
+    assert all(str(f.root.source) in lines for f in placed.estimate.fusions)
     marks = [attrs for _, attrs in Reader(page).elements if "data-name" in attrs]
     assert len(marks) == len(placed.estimate.timeline.spans)
 
@@ -127,11 +127,11 @@ def test_tooltips_of_the_memory_curve_list_the_largest_values(page, placed):
 
 
 def test_each_tactic_has_its_counts(page, plan):
-    told = {tip[0] for tip in tips_of(page)}
+    titles = {tip[0] for tip in tips_of(page)}
     for step in plan.steps:
         for kind, count in step.counts.items():
             shown = f"{count} {TIMES} {kind.replace('_', '-')}"
-            assert (shown in told) == (count > 0)
+            assert (shown in titles) == (count > 0)
 
 
 def test_inputs_with_the_same_sharding_share_a_picture(page, plan):
@@ -212,10 +212,9 @@ def test_a_value_updated_in_place_counts_once():
 
 def test_seconds_by_line_add_up_to_the_breakdown(placed):
     rows = collectives_by_line(placed)
-    told = placed.breakdown
-    for how in ("exposed", "hidden"):
-        wanted = sum(s for name, s in told.items() if name.endswith(how))
-        assert sum(getattr(r, f"{how}_s") for r in rows) == pytest.approx(wanted)
+    for part in ("exposed", "hidden"):
+        wanted = sum(s for name, s in placed.breakdown.items() if name.endswith(part))
+        assert sum(getattr(r, f"{part}_s") for r in rows) == pytest.approx(wanted)
     assert sum(r.executions for r in rows) == sum(placed.counts.values())
 
 
@@ -299,7 +298,7 @@ document.body.append(Object.assign(document.createElement("pre"),
 
 
 def browse(page, path):
-    """The page's elements after its scripts ran, and what the console says."""
+    """The elements of the page after its scripts ran, and the messages on the console."""
     path.write_text(page)
     flags = (
         "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000",
@@ -316,7 +315,7 @@ def browse(page, path):
 
 
 def seen(dom, name):
-    """What the appended script saw."""
+    """Text that the appended script found in a tooltip."""
     return re.search(rf'<pre id="seen-{name}">(.*?)</pre>', dom, re.S)[1]
 
 
