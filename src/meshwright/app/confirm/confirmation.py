@@ -149,9 +149,9 @@ def _count(value: float) -> str:
 def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | None:
     """The machine that a plan has to be placed on before it is compiled.
 
-    machine: as in `Plan.confirm`. `None` if it is "tpu" or "gpu", which stand for the
-    machine that the plan is on. The compiler of the machine is installed, else
-    `CompilerError`; otherwise raises `MachineError` and `PlanError` as `Plan.confirm`.
+    `None` if `machine` is "tpu" or "gpu", which stand for the machine that the plan is on.
+    Raises `CompilerError` if the compiler of the machine is not installed, and
+    `MachineError` and `PlanError` like `Plan.confirm`.
     """
     if plan.decided is None:
         raise PlanError("a plan read from JSON has no program to compile")

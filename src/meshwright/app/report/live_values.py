@@ -91,8 +91,8 @@ def _aliased_outputs(
 ) -> set[Value]:
     """Updated state among the outputs that reuses the memory of the donated old state.
 
-    State is donated if, at the end of the step, less memory is live than the inputs and
-    the updated state would take together.
+    An estimate does not record whether the state was donated. It was if, at the end of the
+    step, less memory is live than inputs and updated state need together.
     """
     decided, layout = program_of(plan), found.layout
     program = decided.lowered.program
