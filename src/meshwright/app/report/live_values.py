@@ -39,8 +39,8 @@ class _Change(NamedTuple):
     """Values with one label that become live; negative if they die."""
 
     label: ValueLabel
-    count: int
-    bytes: int
+    num_values: int
+    num_bytes: int
 
 
 def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
