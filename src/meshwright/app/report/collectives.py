@@ -49,10 +49,10 @@ class LineCollectives:
 
 def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
     """All collectives of a step by source line, the longest exposed time first."""
-    found, decided = estimate_of(plan), program_of(plan)
-    known = {
-        found.origins.get(op, op): (seconds, hidden)
-        for op, seconds, hidden in _times(found.timeline)
+    estimate, decided = estimate_of(plan), program_of(plan)
+    seconds_of = {
+        estimate.origins.get(op, op): (seconds, hidden)
+        for op, seconds, hidden in _times(estimate.timeline)
     }
     ops = [op for op, _ in executions(decided.lowered.program)]
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[Op, Collective]]] = {}
@@ -64,8 +64,8 @@ def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
             tuple(dict.fromkeys(c.reason for _, c in pairs)),
             sum(c.executions for _, c in pairs),
             sum(c.executions * c.bytes for _, c in pairs),
-            sum(c.executions * known.get(op, (0.0, 0.0))[0] for op, c in pairs),
-            sum(c.executions * known.get(op, (0.0, 0.0))[1] for op, c in pairs),
+            sum(c.executions * seconds_of.get(op, (0.0, 0.0))[0] for op, c in pairs),
+            sum(c.executions * seconds_of.get(op, (0.0, 0.0))[1] for op, c in pairs),
         )
         for key, pairs in groups.items()
     ]
