@@ -57,7 +57,9 @@ def worst_error(case: Case, peer: Peer) -> float:
         jax.tree.leaves(built(case)[1]),
     )
     assert report.ok, f"{case.name}, {peer.name}: {report.summary}"
-    return max((o.error for o in report.outputs if not o.is_noisy), default=0.0)
+    return max(
+        (o.error for o in report.outputs if not o.is_ill_conditioned), default=0.0
+    )
 
 
 def num_collectives(text: str) -> int:

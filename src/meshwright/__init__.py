@@ -1,4 +1,20 @@
-"""Meshwright: partitions JAX programs over device meshes, and says what it costs."""
+"""Meshwright: partitions JAX programs over meshes of devices and predicts their cost.
+
+The package has nine wings. A wing imports only from wings below it in this list:
+
+    cli          the commands of `meshwright`
+    app          the public face: `partition`, `autoplan`, plans, reports, checks
+    run          runs a plan on devices, and asks real compilers about it
+    planner      searches for the best plan on a machine
+    predict      simulates a step: time, memory, energy, cost
+    partitioner  tactics, propagation of shardings, lowering to collectives
+    program      the program: its ops, their sharding rules, and capture from JAX
+    machine      chips, links and meshes, with presets
+    search       search engines and the integer program, which know nothing of tensors
+
+Begin reading with the docstrings of the wings from the bottom up; a user begins with
+`app/partition.py`, which is the function that `mw.partition` calls.
+"""
 
 from meshwright.app import CheckReport, Partitioned, Plan, autoplan, partition
 from meshwright.errors import MeshwrightError

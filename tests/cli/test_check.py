@@ -87,7 +87,7 @@ def test_a_wrong_program_fails_the_check(run, write):
     assert "NOT EQUAL: 1 outputs" in done.out
 
 
-def test_what_does_not_fit_is_refused_with_a_smaller_target(run, write):
+def test_a_target_too_large_for_memory_is_refused_with_a_smaller_one(run, write):
     place = write("huge.py", HUGE)
     done = run("check", f"{place}:huge", *MESH)
     assert done.status == 2

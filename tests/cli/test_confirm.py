@@ -15,7 +15,7 @@ def _target(mlp):
     assert STEP[1] == mlp
 
 
-def test_predicted_stands_beside_compiled(run, monkeypatch):
+def test_predicted_and_compiled_figures_are_printed_side_by_side(run, monkeypatch):
     install(monkeypatch)
     done = run(*STEP, "--machine", "h100")
     assert done.status == 0, done.err
@@ -26,13 +26,13 @@ def test_predicted_stands_beside_compiled(run, monkeypatch):
     assert rows[0].split()[-5:-1] == ["kB", "7.00", "kB", "-61.6"]
 
 
-def test_json_is_for_programs_and_files_stay_where_asked(run, monkeypatch, tmp_path):
+def test_json_is_printed_and_the_compilers_files_are_kept(run, monkeypatch, tmp_path):
     install(monkeypatch)
     folder = tmp_path / "kept"
     done = run(*STEP, "--machine", "h100", "--json", "--keep", str(folder))
-    told = json.loads(done.out)
-    assert (told["target"], told["machine"]) == ("mlp.py:target", "h100")
-    assert told["compiled"]["collectives"]["all_reduce"]["num_bytes"] == 2048
+    fields = json.loads(done.out)
+    assert (fields["target"], fields["machine"]) == ("mlp.py:target", "h100")
+    assert fields["compiled"]["collectives"]["all_reduce"]["num_bytes"] == 2048
     assert (folder / "compiled.hlo").exists()
 
 
@@ -51,7 +51,9 @@ def test_json_is_for_programs_and_files_stay_where_asked(run, monkeypatch, tmp_p
         ("tpu", "error: there is no machine 'tpu'; did you mean"),
     ],
 )
-def test_what_cannot_be_confirmed_is_one_message(run, monkeypatch, machine, message):
+def test_a_step_that_cannot_be_confirmed_is_one_message(
+    run, monkeypatch, machine, message
+):
     real = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,

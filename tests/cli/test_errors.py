@@ -130,7 +130,7 @@ def test_wrong_input_is_one_message(arguments, run, mlp, write):
         (("plan", "mlp.py", "--mash", "a=1"), "No such option: --mash"),
     ],
 )
-def test_wrong_usage_is_told(arguments, words, run):
+def test_wrong_usage_is_one_message(arguments, words, run):
     done = run(*arguments)
     assert done.status == 2
     assert words in done.err

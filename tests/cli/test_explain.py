@@ -30,7 +30,7 @@ schedules = {"rows": [mw.shard({name: 0}, axis="data") for name in ("x", "w")]}
 """
 
 
-def test_a_collective_is_told_with_its_line_and_both_chains(run, mlp):
+def test_a_collective_is_shown_with_its_line_and_both_chains(run, mlp):
     tactics = "shard({'batch.*': 0}, 'data'), shard({'params.*.up': 0}, 'data')"
     done = run("explain", mlp, *MESH, "--tactics", tactics)
     assert done.status == 0, done.err
@@ -46,7 +46,7 @@ def test_a_collective_is_told_with_its_line_and_both_chains(run, mlp):
     assert "the sum over 'data' of dot_general (mlp.py:" in done.out
 
 
-def test_a_conflict_is_told_with_both_sides(run, write):
+def test_a_conflict_is_shown_with_both_sides(run, write):
     done = run("explain", write("square.py", CONFLICT), *MESH)
     assert (
         "dot_general (square.py:6) stays whole along 'data', which dim 0 of operand 0 "
@@ -56,7 +56,7 @@ def test_a_conflict_is_told_with_both_sides(run, write):
     assert "\nconflicts\n" in done.out
 
 
-def test_what_was_asked_for_and_not_done_is_told(run, write):
+def test_a_refused_request_of_a_tactic_is_shown(run, write):
     done = run("explain", write("stuck.py", STUCK), *MESH)
     assert (
         "requested by a tactic, but not possible\n  shard({'w': 0}, axis='data'): w along"
@@ -68,8 +68,8 @@ def test_what_was_asked_for_and_not_done_is_told(run, write):
 def test_explain_as_json_has_the_chains(run, mlp):
     done = run("explain", mlp, *MESH, "--schedule", "dp", "--json")
     fields = json.loads(done.out)
-    told = {"mesh", "gather", "counts", "collectives", "steps", "whole", "figures"}
-    assert set(fields) == told
+    names = {"mesh", "gather", "counts", "collectives", "steps", "whole", "figures"}
+    assert set(fields) == names
     assert fields["figures"] is None
     assert fields["collectives"][0]["source"].startswith("mlp.py:")
     assert fields["collectives"][0]["chain"]

@@ -35,7 +35,7 @@ def test_the_example_is_solved_and_written(run, tmp_path):
         ({}, ""),
     ],
 )
-def test_what_nothing_fits_is_status_2_and_says_by_how_much(
+def test_a_problem_without_a_feasible_solution_is_status_2_and_says_by_how_much(
     run, tmp_path, change, words
 ):
     content = json.loads((DATA / "example.json").read_text())
@@ -101,7 +101,7 @@ def test_ctrl_c_writes_the_best_so_far(tmp_path):
     while b"cost " not in (line := child.stderr.readline()) or b"cost inf" in line:
         assert line, "ended before there was a solution"
     child.send_signal(signal.SIGINT)
-    told, wrong = child.communicate(timeout=30)
-    assert child.returncode == 0, wrong
-    assert b"feasible  yes" in told
+    printed, errors = child.communicate(timeout=30)
+    assert child.returncode == 0, errors
+    assert b"feasible  yes" in printed
     assert read_assignment(instance).is_feasible(json.loads(out.read_text()))

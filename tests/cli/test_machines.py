@@ -26,7 +26,7 @@ def test_machines_as_json_for_programs(run):
     assert rows["v100"]["half_flops_per_s"] == 125e12
 
 
-def test_a_plan_is_compared_on_machines_for_a_budget_of_tokens(run):
+def test_a_plan_is_compared_on_machines_for_a_run_of_tokens(run):
     options = ["--machines", "tpu-v3,tpu-v5p", "--place", "iowa", "--tokens", "1e9"]
     done = run(*PLAN, *options, "--json")
     assert done.status == 0, done.err
@@ -38,7 +38,9 @@ def test_a_plan_is_compared_on_machines_for_a_budget_of_tokens(run):
     assert v5p["fits"]
 
 
-def test_a_comparison_for_people_names_the_budget_and_what_does_not_fit(run, tmp_path):
+def test_a_comparison_names_the_length_of_the_run_and_plans_that_do_not_fit(
+    run, tmp_path
+):
     small = tmp_path / "small.toml"
     small.write_text(
         "[chip]\nvector_flops_per_s = 1e12\nhbm_bytes = 1e6\nusable_bytes = 1e6\n"
@@ -56,7 +58,7 @@ def test_a_comparison_for_people_names_the_budget_and_what_does_not_fit(run, tmp
     assert line.rstrip().endswith("DOES NOT FIT")
 
 
-def test_explain_on_a_machine_tells_seconds_and_the_largest_values(run):
+def test_explain_on_a_machine_shows_seconds_and_the_largest_values(run):
     # A TPU's scratch memory would hold all that so small a step computes.
     arguments = ["explain", *PLAN[1:], "--machine", "h100"]
     out = run(*arguments).out
@@ -78,7 +80,7 @@ def test_explain_on_a_machine_tells_seconds_and_the_largest_values(run):
         ),
     ],
 )
-def test_what_cannot_be_compared_is_said(run, options, message):
+def test_an_impossible_comparison_is_refused_with_the_reason(run, options, message):
     done = run(*PLAN, *options)
     assert done.status == 2
     assert message in done.err
@@ -87,20 +89,20 @@ def test_what_cannot_be_compared_is_said(run, options, message):
 @pytest.mark.parametrize(
     "option", [("--tokens", "1e9"), ("--samples", "1e9"), ("--place", "iowa")]
 )
-def test_what_only_counts_on_machines_wants_some(run, option):
+def test_options_of_a_comparison_need_machines(run, option):
     done = run(*PLAN, *option)
     assert done.status == 2
     assert f"{option[0]} needs machines to compare" in done.err
 
 
 @pytest.mark.parametrize("tokens", ["-5", "0", "nan", "inf"])
-def test_a_run_has_some_tokens(run, tokens):
+def test_a_run_has_a_positive_number_of_tokens(run, tokens):
     done = run(*PLAN, "--machines", "tpu-v4", "--tokens", tokens)
     assert done.status == 2
     assert "wanted a finite number above 0" in done.err
 
 
-def test_a_dash_is_explained(run):
+def test_a_dash_in_the_table_is_explained(run):
     done = run(*PLAN, "--machines", "tpu-v5p,b200,tpu-v4", "--place", "iowa")
     assert "no power is known of tpu-v5p; a TOML" in done.out
     assert "no price is known of b200; a TOML" in done.out

@@ -59,9 +59,9 @@ def test_layers_that_are_alike_are_one_line(run, write):
     assert done.status == 0, done.err
     assert "  layers.*.w: f32[8, 8] [a, -]  (x5)" in done.out
     assert "all_gather     a                       256 x5     deep.py:4" in done.out
-    told = run("explain", place, "--mesh", "a=4").out
-    assert told.count("all_gather of") == 1
-    assert "operand 1 of dot_general, layers.*.w, f32[8, 8]," in told
+    out = run("explain", place, "--mesh", "a=4").out
+    assert out.count("all_gather of") == 1
+    assert "operand 1 of dot_general, layers.*.w, f32[8, 8]," in out
     assert (
         run("explain", place, "--mesh", "a=4", "--all").out.count("all_gather of") == 5
     )
@@ -74,7 +74,7 @@ def test_tactics_may_be_written_out(run, mlp):
     assert json.loads(done.out)["counts"]["all_reduce"] == 2
 
 
-def test_gather_is_handed_on(run, mlp):
+def test_the_option_gather_reaches_the_plan(run, mlp):
     done = run("plan", mlp, *MESH, "--schedule", "dp", "--gather", "at_use")
     assert "gather at_use" in done.out
     refused = run("plan", mlp, *MESH, "--schedule", "dp", "--gather", "never")
@@ -99,7 +99,7 @@ schedules = {"mp": [mw.shard({"layers.*.w": 1}, axis="model")]}
 """
 
 
-def test_a_plan_that_cuts_nothing_says_so_once_for_all_layers(run, write):
+def test_a_plan_that_partitions_nothing_says_so_once_for_all_layers(run, write):
     place = write("layers.py", LAYERS)
     done = run("plan", place, "--mesh", "model=3", "--schedule", "mp")
     assert done.status == 0, done.err
@@ -110,13 +110,13 @@ def test_a_plan_that_cuts_nothing_says_so_once_for_all_layers(run, write):
     assert "(x5)" in done.out
 
 
-def test_a_plan_that_cuts_something_does_not_say_so(run, write):
+def test_a_plan_that_partitions_something_does_not_say_otherwise(run, write):
     place = write("layers.py", LAYERS)
     done = run("plan", place, "--mesh", "model=4", "--schedule", "mp")
     assert "nothing was cut" not in done.out
 
 
-def test_tactics_may_stand_in_brackets_as_in_python(run, mlp):
+def test_tactics_may_be_a_list_in_brackets(run, mlp):
     tactic = "data_parallel('data')"
     plain, listed = (
         run("plan", mlp, *MESH, "--tactics", text) for text in (tactic, f"[{tactic}]")

@@ -1,4 +1,4 @@
-"""`meshwright plan --machine --chips`: the table, the reasons in it, what may be asked."""
+"""`meshwright plan --machine --chips`: the table, its comparisons, and wrong options."""
 
 import json
 import re
@@ -47,20 +47,20 @@ def test_the_table_says_what_makes_each_plan_slower(found):
     assert all(re.search(r"\+\S+ .s \S", line) for line in slower)
 
 
-def test_tactics_stand_in_the_plan_and_what_is_saved_is_a_plan(found, tmp_path):
+def test_given_tactics_are_in_the_plan_and_the_saved_file_is_a_plan(found, tmp_path):
     text = (tmp_path / "plan.json").read_text(encoding="utf-8")
     plan = mw.Plan.from_json(text)
     assert "model" in plan.spec("params.0.up")[1]
     assert PIN in found.out
 
 
-def test_json_has_all_candidates_with_what_they_take_longer(run, mlp):
+def test_json_has_all_candidates_with_their_differences_in_seconds(run, mlp):
     done = run("plan", mlp, *SEARCH, "--objective", "step_time=1,memory=0.3", "--json")
     assert done.status == 0, done.err
-    told = json.loads(done.out)["search"]
-    first = told["candidates"][0]
+    search = json.loads(done.out)["search"]
+    first = search["candidates"][0]
     assert first["fits"]
-    for each in told["candidates"]:
+    for each in search["candidates"]:
         if each["why_not"]:
             assert each["step_time_s"] is None
             continue
@@ -79,7 +79,7 @@ def candidate(name, breakdown, num_bytes=2**30):
 BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
 
 
-def beside(other):
+def compared(other):
     """The last cell of a plan's row."""
     table = search_table(SearchResult((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1, 1))
     return list(table.columns[-1].cells)[1]
@@ -101,10 +101,10 @@ CELLS = {
 @pytest.mark.parametrize("cell", CELLS)
 def test_at_most_three_differences_the_largest_first(cell):
     expected = cell.replace("+0.5 GiB", "+512.0 MiB")
-    assert beside(candidate("other", *CELLS[cell])) == expected
+    assert compared(candidate("other", *CELLS[cell])) == expected
 
 
-def test_differences_add_up_to_that_of_the_steps():
+def test_differences_add_up_to_the_difference_of_the_steps():
     other = candidate("other", {"compute": 0.2, "permute exposed": 0.4, "idle": 0.3})
     found = differences(other, BEST)
     assert sum(s for _, s in found) == pytest.approx(
@@ -122,7 +122,7 @@ def test_the_found_plan_is_printed_as_tactics():
     )
 
 
-def test_a_search_that_was_cut_short_says_so():
+def test_a_search_that_ended_early_says_so():
     whole = SearchResult((BEST,), 2.0 * 2**30, 0.0, 0.0, 3.0, 8, 8)
     assert search_text(whole) == "3.0 s for 8 meshes"
     short, why = search_text(replace(whole, num_meshes=1)).splitlines()
@@ -165,7 +165,9 @@ def test_tree_search_is_named_with_its_states_and_spelled_as_tactics(run, mlp):
         ),
     ],
 )
-def test_what_cannot_be_asked_is_said(run, mlp, options, message):
+def test_wrong_options_of_a_search_are_refused_with_the_reason(
+    run, mlp, options, message
+):
     done = run("plan", mlp, *SEARCH, *options)
     assert done.status == 2
     assert message in done.err
@@ -176,9 +178,9 @@ def test_what_cannot_be_asked_is_said(run, mlp, options, message):
     ["--chips 8", "--objective step_time", "--memory 4", "--budget 3", "--most-axes 3",
      "--seed 1", "--search tree"],
 )  # fmt: skip
-@pytest.mark.parametrize("beside", [(), ("--machines", "tpu-v4,tpu-v5e")])
-def test_options_of_a_search_without_one_are_refused(run, mlp, option, beside):
-    done = run("plan", mlp, "--mesh", "data=8", *beside, *option.split())
+@pytest.mark.parametrize("others", [(), ("--machines", "tpu-v4,tpu-v5e")])
+def test_options_of_a_search_without_one_are_refused(run, mlp, option, others):
+    done = run("plan", mlp, "--mesh", "data=8", *others, *option.split())
     assert done.status == 2
     assert f"{option.split()[0]} is for a search, with --machine" in done.err
 
@@ -205,7 +207,7 @@ def target():
         ),
     ],
 )
-def test_what_is_wrong_is_said_before_a_target_is_built(
+def test_wrong_options_are_refused_before_the_target_is_built(
     run, tmp_path, options, message
 ):
     path = tmp_path / "unbuilt.py"
@@ -216,14 +218,14 @@ def test_what_is_wrong_is_said_before_a_target_is_built(
     assert "was built" not in done.err
 
 
-def test_the_search_draws_by_the_seed_that_is_given(run, mlp, monkeypatch):
-    asked = {}
+def test_the_search_gets_the_seed(run, mlp, monkeypatch):
+    given = {}
 
     def noted(*args, **options):
-        asked.update(options)
+        given.update(options)
         raise PlanError("that is all")
 
     monkeypatch.setattr("meshwright.cli.search.autoplan", noted)
     run("plan", mlp, *SEARCH, "--seed", "7")
-    assert asked["seed"] == 7
-    assert asked["budget_s"] == 5
+    assert given["seed"] == 7
+    assert given["budget_s"] == 5

@@ -38,7 +38,7 @@ def test_a_plain_file_imports_its_neighbours_and_from_the_working_directory(writ
     assert load_target(write("scripts/model_c.py", text)).args == (5.0,)
 
 
-def test_a_file_may_bear_the_name_of_another_module(write):
+def test_a_file_may_have_the_name_of_another_module(write):
     """`json.py` is the user's file here, and the standard library's elsewhere."""
     import json
 

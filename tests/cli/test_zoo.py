@@ -39,7 +39,7 @@ def test_an_unknown_program_says_which_there_are(run):
     assert "resnet" in done.err
 
 
-def test_rows_come_as_they_are_traced(capsys):
+def test_rows_are_printed_as_soon_as_they_are_traced(capsys):
     """Also in a pipe: what is not yet traced cannot hold back what is."""
     rows = zoo.zoo_rows(("gpt3", "gns"), tiny=True)
 
@@ -68,7 +68,7 @@ def test_all_programs_fit_a_terminal_of_80_columns():
     assert max(map(len, names)) <= 33  # the numbers and gaps take 47
 
 
-def test_elsewhere_the_zoo_says_where_it_stands(tmp_path):
+def test_outside_of_the_repository_the_error_says_where_the_zoo_is(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "meshwright", "zoo"],
         cwd=tmp_path,

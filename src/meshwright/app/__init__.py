@@ -1,7 +1,14 @@
-"""The public face: plans, partitioned functions, reports, and `autoplan`.
+"""The public face: partitioned functions, plans, reports, checks, and `autoplan`.
 
-In: a JAX function, arguments, tactics or a machine. Out: a `Plan` and a function that
-runs it. Begin reading at `partition.py`, then `plan.py`.
+In: a JAX function, arguments, tactics or a machine. Out: a `Plan`, and a function that
+runs it. Begin reading at `partition.py`, then `plan.py`. The rooms:
+
+    record   the data of a plan, which the other rooms read
+    explain  the effect of each tactic, and the reason for each collective
+    report   an HTML page and trace events about a simulated step
+    confirm  predicted figures compared with those of the real compiler
+    check    outputs of the partitioned program compared with those of the original
+    output   numbers with units, files and progress
 """
 
 from meshwright.app.autoplan import autoplan

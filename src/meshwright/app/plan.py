@@ -83,9 +83,9 @@ class Plan(PlanRecord):
         where = place if isinstance(place, Location | None) else find_location(place)
         if not isinstance(machine, Machine):
             machine = load_machine(machine, self.mesh.num_devices)
-        found = estimate(self.decided, machine, donate_state)
-        figures = make_figures(self.decided, found, where)
-        return dataclasses.replace(self, figures=figures, estimate=found)
+        simulated = estimate(self.decided, machine, donate_state)
+        figures = make_figures(self.decided, simulated, where)
+        return dataclasses.replace(self, figures=figures, estimate=simulated)
 
     @property
     def step_time_s(self) -> float:
@@ -144,7 +144,7 @@ class Plan(PlanRecord):
         full: let the TPU compiler generate code too, which takes a minute or more and
             gives its estimate of the compute time.
         folder: an empty or new folder that keeps the compiler's own files.
-        donate_state: as in `on`; ignored for "tpu" and "gpu", where `on` was told already.
+        donate_state: as in `on`; for "tpu" and "gpu" the value given to `on` counts.
         Raises the errors of `on`, and `CompilerError` if the machine has no such compiler,
         or if the compiler is not installed, fails or exceeds the timeout.
         """

@@ -78,24 +78,24 @@ def comparison_rows(
     """Plain data of one plan on each of several machines."""
     rows: list[dict[str, Any]] = []
     for plan in plans:
-        found = figures_of(plan)
+        figures = figures_of(plan)
         row: dict[str, Any] = {
-            "machine": found.machine,
-            "devices": found.num_devices,
-            "step_time_s": found.step_time_s,
-            "mfu": found.mfu,
-            "peak_memory_bytes": found.peak_memory_bytes,
-            "usable_bytes": found.usable_bytes,
-            "fits": found.fits,
-            "energy_j": found.energy_j,
-            "is_peak_power": found.is_peak_power,
-            "cost_usd": found.cost_usd,
-            "co2e_g": found.co2e_g,
+            "machine": figures.machine,
+            "devices": figures.num_devices,
+            "step_time_s": figures.step_time_s,
+            "mfu": figures.mfu,
+            "peak_memory_bytes": figures.peak_memory_bytes,
+            "usable_bytes": figures.usable_bytes,
+            "fits": figures.fits,
+            "energy_j": figures.energy_j,
+            "is_peak_power": figures.is_peak_power,
+            "cost_usd": figures.cost_usd,
+            "co2e_g": figures.co2e_g,
         }
         if run is not None:
-            row["days"] = run.steps * found.step_time_s / _DAY_S
-            row["run_usd"] = _times(run.steps, found.cost_usd)
-            row["run_co2e_t"] = _times(run.steps / 1e6, found.co2e_g)
+            row["days"] = run.steps * figures.step_time_s / _DAY_S
+            row["run_usd"] = _times(run.steps, figures.cost_usd)
+            row["run_co2e_t"] = _times(run.steps / 1e6, figures.co2e_g)
         rows.append(row)
     return rows
 

@@ -50,11 +50,11 @@ def confirm_command(  # noqa: PLR0913  the options of a command
     Compares memory, operations and collectives. Inputs that the step returns in updated
     form (parameters, optimizer state) are treated as donated.
     """
-    found = load_machine(machine, parse_mesh(mesh).num_devices)
+    placed_on = load_machine(machine, parse_mesh(mesh).num_devices)
     loaded, step = load_step(StepOptions(target, mesh, schedule, tactics, gather))
     plan = plan_target(loaded, step)
     confirmation = plan.confirm(
-        found, full=full, timeout_s=timeout_s, folder=keep, donate_state=True
+        placed_on, full=full, timeout_s=timeout_s, folder=keep, donate_state=True
     )
     if as_json:
         fields = {"target": loaded.name, "mesh": mesh, **confirmation.to_json()}

@@ -46,11 +46,11 @@ def explain_command(  # noqa: PLR0913  the options of a command
     are alive when memory peaks.
     """
     devices = parse_mesh(mesh).num_devices
-    found = None if machine is None else load_machine(machine, devices)
+    placed_on = None if machine is None else load_machine(machine, devices)
     loaded, step = load_step(StepOptions(target, mesh, schedule, tactics, gather))
     plan = plan_target(loaded, step)
-    if found is not None:
-        plan = plan.on(found, donate_state=True)
+    if placed_on is not None:
+        plan = plan.on(placed_on, donate_state=True)
     if as_json:
         fields = json.loads(plan.to_json())
         print(json.dumps({key: fields[key] for key in _FIELDS}, indent=1))

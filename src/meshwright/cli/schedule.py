@@ -56,14 +56,14 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
         tree = ast.parse(f"[{text}]", mode="eval").body
     except SyntaxError as error:
         raise TacticError(f"cannot read tactics {text!r}: {error.msg}") from None
-    made = _evaluate(tree, _namespace())
-    assert isinstance(made, list)
-    if len(made) == 1 and isinstance(made[0], list):
-        made = made[0]
-    for tactic in made:
+    tactics = _evaluate(tree, _namespace())
+    assert isinstance(tactics, list)
+    if len(tactics) == 1 and isinstance(tactics[0], list):
+        tactics = tactics[0]
+    for tactic in tactics:
         if not isinstance(tactic, Tactic):
             raise TacticError(f"{tactic!r} in {text!r} is no tactic")
-    return tuple(made)
+    return tuple(tactics)
 
 
 def _namespace() -> dict[str, Any]:

@@ -56,14 +56,14 @@ class ZooRow:
 
     def to_json(self) -> dict[str, Any]:
         """All fields in one flat dict."""
-        found = self.summary
+        summary = self.summary
         return {
             "target": self.target,
             "title": self.title,
-            "parameters": found.parameters,
-            "flops": found.flops,
-            "peak_bytes": found.peak_bytes,
-            "num_ops": found.num_ops,
+            "parameters": summary.parameters,
+            "flops": summary.flops,
+            "peak_bytes": summary.peak_bytes,
+            "num_ops": summary.num_ops,
             "trace_s": round(self.trace_s, 3),
         }
 
@@ -136,11 +136,11 @@ _GAP = 2
 
 
 def _numbers(row: ZooRow) -> tuple[str, ...]:
-    found = row.summary
+    summary = row.summary
     return (
-        _scaled(found.parameters),
-        _scaled(found.flops),
-        _memory(found.peak_bytes),
+        _scaled(summary.parameters),
+        _scaled(summary.flops),
+        _memory(summary.peak_bytes),
         f"{row.trace_s:.1f} s",
     )
 

@@ -1,4 +1,4 @@
-"""What fills a step, against comparing each collective with each computing span."""
+"""The breakdown of a step, against a comparison of each collective with each span."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from zoo import gpt
 
 
 def hidden_s(span, computing):
-    """Seconds of a span beside which some other computes."""
+    """Seconds of a span that overlap with computation."""
     return sum(
         max(0.0, min(other.end_s, span.end_s) - max(other.start_s, span.start_s))
         for other in computing
@@ -20,7 +20,9 @@ def hidden_s(span, computing):
 
 @pytest.mark.parametrize("machine", ["tpu-v3", "h100"])
 @pytest.mark.parametrize("schedule", ["bp", "bp+mp+z3", "mp"])
-def test_hidden_and_exposed_are_those_of_all_pairs_of_spans(schedule, machine):
+def test_hidden_and_exposed_seconds_equal_a_comparison_of_all_pairs_of_spans(
+    schedule, machine
+):
     fn, args = gpt.tiny()
     step = mw.partition(fn, {"batch": 4, "model": 2}, gpt.schedules[schedule])
     found = estimate(step.decide(*args), load_machine(machine, 8))
@@ -31,5 +33,5 @@ def test_hidden_and_exposed_are_those_of_all_pairs_of_spans(schedule, machine):
             name = f"{span.fusion.root.kind} hidden"
             wanted[name] = wanted.get(name, 0.0) + hidden_s(span, computing)
     assert wanted
-    told = {k: s for k, s in found.breakdown.items() if k.endswith("hidden")}
-    assert told == pytest.approx(wanted)
+    hidden = {k: s for k, s in found.breakdown.items() if k.endswith("hidden")}
+    assert hidden == pytest.approx(wanted)

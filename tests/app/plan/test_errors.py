@@ -91,14 +91,14 @@ def test_a_tactic_that_does_not_fit_is_refused(words):
         (lambda: mw.replicate(), "replicate wants at least one pattern"),
     ],
 )
-def test_a_tactic_that_makes_no_sense_is_refused_at_once(make, words):
+def test_a_tactic_with_impossible_arguments_is_refused_when_it_is_made(make, words):
     with refuses(TacticError, words):
         make()
 
 
-def test_what_cannot_be_cut_is_no_error_but_told():
-    told = plan(mw.shard({"batch": 1}, axis="data")).steps[-1].refused
-    assert told == ("batch along 'data': 4 parts do not divide extent 6",)
+def test_a_dim_that_cannot_be_partitioned_is_reported_and_no_error():
+    refused = plan(mw.shard({"batch": 1}, axis="data")).steps[-1].refused
+    assert refused == ("batch along 'data': 4 parts do not divide extent 6",)
 
 
 # -- meshes ----------------------------------------------------------------------------
@@ -114,7 +114,7 @@ MESHES = {
 
 
 @pytest.mark.parametrize("words", MESHES)
-def test_a_mesh_that_cannot_be_is_refused(words):
+def test_an_impossible_mesh_is_refused(words):
     with refuses(MeshError, words):
         mw.partition(step, MESHES[words](), ())
 
@@ -182,7 +182,7 @@ def test_ordered_effects_are_refused():
         plan(fn=speak, args=(X,))
 
 
-def test_the_users_own_error_in_tracing_is_the_users():
+def test_an_error_that_the_users_function_raises_reaches_the_user():
     with pytest.raises(TypeError, match="dot_general requires contracting dimensions"):
         plan(args=(STATE, X.T))
 
@@ -217,6 +217,6 @@ def test_a_leaf_that_a_plan_does_not_have_is_refused():
         plan().spec("x")
 
 
-def test_all_errors_are_of_one_family():
+def test_all_errors_are_meshwright_errors():
     found = [v for v in vars(mw.errors).values() if isinstance(v, type)]
     assert all(issubclass(error, MeshwrightError) for error in found)

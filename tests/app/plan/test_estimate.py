@@ -24,17 +24,17 @@ def estimated(schedule, machine="tpu-v3"):
     return estimate(step.decide(*gpt.shapes(CONFIG)), load_machine(machine, 32))
 
 
-def test_zero_2_leaves_the_time_and_takes_memory_away():
+def test_zero_2_needs_less_memory_in_the_same_time():
     """PartIR, Table 4: an all-reduce becomes a reduce-scatter and an all-gather.
 
-    Theirs takes exactly as long; here half of it runs beside the optimizer.
+    In the paper it takes exactly as long; here half of it overlaps with the optimizer.
     """
     both, zero_2 = estimated("bp+mp"), estimated("bp+mp+z2")
     assert zero_2.step_time_s == pytest.approx(both.step_time_s, rel=0.06)
     assert zero_2.peak_memory_bytes < both.peak_memory_bytes
 
 
-def test_zero_3_takes_more_memory_away():
+def test_zero_3_needs_less_memory_than_zero_2():
     assert (
         estimated("bp+mp+z3").peak_memory_bytes
         < estimated("bp+mp+z2").peak_memory_bytes
@@ -47,7 +47,7 @@ def test_model_parallelism_alone_is_slower_and_larger():
     assert alone.peak_memory_bytes > data.peak_memory_bytes
 
 
-def test_what_fills_a_step_adds_up_to_it():
+def test_the_breakdown_adds_up_to_the_step():
     found = estimated("bp+mp+z3")
     filled = sum(
         s for name, s in found.breakdown.items() if not name.endswith("hidden")
@@ -65,14 +65,14 @@ def test_a_step_has_a_price_and_a_footprint():
     assert found.co2e_g(iowa) == pytest.approx(found.energy_j(iowa) / 3.6e6 * 478)
 
 
-def test_what_a_machine_does_not_say_is_an_error():
+def test_a_figure_that_the_machine_lacks_is_an_error():
     with pytest.raises(MachineError, match=r"tpu-v5e has no power .* set chip\.mean_w"):
         estimated("bp", "tpu-v5e").energy_j()
     with pytest.raises(MachineError, match=r"a100-80g has no price; set chip\.usd"):
         estimated("bp", "a100-80g").cost_usd()
 
 
-def test_where_nothing_runs_nothing_is_reached():
+def test_an_empty_step_has_no_flop_utilisation():
     step = mw.partition(lambda x: x.reshape(-1), {"data": 8})
     plan = step.plan(jax.ShapeDtypeStruct((8, 8), "float32"))
     assert plan.on("tpu-v5e").mfu == 0

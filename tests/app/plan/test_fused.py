@@ -1,4 +1,4 @@
-"""A program is grouped once for a compiler, and says the same whoever asked before."""
+"""Fusion runs once per program and compiler; earlier estimates do not change later ones."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def decided():
     return mw.partition(step, {"data": 8}, tactics).decide(w, x)
 
 
-def told(found):
+def figures(found):
     return (
         found.step_time_s,
         found.memory.curve,
@@ -33,11 +33,11 @@ def told(found):
     )
 
 
-def test_machines_under_one_set_of_rules_share_the_groups(monkeypatch):
-    asked = []
+def test_machines_with_the_same_compiler_share_the_fusions(monkeypatch):
+    calls = []
 
     def counted(*args):
-        asked.append(args)
+        calls.append(args)
         return forming(*args)
 
     forming = estimating.fused
@@ -45,16 +45,16 @@ def test_machines_under_one_set_of_rules_share_the_groups(monkeypatch):
     made = decided()
     for name in ("tpu-v5e", "tpu-v5p", "tpu-v5e", "h100", "a100-40g"):
         estimate(made, load_machine(name, 8))
-    rules = {rules for _, rules, _ in asked}
-    assert len(asked) == len(rules) == 3
+    rules = {rules for _, rules, _ in calls}
+    assert len(calls) == len(rules) == 3
     estimate(decided(), load_machine("tpu-v5e", 8))
-    assert len(asked) == 4
+    assert len(calls) == 4
 
 
 @pytest.mark.parametrize("name", ["tpu-v5e", "tpu-v5p", "h100", "cpu"])
-def test_a_machine_says_the_same_after_others(name):
+def test_the_estimate_of_a_machine_does_not_depend_on_earlier_estimates(name):
     made = decided()
     for other in ("tpu-v6e", "h100", "cpu", "tpu-v5p"):
         estimate(made, load_machine(other, 8), donate_state=True)
     alone = estimate(decided(), load_machine(name, 8))
-    assert told(estimate(made, load_machine(name, 8))) == told(alone)
+    assert figures(estimate(made, load_machine(name, 8))) == figures(alone)

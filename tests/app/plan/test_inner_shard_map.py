@@ -1,4 +1,4 @@
-"""The user's own `shard_map`: what stands in it runs as it is."""
+"""The user's own `shard_map`: its body runs unchanged."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def test_every_device_has_its_own_effects():
     np.testing.assert_allclose(sorted(seen), sorted(X.sum(1)), rtol=1e-4, atol=1e-5)
 
 
-def test_its_axes_stay_in_one_piece_beside_a_reshape_that_would_split_them():
+def test_axes_of_a_shard_map_are_not_split_by_a_reshape():
     mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
 
     def fn(x, w):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import meshwright as mw
 
 
-def test_a_carried_cotangent_that_meets_a_whole_one_is_summed_before():
+def test_a_partial_carried_cotangent_is_reduced_before_a_whole_one_is_added():
     """An LSTM's backward loop, with its units cut: `h` gets gradients from two sides."""
 
     def loss(weights, x, readout):

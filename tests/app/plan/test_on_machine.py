@@ -1,4 +1,4 @@
-"""A plan on a machine: what it then says, and what it keeps in JSON."""
+"""A plan on a machine: its figures, and their JSON form."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ def placed(plan):
     return plan.on(mw.machine("tpu-v4", chips=8), "iowa")
 
 
-def test_a_plan_on_a_machine_tells_time_memory_energy_and_money(placed):
+def test_a_plan_on_a_machine_has_time_memory_energy_and_price(placed):
     assert 0 < placed.step_time_s < 10
     assert 0 < placed.mfu < 1
     exposed = [s for k, s in placed.breakdown.items() if not k.endswith("hidden")]
@@ -56,25 +56,25 @@ def spent_s(placed):
     spent = sum(
         s * c.executions for s, c in zip(seconds, placed.collectives, strict=True)
     )
-    told = sum(
+    expected = sum(
         s for k, s in placed.breakdown.items() if k.endswith(("exposed", "hidden"))
     )
-    return spent, told
+    return spent, expected
 
 
 def test_every_collective_has_its_seconds(placed):
-    spent, told = spent_s(placed)
-    assert spent == pytest.approx(told)
+    spent, expected = spent_s(placed)
+    assert spent == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("machine", ["tpu-v5e", "h100"])
-def test_so_has_one_that_the_compiler_takes_once_for_all_turns(machine):
+def test_a_collective_moved_out_of_a_loop_has_its_seconds(machine):
     fn, args = models.lstm()
     tactics = [mw.data_parallel("data"), mw.fsdp("data")]
     placed = mw.partition(fn, {"data": 4}, tactics).plan(*args).on(machine)
     assert max(c.executions for c in placed.collectives) > 1
-    spent, told = spent_s(placed)
-    assert spent == pytest.approx(told)
+    spent, expected = spent_s(placed)
+    assert spent == pytest.approx(expected)
 
 
 def test_figures_survive_json(placed):
@@ -91,7 +91,7 @@ def test_a_machine_of_another_size_is_refused(plan):
         plan.on(mw.machine("tpu-v4", chips=16))
 
 
-def test_the_error_names_the_axes_that_were_given_not_the_parts_they_are_cut_into():
+def test_the_error_names_the_axes_of_the_user_not_sub_axes():
     """Its second axis only goes into half of the dim, so that the first has parts."""
     step = mw.partition(
         lambda x: x.reshape(4, 4, 8).sum(0), {"data": 8}, [mw.shard({"x": 0}, "data")]
@@ -109,7 +109,7 @@ def test_a_name_stands_for_as_many_devices_as_the_mesh_has(plan):
         plan.on("tpu-v5q")
 
 
-def test_a_plan_from_json_cannot_move(plan):
+def test_a_plan_from_json_cannot_be_placed_on_a_machine(plan):
     with pytest.raises(PlanError, match="no program to simulate"):
         mw.Plan.from_json(plan.to_json()).on(mw.machine("tpu-v4", chips=8))
 
@@ -121,7 +121,7 @@ def test_chips_with_two_cores_count_twice():
         mw.machine("h100", chips=0)
 
 
-def test_a_plan_from_before_runs_were_told_is_read(plan):
+def test_a_plan_in_json_without_compiled_runs_is_read(plan):
     fields = json.loads(plan.on("tpu-v4").to_json())
     del fields["figures"]["collective_runs"], fields["figures"]["is_peak_power"]
     old = mw.Plan.from_json(json.dumps(fields))
@@ -129,8 +129,8 @@ def test_a_plan_from_before_runs_were_told_is_read(plan):
     assert not old.figures.is_peak_power
 
 
-def test_what_a_compiler_takes_out_of_a_loop_is_told_with_what_it_then_takes():
-    """The TPU compiler sums once what a loop adds up; on a GPU each turn does it."""
+def test_a_collective_moved_out_of_a_loop_is_explained_with_its_compiled_runs():
+    """A TPU reduces an accumulator once behind the loop, a GPU in each iteration."""
 
     def step(w, xs):
         return jax.lax.scan(lambda total, x: (total + x.T @ w, None), 0 * w, xs)[0]
@@ -139,12 +139,12 @@ def test_what_a_compiler_takes_out_of_a_loop_is_told_with_what_it_then_takes():
     args = f32, jax.ShapeDtypeStruct((5, 1024, 1024), np.float32)
     tactics = [mw.shard({"xs": 1}, "data"), mw.shard({"w": 0}, "data")]
     plan = mw.partition(step, {"data": 8}, tactics).plan(*args)
-    (turn,) = (c for c in plan.collectives if c.kind == "reduce_scatter")
-    assert turn.executions == 5
+    (scatter,) = (c for c in plan.collectives if c.kind == "reduce_scatter")
+    assert scatter.executions == 5
     found = {name: plan.on(name) for name in ("tpu-v4", "h100")}
-    at = plan.collectives.index(turn)
+    at = plan.collectives.index(scatter)
     runs = {name: each.figures.collective_runs[at] for name, each in found.items()}
     assert runs == {"tpu-v4": 1, "h100": 5}
-    told = {name: show_explanation(each) for name, each in found.items()}
-    assert "us each, x5 at" in told["h100"]
-    assert "x5, compiled into x1, " in told["tpu-v4"]
+    texts = {name: show_explanation(each) for name, each in found.items()}
+    assert "us each, x5 at" in texts["h100"]
+    assert "x5, compiled into x1, " in texts["tpu-v4"]

@@ -15,7 +15,7 @@ def plan():
 
 
 @pytest.mark.parametrize("how", ["report", "trace"])
-def test_where_nothing_can_be_written_it_is_said(plan, how, tmp_path):
+def test_a_path_that_cannot_be_written_is_refused_with_the_reason(plan, how, tmp_path):
     write = getattr(plan, how)
     with pytest.raises(PlanError, match="there is no folder"):
         write(tmp_path / "none" / "x.html")
@@ -28,7 +28,7 @@ def test_where_nothing_can_be_written_it_is_said(plan, how, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_machine_that_is_none_is_not_confirmed(plan):
+def test_confirm_refuses_what_is_no_machine(plan):
     with pytest.raises(PlanError, match="machine is None"):
         plan.confirm(None)
 

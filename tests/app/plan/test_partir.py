@@ -34,7 +34,7 @@ def test_both_machines_are_sixteen_chips():
 # -- times ------------------------------------------------------------------------------
 
 
-def test_zero_2_takes_as_long_as_none():
+def test_zero_2_takes_as_long_as_no_zero():
     """Theirs to the digit; ours but for the latency of as many collectives more."""
     assert step_s("bp+mp+z2", "counted") == pytest.approx(
         step_s("bp+mp", "counted"), rel=1e-3
@@ -42,7 +42,7 @@ def test_zero_2_takes_as_long_as_none():
 
 
 def test_zero_2_is_a_little_faster_where_scatters_are_hidden():
-    """On the machine its scatters run beside the backward pass, and Adam reads less."""
+    """Its reduce-scatters overlap with the backward pass, and Adam reads less."""
     before, after = (t32(s)["tpu-v3"] for s in ("bp+mp", "bp+mp+z2"))
     assert 0.94 < after["step_s"] / before["step_s"] < 1
     assert after["breakdown"]["reduce_scatter hidden"] > 0
@@ -61,7 +61,7 @@ def test_zero_3_is_slower_by_its_second_gathers():
 
 
 def test_zero_3_costs_no_time_where_gathers_are_hidden():
-    """On the machine weights travel in 16 bits and beside computation: within 2 %."""
+    """On the machine weights are gathered in 16 bits and behind computation: within 2 %."""
     ratio = step_s("bp+mp+z3", "tpu-v3") / step_s("bp+mp+z2", "tpu-v3")
     assert ratio == pytest.approx(1, rel=0.02)
 
@@ -79,7 +79,7 @@ def test_model_parallelism_alone_is_about_2_2_times_slower(machine):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_memory_falls_from_schedule_to_schedule_as_theirs_does(machine):
+def test_memory_falls_from_schedule_to_schedule_as_in_the_paper(machine):
     falling = ("mp", "bp", "bp+mp", "bp+mp+z2", "bp+mp+z3")
     for more, less in pairwise(falling):
         assert T32[more][0] > T32[less][0]
@@ -90,7 +90,7 @@ def test_memory_falls_from_schedule_to_schedule_as_theirs_does(machine):
 @pytest.mark.parametrize(
     ("before", "after"), [("bp+mp", "bp+mp+z2"), ("bp+mp+z2", "bp+mp+z3")]
 )
-def test_zero_saves_the_bytes_that_it_saves_in_theirs(before, after, machine):
+def test_zero_saves_the_same_bytes_as_in_the_paper(before, after, machine):
     """State and parameters, which both count alike; a megabyte is one of 2^20 bytes."""
     ours = held_bytes(before, machine) - held_bytes(after, machine)
     theirs = (T32[before][0] - T32[after][0]) * 2**20
@@ -100,7 +100,7 @@ def test_zero_saves_the_bytes_that_it_saves_in_theirs(before, after, machine):
 # -- serving ----------------------------------------------------------------------------
 
 
-def test_serving_in_their_order_where_starting_a_collective_counts():
+def test_serving_schedules_have_the_papers_order_if_collectives_have_latency():
     """BP, then BP+MP, and MP far behind: with few sequences, of which they state none.
 
     Two all-reduces a layer and token take longer to start than the operations saved.
@@ -111,8 +111,8 @@ def test_serving_in_their_order_where_starting_a_collective_counts():
     assert data < both < model / 2.5
 
 
-def test_serving_on_the_machine_is_bound_by_memory():
-    """BP reads all weights for every token, BP+MP a quarter: their order turns round."""
+def test_serving_on_the_real_machine_is_limited_by_memory():
+    """BP reads all weights for every token, BP+MP a quarter: their order is reversed."""
     data, both, model = (
         it32(s, batch=64)["tpu-v3"]["step_s"] for s in ("bp", "bp+mp", "mp")
     )

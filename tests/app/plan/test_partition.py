@@ -55,7 +55,7 @@ def test_a_signature_is_compiled_once():
     assert traces == [(8, 8), (4, 8)]
 
 
-def test_donated_state_is_given_up():
+def test_donated_state_is_deleted():
     def step(state, x):
         return jax.tree.map(lambda a: a + x.sum(), state)
 
@@ -86,13 +86,13 @@ def test_static_arguments_select_the_program():
     close(step("plus", X, n=3), X + 3)
 
 
-def test_a_jitted_function_is_taken_as_it_is():
+def test_a_jitted_function_can_be_partitioned():
     fn = jax.jit(lambda x, n: x * n, static_argnames="n")
     step = mw.partition(fn, MESH, [mw.shard({"x": 0}, "x")], static_argnames="n")
     close(step(X, n=2), X * 2)
 
 
-def test_a_jitted_functions_own_static_and_donated_arguments_stay_so():
+def test_static_and_donated_arguments_of_a_jitted_function_are_kept():
     fn = jax.jit(
         lambda s, x, n: s + x if n > 1 else s, static_argnames="n", donate_argnums=0
     )
@@ -155,7 +155,7 @@ def test_explicit_shardings_in_the_code_are_honoured():
     assert [leaf.spec for leaf in plan.inputs] == [((), ("y",)), (("x",), ())]
 
 
-def test_constraints_are_honoured_where_the_axis_is_ours_and_reported_where_not():
+def test_constraints_on_axes_outside_the_mesh_are_reported():
     mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
 
     def fn(x):
@@ -234,7 +234,7 @@ def test_an_axis_larger_than_the_major_part_spills():
     assert step.check(X).ok
 
 
-def test_a_gradient_accumulated_in_a_loop_pays_one_all_reduce():
+def test_a_gradient_accumulated_in_a_loop_has_one_all_reduce():
     def fn(w, batches):
         def add(total, x):
             return total + jax.grad(lambda w: jnp.tanh(x @ w).sum())(w), None
@@ -247,7 +247,7 @@ def test_a_gradient_accumulated_in_a_loop_pays_one_all_reduce():
     assert step.check(W, batches).ok
 
 
-def test_a_user_rule_partitions_a_primitive_of_his_own():
+def test_a_rule_of_the_user_partitions_a_primitive_of_the_user():
     from jax.extend.core import Primitive
     from jax.interpreters import mlir
 
@@ -284,7 +284,7 @@ def test_platform_dependent_code_takes_the_branch_of_this_platform():
     close(step(X), np.sin(X))
 
 
-def test_on_a_gpu_it_is_that_of_its_maker(monkeypatch):
+def test_platform_dependent_code_on_a_gpu_takes_the_branch_of_its_vendor(monkeypatch):
     def fn(x):
         return jax.lax.platform_dependent(x, cuda=jnp.sin, default=jnp.cos)
 
@@ -293,7 +293,7 @@ def test_on_a_gpu_it_is_that_of_its_maker(monkeypatch):
     close(step(X), np.sin(X))
 
 
-def test_addends_that_are_whole_do_not_part_partial_ones():
+def test_a_whole_addend_does_not_end_a_partial_sum():
     def fn(x, a, u, b, v):
         return jnp.tanh(((x + a @ u) + b @ v) * 2.0)
 
@@ -318,7 +318,7 @@ def test_a_sum_over_zero_is_infinite_as_on_one_device():
     assert step.check(X, W, jnp.zeros(())).ok
 
 
-def test_check_compares_with_one_device_wherever_the_arguments_lie():
+def test_check_compares_with_one_device_for_arguments_on_any_devices():
     devices = []
 
     def fn(x):
@@ -340,7 +340,7 @@ def test_a_partitioned_function_works_inside_other_transformations():
     close(grad, jax.grad(lambda w: layer(w, X).sum())(W))
 
 
-def test_results_lie_on_the_mesh_that_the_user_gave():
+def test_results_have_the_mesh_of_the_user():
     def fn(x):
         return (x.reshape(4, 2, 8) * 2).reshape(8, 8)
 

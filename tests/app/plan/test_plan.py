@@ -83,7 +83,7 @@ def test_shardings_feed_plain_jit():
     assert jitted(STATE, X)["x"].sharding.is_equivalent_to(found.out_shardings["x"], 2)
 
 
-def test_shardings_of_a_read_plan_are_flat():
+def test_shardings_of_a_plan_from_json_are_flat():
     found = mw.Plan.from_json(plan().to_json())
     assert [s.spec for s in found.out_shardings] == [
         PartitionSpec(),
@@ -107,7 +107,7 @@ def test_loops_multiply_counts():
     assert sum(found.counts.values()) == sum(c.executions for c in found.collectives)
 
 
-def test_axes_that_spill_are_told_by_their_own_name():
+def test_split_axes_are_shown_by_the_name_of_the_user():
     """A dim that all parts of an axis cut in order is cut by the axis."""
     found = mw.partition(
         lambda x: jnp.sin(x.reshape(4, 4)), {"a": 8}, [mw.shard({"x": 0}, axis="a")]
@@ -129,7 +129,7 @@ def test_a_plan_prints_a_page():
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "collapsed"),
     [
         (["a.0.w", "a.1.w", "b.0"], [("a.*.w", 2), ("b.0", 1)]),
         (["p.0.mu.0", "p.0.mu.1"], [("p.0.mu.*", 2)]),
@@ -139,14 +139,14 @@ def test_a_plan_prints_a_page():
         ([], []),
     ],
 )
-def test_lines_that_differ_in_the_layer_are_one(lines, told):
-    assert collapse(lines) == told
+def test_lines_that_differ_in_the_layer_become_one(lines, collapsed):
+    assert collapse(lines) == collapsed
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "0", "1", "12"])).map(".".join)))
 def test_collapsing_loses_no_line(lines):
-    told = collapse(lines)
-    assert sum(count for _, count in told) == len(lines)
-    for text, _ in told:
+    collapsed = collapse(lines)
+    assert sum(count for _, count in collapsed) == len(lines)
+    for text, _ in collapsed:
         members = [line for line in lines if index_free(line) == index_free(text)]
         assert merge(members) == text

@@ -22,7 +22,7 @@ def test_a_change_of_jax_configuration_is_traced_anew():
     assert step(np.ones(8, np.float64)).dtype == jnp.float32
 
 
-def test_the_precision_in_force_is_that_of_the_call():
+def test_the_matmul_precision_is_that_of_the_call():
     def product(x, w):
         return x @ w
 

@@ -1,4 +1,4 @@
-"""The page about a plan: what stands in it, that nothing breaks it, that it works."""
+"""The page about a plan: its content, the escaping of names, and its scripts."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def page(plan, placed):
 
 
 class Reader(HTMLParser):
-    """Elements with their attributes, the text of each kind, and what does not close."""
+    """Elements with their attributes, the text of each tag, and unclosed elements."""
 
     def __init__(self, page):
         super().__init__()
@@ -74,7 +74,7 @@ class Reader(HTMLParser):
 
 
 def tips_of(page):
-    """The lines of each mark that has some."""
+    """The tooltip lines of each mark that has some."""
     reader = Reader(page)
     stored = re.search(r'<script type="application/json" id="tips">(.*)</script>', page)
     lines = json.loads(stored[1])
@@ -88,7 +88,7 @@ def tips_of(page):
 # -- content ---------------------------------------------------------------------------
 
 
-def test_the_page_closes_what_it_opens_and_asks_nobody_for_anything(page):
+def test_the_page_closes_all_elements_and_loads_nothing(page):
     reader = Reader(page)
     assert reader.faults == []
     assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg)", page)
@@ -105,36 +105,36 @@ def test_the_page_has_all_its_parts(page):
     }  # fmt: skip
 
 
-def test_the_page_tells_the_figures(page, placed):
+def test_the_page_has_the_figures(page, placed):
     assert "Google TPU v4" in page
     assert f"{100 * placed.mfu:.1f} %" in page
     assert f"{1e3 * placed.step_time_s:.0f} ms" in page
     assert f"{placed.energy_j:.0f} J" in page
 
 
-def test_each_unit_has_a_mark_with_its_line(page, placed):
+def test_each_fusion_has_a_mark_with_its_line(page, placed):
     tips = tips_of(page)
-    told = "\n".join(line for tip in tips for line in tip)
-    assert all(str(u.root.source) in told for u in placed.estimate.fusions)
+    lines = "\n".join(line for tip in tips for line in tip)
+    assert all(str(f.root.source) in lines for f in placed.estimate.fusions)
     marks = [attrs for _, attrs in Reader(page).elements if "data-name" in attrs]
     assert len(marks) == len(placed.estimate.timeline.spans)
 
 
-def test_pointing_at_memory_tells_what_is_largest(page, placed):
+def test_tooltips_of_the_memory_curve_list_the_largest_values(page, placed):
     alive = [tip for tip in tips_of(page) if any("largest:" in line for line in tip)]
     at_peak = [tip for tip in alive if placed.figures.peak_source in tip[0]]
     assert all(" at zoo/" in line for tip in at_peak for line in tip[3:5])
 
 
 def test_each_tactic_has_its_counts(page, plan):
-    told = {tip[0] for tip in tips_of(page)}
+    titles = {tip[0] for tip in tips_of(page)}
     for step in plan.steps:
         for kind, count in step.counts.items():
             shown = f"{count} {TIMES} {kind.replace('_', '-')}"
-            assert (shown in told) == (count > 0)
+            assert (shown in titles) == (count > 0)
 
 
-def test_inputs_alike_share_a_picture(page, plan):
+def test_inputs_with_the_same_sharding_share_a_picture(page, plan):
     cut = {
         (leaf.shape, leaf.dtype, leaf.spec) for leaf in plan.inputs if any(leaf.spec)
     }
@@ -143,7 +143,7 @@ def test_inputs_alike_share_a_picture(page, plan):
     assert f"blocks.<wbr>*.<wbr>up&nbsp;({TIMES}&nbsp;2)" in page
 
 
-def test_an_axis_in_parts_has_the_colour_and_size_of_its_parts():
+def test_an_axis_split_into_sub_axes_has_their_colour_and_size():
     def f(x, y):
         return x.reshape(4, 16, 32).sum(1), y * 2
 
@@ -196,7 +196,7 @@ def test_groups_of_values_add_up_to_the_curve(donated):
     assert sum(sums) >= 0.95 * sum(curve)
 
 
-def test_what_is_updated_in_place_is_told_once():
+def test_a_value_updated_in_place_counts_once():
     def fn(x):
         y = lax.sort(x, dimension=0)
         for _ in range(3):
@@ -212,14 +212,13 @@ def test_what_is_updated_in_place_is_told_once():
 
 def test_seconds_by_line_add_up_to_the_breakdown(placed):
     rows = collectives_by_line(placed)
-    told = placed.breakdown
-    for how in ("exposed", "hidden"):
-        wanted = sum(s for name, s in told.items() if name.endswith(how))
-        assert sum(getattr(r, f"{how}_s") for r in rows) == pytest.approx(wanted)
+    for part in ("exposed", "hidden"):
+        wanted = sum(s for name, s in placed.breakdown.items() if name.endswith(part))
+        assert sum(getattr(r, f"{part}_s") for r in rows) == pytest.approx(wanted)
     assert sum(r.executions for r in rows) == sum(placed.counts.values())
 
 
-def test_dots_add_up_to_computation_and_stay_under_the_roofs(placed):
+def test_roofline_points_add_up_to_the_compute_time_and_stay_below_the_roofs(placed):
     points = roofline_points(placed.estimate)
     assert sum(p.seconds for p in points) == pytest.approx(placed.breakdown["compute"])
     chip = placed.estimate.machine.chip
@@ -246,7 +245,7 @@ def hostile():
     return plan.on(mw.machine("tpu-v5p", chips=8))
 
 
-def test_names_with_markup_in_them_break_nothing(hostile):
+def test_names_that_contain_markup_are_escaped(hostile):
     assert any(HOSTILE in leaf.path for leaf in hostile.inputs)
     assert any(HOSTILE in str(u.root.source) for u in hostile.estimate.fusions)
     page = make_page(hostile)
@@ -299,7 +298,7 @@ document.body.append(Object.assign(document.createElement("pre"),
 
 
 def browse(page, path):
-    """The page's elements after its scripts ran, and what the console says."""
+    """The elements of the page after its scripts ran, and the messages on the console."""
     path.write_text(page)
     flags = (
         "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000",
@@ -316,13 +315,13 @@ def browse(page, path):
 
 
 def seen(dom, name):
-    """What the appended script saw."""
+    """Text that the appended script found in a tooltip."""
     return re.search(rf'<pre id="seen-{name}">(.*?)</pre>', dom, re.S)[1]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_a_browser_shows_the_page_and_tells_lines_where_one_points(page, tmp_path):
+def test_a_browser_shows_the_page_and_its_tooltips(page, tmp_path):
     dom, console = browse(
         page.replace("</body>", HOVER + "</body>"), tmp_path / "a.html"
     )
@@ -337,7 +336,7 @@ def test_a_browser_shows_the_page_and_tells_lines_where_one_points(page, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_a_browser_runs_nothing_that_stands_in_a_name(hostile, tmp_path):
+def test_a_browser_runs_no_script_from_a_name(hostile, tmp_path):
     page = make_page(hostile).replace(
         "</body>",
         HOVER.split("const before")[0].replace("rect.hit:nth-of-type(9)", "rect.hit")

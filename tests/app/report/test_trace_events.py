@@ -1,4 +1,4 @@
-"""Trace events: the rules of their format, and what they tell."""
+"""Trace events: the rules of their format, and their content."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from meshwright.errors import PlanError
 from zoo import gpt
 
 MESH = {"batch": 4, "model": 2}
-TURNS = 24
+ITERATIONS = 24
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,12 @@ def placed(plan):
 @pytest.fixture(scope="module")
 def looped():
     def f(x, weights):
-        def turn(carry, weight):
+        def layer(carry, weight):
             return jnp.tanh(carry @ weight), None
 
-        return jax.lax.scan(turn, x, weights)[0].sum()
+        return jax.lax.scan(layer, x, weights)[0].sum()
 
-    shapes = (jnp.zeros((512, 1024)), jnp.zeros((TURNS, 1024, 1024)))
+    shapes = (jnp.zeros((512, 1024)), jnp.zeros((ITERATIONS, 1024, 1024)))
     tactics = [mw.shard({"weights": 1}, axis="model")]
     plan = mw.partition(f, MESH, tactics).plan(*shapes)
     return plan.on(mw.machine("tpu-v5p", chips=8))
@@ -48,7 +48,7 @@ def written(path, plan, *others):
 
 
 def faults(events):
-    """Where events break the rules of the format: one sentence each."""
+    """One sentence for each event that breaks the rules of the format."""
     for event in events:
         missing = {"ph", "ts", "pid", "tid", "name"} - event.keys()
         if missing:
@@ -69,7 +69,7 @@ def faults(events):
 
 
 def overlaps(spans):
-    """Spans of one thread that neither nest nor follow each other."""
+    """One sentence for each two spans of a thread that overlap without nesting."""
     times = sorted(
         ((round(1000 * e["ts"]), round(1000 * (e["ts"] + e["dur"]))) for e in spans),
         key=lambda t: (t[0], -t[1]),
@@ -84,12 +84,12 @@ def overlaps(spans):
 
 
 @pytest.mark.parametrize("name", ["placed", "looped"])
-def test_the_events_keep_the_rules_of_the_format(name, request, tmp_path):
+def test_the_events_are_valid_in_the_format(name, request, tmp_path):
     events = written(tmp_path / "trace.json", request.getfixturevalue(name))
     assert list(faults(events)) == []
 
 
-def test_the_check_of_the_rules_finds_what_breaks_them(placed, tmp_path):
+def test_the_check_of_the_format_finds_invalid_events(placed, tmp_path):
     events = written(tmp_path / "trace.json", placed)
     span = next(e for e in events if e["ph"] == "X" and e["dur"] > 1)
     crossing = span | {"ts": span["ts"] + span["dur"] / 2}
@@ -100,7 +100,7 @@ def test_the_check_of_the_rules_finds_what_breaks_them(placed, tmp_path):
     assert any("lacks {'name'}" in f for f in faults([nameless]))
 
 
-def test_each_unit_is_a_span_with_its_line_bound_and_bytes(placed, tmp_path):
+def test_each_fusion_is_a_span_with_its_line_bound_and_bytes(placed, tmp_path):
     spans = [e for e in written(tmp_path / "t.json", placed) if e["ph"] == "X"]
     assert len(spans) == len(placed.estimate.timeline.spans)
     assert all(e["args"]["kind"] == e["cat"] for e in spans)
@@ -113,9 +113,9 @@ def test_each_unit_is_a_span_with_its_line_bound_and_bytes(placed, tmp_path):
     assert end == pytest.approx(1e6 * placed.step_time_s)
 
 
-def test_a_loop_is_a_span_around_one_turn_of_its_body(looped, tmp_path):
+def test_a_loop_is_a_span_around_one_iteration_of_its_body(looped, tmp_path):
     spans = [e for e in written(tmp_path / "t.json", looped) if e["ph"] == "X"]
-    (loop,) = [e for e in spans if e["name"] == f"scan x {TURNS}"]
+    (loop,) = [e for e in spans if e["name"] == f"scan x {ITERATIONS}"]
     inside = [
         e
         for e in spans
@@ -123,21 +123,21 @@ def test_a_loop_is_a_span_around_one_turn_of_its_body(looped, tmp_path):
     ]
     assert any(e["args"]["kind"] == "product" for e in inside)
     assert any(e["args"]["kind"] == "collective" for e in inside)
-    turn_end = loop["ts"] + loop["dur"] / TURNS
-    assert all(e["ts"] + e["dur"] <= turn_end + 0.002 for e in inside)
+    iteration_end = loop["ts"] + loop["dur"] / ITERATIONS
+    assert all(e["ts"] + e["dur"] <= iteration_end + 0.002 for e in inside)
 
 
-def test_all_turns_laid_out_fill_the_loop(looped):
-    runs = list(lay_out(looped.estimate.timeline, most=TURNS))
+def test_all_iterations_together_fill_the_loop(looped):
+    runs = list(lay_out(looped.estimate.timeline, most=ITERATIONS))
     (loop,) = [r for r in runs if r.span.inner is not None]
     one = len(loop.span.inner.spans)
     inside = [r for r in runs if r is not loop and r.start_s >= loop.start_s]
     inside = [r for r in inside if r.end_s <= loop.end_s * (1 + 1e-9)]
-    assert len(inside) == TURNS * one
+    assert len(inside) == ITERATIONS * one
     assert max(r.end_s for r in inside) == pytest.approx(loop.end_s)
 
 
-def test_the_counter_reaches_the_peak_and_time_only_goes_on(placed, tmp_path):
+def test_the_memory_counter_reaches_the_peak_and_its_times_increase(placed, tmp_path):
     counts = [e for e in written(tmp_path / "t.json", placed) if e["ph"] == "C"]
     alive = [e["args"]["bytes"] for e in counts]
     assert max(alive) == max(placed.estimate.memory.curve)

@@ -39,17 +39,15 @@ class OutputError:
         return self.error <= self.tolerance
 
     @property
-    def is_noisy(self) -> bool:
+    def is_ill_conditioned(self) -> bool:
         """True if the tolerance comes from the sensitivity, not from the dtype."""
         return self.tolerance > tolerance_of(self.dtype)
 
     def __str__(self) -> str:
         verdict = "ok" if self.ok else "WRONG"
-        noisy = (
-            "  ill-conditioned: rounded inputs move it as far" if self.is_noisy else ""
-        )
+        note = "  ill-conditioned" if self.is_ill_conditioned else ""
         limit = f"(<= {self.tolerance:.0e})"
-        return f"{verdict:5}  {self.error:9.2e}  {limit}  {self.path}{noisy}"
+        return f"{verdict:5}  {self.error:9.2e}  {limit}  {self.path}{note}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """True when no output differs by more than rounding explains."""
+        """True if no output differs by more than rounding explains."""
         return all(output.ok for output in self.outputs)
 
     @property
@@ -72,14 +70,15 @@ class CheckReport:
     def summary(self) -> str:
         """Verdict, count and largest error; a second line for ill-conditioned outputs."""
         text = f"{'equal' if self.ok else 'NOT EQUAL'}: {len(self.outputs)} outputs"
-        noisy = [o.error for o in self.outputs if o.is_noisy]
-        if not noisy:
+        ill_conditioned = [o.error for o in self.outputs if o.is_ill_conditioned]
+        if not ill_conditioned:
             return f"{text}, largest error {self.worst:.2e}"
-        rest = [o.error for o in self.outputs if not o.is_noisy]
+        rest = [o.error for o in self.outputs if not o.is_ill_conditioned]
         if rest:
             text += f", largest error {max(rest):.2e} among {len(rest)} of them"
         return (
-            f"{text}\n{len(noisy)} are ill-conditioned, largest error {max(noisy):.2e}; "
+            f"{text}\n{len(ill_conditioned)} are ill-conditioned, "
+            f"largest error {max(ill_conditioned):.2e}; "
             "their tolerance is how far rounded inputs move them on one device"
         )
 

@@ -52,14 +52,14 @@ class Account:
     compute_s: float | None
 
 
-def predicted_account(found: Estimate) -> Account:
+def predicted_account(estimate: Estimate) -> Account:
     """The account of a simulated step."""
     return Account(
-        found.peak_memory_bytes,
-        found.fits,
-        fusion_flops(found.fusions),
-        _predicted_collectives(found),
-        found.breakdown[COMPUTE],
+        estimate.peak_memory_bytes,
+        estimate.fits,
+        fusion_flops(estimate.fusions),
+        _predicted_collectives(estimate),
+        estimate.breakdown[COMPUTE],
     )
 
 
@@ -68,26 +68,26 @@ def fusion_flops(fusions: Iterable[Fusion]) -> int:
     return sum(f.work.flops + sum(map(fusion_flops, f.bodies)) for f in fusions)
 
 
-def _predicted_collectives(found: Estimate) -> dict[str, CollectiveTotals]:
-    breakdown = found.breakdown
+def _predicted_collectives(estimate: Estimate) -> dict[str, CollectiveTotals]:
+    breakdown = estimate.breakdown
     return {
         kind: replace(
             totals,
             seconds=sum(breakdown.get(f"{kind} {part}", 0.0) for part in _OVERLAP),
         )
-        for kind, totals in collective_totals(found).items()
+        for kind, totals in collective_totals(estimate).items()
     }
 
 
-def collective_totals(found: Estimate) -> dict[str, CollectiveTotals]:
+def collective_totals(estimate: Estimate) -> dict[str, CollectiveTotals]:
     """Totals by kind over the collectives of a simulated step, without link seconds."""
-    sizes = dict(found.mesh.sizes)
+    sizes = dict(estimate.mesh.sizes)
     totals: dict[str, CollectiveTotals] = {}
-    for fusion, runs in _collectives(found.fusions):
-        kind, num_bytes = fusion.root.kind, whole_bytes(fusion, found.layout)
+    for fusion, runs in _collectives(estimate.fusions):
+        kind, num_bytes = fusion.root.kind, whole_bytes(fusion, estimate.layout)
         params: Mapping[str, Any] = fusion.root.params
         group = math.prod(sizes[axis] for axis in params["axes"])
-        each_s = scheduler_estimate_s(kind, num_bytes, group, found.machine)
+        each_s = scheduler_estimate_s(kind, num_bytes, group, estimate.machine)
         known = totals.get(kind, CollectiveTotals(0, 0, scheduler_s=0.0))
         totals[kind] = CollectiveTotals(
             known.runs + runs,

@@ -112,12 +112,12 @@ def _total_of(side: Account, kinds: Sequence[str]) -> CollectiveTotals | None:
     """The sum over several kinds; `None` if an account has no collectives at all."""
     if side.collectives is None:
         return None
-    found = [side.collectives[kind] for kind in kinds if kind in side.collectives]
+    totals = [side.collectives[kind] for kind in kinds if kind in side.collectives]
     return CollectiveTotals(
-        sum(each.runs for each in found),
-        sum(each.num_bytes for each in found),
-        _sum_known(each.seconds for each in found),
-        _sum_known(each.scheduler_s for each in found),
+        sum(each.runs for each in totals),
+        sum(each.num_bytes for each in totals),
+        _sum_known(each.seconds for each in totals),
+        _sum_known(each.scheduler_s for each in totals),
     )
 
 
@@ -149,19 +149,19 @@ def _count(value: float) -> str:
 def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | None:
     """The machine that a plan has to be placed on before it is compiled.
 
-    machine: as in `Plan.confirm`. `None` if it is "tpu" or "gpu", which stand for the
-    machine that the plan is on. The compiler of the machine is installed, else
-    `CompilerError`; otherwise raises `MachineError` and `PlanError` as `Plan.confirm`.
+    `None` if `machine` is "tpu" or "gpu", which stand for the machine that the plan is on.
+    Raises `CompilerError` if the compiler of the machine is not installed, and
+    `MachineError` and `PlanError` like `Plan.confirm`.
     """
     if plan.decided is None:
         raise PlanError("a plan read from JSON has no program to compile")
     if not isinstance(machine, Machine | str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"machine is {machine!r}; wanted a machine or the name of one")
     if isinstance(machine, str) and machine in BACKENDS:
-        found = plan.estimate
-        if found is None or found.machine.compiler != machine:
+        estimate = plan.estimate
+        if estimate is None or estimate.machine.compiler != machine:
             raise PlanError(_wrong_machine(plan, machine))
-        find_backend(found.machine)
+        find_backend(estimate.machine)
         return None
     if isinstance(machine, str):
         machine = load_machine(machine, plan.mesh.num_devices)
@@ -183,17 +183,17 @@ def confirm_placed(
     plan: PlanRecord, full: bool, timeout_s: float, folder: Path | None
 ) -> Confirmation:
     """Predicted and compiled figures of a plan on the machine that it is placed on."""
-    decided, found = program_of(plan), plan.estimate
-    assert found is not None, "the plan was placed on a machine"
-    machine = found.machine
-    step = DeviceStep(decided.lowered, decided.captured.avals, found.donated)
+    decided, estimate = program_of(plan), plan.estimate
+    assert estimate is not None, "the plan was placed on a machine"
+    machine = estimate.machine
+    step = DeviceStep(decided.lowered, decided.captured.avals, estimate.donated)
     with show_progress(f"compiling for {machine}"):
         compiled = confirm(step, machine, full, timeout_s, folder)
     return Confirmation(
         machine=machine.name,
         num_devices=machine.num_devices,
         usable_bytes=machine.chip.usable_bytes,
-        predicted=predicted_account(found),
+        predicted=predicted_account(estimate),
         compiled=compiled_account(compiled, machine),
         compile_s=compiled.compile_s,
         hlo=compiled.hlo,

@@ -17,10 +17,10 @@ from meshwright.program.ir import Atom, Op, Sharding, num_bytes, show_type
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The propagation as it stood before a tactic, which its effect is told against.
+    """The state of the propagation before a tactic, for a comparison with the state after.
 
-    specs: shardings of the inputs. num_refusals, num_conflicts, indivisible: what was
-    described with earlier tactics.
+    specs: shardings of the inputs.
+    num_refusals, num_conflicts, indivisible: messages that belong to earlier tactics.
     """
 
     specs: tuple[Sharding | None, ...] = ()

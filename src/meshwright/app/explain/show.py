@@ -64,16 +64,16 @@ def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
 
 def _at_the_peak(plan: PlanRecord) -> list[str]:
     """The largest values at peak memory, if the plan is on a machine."""
-    found = plan.figures
-    if found is None:
+    figures = plan.figures
+    if figures is None:
         return []
     lines = [
         "",
-        f"on {found.machine} memory peaks at {found.peak_memory_bytes:,} of "
-        f"{found.usable_bytes:,.0f} bytes per device ({found.peak_source}); "
+        f"on {figures.machine} memory peaks at {figures.peak_memory_bytes:,} of "
+        f"{figures.usable_bytes:,.0f} bytes per device ({figures.peak_source}); "
         f"largest values then",
     ]
-    shown = [f"{v.bytes:>16,}  {v.name} {v.value}  {v.source}" for v in found.largest]
+    shown = [f"{v.bytes:>16,}  {v.name} {v.value}  {v.source}" for v in figures.largest]
     return lines + [f"{line}{_times(n)}" for line, n in collapse(shown)]
 
 
@@ -95,14 +95,14 @@ class TimedCollective:
 
 def _timed(plan: PlanRecord) -> list[TimedCollective]:
     """The plan's collectives with their seconds, in order."""
-    found = plan.figures
-    if found is None:
+    figures = plan.figures
+    if figures is None:
         return [TimedCollective(c, None, c.executions) for c in plan.collectives]
-    runs = found.collective_runs or [c.executions for c in plan.collectives]
+    runs = figures.collective_runs or [c.executions for c in plan.collectives]
     return [
         TimedCollective(c, c.executions * seconds, compiled)
         for c, seconds, compiled in zip(
-            plan.collectives, found.collective_s, runs, strict=True
+            plan.collectives, figures.collective_s, runs, strict=True
         )
     ]
 
@@ -178,12 +178,12 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
     """Refusals, conflicts and stops of the propagation, and the ops without a rule."""
     lines: list[str] = []
     for title, messages_of in _PROBLEMS:
-        found = [
+        messages = [
             f"  {line}{_times(n)}"
             for step in plan.steps
             for line, n in _listed(messages_of(step), expand)
         ]
-        lines += ["", title, *found] if found else []
+        lines += ["", title, *messages] if messages else []
     if plan.whole:
         lines += ["", "whole on every device, for lack of a sharding rule"]
         lines += [f"  {text}" for text in plan.whole]
@@ -192,10 +192,10 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
 
 def show_refusals(steps: Sequence[TacticEffect]) -> list[str]:
     """Requests of tactics that were refused, below a title; no lines if none was."""
-    found = [line for step in steps for line in _refused(step)]
+    messages = [line for step in steps for line in _refused(step)]
     return (
-        [_PROBLEMS[0][0], *(f"  {line}{_times(n)}" for line, n in collapse(found))]
-        if found
+        [_PROBLEMS[0][0], *(f"  {line}{_times(n)}" for line, n in collapse(messages))]
+        if messages
         else []
     )
 

@@ -48,7 +48,7 @@ def _explain_read(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Wh
 
 
 def _operand(names: ProgramNames, origin: Origin, node: Node) -> tuple[int, int]:
-    """(position, dim) of the operand that is resharded; the axis cuts its stored dim."""
+    """Position of the operand that is resharded, and the dim that the axis cuts."""
     axis = origin.axes[0]
     dim = names.state.dim_on(origin.value, axis)
     dim = 0 if dim is None or dim < 0 else dim
@@ -100,7 +100,7 @@ def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) 
 def _need_other(
     names: ProgramNames, node: Node, operand: tuple[int, int], factor: int
 ) -> str:
-    """The need of a node at which the axis cuts another dim, or comes in another order."""
+    """The sharding that a node needs if the axis cuts another of its factors."""
     position, dim = operand
     if factor in _factors(node, position, dim):
         return "with its axes in another order"
@@ -134,7 +134,7 @@ def _explain_output(names: ProgramNames, origin: Origin, node: Node) -> Why:
 
 
 def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str, str]:
-    """(node that stores a value, name of the value, how it must be stored there)."""
+    """The node that a value goes to, the value's name, and the sharding needed there."""
     graph = names.work.graph
     position = names.output(origin.value)
     if position is not None and position in graph.ties:

@@ -44,15 +44,15 @@ class LineCollectives:
     @property
     def exposed_s(self) -> float:
         """The seconds that do not overlap with computation."""
-        return self.seconds - self.hidden_s
+        return max(0.0, self.seconds - self.hidden_s)  # differences of sums may round
 
 
 def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
     """All collectives of a step by source line, the longest exposed time first."""
-    found, decided = estimate_of(plan), program_of(plan)
-    known = {
-        found.origins.get(op, op): (seconds, hidden)
-        for op, seconds, hidden in _times(found.timeline)
+    estimate, decided = estimate_of(plan), program_of(plan)
+    seconds_of = {
+        estimate.origins.get(op, op): (seconds, hidden)
+        for op, seconds, hidden in _times(estimate.timeline)
     }
     ops = [op for op, _ in executions(decided.lowered.program)]
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[Op, Collective]]] = {}
@@ -64,8 +64,8 @@ def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
             tuple(dict.fromkeys(c.reason for _, c in pairs)),
             sum(c.executions for _, c in pairs),
             sum(c.executions * c.bytes for _, c in pairs),
-            sum(c.executions * known.get(op, (0.0, 0.0))[0] for op, c in pairs),
-            sum(c.executions * known.get(op, (0.0, 0.0))[1] for op, c in pairs),
+            sum(c.executions * seconds_of.get(op, (0.0, 0.0))[0] for op, c in pairs),
+            sum(c.executions * seconds_of.get(op, (0.0, 0.0))[1] for op, c in pairs),
         )
         for key, pairs in groups.items()
     ]
@@ -99,7 +99,7 @@ def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:
         lead = "The step has no collectives."
         return section("collectives", "Collectives by source line", lead, "")
     lead = (
-        f"{sum(row.executions for row in rows)} executions a step, "
+        f"{sum(row.executions for row in rows)} executions per step, "
         f"{show_seconds(sum(row.seconds for row in rows))} on the links. Solid bars: "
         "exposed time, in which nothing is computed. Pale bars: time hidden behind "
         "computation."

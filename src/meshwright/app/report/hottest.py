@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LINES = 14
 
 
-def draw_hottest(found: Estimate, points: Sequence[RooflinePoint]) -> str:
+def draw_hottest(estimate: Estimate, points: Sequence[RooflinePoint]) -> str:
     """A table of source lines, the longest computation first."""
     lines: dict[str, list[RooflinePoint]] = {}
     for point in points:
@@ -24,7 +24,7 @@ def draw_hottest(found: Estimate, points: Sequence[RooflinePoint]) -> str:
     order = sorted(lines.items(), key=lambda item: -sum(p.seconds for p in item[1]))
     longest = sum(p.seconds for p in order[0][1]) if order else 1.0
     rows = "".join(
-        _hot_row(found, source, group, longest) for source, group in order[:_LINES]
+        _hot_row(estimate, source, group, longest) for source, group in order[:_LINES]
     )
     return (
         '<table><thead><tr><th>source line</th><th class="n">seconds</th>'
@@ -34,7 +34,7 @@ def draw_hottest(found: Estimate, points: Sequence[RooflinePoint]) -> str:
 
 
 def _hot_row(
-    found: Estimate, source: str, points: Sequence[RooflinePoint], longest: float
+    estimate: Estimate, source: str, points: Sequence[RooflinePoint], longest: float
 ) -> str:
     seconds = sum(p.seconds for p in points)
     most = points[0]
@@ -42,7 +42,7 @@ def _hot_row(
     return (
         f"<tr><td><code>{text(source or NONE)}</code></td>"
         f'<td class="n">{show_seconds(seconds)}</td>'
-        f'<td class="n">{show_share(seconds / found.step_time_s)}</td>'
+        f'<td class="n">{show_share(seconds / estimate.step_time_s)}</td>'
         f"<td>{text(most.bound)}</td>"
         f'<td class="bar"><i class="k-{most.kind}" style="width:{width:.2f}%"></i></td>'
         "</tr>"

@@ -39,8 +39,8 @@ class _Change(NamedTuple):
     """Values with one label that become live; negative if they die."""
 
     label: ValueLabel
-    count: int
-    bytes: int
+    num_values: int
+    num_bytes: int
 
 
 def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
@@ -49,25 +49,25 @@ def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
     The first point is before any fusion. All groups of a point add up to the curve, except
     for copies of donated inputs, and for values of loop bodies beyond the largest ones.
     """
-    found = estimate_of(plan)
-    changes = _changes(plan, found)
+    estimate = estimate_of(plan)
+    changes = _changes(plan, estimate)
     live: dict[ValueLabel, list[int]] = defaultdict(lambda: [0, 0])
     points: list[tuple[ValueGroup, ...]] = []
-    for index in range(-1, len(found.fusions)):
+    for index in range(-1, len(estimate.fusions)):
         for label, count, size in changes[index]:
             live[label][0] += count
             live[label][1] += size
             if not live[label][0]:
                 del live[label]
         groups = [ValueGroup(label, n, size) for label, (n, size) in live.items()]
-        groups += _loop_values(found, index)
+        groups += _loop_values(estimate, index)
         points.append(tuple(heapq.nlargest(most, groups, lambda g: g.bytes)))
     return points
 
 
-def _changes(plan: PlanRecord, found: Estimate) -> Mapping[int, list[_Change]]:
+def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[_Change]]:
     """Values that become live or die, by the index of the fusion; -1 is before all."""
-    decided, size = program_of(plan), found.layout.size
+    decided, size = program_of(plan), estimate.layout.size
     program = decided.lowered.program
     changes: dict[int, list[_Change]] = defaultdict(list)
     for path, value in zip(decided.captured.paths, program.inputs, strict=True):
@@ -77,29 +77,29 @@ def _changes(plan: PlanRecord, found: Estimate) -> Mapping[int, list[_Change]]:
         label = ValueLabel("a constant", show_type(value.shape, value.dtype), "")
         changes[-1].append(_Change(label, 1, size(value)))
     outputs = [v for v in program.outputs if isinstance(v, Value)]
-    aliased = _aliased_outputs(plan, found, outputs)
-    for value, op, start, end in _ranges(found.fusions, {*outputs}, aliased):
+    aliased = _aliased_outputs(plan, estimate, outputs)
+    for value, op, start, end in _ranges(estimate.fusions, {*outputs}, aliased):
         label = _label(op, value)
-        end -= value in found.memory.overwritten
+        end -= value in estimate.memory.overwritten
         changes[start].append(_Change(label, 1, size(value)))
         changes[end + 1].append(_Change(label, -1, -size(value)))
     return changes
 
 
 def _aliased_outputs(
-    plan: PlanRecord, found: Estimate, outputs: Sequence[Value]
+    plan: PlanRecord, estimate: Estimate, outputs: Sequence[Value]
 ) -> set[Value]:
     """Updated state among the outputs that reuses the memory of the donated old state.
 
-    State is donated if, at the end of the step, less memory is live than the inputs and
-    the updated state would take together.
+    An estimate does not record whether the state was donated. It was if, at the end of the
+    step, less memory is live than inputs and updated state need together.
     """
-    decided, layout = program_of(plan), found.layout
+    decided, layout = program_of(plan), estimate.layout
     program = decided.lowered.program
     updated_state = {program.outputs[o] for o in decided.captured.ties}
     updated = {value for value in outputs if value in updated_state}
     input_bytes = sum(map(layout.size, {*program.inputs, *program.constants}))
-    end_bytes = found.memory.curve[-1]
+    end_bytes = estimate.memory.curve[-1]
     is_kept = input_bytes + sum(map(layout.size, updated)) <= end_bytes
     return set() if is_kept else updated
 
@@ -115,15 +115,15 @@ def _ranges(
             yield value, fusions[start].root, start, end
 
 
-def _loop_values(found: Estimate, index: int) -> list[ValueGroup]:
+def _loop_values(estimate: Estimate, index: int) -> list[ValueGroup]:
     """The largest value of each label in the bodies of a loop, while the loop runs."""
-    if index < 0 or found.fusions[index].kind is not FusionKind.REGION:
+    if index < 0 or estimate.fusions[index].kind is not FusionKind.REGION:
         return []
     sizes: dict[ValueLabel, int] = defaultdict(int)
-    for body in found.fusions[index].bodies:
+    for body in estimate.fusions[index].bodies:
         for value, op, _, _ in _ranges(body, set()):
             label = _label(op, value)
-            sizes[label] = max(sizes[label], found.layout.size(value))
+            sizes[label] = max(sizes[label], estimate.layout.size(value))
     return [ValueGroup(label, 1, size) for label, size in sizes.items()]
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Texts for what one points at, and one window of time for all figures over time.
+// Tooltips, and one window of time that all figures over time share.
 
 const lines = JSON.parse(document.getElementById("tips").textContent);
 const tip = document.getElementById("tip");

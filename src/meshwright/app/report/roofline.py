@@ -23,8 +23,8 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
 
 def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
     """The section with the plot and a table of the longest source lines."""
-    found = estimate_of(plan)
-    every = roofline_points(found)
+    estimate = estimate_of(plan)
+    every = roofline_points(estimate)
     points = [p for p in every if p.flops and p.num_bytes and p.seconds]
     left_out = sum(p.seconds for p in every if not p.flops or not p.num_bytes)
     lead = (
@@ -32,10 +32,10 @@ def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
         "its area grows with their seconds in a step. Kernels without operations, or "
         f"without bytes to main memory, have no dot; they take {show_seconds(left_out)}."
     )
-    plot = _plot(found, points, tips) if points else "<p>Nothing is computed.</p>"
+    plot = _plot(estimate, points, tips) if points else "<p>Nothing is computed.</p>"
     body = (
         f'<div class="pair"><div>{plot}{legend({p.kind for p in points})}</div>'
-        f"<div>{draw_hottest(found, every)}</div></div>"
+        f"<div>{draw_hottest(estimate, every)}</div></div>"
     )
     return section("roofline", "Roofline of the computation", lead, body)
 
@@ -65,8 +65,8 @@ class _Scale:
         return [float(f"1e{power}") for power in range(first, last + 1)]
 
 
-def _plot(found: Estimate, points: list[RooflinePoint], tips: Tooltips) -> str:
-    chip = found.machine.chip
+def _plot(estimate: Estimate, points: list[RooflinePoint], tips: Tooltips) -> str:
+    chip = estimate.machine.chip
     matrix, ridge = chip.half_flops_per_s, chip.half_flops_per_s / chip.hbm_bytes_per_s
     lowest = min(point.intensity for point in points)
     highest = max(point.intensity for point in points)
@@ -88,7 +88,7 @@ def _plot(found: Estimate, points: list[RooflinePoint], tips: Tooltips) -> str:
             f'<circle class="k-{point.kind}" cx="{x.at(point.intensity):.1f}" '
             f'cy="{y.at(point.rate):.1f}" r="{radius:.1f}" {_tip(point, tips)}/>'
         )
-    marks.append(_roofs(found, x, y))
+    marks.append(_roofs(estimate, x, y))
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="roofline">'
         f"{''.join(marks)}</svg>"
@@ -129,9 +129,9 @@ def _prefixed(decade: float) -> str:
     return f"{float(number):g} {prefix}"
 
 
-def _roofs(found: Estimate, x: _Scale, y: _Scale) -> str:
+def _roofs(estimate: Estimate, x: _Scale, y: _Scale) -> str:
     """The roofs: peak rates of main memory, matrix unit and vector unit, with names."""
-    chip, right = found.machine.chip, _WIDTH - _RIGHT
+    chip, right = estimate.machine.chip, _WIDTH - _RIGHT
     matrix, vector = chip.half_flops_per_s, chip.vector_flops_per_s
     memory = chip.hbm_bytes_per_s
     begin = max(x.low, y.low / memory)

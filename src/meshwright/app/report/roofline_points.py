@@ -47,10 +47,10 @@ class RooflinePoint:
         return self.flops / self.num_bytes if self.num_bytes else math.inf
 
 
-def roofline_points(found: Estimate) -> list[RooflinePoint]:
+def roofline_points(estimate: Estimate) -> list[RooflinePoint]:
     """The points of a step, the longest total time first."""
     groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
-    for span, times in _computing(found.timeline):
+    for span, times in _computing(estimate.timeline):
         work = span.fusion.work
         flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
         key = (

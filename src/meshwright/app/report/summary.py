@@ -124,7 +124,8 @@ def draw_comparison(plans: Sequence[PlanRecord]) -> str:
     figures = [plan.figures for plan in plans if plan.figures is not None]
     longest = max(f.step_time_s for f in figures)
     rows = [
-        _row(plan, found, longest) for plan, found in zip(plans, figures, strict=True)
+        _row(plan, estimate, longest)
+        for plan, estimate in zip(plans, figures, strict=True)
     ]
     head = "".join(
         f"<th{look}>{title}</th>"

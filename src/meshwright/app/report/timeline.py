@@ -41,38 +41,38 @@ _FAR = 3.0
 
 def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
     """The section with the streams as lanes, and the memory over the same seconds."""
-    found = estimate_of(plan)
-    spans = list(lay_out(found.timeline, _iterations(found)))
+    estimate = estimate_of(plan)
+    spans = list(lay_out(estimate.timeline, _iterations(estimate)))
     kinds = {kind_of_span(placed.span) for placed in spans}
     lead = (
         "All devices run the same program. Point at a span to see its source line; use "
         "the wheel to zoom, drag to move, and double-click to see the whole step."
     )
-    figures = _streams(found, spans, tips) + _memory(plan, found, tips)
+    figures = _streams(estimate, spans, tips) + _memory(plan, estimate, tips)
     return section("time", "Timeline of the step", lead, legend(kinds) + figures)
 
 
-def _iterations(found: Estimate) -> int:
+def _iterations(estimate: Estimate) -> int:
     """The number of iterations to draw of each loop."""
-    spans = sum(1 for _ in lay_out(found.timeline))
+    spans = sum(1 for _ in lay_out(estimate.timeline))
     return max(1, _MARKS // max(spans, 1))
 
 
-def _x(seconds: float, found: Estimate) -> float:
-    return PLOT * seconds / found.step_time_s if found.step_time_s else 0.0
+def _x(seconds: float, estimate: Estimate) -> float:
+    return PLOT * seconds / estimate.step_time_s if estimate.step_time_s else 0.0
 
 
-def _frame(name: str, height: int, title: str, found: Estimate, body: str) -> str:
+def _frame(name: str, height: int, title: str, estimate: Estimate, body: str) -> str:
     """A figure over time; the script zooms and moves its group of class `zoom`."""
     bottom = height - _AXIS
     ticks = "".join(
-        f'<text x="{LEFT + _x(at, found):.1f}" y="{bottom + 18}">{show_seconds(at)}'
+        f'<text x="{LEFT + _x(at, estimate):.1f}" y="{bottom + 18}">{show_seconds(at)}'
         "</text>"
-        for at in nice_ticks(found.step_time_s, 8)
+        for at in nice_ticks(estimate.step_time_s, 8)
     )
     return (
         f'<svg id="{name}" class="timed" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{title}" data-end="{found.step_time_s!r}" data-left="{LEFT}" '
+        f'aria-label="{title}" data-end="{estimate.step_time_s!r}" data-left="{LEFT}" '
         f'data-width="{PLOT}" data-bottom="{bottom}">'
         f'<clipPath id="{name}-clip"><rect x="{LEFT}" y="0" width="{PLOT}" '
         f'height="{bottom + 6}"/></clipPath>{body}'
@@ -84,7 +84,7 @@ def _frame(name: str, height: int, title: str, found: Estimate, body: str) -> st
 # -- streams ---------------------------------------------------------------------------
 
 
-def _streams(found: Estimate, spans: list[PlacedSpan], tips: Tooltips) -> str:
+def _streams(estimate: Estimate, spans: list[PlacedSpan], tips: Tooltips) -> str:
     height = len(STREAMS) * (_LANE + _GAP) + _AXIS
     lanes = "".join(
         f'<text class="lane" x="{LEFT - 10}" y="{_lane(s) + _LANE / 2 + 4}">{s}</text>'
@@ -92,22 +92,22 @@ def _streams(found: Estimate, spans: list[PlacedSpan], tips: Tooltips) -> str:
         f'height="{_LANE}"/>'
         for s in STREAMS
     )
-    marks = "".join(_mark(placed, found, tips) for placed in spans)
+    marks = "".join(_mark(placed, estimate, tips) for placed in spans)
     body = (
         f'{lanes}<g clip-path="url(#timeline-clip)"><g class="zoom" '
         f'transform="translate({LEFT} 0)">{marks}</g></g><g class="names"></g>'
     )
-    return _frame("timeline", height, "spans of each stream over time", found, body)
+    return _frame("timeline", height, "spans of each stream over time", estimate, body)
 
 
 def _lane(stream: str) -> int:
     return STREAMS.index(stream) * (_LANE + _GAP)
 
 
-def _mark(placed: PlacedSpan, found: Estimate, tips: Tooltips) -> str:
+def _mark(placed: PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
     """A rectangle; a loop covers both lanes, behind the spans of its body."""
     span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
-    start, end = _x(placed.start_s, found), _x(placed.end_s, found)
+    start, end = _x(placed.start_s, estimate), _x(placed.end_s, estimate)
     y = 0 if is_region else _lane(span.stream)
     height = len(STREAMS) * (_LANE + _GAP) - _GAP if is_region else _LANE
     tip = tips.add(
@@ -128,9 +128,9 @@ def _mark(placed: PlacedSpan, found: Estimate, tips: Tooltips) -> str:
 # -- memory ----------------------------------------------------------------------------
 
 
-def _memory(plan: PlanRecord, found: Estimate, tips: Tooltips) -> str:
+def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
     """The memory curve; pointing at it shows the largest live values."""
-    limit, peak = found.machine.chip.usable_bytes, found.peak_memory_bytes
+    limit, peak = estimate.machine.chip.usable_bytes, estimate.peak_memory_bytes
     is_far = limit > _FAR * peak
     top = 1.06 * max(peak, 0.0 if is_far else limit)
 
@@ -143,19 +143,19 @@ def _memory(plan: PlanRecord, found: Estimate, tips: Tooltips) -> str:
         f"{show_bytes(at)}</text>"
         for at in nice_ticks(top, 4)
     )
-    points = memory_over_time(found)
+    points = memory_over_time(estimate)
     outline = f"M0,{y(0):.2f}" + "".join(
-        f"V{y(size):.2f}H{_x(end, found):.4f}"
-        for (_, size, _), end in zip(points, _ends(points, found), strict=True)
+        f"V{y(size):.2f}H{_x(end, estimate):.4f}"
+        for (_, size, _), end in zip(points, _ends(points, estimate), strict=True)
     )
-    given = found.memory.curve[0]
+    given = estimate.memory.curve[0]
     body = (
         f'{levels}<g clip-path="url(#memory-clip)"><g class="zoom" '
         f'transform="translate({LEFT} 0)"><path class="alive" '
         f'd="{outline}V{y(0):.2f}Z"/><rect class="given" x="0" y="{y(given):.2f}" '
         f'width="{PLOT}" height="{y(0) - y(given):.2f}"/>'
         f"{_hover_areas(plan, points, tips)}</g></g>"
-        f"{_lines(found, y(peak), y(limit), is_far)}"
+        f"{_lines(estimate, y(peak), y(limit), is_far)}"
     )
     height = _TOP + _CURVE + _AXIS
     title = (
@@ -163,32 +163,32 @@ def _memory(plan: PlanRecord, found: Estimate, tips: Tooltips) -> str:
         f'<i class="given"></i>inputs and state {show_bytes(given)}</span>'
         '<span class="chip"><i class="alive"></i>computed values</span></div>'
     )
-    return title + _frame("memory", height, "live memory over time", found, body)
+    return title + _frame("memory", height, "live memory over time", estimate, body)
 
 
-def _ends(points: list[tuple[float, int, int]], found: Estimate) -> list[float]:
-    return [*(start for start, _, _ in points[1:]), found.step_time_s]
+def _ends(points: list[tuple[float, int, int]], estimate: Estimate) -> list[float]:
+    return [*(start for start, _, _ in points[1:]), estimate.step_time_s]
 
 
 def _hover_areas(
     plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tooltips
 ) -> str:
     """Invisible rectangles with tooltips, one for each point of the memory curve."""
-    found, groups = estimate_of(plan), live_groups(plan, _LARGEST)
+    estimate, groups = estimate_of(plan), live_groups(plan, _LARGEST)
     hits: list[str] = []
-    for (start, size, index), end in zip(points, _ends(points, found), strict=True):
-        unit = found.fusions[index] if index >= 0 else None
-        said = (
+    for (start, size, index), end in zip(points, _ends(points, estimate), strict=True):
+        unit = estimate.fusions[index] if index >= 0 else None
+        title = (
             (str(unit.root.source) or "no source line", f"while {unit.root.kind} runs")
             if unit
             else ("before the first operation", "")
         )
         largest = [_show_group(group) for group in groups[index + 1]]
         at = f"{show_bytes(size)} live at {show_seconds(start)}; largest:"
-        x, width = _x(start, found), _x(end, found) - _x(start, found)
+        x, width = _x(start, estimate), _x(end, estimate) - _x(start, estimate)
         hits.append(
             f'<rect class="hit" x="{x:.4f}" y="{_TOP}" width="{width:.4f}" '
-            f'height="{_CURVE}" {tips.add(*said, at, *largest)}/>'
+            f'height="{_CURVE}" {tips.add(*title, at, *largest)}/>'
         )
     return "".join(hits)
 
@@ -201,18 +201,18 @@ def _show_group(group: ValueGroup) -> str:
     return f"{show_bytes(group.bytes)}: {times}{name} {shape}{at}"
 
 
-def _lines(found: Estimate, peak: float, limit: float, is_far: bool) -> str:
+def _lines(estimate: Estimate, peak: float, limit: float, is_far: bool) -> str:
     """Lines and notes for the peak and for the limit of memory."""
-    chip, gaps = found.machine.chip, found.memory.fragmentation_bytes
-    index = found.memory.peak
-    source = str(found.fusions[index].root.source) if index >= 0 else "the inputs"
-    said = f"peak {show_bytes(found.peak_memory_bytes)} at {source}"
+    chip, gaps = estimate.machine.chip, estimate.memory.fragmentation_bytes
+    index = estimate.memory.peak
+    source = str(estimate.fusions[index].root.source) if index >= 0 else "the inputs"
+    note = f"peak {show_bytes(estimate.peak_memory_bytes)} at {source}"
     if gaps:
-        said += f", {show_bytes(gaps)} of it fragmentation"
-    if found.memory.extra_bytes:
-        said += f", {show_bytes(found.memory.extra_bytes)} addresses and padding"
+        note += f", {show_bytes(gaps)} of it fragmentation"
+    if estimate.memory.extra_bytes:
+        note += f", {show_bytes(estimate.memory.extra_bytes)} addresses and padding"
     given = f"limit {show_bytes(chip.usable_bytes)}"
-    share = chip.usable_bytes / found.peak_memory_bytes
+    share = chip.usable_bytes / estimate.peak_memory_bytes
     right, over = LEFT + PLOT, f'x1="{LEFT}" x2="{LEFT + PLOT}"'
     limit_line = (
         f'<text class="note end" x="{right - 4}" y="14">{given}, {share:.3g} times '
@@ -223,6 +223,6 @@ def _lines(found: Estimate, peak: float, limit: float, is_far: bool) -> str:
     )
     return (
         f'<line class="peak" {over} y1="{peak:.1f}" y2="{peak:.1f}"/>'
-        f'<text class="note" x="{LEFT + 6}" y="{peak - 5:.1f}">{text(said)}</text>'
+        f'<text class="note" x="{LEFT + 6}" y="{peak - 5:.1f}">{text(note)}</text>'
         f"{limit_line}"
     )

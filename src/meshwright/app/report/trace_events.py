@@ -51,18 +51,18 @@ def lay_out(
                 yield from lay_out(span.inner, most, start + i * span.inner.end_s)
 
 
-def memory_over_time(found: Estimate) -> list[tuple[float, int, int]]:
+def memory_over_time(estimate: Estimate) -> list[tuple[float, int, int]]:
     """Points of the memory curve: seconds, live bytes, and the fusion that starts then.
 
     Fusions are numbered in order; -1 is the time before the first. If several start at
     once, the point is that with the most bytes.
     """
-    spans = found.timeline.spans
+    spans = estimate.timeline.spans
     starts = {part: span.start_s for span in spans for part in span.fusion.parts}
-    points = [(0.0, found.memory.curve[0], -1)]
-    for index, unit in enumerate(found.fusions):
+    points = [(0.0, estimate.memory.curve[0], -1)]
+    for index, unit in enumerate(estimate.fusions):
         now = max(points[-1][0], starts[unit])
-        point = now, found.memory.curve[index + 1], index
+        point = now, estimate.memory.curve[index + 1], index
         if now > points[-1][0]:
             points.append(point)
         elif point[1] >= points[-1][1]:
@@ -87,15 +87,18 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
     """Events of plans on machines, a process for each plan; times in microseconds."""
     events: list[Event] = []
     for pid, plan in enumerate(plans, 1):
-        found = estimate_of(plan)
-        title = f"{found.machine.name} x {found.machine.num_devices}, mesh {plan.mesh}"
+        estimate = estimate_of(plan)
+        machine = estimate.machine
+        title = f"{machine.name} x {machine.num_devices}, mesh {plan.mesh}"
         events.append(_metadata("process_name", pid, 0, title))
         for tid, stream in enumerate(STREAMS, 1):
             events.append(_metadata("thread_name", pid, tid, stream))
-        events += [_complete(placed, pid, found) for placed in lay_out(found.timeline)]
-        for seconds, num_bytes, _ in memory_over_time(found):
-            events.append(_counter(pid, seconds, num_bytes))
-        events.append(_counter(pid, found.step_time_s, found.memory.curve[-1]))
+        events += [
+            _complete(placed, pid, estimate) for placed in lay_out(estimate.timeline)
+        ]
+        points = memory_over_time(estimate)
+        events += [_counter(pid, seconds, size) for seconds, size, _ in points]
+        events.append(_counter(pid, estimate.step_time_s, estimate.memory.curve[-1]))
     return events
 
 
@@ -110,7 +113,7 @@ def _metadata(name: str, pid: int, tid: int, said: str) -> Event:
     return _event("M", name, pid, tid, 0) | {"args": {"name": said}}
 
 
-def _complete(placed: PlacedSpan, pid: int, found: Estimate) -> Event:
+def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
     span = placed.span
     start, end = _nanoseconds(placed.start_s), _nanoseconds(placed.end_s)
     args = {

@@ -1,4 +1,4 @@
-"""Why a collective is there: where in the user's code, and which decision led to it."""
+"""The reason for each collective: the line of the user's code, and the decisions."""
 
 import inspect
 
@@ -19,7 +19,7 @@ def line_of(fn, text):
     """`file:line` of the first line of a function that holds a text."""
     lines, first = inspect.getsourcelines(fn)
     found = next(i for i, line in enumerate(lines) if text in line)
-    return f"tests/app/plan/test_explain.py:{first + found}"
+    return f"tests/app/explain/test_explain.py:{first + found}"
 
 
 def planned(fn, tactics, *args, mesh=None, **options):
@@ -38,7 +38,7 @@ def two_matmuls(x, w):
     return jnp.sin(y)
 
 
-def test_a_gather_says_what_is_stored_cut_what_needs_it_and_who_decided():
+def test_a_gather_names_the_sharded_operand_its_reader_and_the_tactics():
     (found,) = planned(two_matmuls, [cut(x=0), cut(w=0)], X, W).collectives
     assert found.kind == "all_gather"
     assert found.source == line_of(two_matmuls, "x @ w")
@@ -58,7 +58,7 @@ def kept(x):
     return mw.tag(jnp.sin(x), "kept") * 2
 
 
-def test_a_gather_for_what_a_tactic_keeps_whole_says_so():
+def test_a_gather_for_a_replicated_value_names_the_tactic_that_keeps_it_whole():
     tactics = [mw.replicate("tag:kept"), cut(x=0)]
     (found,) = planned(kept, tactics, X).collectives
     assert "but needed whole: a tactic keeps tag (" in found.reason
@@ -68,7 +68,7 @@ def along_the_sum(x):
     return jnp.sort(jnp.sin(x), axis=0)
 
 
-def test_a_gather_for_a_dim_that_cannot_be_cut_says_so():
+def test_a_gather_for_a_dim_that_an_op_cannot_partition_says_so():
     (found,) = planned(along_the_sum, [cut(x=0)], X).collectives
     assert found.reason.endswith("but needed whole: sort cannot be cut on that dim")
 
@@ -78,7 +78,7 @@ def exchange(x):
     return mw.tag(jnp.sort(rows, axis=0), "columns")
 
 
-def test_an_all_to_all_says_between_which_dims():
+def test_an_all_to_all_names_both_dims():
     (found,) = planned(exchange, [cut(x=0), cut(tag_columns=1)], X).collectives
     assert found.kind == "all_to_all"
     assert "is stored cut on dim 0 along 'data'" in found.reason
@@ -114,7 +114,7 @@ def summed(x, w):
     return jnp.exp(y)
 
 
-def test_a_reduction_says_which_op_left_it_open_and_who_needs_it():
+def test_a_reduction_names_the_op_with_partial_results_and_the_reader():
     (found,) = planned(summed, [cut(x=1)], X, W).collectives
     assert found.kind == "all_reduce"
     where = line_of(summed, "x @ w")
@@ -131,12 +131,12 @@ def test_a_reduction_of_an_output_names_it():
     assert found.reason.endswith("taken here for output out.loss")
 
 
-def test_a_maximum_is_called_one():
+def test_a_maximum_is_called_max():
     (found,) = planned(lambda x: jnp.sin(x.max(0)), [cut(x=0)], X).collectives
     assert found.reason.startswith("the max over 'data' of reduce_max")
 
 
-def test_a_reduce_scatter_says_how_it_is_wanted():
+def test_a_reduce_scatter_names_the_dim_that_is_partitioned():
     tactics = [cut(x=1), cut(y=0)]
     plan = planned(lambda x, w, y: (x @ w) * y, tactics, X, W, X)
     assert plan.counts["reduce_scatter"] == 1
@@ -150,7 +150,7 @@ def update(state, x):
     return {"w": state["w"] + x}
 
 
-def test_state_that_is_stored_as_the_input_it_replaces_says_so():
+def test_updated_state_is_stored_like_the_input_that_it_replaces():
     tactics = [mw.replicate("state.**"), cut(x=0)]
     (found,) = planned(update, tactics, {"w": W}, W).collectives
     assert found.reason == (
@@ -170,7 +170,7 @@ def test_a_collective_in_a_loop_has_its_line_and_executions():
     x = np.ones((5, 8, 16), np.float32)
     plan = planned(loop, [cut(x=1), cut(w=0)], x, W)
     found = max(plan.collectives, key=lambda c: c.executions)
-    assert found.source.startswith("tests/app/plan/test_explain.py:")
+    assert found.source.startswith("tests/app/explain/test_explain.py:")
     assert all(c.chain for c in plan.collectives)
 
 
@@ -197,7 +197,7 @@ def test_every_collective_of_a_train_step_has_a_tactic_at_the_end_of_its_chain()
     assert show_explanation(plan).count("\n\n") >= 3
 
 
-def test_a_long_chain_tells_its_ends():
+def test_a_long_chain_is_shown_by_its_two_ends():
     def deep(x, w):
         for _ in range(3):
             x = jnp.sin(x)
@@ -231,21 +231,21 @@ def test_a_conflict_has_both_sides_and_their_tactics():
     assert all("both want" in c.reason for c in plan.collectives)
 
 
-def test_a_dim_that_did_not_line_up_is_told_once_with_its_line():
+def test_a_dim_that_does_not_line_up_is_reported_once_with_its_line():
     """16 columns become the minor part of 32: they cannot be cut alone."""
 
     def merged(x):
         return jnp.sin(x.reshape(4, 32))
 
     steps = planned(merged, [cut(x=1), cut(x=1)], X).steps
-    (told,) = [line for s in steps for line in s.indivisible]
-    assert told == (
+    (message,) = [line for s in steps for line in s.indivisible]
+    assert message == (
         f"reshape ({line_of(merged, 'reshape')}) stays whole along 'data': x, f32[8, "
         "16], is cut, but the cut does not line up with the split of a reshape"
     )
 
 
-def test_what_a_tactic_asked_for_and_did_not_get_is_told():
+def test_a_refused_request_of_a_tactic_is_reported():
     step = planned(square, [cut(x=0), cut(x=1)], X).steps[-1]
     assert step.refused == (
         "x along 'data': 'data' cuts another dim of this input already",

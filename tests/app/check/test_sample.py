@@ -15,7 +15,7 @@ def sampled(fn, *args):
     return sample_arguments(fn, args, seed=0)
 
 
-def test_tokens_lie_inside_of_the_table():
+def test_random_tokens_are_valid_indices_of_the_table():
     _, tokens = sampled(lambda t, i: t[i], S((5, 3), "float32"), S((400,), "int32"))
     assert set(tokens.tolist()) == set(range(5))
     fn = lambda t, i: jnp.take(t, i.reshape(20, 20) + 0, axis=1)  # noqa: E731
@@ -23,7 +23,7 @@ def test_tokens_lie_inside_of_the_table():
     assert set(tokens.tolist()) == set(range(3))
 
 
-def test_starts_leave_room_for_the_slice():
+def test_random_starts_leave_room_for_the_slice():
     fn = lambda x, i: lax.dynamic_slice(x, (i, i), (2, 7))  # noqa: E731
     drawn = {
         int(sample_arguments(fn, (S((9, 9), "float32"), S((), "int32")), s)[1])
@@ -32,7 +32,7 @@ def test_starts_leave_room_for_the_slice():
     assert drawn == {0, 1, 2}
 
 
-def test_classes_are_those_that_they_are_compared_with():
+def test_random_classes_are_below_the_number_of_classes():
     fn = lambda labels: jax.nn.one_hot(labels, 3)  # noqa: E731
     assert set(sampled(fn, S((100,), "int32"))[0].tolist()) == {0, 1, 2}
 
@@ -48,7 +48,7 @@ def test_an_index_inside_of_a_loop_is_found():
     assert set(tokens.tolist()) == set(range(4))
 
 
-def test_what_goes_into_a_root_is_positive_and_the_rest_is_not():
+def test_operands_of_roots_are_positive_and_others_are_not():
     def fn(second, first, x):
         return first / (jnp.sqrt(0.9 * second + 0.1) + 1e-8), lax.rsqrt((x * x).mean())
 

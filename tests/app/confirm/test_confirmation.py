@@ -1,4 +1,4 @@
-"""Predicted beside compiled: what a plan says of both, and when it cannot."""
+"""Predicted figures compared with compiled ones, and plans that cannot be compiled."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def plan():
     )
 
 
-def test_a_plan_is_compared_with_what_its_compiler_says(plan, monkeypatch):
+def test_predicted_figures_are_compared_with_those_of_the_compiler(plan, monkeypatch):
     install(monkeypatch)
     found = plan.confirm("h100")
     assert (found.machine, found.num_devices) == ("h100", 8)
@@ -49,7 +49,7 @@ def test_a_plan_is_compared_with_what_its_compiler_says(plan, monkeypatch):
     assert found.hlo not in repr(found)
 
 
-def test_a_word_means_the_machine_that_the_plan_is_on(plan, monkeypatch):
+def test_tpu_and_gpu_stand_for_the_machine_that_the_plan_is_on(plan, monkeypatch):
     install(monkeypatch)
     placed = plan.on(mw.machine("tpu-v5e", chips=8))
     found = placed.confirm("tpu", full=True)
@@ -61,15 +61,15 @@ def test_a_word_means_the_machine_that_the_plan_is_on(plan, monkeypatch):
         plan.confirm("tpu")
 
 
-def test_what_on_gave_up_is_given_up_for_the_compiler_too(plan, monkeypatch):
+def test_state_donated_on_a_machine_is_donated_for_the_compiler_too(plan, monkeypatch):
     install(monkeypatch)
-    asked = []
+    donated = []
 
-    def listen(step, *args):
-        asked.append(step.donated)
+    def record(step, *args):
+        donated.append(step.donated)
         return confirm(step, *args)
 
-    monkeypatch.setattr("meshwright.app.confirm.confirmation.confirm", listen)
+    monkeypatch.setattr("meshwright.app.confirm.confirmation.confirm", record)
 
     def step(state, x):
         return {"w": state["w"] * x}
@@ -80,10 +80,10 @@ def test_what_on_gave_up_is_given_up_for_the_compiler_too(plan, monkeypatch):
     mine.on(mw.machine("h100", chips=8), donate_state=True).confirm("gpu")
     mine.confirm("h100", donate_state=True)
     mine.confirm("h100")
-    assert asked == [(0,), (0,), ()]
+    assert donated == [(0,), (0,), ()]
 
 
-def test_a_compiler_that_refuses_tells_memory_alone(plan, monkeypatch):
+def test_a_compiler_that_runs_out_of_memory_gives_the_memory_only(plan, monkeypatch):
     install(monkeypatch, "refuses")
     found = plan.confirm("tpu-v5e")
     assert found.compiled == Account(int(20.5 * 2**30), False, None, None, None)
@@ -92,7 +92,7 @@ def test_a_compiler_that_refuses_tells_memory_alone(plan, monkeypatch):
     assert re.search(r"FLOPs, loop bodies once +\S+ M +unknown$", text, re.MULTILINE)
 
 
-def test_a_table_stands_side_by_side():
+def test_the_table_has_predicted_and_compiled_figures_side_by_side():
     found = Confirmation(
         "tpu-v5e", 8, 16.9e9,
         Account(8_000_000_000, True, 1.1e12, {
@@ -119,12 +119,12 @@ def test_a_table_stands_side_by_side():
         "  seconds on the links               3.00 ms           unknown",
         "compute seconds                       200 ms            100 ms    +100.0 %",
     ]
-    told = json.loads(json.dumps(found.to_json()))
-    assert told["predicted"]["collectives"]["all_reduce"]["runs"] == 3
-    assert "hlo" not in told
+    fields = json.loads(json.dumps(found.to_json()))
+    assert fields["predicted"]["collectives"]["all_reduce"]["runs"] == 3
+    assert "hlo" not in fields
 
 
-def test_what_cannot_be_compiled_is_said(plan):
+def test_plans_that_cannot_be_compiled_are_refused_with_the_reason(plan):
     with pytest.raises(CompilerError, match="no ahead-of-time compiler for cpu"):
         plan.confirm("cpu")
     with pytest.raises(MachineError, match="there is no machine 'tpu-v9'"):
@@ -143,7 +143,9 @@ def test_a_machine_of_another_size_is_refused(plan, monkeypatch):
 @pytest.mark.parametrize(
     ("package", "machine"), [("libtpu", "tpu-v5e"), ("jax_cuda13_plugin", "h100")]
 )
-def test_what_the_real_compilers_move_is_what_is_predicted(plan, package, machine):
+def test_collectives_of_the_real_compilers_have_the_predicted_bytes(
+    plan, package, machine
+):
     pytest.importorskip(package, reason="needs the extra that installs it")
     found = plan.confirm(machine)
     moved = found.compiled.collectives["all_reduce"]
