@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node, State
+from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import Place, sites_of
 from meshwright.partitioner.structure.workspace import Sum
 from meshwright.partitioner.tactics import REPLICATED, Workspace
 from meshwright.partitioner.tactics.primitives import Choice
-from meshwright.planner.spelling.site_graph import (
-    SiteGraph,
-    start_on,
-    without_indices,
-)
+from meshwright.planner.spelling.site_graph import SiteGraph, start_on
 
 _OVERCUT = 0.5
 """Penalty for sharding what the plan replicates, relative to a wrong dim."""

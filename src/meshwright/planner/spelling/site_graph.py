@@ -7,7 +7,6 @@ however many there are.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -15,6 +14,7 @@ from operator import or_
 
 from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, State
 from meshwright.partitioner.propagate.graph import Port
+from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.prices.symmetry import reduce_by_symmetry
@@ -72,11 +72,6 @@ def build_site_graph(work: Workspace) -> SiteGraph:
     )
     small = _small_graph(graph, class_of, members)
     return SiteGraph(small, tuple(map(tuple, members)), weights)
-
-
-def without_indices(path: str) -> str:
-    """A path with `*` for each index: `blocks.*.up` for `blocks.3.up`."""
-    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
 
 
 def _dependences(work: Workspace) -> list[tuple[int, int]]:

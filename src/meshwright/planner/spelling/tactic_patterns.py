@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches
+from meshwright.partitioner.structure.patterns import matches, without_indices
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.structure.workspace import Sum
 from meshwright.partitioner.tactics import (
@@ -22,7 +22,6 @@ from meshwright.partitioner.tactics import (
 from meshwright.partitioner.tactics.cut import Where
 from meshwright.partitioner.tactics.primitives import Choice, Dim
 from meshwright.planner.spelling.plan_matcher import CutEntry, CutStep, PlanMatcher
-from meshwright.planner.spelling.site_graph import without_indices
 
 
 @dataclass(frozen=True, slots=True)
