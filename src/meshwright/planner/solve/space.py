@@ -150,7 +150,7 @@ class Space:
     def reprice(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
         """The program with other prices of collectives; takes half the time of `price`."""
         shares = {**EXPOSED, **exposed}
-        prices = _resharding_prices(self.machine, priced.work.state.mesh, shares)
+        prices = _moves(self.machine, priced.work.state.mesh, shares)
         model = priced.builder.build(prices)
         pricer = Pricer.of(model, priced.pricer.live_counts, self.seed)
         return replace(priced, model=model, pricer=pricer)
@@ -191,14 +191,14 @@ def price(
     strategies = Strategies(state, free)
     compute = ComputeTimes(machine.chip, state.mesh, op_prices)
     builder = IntegerProgramBuilder(state, reduced, strategies, compute)
-    model = builder.build(_resharding_prices(machine, state.mesh, pricing.exposed))
+    model = builder.build(_moves(machine, state.mesh, pricing.exposed))
     counts = live_counts(work.graph, reduced, op_prices, tuple(work.graph.ties))
     pricer = Pricer.of(model, counts, pricing.seed)
     return Priced(work, model, pricer, compute, builder)
 
 
-def _resharding_prices(
+def _moves(
     machine: Machine, mesh: Mesh, exposed: Mapping[Role, float]
 ) -> ReshardingPrices:
-    placement, overlaps = place_mesh(mesh, machine), RULES[machine.compiler].overlaps
-    return ReshardingPrices(mesh, collective_lines(placement, overlaps, exposed))
+    placed, beside = place_mesh(mesh, machine), RULES[machine.compiler].overlaps
+    return ReshardingPrices(mesh, collective_lines(placed, beside, exposed))
