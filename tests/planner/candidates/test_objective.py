@@ -1,4 +1,4 @@
-"""What is to be small: how plans are ordered, and what is said of weights that are none."""
+"""The objective: how it orders plans, and errors for wrong weights."""
 
 import math
 
@@ -19,38 +19,38 @@ def plan(seconds, num_bytes):
     return Candidate("some", Mesh({"data": 2}), (), seconds, num_bytes)
 
 
-def aim(time, memory):
+def objective(time, memory):
     return Objective.of({"step_time": time, "memory": memory})
 
 
 @given(FIGURES, FIGURES, WEIGHTS, st.floats(1e-3, 1e3))
-def test_only_ratios_of_weights_count_and_no_units(one, other, weights, scale):
-    """The value of one plan in parts of another's is the same in all units and scales."""
-    ratio = aim(*weights)(plan(*one)) / aim(*weights)(plan(*other))
-    scaled = aim(*(scale * w for w in weights))
+def test_only_ratios_of_weights_count_whatever_the_units(one, other, weights, scale):
+    """The ratio of two plans' values is the same in all units and scales."""
+    ratio = objective(*weights)(plan(*one)) / objective(*weights)(plan(*other))
+    scaled = objective(*(scale * w for w in weights))
     in_units = [plan(scale * seconds, b) for seconds, b in (one, other)]
     assert scaled(in_units[0]) / scaled(in_units[1]) == pytest.approx(ratio, rel=1e-9)
 
 
 @given(FIGURES)
-def test_a_share_of_one_figure_is_worth_the_ratio_of_weights_of_the_other(figures):
+def test_with_half_the_weight_four_times_the_memory_counts_like_twice_the_time(figures):
     seconds, num_bytes = figures
-    value = aim(1, 0.5)
+    value = objective(1, 0.5)
     dearer = Candidate("some", Mesh({"data": 2}), (), seconds, 4 * num_bytes)
     assert value(dearer) == pytest.approx(value(plan(2 * seconds, num_bytes)))
 
 
 @pytest.mark.parametrize("name", ["cost", "energy", "carbon"])
-def test_what_chips_take_goes_with_the_time(name):
+def test_cost_energy_and_carbon_order_plans_by_time(name):
     assert Objective.of(name)(plan(3.0, 5)) == pytest.approx(3.0)
 
 
-def test_a_plan_that_cannot_be_is_the_last():
+def test_a_plan_that_could_not_be_made_has_an_infinite_value():
     none = Candidate("none", Mesh({"data": 2}), (), why_not="no")
     assert Objective.of("memory")(none) == math.inf
 
 
-def test_what_it_says_can_be_read_back():
+def test_an_objective_as_text_is_read_back_as_the_same():
     for text in (
         *OBJECTIVES,
         "step_time=1,memory=0.3",
@@ -77,7 +77,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_what_is_no_objective_is_said(words):
+def test_a_wrong_objective_is_refused_with_its_reason(words):
     with pytest.raises(PlanError) as error:
         Objective.of(WRONG[words])
     assert words in str(error.value)

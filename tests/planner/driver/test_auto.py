@@ -1,4 +1,4 @@
-"""`auto` among other tactics: what they decided stands, what is open is chosen."""
+"""`auto` among other tactics: it keeps their decisions and takes the open ones."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.planner.programs import DEEP, LARGE, MESH, MLP
 MACHINE = "tpu-v5e"
 
 
-def test_what_was_decided_before_stands():
+def test_decisions_of_earlier_tactics_are_kept():
     fn, args = DEEP
     data = mw.data_parallel("data")
     before = mw.partition(fn, MESH, [data]).decide(*args).work.state
@@ -22,7 +22,7 @@ def test_what_was_decided_before_stands():
     assert any("model" in cut for cut in after.factor_of)
 
 
-def test_it_pays():
+def test_auto_on_top_of_data_parallelism_is_no_slower():
     fn, args = LARGE
     tactics = [mw.data_parallel("data")]
     without = mw.partition(fn, MESH, tactics).plan(*args)
@@ -32,13 +32,13 @@ def test_it_pays():
     assert times[0] <= times[1]
 
 
-def test_the_step_equals_the_original():
+def test_a_step_under_auto_equals_the_original():
     fn, args = MLP
     tactics = [mw.auto(["data", "model"], machine=MACHINE)]
     assert mw.partition(fn, MESH, tactics).check(*arrays(args)).ok
 
 
-def test_it_says_its_name():
+def test_auto_prints_as_it_is_called():
     assert (
         str(mw.auto("model", machine=MACHINE)) == "auto(['model'], machine='tpu-v5e')"
     )
@@ -54,7 +54,7 @@ def test_it_says_its_name():
         ({"axes": "model", "memory": 10.0}, "finds nothing that fits"),
     ],
 )
-def test_bad_options_are_said(options, words):
+def test_a_wrong_option_is_refused_with_its_reason(options, words):
     fn, args = MLP
     options = {"machine": MACHINE} | options
     axes = options.pop("axes")

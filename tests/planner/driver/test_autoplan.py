@@ -1,4 +1,4 @@
-"""From a step and a number of chips to a plan that runs, and what is said of bad input."""
+"""`autoplan`: its plans run and are the best of all candidates; errors for bad input."""
 
 import time
 
@@ -39,15 +39,15 @@ def plan():
     return mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20)
 
 
-def test_the_best_of_all_that_were_simulated_is_taken(plan):
+def test_the_plan_is_the_fastest_of_all_candidates(plan):
     times = [c.step_time_s for c in plan.search.candidates if not c.why_not]
     assert plan.step_time_s == pytest.approx(min(times))
     assert len(times) > 3
     assert plan.mesh.num_devices == 8
 
 
-def test_the_gap_is_of_the_plan_that_is_returned(plan):
-    """Its seconds by the prices of the bound, whichever solution it came from."""
+def test_the_optimality_gap_belongs_to_the_returned_plan(plan):
+    """Its predicted seconds and the bound are at the same prices."""
     fn, args = DEEP
     search = plan.search
     assert search.model_s >= search.bound_s * (1 - 1e-9) > 0
@@ -59,7 +59,7 @@ def test_the_gap_is_of_the_plan_that_is_returned(plan):
     assert tight.search.bound_s <= tight.search.model_s * (1 + 1e-9)
 
 
-def test_experts_are_among_them(plan):
+def test_expert_plans_are_among_the_candidates(plan):
     names = {c.name for c in plan.search.candidates}
     assert {"auto", "data parallel", "ZeRO-3"} <= names
 
@@ -70,8 +70,8 @@ def test_the_plan_runs_and_equals_the_original(plan):
     assert step.check(*arrays(args)).ok
 
 
-def test_meshes_that_seemed_to_take_too_long_are_looked_at_later(monkeypatch):
-    """A busy machine made the first pricing slow; there is time left all the same."""
+def test_meshes_skipped_for_lack_of_time_are_solved_if_time_is_left(monkeypatch):
+    """As after a slow first pricing on a busy machine."""
     calls = []
     expected_s, solve = FirstSolutions._expected_pricing_s, FirstSolutions.solve
 
@@ -92,7 +92,7 @@ def test_meshes_that_seemed_to_take_too_long_are_looked_at_later(monkeypatch):
 
 
 def residual_step(state, images):
-    """Four images a device on 16, little of which has to leave the chip."""
+    """A residual step of four images per device on 16, mostly in on-chip memory."""
 
     def conv(x, w):
         return jax.lax.conv_general_dilated(
@@ -110,8 +110,8 @@ def residual_step(state, images):
     return jax.tree.map(lambda w, m: w - 0.1 * m, weights, momenta), momenta
 
 
-def test_what_only_fits_since_scratch_memory_holds_some_is_found():
-    """The program of a search counts all of it; what is simulated says what fits."""
+def test_a_plan_that_fits_thanks_to_on_chip_memory_is_found():
+    """The integer program counts all buffers; only the simulation places some on chip."""
     weights = [shape(3, 3, 3, 64), *[shape(3, 3, 64, 64)] * 5]
     args = (weights, weights), shape(64, 32, 32, 3)
     asked = {"machine": "tpu-v5e", "mesh": {"data": 16}}
@@ -123,14 +123,14 @@ def test_what_only_fits_since_scratch_memory_holds_some_is_found():
     )
 
 
-def test_where_nothing_fits_it_is_said_for_how_many_meshes_there_was_time():
+def test_the_error_that_nothing_fits_says_how_many_meshes_were_solved():
     fn, args = DEEP
     with pytest.raises(PlanError, match=r"nothing fits.*time for 1 of \d+ meshes"):
         mw.autoplan(fn, args, machine="tpu-v5e", chips=8, memory=1e4, budget_s=0.01)
 
 
 @pytest.mark.parametrize("memory", [0, -1, float("nan")])
-def test_memory_that_no_device_has_is_refused(memory):
+def test_a_memory_limit_that_is_not_positive_is_refused(memory):
     fn, args = DEEP
     with pytest.raises(PlanError, match="above 0"):
         mw.autoplan(fn, args, machine="tpu-v5e", chips=8, memory=memory)
@@ -143,7 +143,7 @@ def test_the_same_search_finds_the_same_plan(plan):
 
 
 @pytest.mark.parametrize("moment", ["by the integer program", "GiB", "as tactics"])
-def test_an_interrupt_ends_the_search_with_the_best_so_far(moment):
+def test_ctrl_c_ends_the_search_with_the_best_plan_so_far(moment):
     fn, args = DEEP
     said = []
 
@@ -159,7 +159,7 @@ def test_an_interrupt_ends_the_search_with_the_best_so_far(moment):
     assert plan.step_time_s == plan.search.candidates[0].step_time_s
 
 
-def test_a_search_says_of_how_many_meshes_there_was_no_time_for(plan):
+def test_a_search_counts_the_meshes_that_it_solved_and_all(plan):
     fn, args = DEEP
     hasty = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=0.01).search
     assert hasty.num_meshes == 1
@@ -167,7 +167,7 @@ def test_a_search_says_of_how_many_meshes_there_was_no_time_for(plan):
     assert not plan.search.is_interrupted
 
 
-def test_an_interrupt_before_anything_is_found_is_one():
+def test_ctrl_c_before_anything_is_found_is_raised():
     fn, args = DEEP
 
     def watch(text):
@@ -179,8 +179,7 @@ def test_an_interrupt_before_anything_is_found_is_one():
 
 @settings(max_examples=8)
 @given(st.integers(0, 2**32 - 1))
-def test_whatever_is_chosen_can_be_lowered_and_equals_the_original(seed):
-    """Any allowed choices, not only good ones, mean the same program."""
+def test_any_allowed_choices_can_be_lowered_and_equal_the_original(seed):
     fn, args = MLP
     space = space_of(MLP)
     priced = space.price(Mesh(MESH))
@@ -203,7 +202,7 @@ def random_choices(model, rng):
     return tuple(int(choice) for choice in found.choices)
 
 
-def test_all_meshes_of_two_axes_that_lie_differently():
+def test_meshes_of_two_axes_are_all_that_use_different_links():
     meshes = meshes_of(load_machine("v100", 8))
     assert {tuple(size for _, size in mesh.sizes) for mesh in meshes} >= {(8,), (4, 2)}
     assert all(mesh.num_devices == 8 for mesh in meshes)
@@ -239,7 +238,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_what_cannot_be_is_said(words):
+def test_a_wrong_option_is_refused_with_its_reason(words):
     fn, args = MLP
     options = {"machine": "tpu-v5e", "chips": 8, "budget_s": 5} | WRONG[words]
     with pytest.raises(MeshwrightError) as error:
@@ -247,7 +246,7 @@ def test_what_cannot_be_is_said(words):
     assert words in str(error.value)
 
 
-def test_what_computes_nothing_has_no_plan():
+def test_a_step_that_computes_nothing_is_refused():
     x = jax.ShapeDtypeStruct((8, 8), jnp.float32)
     with pytest.raises(MeshwrightError, match="returns nothing that it computes"):
         mw.autoplan(lambda x: None, (x,), machine="tpu-v5e", chips=8)
@@ -262,8 +261,8 @@ def test_a_chosen_tactic_refuses_another_program():
         mw.partition(fn, MESH, (tactic,)).plan(*args)
 
 
-def test_what_was_simulated_is_not_lowered_again(monkeypatch):
-    """Of the plan that is returned the program is that of its simulation."""
+def test_the_device_program_of_the_simulation_is_returned(monkeypatch):
+    """The returned plan is not lowered a second time."""
     simulated, simulate = [], trials.estimate
 
     def noted(decided, *args, **options):
@@ -280,8 +279,8 @@ def test_what_was_simulated_is_not_lowered_again(monkeypatch):
     assert again.steps == found.steps
 
 
-def test_a_search_that_follows_another_reads_experts_on_its_own_meshes(monkeypatch):
-    """What was simulated before may lie on a mesh that the second one has no prices of."""
+def test_a_following_search_reads_expert_plans_on_its_own_meshes(monkeypatch):
+    """The best plan of the earlier search may lie on a mesh without prices here."""
     space = space_of(MLP, "tpu-v5e", 8)
     before = Candidate("auto", Mesh({"data": 8}), (), 1e-9, 1000)
     mesh = Mesh({"data": 4, "model": 2})

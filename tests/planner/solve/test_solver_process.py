@@ -1,4 +1,4 @@
-"""The process that solves: it answers as this one would, and is missed when it dies."""
+"""The solver process: it solves as this process would, and its death is an error."""
 
 import pytest
 
@@ -14,13 +14,13 @@ from meshwright.predict.estimate import estimate
 from tests.planner.programs import DEEP, MESH, MLP, space_of
 
 
-def test_it_answers_as_this_process_would():
+def test_the_result_is_that_of_solving_in_this_process():
     request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
     with SolverProcess() as solver:
         assert solver.submit(request).result() == request.solve()
 
 
-def test_that_it_died_is_said():
+def test_the_death_of_the_process_is_an_error_with_its_status():
     request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
     with SolverProcess() as solver:
         solver._process.kill()

@@ -32,6 +32,11 @@ def matches(pattern: str, path: str) -> bool:
     return pattern_regex(pattern).match(path) is not None
 
 
+def without_indices(path: str) -> str:
+    """A path with `*` for each index: `blocks.*.up` for `blocks.3.up`."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+
+
 def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
     """(path, node) of every leaf, or tag, that a pattern means; an error if none."""
     if pattern.startswith("tag:"):

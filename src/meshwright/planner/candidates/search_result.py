@@ -27,7 +27,7 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """How a plan was found.
+    """The record of one search.
 
     candidates: all simulated plans, the best first. limit_bytes: memory of a device that
     plans may take. model_s: step time of the best plan as predicted by the integer

@@ -91,7 +91,7 @@ class MeshPrograms:
 
     # -- solving ------------------------------------------------------------------------
 
-    def price_again(self, mesh: Mesh, shares: Mapping[Role, float]) -> Priced:
+    def reprice(self, mesh: Mesh, shares: Mapping[Role, float]) -> Priced:
         """The program priced with the shares of collectives that a plan waited for.
 
         shares: by role, from a simulation. If any is above what was assumed, all are
@@ -106,7 +106,7 @@ class MeshPrograms:
             else math.sqrt(share * EXPOSED[role])
             for role, share in shares.items()
         }
-        priced = self.task.space.price_again(self.priced[mesh], exposed)
+        priced = self.task.space.reprice(self.priced[mesh], exposed)
         self.priced[mesh] = priced
         return priced
 

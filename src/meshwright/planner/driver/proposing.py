@@ -108,7 +108,7 @@ def _refine(
             state.budget.until -= reserve(state)
         if not _has_time_to_refine(state, mesh, ends):
             continue
-        priced = programs.price_again(mesh, state.trials.exposed.get(mesh, {}))
+        priced = programs.reprice(mesh, state.trials.exposed.get(mesh, {}))
         known = state.experts.on(mesh, priced) if with_experts else []
         starts = [own.choices, *(expert.choices for expert in known)]
         seconds = max(ends - state.budget.clock(), WHOLE_S)

@@ -1,4 +1,4 @@
-"""What one search has found so far, shared by its phases."""
+"""The state of one search, shared by its phases."""
 
 from __future__ import annotations
 

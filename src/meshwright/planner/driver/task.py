@@ -1,4 +1,4 @@
-"""The task of one search: what is searched, on which meshes, within which limits."""
+"""The task of one search: a program, the meshes to try, and the limits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from meshwright.planner.solve.space import Space
 
 
 def ignore_progress(text: str) -> None:
-    """A progress function for callers that do not want to hear any."""
+    """A progress function that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierSearch:
-    """What a search found for the program before a rewrite, on the one mesh of the task.
+    """The result of a search of the program before a rewrite, on the task's one mesh.
 
     model, choices: its integer program on this mesh, and the best solution.
     num_solved, num_meshes: meshes that it solved, and that it was given.
@@ -33,7 +33,7 @@ class EarlierSearch:
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """One program, the meshes to try, and what makes a plan good.
+    """One program, the meshes to try, and the objective.
 
     limit: bytes of a device. value_of: the objective; smaller is better.
     memory_share: share of the limit that the plans of integer programs may take.

@@ -1,4 +1,4 @@
-"""One captured program, ready to be priced on any mesh of a machine."""
+"""The search space of one program: its integer program on any mesh of a machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ from meshwright.program.records.paused_collector import paused_collector
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """The program with prices on one mesh."""
+    """A program on one mesh, with the integer program that prices its strategies.
+
+    work: the decisions that stand. pricer: seconds and bytes of choices. compute, builder:
+    build the integer program again at other prices of collectives.
+    """
 
     work: Workspace
     model: IntegerProgram
@@ -45,7 +49,7 @@ class Priced:
     builder: IntegerProgramBuilder
 
     def tactic(self, optimum: Optimum, name: str) -> ChosenStrategies:
-        """What choices decide."""
+        """The tactic, of this name, that applies the strategies of an optimum."""
         return chosen_strategies(self.model, optimum.choices, self.work.state, name)
 
 
@@ -58,13 +62,14 @@ class PartialPlan:
 
 
 _ENTRIES_PER_S = 2e5
-"""Of tables with hundreds of rows, that the solver takes in before it starts."""
+"""Entries of pair costs that the solver reads per second before its first round."""
 
 
 def solving_s(priced: Priced) -> float:
-    """Seconds that a solution takes at least, whatever the solver is allowed.
+    """Least seconds of a solve, whatever its limits, or 0 if negligible.
 
-    Small with up to two axes; with three there are hundreds of choices for each op.
+    They are negligible with up to two mesh axes; with three, each op has hundreds of
+    strategies.
     """
     if len(priced.work.mesh.axes) <= 2:
         return 0.0
@@ -72,10 +77,11 @@ def solving_s(priced: Priced) -> float:
 
 
 class Space:
-    """Everything about a program that does not depend on the mesh.
+    """A program and what its prices need that is the same on every mesh.
 
-    original: the program as it was. given: all tactics that stand, those first that
-    change the program; `captured` is what they make of it.
+    original: the program and the tactics of the user. given: these tactics and the
+    rewrites of a search, in the order in which they are applied: rewrites first.
+    captured, graph: the program after all rewrites. op_prices: prices of its ops.
     """
 
     def __init__(
@@ -98,13 +104,13 @@ class Space:
             self.captured = captured = rewritten(partial.captured, self.given)
             self.graph = Graph(captured.program, captured.ties)
             self.op_prices = price_ops(captured.program, machine, machine.num_devices)
-        self._blank: ReducedGraph | None = None  # of a state that says nothing yet
+        self._undecided: ReducedGraph | None = None  # of a state without decisions
 
     def start(self, mesh: Mesh) -> Workspace:
-        """The program on a mesh, with what is given decided and nothing else.
+        """The program on a mesh, with the given tactics applied and nothing else.
 
-        Raises `TacticError` where the mesh does not let a named input, value or op be
-        cut, or kept whole, as a tactic says, `MeshError` where it lacks an axis.
+        Raises `TacticError` if an input or op that a tactic names cannot be sharded or
+        replicated as it says, `MeshError` if the mesh lacks an axis.
         """
         mesh.require_all(axes_of(self.given))
         work = start_workspace(self.captured, mesh, self.graph)
@@ -112,7 +118,7 @@ class Space:
             known = len(work.refusals)
             tactic.apply(work)
             if tactic.kind is TacticKind.PIN and len(work.refusals) > known:
-                raise TacticError(f"{tactic} cannot stand: {work.refusals[known]}")
+                raise TacticError(f"{tactic} cannot be kept: {work.refusals[known]}")
         return work
 
     @paused_collector()
@@ -123,15 +129,15 @@ class Space:
         work: Workspace | None = None,
         exposed: Mapping[Role, float] | None = None,
     ) -> Priced:
-        """The program on a mesh.
+        """The program priced on a mesh.
 
-        axes: those that may be decided, all by default. work: with decisions that stand,
-        those of `start` by default. exposed: by role of a value the share of its
-        collectives that a step waits for, where that is known.
+        axes: mesh axes that the search decides, by default all. work: the decisions that
+        stand, by default those of `start`. exposed: by role of a value, the share of its
+        collectives that a step waits for; `EXPOSED` has the defaults.
         """
         work = work or self.start(mesh)
         chosen = mesh.axes if axes is None else tuple(axes)
-        free = [unit for axis in chosen for unit in work.sub_axes[axis]]
+        free = [sub_axis for axis in chosen for sub_axis in work.sub_axes[axis]]
         exposed = {**EXPOSED, **(exposed or {})}
         return price(
             Pricing(self.machine, self.op_prices, exposed, self.seed),
@@ -141,26 +147,32 @@ class Space:
         )
 
     @paused_collector()
-    def price_again(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
-        """The same choices at other prices of collectives, in half the time."""
+    def reprice(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
+        """The program with other prices of collectives; takes half the time of `price`."""
         shares = {**EXPOSED, **exposed}
-        moves = _moves(self.machine, priced.work.state.mesh, shares)
-        model = priced.builder.build(moves)
+        prices = _moves(self.machine, priced.work.state.mesh, shares)
+        model = priced.builder.build(prices)
         pricer = Pricer.of(model, priced.pricer.live_counts, self.seed)
         return replace(priced, model=model, pricer=pricer)
 
     def reduced_graph(self, state: State) -> ReducedGraph:
-        """The groups under a state; where nothing is decided, those of all meshes."""
+        """The symmetry reduction under a state.
+
+        Without any decision it is the same on every mesh and computed once.
+        """
         if state.scattered or any(state.axes_of) or any(state.blocked):
             return reduce_by_symmetry(state)
-        if self._blank is None:
-            self._blank = reduce_by_symmetry(state)
-        return self._blank
+        if self._undecided is None:
+            self._undecided = reduce_by_symmetry(state)
+        return self._undecided
 
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """What prices are made of, whatever the mesh; exposed: as in `Space.price`."""
+    """The inputs of pricing that do not depend on the mesh.
+
+    exposed: as in `Space.price`. seed: of the solver.
+    """
 
     machine: Machine
     op_prices: OpPrices
@@ -169,16 +181,19 @@ class Pricing:
 
 
 def price(
-    pricing: Pricing, work: Workspace, folded: ReducedGraph, free: Sequence[str]
+    pricing: Pricing, work: Workspace, reduced: ReducedGraph, free: Sequence[str]
 ) -> Priced:
-    """What all choices cost, on top of the decisions of a workspace."""
-    state, machine, stores = work.state, pricing.machine, pricing.op_prices
+    """The integer program over all strategies that extend a workspace's decisions.
+
+    reduced: the symmetry reduction under these decisions. free: sub-axes to decide.
+    """
+    state, machine, op_prices = work.state, pricing.machine, pricing.op_prices
     strategies = Strategies(state, free)
-    compute = ComputeTimes(machine.chip, state.mesh, stores)
-    builder = IntegerProgramBuilder(state, folded, strategies, compute)
+    compute = ComputeTimes(machine.chip, state.mesh, op_prices)
+    builder = IntegerProgramBuilder(state, reduced, strategies, compute)
     model = builder.build(_moves(machine, state.mesh, pricing.exposed))
-    lives = live_counts(work.graph, folded, stores, tuple(work.graph.ties))
-    pricer = Pricer.of(model, lives, pricing.seed)
+    counts = live_counts(work.graph, reduced, op_prices, tuple(work.graph.ties))
+    pricer = Pricer.of(model, counts, pricing.seed)
     return Priced(work, model, pricer, compute, builder)
 
 

@@ -1,7 +1,7 @@
-"""A found plan as people would write it: a short list of ordinary tactics.
+"""A found plan written as people would write it: a short list of ordinary tactics.
 
-What is found says of every node how it is cut. Most of that follows from a few cuts, as
-tactics propagate; the few are searched for on a small graph, in which layers are one.
+A found plan says of every node how it is sharded. Most of that follows by propagation
+from a few cuts. These are searched for on a reduced graph, in which equal layers are one.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.search_result import Spelling
 from meshwright.planner.solve.space import Space
-from meshwright.planner.spelling.compose import compose
-from meshwright.planner.spelling.imitate import Imitation
-from meshwright.planner.spelling.phrase import code_of, phrase
-from meshwright.planner.spelling.reduced_graph import quotient_of
+from meshwright.planner.spelling.cut_list import find_cuts
+from meshwright.planner.spelling.plan_matcher import PlanMatcher
+from meshwright.planner.spelling.site_graph import build_site_graph
+from meshwright.planner.spelling.tactic_patterns import tactics_as_code, write_tactics
 
 _AS_GOOD = 1.01
-"""As long as this a step may take, beside the found one, for the first try to do."""
+"""Time and memory, relative to the found plan, at which no other list is tried."""
 
 
 def spellings(
     found: Workspace, start: Workspace, clock: Callable[[], float], until: float
 ) -> Iterator[tuple[Tactic, ...]]:
-    """Lists of tactics that, applied in order, decide nearly all that was found.
+    """Lists of tactics that propagate to nearly all decisions of a found plan.
 
-    What they decide otherwise is what propagation makes regular; a simulation says
-    whether it is the worse for it. start: the same graph before anything was decided.
-    clock: seconds; when it reads `until`, what was tried by then is the answer.
+    Where they differ, propagation is more regular than the plan; a simulation shows
+    whether that costs anything. start: the same graph before any decision of the search.
+    clock, until: seconds; at `until` the best list so far is taken.
     """
-    imitation = Imitation(found, start, quotient_of(found), clock, until)
-    for steps in compose(imitation):
-        yield phrase(imitation, steps)
+    matcher = PlanMatcher(found, start, build_site_graph(found), clock, until)
+    for steps in find_cuts(matcher):
+        yield write_tactics(matcher, steps)
 
 
 def spell(
@@ -43,16 +43,16 @@ def spell(
     clock: Callable[[], float],
     until: float,
 ) -> Spelling | None:
-    """The best of a plan's spellings, simulated; None if none of them runs in time.
+    """The best list of tactics for a found plan, simulated; `None` if none in time.
 
-    simulate: what tactics come to on the plan's mesh. order: the smaller the better.
+    simulate: the candidate of tactics on the plan's mesh. order: a sort key, best first.
     """
     start, work = space.start(found.mesh), space.start(found.mesh)
     for tactic in found.tactics[len(space.given) :]:
         tactic.apply(work)
     best: Candidate | None = None
     for tactics in spellings(work, start, clock, until):
-        if clock() >= until:  # what is composed in haste is hardly the plan
+        if clock() >= until:  # a list that was cut short is unlike the plan
             break
         tried = simulate(tactics)
         if tried.why_not:
@@ -63,5 +63,8 @@ def spell(
         if is_small and best.step_time_s <= _AS_GOOD * found.step_time_s:
             break
     return best and Spelling(
-        best.tactics, code_of(best.tactics), best.step_time_s, best.peak_memory_bytes
+        best.tactics,
+        tactics_as_code(best.tactics),
+        best.step_time_s,
+        best.peak_memory_bytes,
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches
+from meshwright.partitioner.structure.patterns import matches, without_indices
 from meshwright.partitioner.tactics import Shard, shard
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 
@@ -82,7 +81,7 @@ def _patterns(
     """
     found: dict[str, int] = {}
     for path, dim in dims.items():
-        wide = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+        wide = without_indices(path)
         if found.get(wide) == dim:
             continue
         is_safe = wide not in found and all(

@@ -1,4 +1,4 @@
-"""From cuts of single leaves and ops to tactics with few, general patterns."""
+"""Cuts of single leaves and ops, written as tactics with few, general patterns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches
+from meshwright.partitioner.structure.patterns import matches, without_indices
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.structure.workspace import Sum
 from meshwright.partitioner.tactics import (
@@ -21,13 +21,15 @@ from meshwright.partitioner.tactics import (
 )
 from meshwright.partitioner.tactics.cut import Where
 from meshwright.partitioner.tactics.primitives import Choice, Dim
-from meshwright.planner.spelling.imitate import Entry, Imitation, Step
-from meshwright.planner.spelling.reduced_graph import without_indices
+from meshwright.planner.spelling.plan_matcher import CutEntry, CutStep, PlanMatcher
 
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A line that may stand in a tactic: what it cuts, and all that it matches."""
+    """A possible line of a `shard` tactic.
+
+    cuts: paths that it shards as wanted. num_matched: number of paths that it matches.
+    """
 
     text: str
     dim: Dim
@@ -36,24 +38,24 @@ class _Pattern:
 
     @property
     def merit(self) -> tuple[int, ...]:
-        """The more it cuts the better; then numbers before names, then what is narrow."""
+        """A sort key, best first: cuts most, has a plain dim, matches least, is short."""
         is_plain = isinstance(self.dim, int) and self.dim >= 0
         return -len(self.cuts), not is_plain, self.num_matched, len(self.text)
 
 
-def phrase(imitation: Imitation, steps: Sequence[Step]) -> tuple[Tactic, ...]:
-    """The steps as tactics; what a step cuts besides is what the target cuts so, too."""
-    imitation.run(())
+def write_tactics(matcher: PlanMatcher, steps: Sequence[CutStep]) -> tuple[Tactic, ...]:
+    """The steps as tactics; general patterns shard more than a step, as the plan does."""
+    matcher.score_list(())
     tactics: list[Tactic] = []
     for step in steps:
         is_leaf = step.entries[0].is_leaf
-        tactics.append(_shard(imitation, step) if is_leaf else _cut(imitation, step))
-        imitation.apply(step)
+        tactics.append(_shard(matcher, step) if is_leaf else _cut(matcher, step))
+        matcher.apply(step)
     return tuple(tactics)
 
 
-def code_of(tactics: Sequence[Tactic]) -> str:
-    """One tactic a line, as typed where `import meshwright as mw` stands above."""
+def tactics_as_code(tactics: Sequence[Tactic]) -> str:
+    """Python code of tactics, one a line, after `import meshwright as mw`."""
     lines: list[str] = []
     for tactic in tactics:
         text = f"mw.{tactic}"
@@ -66,8 +68,8 @@ def code_of(tactics: Sequence[Tactic]) -> str:
 # -- ops ------------------------------------------------------------------------------
 
 
-def _cut(imitation: Imitation, step: Step) -> CutOps:
-    known = sites_of(imitation.found.graph)
+def _cut(matcher: PlanMatcher, step: CutStep) -> CutOps:
+    known = sites_of(matcher.found.graph)
     sites: dict[str, Where] = {}
     for entry in step.entries:
         assert not isinstance(entry.key, str)
@@ -79,16 +81,16 @@ def _cut(imitation: Imitation, step: Step) -> CutOps:
 # -- leaves ---------------------------------------------------------------------------
 
 
-def _shard(imitation: Imitation, step: Step) -> Shard:
-    """Patterns that cover what a step cuts, each as general as the target allows."""
+def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
+    """Patterns that cover the leaves of a step, each as general as the plan allows."""
     leaves = dict(
-        zip(imitation.found.paths, imitation.quotient.graph.input_nodes, strict=True)
+        zip(matcher.found.paths, matcher.sites.graph.input_nodes, strict=True)
     )
     left = {path: dim for entry in step.entries for path, dim in _dims(entry, leaves)}
     families: dict[str, list[str]] = {}
     for path in leaves:
         families.setdefault(without_indices(path), []).append(path)
-    patterns = list(_patterns(imitation, step.axis, leaves, families, left))
+    patterns = list(_patterns(matcher, step.axis, leaves, families, left))
     chosen: dict[str, Dim] = {}
     while left:
         best = min(
@@ -106,33 +108,34 @@ def _shard(imitation: Imitation, step: Step) -> Shard:
 
 
 def _dims(
-    entry: Entry, leaves: Mapping[str, Node]
+    entry: CutEntry, leaves: Mapping[str, Node]
 ) -> Iterator[tuple[str, int | Choice]]:
-    """The leaves of an entry, with the dim to cut."""
+    """Paths of the leaves of an entry, each with the dim to shard."""
     for path, node in leaves.items():
         if node.index in entry.nodes and without_indices(path) == entry.key:
-            assert not isinstance(entry.where, Sum), "inputs sum nothing"
+            assert not isinstance(entry.where, Sum), "inputs have no reduced dims"
             yield path, entry.where
 
 
 def _patterns(
-    imitation: Imitation,
+    matcher: PlanMatcher,
     axis: str,
     leaves: Mapping[str, Node],
     families: Mapping[str, Sequence[str]],
     wanted: Mapping[str, int | Choice],
 ) -> Iterator[_Pattern]:
-    """All lines that cut some of what is wanted, and nothing but what the target cuts."""
-    back = [
-        dim - len(imitation.work.value(leaves[path]).shape)
+    """All lines that shard some wanted leaves, and no leaf otherwise than the plan."""
+    from_back = [
+        dim - len(matcher.work.value(leaves[path]).shape)
         for path, dim in wanted.items()
         if isinstance(dim, int)
     ]
-    places = dict.fromkeys([*wanted.values(), *back, *[FIRST_DIVISIBLE][: len(back)]])
-    made = {
-        (path, place): _made(imitation, axis, node, place)
+    general = [FIRST_DIVISIBLE][: len(from_back)]
+    dims = dict.fromkeys([*wanted.values(), *from_back, *general])
+    effects = {
+        (path, dim): _effect(matcher, axis, node, dim)
         for path, node in leaves.items()
-        for place in places
+        for dim in dims
     }
     for text in _texts(families, wanted):
         found = [
@@ -140,25 +143,26 @@ def _patterns(
             for family, paths in families.items()
             for path in (paths if matches(text, family) else ())
         ] or [text]
-        for place in places:
-            results = {path: made[path, place] for path in found}
+        for dim in dims:
+            results = {path: effects[path, dim] for path in found}
             if "wrong" in results.values():
                 continue
-            is_whole = place is REPLICATED
-            right = {p for p, made in results.items() if made == "right"}
+            right = {p for p, effect in results.items() if effect == "right"}
             cuts = {
-                p for p in right & wanted.keys() if _is_whole(wanted[p]) == is_whole
+                p
+                for p in right & wanted.keys()
+                if _is_replicated(wanted[p]) == _is_replicated(dim)
             }
             if cuts:
-                yield _Pattern(text, place, frozenset(cuts), len(found))
+                yield _Pattern(text, dim, frozenset(cuts), len(found))
 
 
 def _texts(
     families: Mapping[str, Sequence[str]], wanted: Mapping[str, int | Choice]
 ) -> Iterator[str]:
-    """Globs over leaves that are wanted: names, beginnings and ends of families.
+    """Globs over the wanted leaves: their families, and prefixes and suffixes of these.
 
-    Leaves of a family that are not all wanted alike are named one by one as well.
+    Leaves of a family whose members are sharded differently are also named one by one.
     """
     found: dict[str, None] = {}
     for path in wanted:
@@ -173,23 +177,23 @@ def _texts(
     yield from found
 
 
-def _made(imitation: Imitation, axis: str, node: Node, place: int | Choice) -> str:
-    """What a line makes of a leaf: "right" as the target has it, "wrong", or nothing."""
-    wanted = dict(imitation.wanted(node)).get(axis)
-    work = imitation.work
-    if place is REPLICATED:
-        return "right" if wanted is None and not work.is_cut(node, axis) else "wrong"
-    if isinstance(place, Choice):
+def _effect(matcher: PlanMatcher, axis: str, node: Node, where: int | Choice) -> str:
+    """Effect of a line on a leaf: "right" if as in the plan, "wrong", or "" if none."""
+    planned = dict(matcher.planned_cuts(node)).get(axis)
+    work = matcher.work
+    if where is REPLICATED:
+        return "right" if planned is None and not work.is_cut(node, axis) else "wrong"
+    if isinstance(where, Choice):
         dim = first_divisible(work, node, axis)
         if dim is None:
             return ""
     else:
         rank = len(work.value(node).shape)
-        if not -rank <= place < rank:
+        if not -rank <= where < rank:
             return "wrong"
-        dim = place % rank
-    return "right" if dim == wanted else "wrong"
+        dim = where % rank
+    return "right" if dim == planned else "wrong"
 
 
-def _is_whole(dim: int | Choice) -> bool:
+def _is_replicated(dim: int | Choice) -> bool:
     return dim is REPLICATED

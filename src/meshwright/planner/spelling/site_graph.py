@@ -1,12 +1,12 @@
-"""A graph in which one node stands for all nodes that stand alike and decide alike.
+"""A graph with one node for all nodes of one source site that are sharded alike.
 
-Propagation over it takes as long as over two layers or three, however many there are.
+Equal layers coincide, so that propagation takes as long as over two or three of them,
+however many there are.
 """
 
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -14,6 +14,7 @@ from operator import or_
 
 from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, State
 from meshwright.partitioner.propagate.graph import Port
+from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.prices.symmetry import reduce_by_symmetry
@@ -21,18 +22,19 @@ from meshwright.program.ir import num_bytes
 from meshwright.program.ops import work_of
 
 _FLOPS_PER_BYTE = 128
-"""Operations in the time of one byte, as on most accelerators, give or take a factor 2."""
+"""Operations in the time of moving one byte, within a factor of 2 on most accelerators."""
 _START = 2**18
-"""Bytes that pass while an op or a collective starts."""
+"""Bytes that could be moved while an op or a collective starts."""
 _STORED = 4
-"""What an input stored in parts is worth, beside a value that is read once."""
+"""Weight of sharding a stored input, relative to a value that is read once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quotient:
-    """The small graph, and per node of it those that it stands for, with their weight.
+class SiteGraph:
+    """The reduced graph; per node of it, the original nodes and their weight.
 
-    weight: of all members, in bytes moved or the operations done in the same time.
+    members: indices of the nodes that a node stands for. weights: of all members of a
+    node, in bytes moved, or in bytes that could be moved in the time of its operations.
     """
 
     graph: Graph
@@ -40,8 +42,12 @@ class Quotient:
     weights: tuple[float, ...]
 
 
-def quotient_of(work: Workspace) -> Quotient:
-    """Nodes are one where they decide alike, at one site or under one name of a leaf."""
+def build_site_graph(work: Workspace) -> SiteGraph:
+    """The reduced graph of a workspace with all decisions of a plan.
+
+    Nodes are merged if they are symmetric under these decisions, belong to the same site
+    of the source or the same family of input leaves, and depend on the same leaves.
+    """
     graph = work.graph
     folded = reduce_by_symmetry(work.state)
     places = sites_of(graph).place_of
@@ -50,8 +56,8 @@ def quotient_of(work: Workspace) -> Quotient:
         for path, node in zip(work.paths, graph.input_nodes, strict=True)
     }
     names.update(places)
-    marks = _marks(work)
-    keys = [(group, names.get(i), marks[i]) for i, group in enumerate(folded.class_of)]
+    leaves = _dependences(work)
+    keys = [(group, names.get(i), leaves[i]) for i, group in enumerate(folded.class_of)]
     numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     class_of = [numbers[key] for key in keys]
     members: list[list[int]] = [[] for _ in numbers]
@@ -65,18 +71,14 @@ def quotient_of(work: Workspace) -> Quotient:
         for own in members
     )
     small = _small_graph(graph, class_of, members)
-    return Quotient(small, tuple(map(tuple, members)), weights)
+    return SiteGraph(small, tuple(map(tuple, members)), weights)
 
 
-def without_indices(path: str) -> str:
-    """`state.params.blocks.*.up` for `state.params.blocks.3.up`."""
-    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+def _dependences(work: Workspace) -> list[tuple[int, int]]:
+    """Bit sets per node: the input leaves that it reads, and those that it updates.
 
-
-def _marks(work: Workspace) -> list[tuple[int, int]]:
-    """Per node the leaves that it depends on and those whose next value depends on it.
-
-    As bits, layers alike: what updates a query's moments is not what updates a key's.
+    Both are transitive, with one bit for a leaf of all layers. They tell ops of one
+    source line apart, such as the updates of a query's and of a key's moments.
     """
     graph = work.graph
     numbers: dict[str, int] = {}
@@ -90,7 +92,7 @@ def _marks(work: Workspace) -> list[tuple[int, int]]:
         value = graph.number.get(graph.program.outputs[out])  # pyright: ignore[reportArgumentType]
         if value is not None:
             after[value] |= bits[position]
-    for _ in range(2):  # loops hand on to their own beginning
+    for _ in range(2):  # the second pass carries bits around loops
         for node in graph.nodes:
             if node.input_position is None:
                 _spread(before, node.ins, node.outs)
@@ -109,7 +111,7 @@ def _marks(work: Workspace) -> list[tuple[int, int]]:
 
 
 def _spread(marks: list[int], ins: Sequence[Port], outs: Sequence[Port]) -> None:
-    """What goes in has marked all that comes out."""
+    """Add the bits of all values in `ins` to every value in `outs`."""
     mark = 0
     for value, _ in ins:
         mark |= marks[value]
@@ -117,11 +119,11 @@ def _spread(marks: list[int], ins: Sequence[Port], outs: Sequence[Port]) -> None
         marks[value] |= mark
 
 
-def start_on(quotient: Quotient, start: Workspace) -> Workspace:
-    """The small graph, with what a workspace has decided."""
-    state = State(quotient.graph, start.state.mesh)
+def start_on(sites: SiteGraph, start: Workspace) -> Workspace:
+    """A workspace over the reduced graph with the decisions of another workspace."""
+    state = State(sites.graph, start.state.mesh)
     cause = Cause("tactic", "")
-    for small, own in zip(quotient.graph.nodes, quotient.members, strict=True):
+    for small, own in zip(sites.graph.nodes, sites.members, strict=True):
         first = start.graph.nodes[own[0]]
         for axis, factor in start.state.factor_of[first.index].items():
             state.assign(small, axis, factor, cause)

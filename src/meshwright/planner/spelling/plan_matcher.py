@@ -1,4 +1,4 @@
-"""How near a list of cuts, propagated in order, comes to given decisions."""
+"""Measures how closely a list of cuts, propagated in order, reproduces a plan."""
 
 from __future__ import annotations
 
@@ -6,32 +6,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node, State
+from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import Place, sites_of
 from meshwright.partitioner.structure.workspace import Sum
 from meshwright.partitioner.tactics import REPLICATED, Workspace
 from meshwright.partitioner.tactics.primitives import Choice
-from meshwright.planner.spelling.reduced_graph import (
-    Quotient,
-    start_on,
-    without_indices,
-)
+from meshwright.planner.spelling.site_graph import SiteGraph, start_on
 
 _OVERCUT = 0.5
-"""How wrong it is to cut what the target keeps whole."""
+"""Penalty for sharding what the plan replicates, relative to a wrong dim."""
 _ORDER = 0.3
-"""How wrong it is to cut in another order of axes than the target."""
+"""Penalty for another order of axes on a dim than the plan has."""
 _MOST_SITES = 60
-"""Sites that are tried, the heaviest."""
+"""Number of sites that are tried, those of largest weight."""
 
 Key = str | tuple[Place, int | None]
-"""A leaf's path without indices, or a site and which of its unlike ops, if not all."""
+"""A leaf's path without indices; or a site, and the number of one kind of its ops."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a tactic: what is cut where, or kept whole.
+class CutEntry:
+    """One line of a tactic: leaves or ops, and the dim of them to shard.
 
-    nodes: those of the small graph.
+    where: a dim, a reduced dim, or `REPLICATED`. nodes: indices in the site graph.
     """
 
     key: Key
@@ -40,60 +37,63 @@ class Entry:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is an input rather than an op."""
+        """Whether the entry names an input rather than an op."""
         return isinstance(self.key, str)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One tactic: entries that are cut together, and propagated."""
+class CutStep:
+    """One tactic: entries that are sharded together along an axis, then propagated."""
 
     axis: str
-    entries: tuple[Entry, ...]
+    entries: tuple[CutEntry, ...]
 
 
-class Imitation:
-    """One target, and the small graph on which lists of cuts are tried."""
+class PlanMatcher:
+    """A found plan as target, and the site graph on which lists of cuts are tried.
+
+    until: reading of `clock`, in seconds, at which the search for cuts has to end.
+    """
 
     def __init__(
         self,
         found: Workspace,
         start: Workspace,
-        quotient: Quotient,
+        sites: SiteGraph,
         clock: Callable[[], float],
         until: float,
     ) -> None:
         self.found = found
-        self.quotient = quotient
+        self.sites = sites
         self.clock = clock
         self.until = until
-        self.work = start_on(quotient, start)
+        self.work = start_on(sites, start)
         self.state: State = self.work.state
         self._start = self.state.mark()
-        self._ran: list[tuple[Step, int]] = []  # of a run each step, and where it began
-        self._ran_to = self._start
+        self._applied: list[tuple[CutStep, int]] = []  # with the mark before each
+        self._applied_mark = self._start
         self._target = [
             tuple(
                 (axis, factor, found.state.axes_of[own[0]][factor])
                 for axis, factor in found.state.factor_of[own[0]].items()
             )
-            for own in quotient.members
+            for own in sites.members
         ]
         self.total = sum(
-            w * len(t) for w, t in zip(quotient.weights, self._target, strict=True)
+            w * len(t) for w, t in zip(sites.weights, self._target, strict=True)
         )
 
         known = sites_of(found.graph).of
         self._num_kinds = {place: len(alike) for place, alike in known.items()}
 
-    # -- judging ----------------------------------------------------------------------
+    # -- scoring ----------------------------------------------------------------------
 
-    def judge(self) -> tuple[float, float]:
-        """What the state decides as the target does, and what otherwise."""
+    def score(self) -> tuple[float, float]:
+        """Weights of the state's decisions that agree with the plan, and that do not."""
         right = wrong = 0.0
         state = self.state
         for index, (weight, target) in enumerate(
-            zip(self.quotient.weights, self._target, strict=True)
+            zip(self.sites.weights, self._target, strict=True)
         ):
             decided = state.factor_of[index]
             if not decided:
@@ -114,9 +114,9 @@ class Imitation:
             wrong += _OVERCUT * weight * left
         return right, wrong
 
-    def apply(self, step: Step, name: str = "") -> None:
-        """Take one step on top of the state."""
-        nodes = self.quotient.graph.nodes
+    def apply(self, step: CutStep, name: str = "") -> None:
+        """Apply one step on top of the state; name: of the tactic, for `causes`."""
+        nodes = self.sites.graph.nodes
         seeds: list[tuple[str, Node, int | Sum]] = []
         for entry in step.entries:
             own = [("", nodes[i]) for i in entry.nodes]
@@ -127,102 +127,111 @@ class Imitation:
         self.work.cut(seeds, step.axis, name)
         self.work.refusals.clear()
 
-    def run(self, steps: Sequence[Step]) -> tuple[float, float]:
-        """Judge a list from the start; what it begins with as the last one did stays."""
+    def score_list(self, steps: Sequence[CutStep]) -> tuple[float, float]:
+        """The score after a list of steps; a prefix shared with the last list is kept."""
         same = 0
-        for (step, _), other in zip(self._ran, steps, strict=False):
+        for (step, _), other in zip(self._applied, steps, strict=False):
             if step is not other:
                 break
             same += 1
-        self.state.rollback(self._ran[same][1] if self._ran[same:] else self._end())
-        ran = self._ran[:same]
+        self.state.rollback(
+            self._applied[same][1] if self._applied[same:] else self._end()
+        )
+        applied = self._applied[:same]
         for number, step in enumerate(steps[same:], same):
             mark = self.state.mark()
             self.apply(step, str(number))
-            ran.append((step, mark))
-        self._ran, self._ran_to = ran, self.state.mark()
-        return self.judge()
+            applied.append((step, mark))
+        self._applied, self._applied_mark = applied, self.state.mark()
+        return self.score()
 
     def _end(self) -> int:
-        return self._ran_to if self._ran else self._start
+        return self._applied_mark if self._applied else self._start
 
-    def wrong_leaves(self) -> dict[str, tuple[int, list[Entry]]]:
-        """By axis the leaves that are cut, and should not be; and which step did it."""
+    def oversharded_leaves(self) -> dict[str, tuple[int, list[CutEntry]]]:
+        """By axis, leaves that are sharded but replicated in the plan, as entries.
+
+        With the number of the first step that shards any of them.
+        """
         found: dict[str, tuple[int, dict[str, set[int]]]] = {}
-        nodes = self.quotient.graph.input_nodes
+        nodes = self.sites.graph.input_nodes
         for path, node in zip(self.found.paths, nodes, strict=True):
             wanted = {axis for axis, _, _ in self._target[node.index]}
             for axis in self.found.mesh.axes:
-                unit = self.found.sub_axes[axis][0]
-                if unit in wanted or unit not in self.state.factor_of[node.index]:
+                sub_axis = self.found.sub_axes[axis][0]
+                if (
+                    sub_axis in wanted
+                    or sub_axis not in self.state.factor_of[node.index]
+                ):
                     continue
-                name = self.state.causes[node.index, unit].tactic
+                name = self.state.causes[node.index, sub_axis].tactic
                 first, paths = found.setdefault(axis, (len(self.found.paths), {}))
                 paths.setdefault(without_indices(path), set()).add(node.index)
                 found[axis] = min(first, int(name or 0)), paths
         return {
             axis: (
                 first,
-                [Entry(p, REPLICATED, tuple(sorted(own))) for p, own in paths.items()],
+                [
+                    CutEntry(p, REPLICATED, tuple(sorted(own)))
+                    for p, own in paths.items()
+                ],
             )
             for axis, (first, paths) in found.items()
         }
 
-    # -- what could be cut --------------------------------------------------------------
+    # -- candidates for steps ------------------------------------------------------------
 
-    def leaves(self) -> list[Step]:
-        """A step for each leaf, by the dim that the target cuts."""
+    def leaf_steps(self) -> list[CutStep]:
+        """A step for each family of leaves and each dim that the plan shards."""
         found: dict[tuple[str, str, int | Sum], set[int]] = {}
-        graph = self.quotient.graph
+        graph = self.sites.graph
         for path, node in zip(self.found.paths, graph.input_nodes, strict=True):
-            for axis, where in self.wanted(node):
+            for axis, where in self.planned_cuts(node):
                 key = axis, without_indices(path), where
                 found.setdefault(key, set()).add(node.index)
         return [
-            Step(axis, (Entry(path, where, tuple(sorted(nodes))),))
+            CutStep(axis, (CutEntry(path, where, tuple(sorted(nodes))),))
             for (axis, path, where), nodes in found.items()
         ]
 
-    def ops(self) -> list[Step]:
-        """A step for each site; for each kind of op there where the target wants it."""
+    def op_steps(self) -> list[CutStep]:
+        """A step for each site; one for each kind of its ops if the plan differs there."""
         places = sites_of(self.found.graph).place_of
         found: dict[tuple[str, Place], dict[int | Sum, dict[int, set[int]]]] = {}
-        for node, own in zip(
-            self.quotient.graph.nodes, self.quotient.members, strict=True
-        ):
+        for node, own in zip(self.sites.graph.nodes, self.sites.members, strict=True):
             if own[0] in places:
                 place, number = places[own[0]]
-                for axis, where in self.wanted(node):
+                for axis, where in self.planned_cuts(node):
                     alike = found.setdefault((axis, place), {}).setdefault(where, {})
                     alike.setdefault(number, set()).add(node.index)
-        steps: list[Step] = []
+        steps: list[CutStep] = []
         for (axis, place), wheres in found.items():
             for where, alike in wheres.items():
-                for number, nodes in self._told_apart(place, len(wheres), alike):
-                    entry = Entry((place, number), where, tuple(sorted(nodes)))
-                    steps.append(Step(axis, (entry,)))
-        weights = self.quotient.weights
+                for number, nodes in self._by_kind(place, len(wheres), alike):
+                    entry = CutEntry((place, number), where, tuple(sorted(nodes)))
+                    steps.append(CutStep(axis, (entry,)))
+        weights = self.sites.weights
 
-        def weight(step: Step) -> float:
+        def weight(step: CutStep) -> float:
             return sum(weights[i] for i in step.entries[0].nodes)
 
         return sorted(steps, key=weight, reverse=True)[:_MOST_SITES]
 
-    def _told_apart(
+    def _by_kind(
         self, place: Place, num_ways: int, alike: Mapping[int, set[int]]
     ) -> Iterator[tuple[int | None, set[int]]]:
-        """All ops of a site as one if they want the same, else each kind by itself."""
+        """All ops of a site together if the plan shards them alike, else each kind."""
         if num_ways == 1 and len(alike) == self._num_kinds[place]:
             yield None, {i for nodes in alike.values() for i in nodes}
             return
         yield from alike.items()
 
-    def wanted(self, node: Node) -> Iterator[tuple[str, int | Sum]]:
-        """Per axis of the user that cuts a node in the target the dim that it cuts."""
+    def planned_cuts(self, node: Node) -> Iterator[tuple[str, int | Sum]]:
+        """Mesh axes that shard a node in the plan, each with the dim that it shards."""
         factors = {axis: factor for axis, factor, _ in self._target[node.index]}
         for axis in self.found.mesh.axes:
-            for unit in self.found.sub_axes[axis][:1]:
-                where = self._where(node, factors.get(unit))
+            for sub_axis in self.found.sub_axes[axis][:1]:
+                where = self._where(node, factors.get(sub_axis))
                 if where is not None:
                     yield axis, where
 

@@ -1,0 +1,177 @@
+"""The search for a short list of cuts that propagates to a plan's decisions.
+
+Greedy, over all leaves and ops that the plan shards: first cuts whose propagation agrees
+with the plan most and hardly ever disagrees, then cuts that also disagree. Leaves that
+propagation shards against the plan are then replicated from the start, steps that change
+nothing are dropped, and steps that can be taken together are merged into one tactic.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from meshwright.planner.spelling.plan_matcher import CutEntry, CutStep, PlanMatcher
+
+_PASSES = ((False, 8.0, 1e-4), (True, 8.0, 1e-3), (True, 2.0, 1e-3), (True, 1.0, 1e-3))
+"""Greedy passes: whether ops are tried as well as leaves; the weight of a decision that
+disagrees with the plan, relative to one that agrees; and the share of all decisions that
+a cut must bring about to be worth a line."""
+
+_NEEDLESS = 2e-6
+"""Share of all decisions up to which a line is dropped as needless."""
+
+
+def find_cuts(matcher: PlanMatcher) -> Iterator[list[CutStep]]:
+    """A list of steps in order; then one that replicates leaves as well, if any."""
+    return _CutSearch(matcher).run()
+
+
+class _CutSearch:
+    def __init__(self, matcher: PlanMatcher) -> None:
+        self.matcher = matcher
+        self._needless = _NEEDLESS * matcher.total
+
+    def run(self) -> Iterator[list[CutStep]]:
+        leaves = self.matcher.leaf_steps()
+        entries = [*leaves, *self.matcher.op_steps()]
+        self.matcher.score_list(())
+        steps: list[CutStep] = []
+        for with_ops, penalty, share in _PASSES:
+            tried = entries if with_ops else leaves
+            steps += self._greedy(tried, penalty, share * self.matcher.total)
+        steps += self._greedy(leaves, _PASSES[0][1], 1.0)
+        steps = self._pruned(steps)
+        yield self._joined(steps)
+        more = self._with_replicated(steps)
+        if more != steps:
+            yield self._joined(self._pruned(more))
+
+    def _is_over(self) -> bool:
+        return self.matcher.clock() >= self.matcher.until
+
+    def _value(self, steps: Sequence[CutStep]) -> float:
+        right, wrong = self.matcher.score_list(steps)
+        return right - wrong
+
+    def _greedy(
+        self, entries: Sequence[CutStep], penalty: float, least: float
+    ) -> Iterator[CutStep]:
+        """Entries worth their line, the best first.
+
+        Lazy greedy (Minoux, 1978): the gain of a cut when last tried serves as an upper
+        bound of its gain now, so that few cuts are tried again.
+        """
+        score, state = self.matcher.score, self.matcher.state
+        queue = [(-self.matcher.total, i) for i in range(len(entries))]
+        heapq.heapify(queue)
+        before = score()
+        while queue and not self._is_over():
+            _, number = heapq.heappop(queue)
+            mark = state.mark()
+            self.matcher.apply(entries[number])
+            right, wrong = score()
+            gain = right - before[0] - penalty * (wrong - before[1])
+            gain *= _readability(entries[number].entries[0])
+            if gain < least:
+                state.rollback(mark)
+            elif queue and -gain > queue[0][0]:
+                state.rollback(mark)
+                heapq.heappush(queue, (-gain, number))
+            else:
+                before = right, wrong
+                yield entries[number]
+
+    def _with_replicated(self, steps: list[CutStep]) -> list[CutStep]:
+        """The steps, with leaves replicated before the first step that shards them.
+
+        Only leaves whose sharding disagrees with the plan, and where that helps.
+        """
+        best = self._value(steps)
+        for axis in self.matcher.found.mesh.axes:
+            self.matcher.score_list(steps)
+            found = self.matcher.oversharded_leaves().get(axis)
+            if found is None:
+                continue
+            place, entries = found
+            tried = [*steps[:place], CutStep(axis, tuple(entries)), *steps[place:]]
+            value = self._value(tried)
+            if value > best + self._needless:
+                best, steps = value, tried
+        return steps
+
+    def _pruned(self, steps: list[CutStep]) -> list[CutStep]:
+        """The steps without those that the others make needless, the last tried first."""
+        best = self._value(steps)
+        for step in reversed(list(steps)):
+            if self._is_over():
+                break
+            rest = [s for s in steps if s is not step]
+            value = self._value(rest)
+            if value >= best - self._needless:
+                best, steps = max(value, best), rest
+        return steps
+
+    def _joined(self, steps: list[CutStep]) -> list[CutStep]:
+        """Steps of one axis merged where the result allows: neighbours first, then any."""
+        best = self._value(steps)
+        done: list[CutStep] = []
+        for run in _runs(steps):
+            left = steps[sum(len(s.entries) for s in done) + len(run) :]
+            done += self._blocks(done, run, left, best)
+        for step in list(done):
+            place = next(i for i, s in enumerate(done) if s is step)
+            for other in reversed(range(place)):
+                if not _is_alike(done[other], step) or self._is_over():
+                    continue
+                tried = [*done[:place], *done[place + 1 :]]
+                tried[other] = _union([done[other], step])
+                if self._value(tried) >= best - self._needless:
+                    done = tried
+                    break
+        return done
+
+    def _blocks(
+        self,
+        before: list[CutStep],
+        run: list[CutStep],
+        left: list[CutStep],
+        best: float,
+    ) -> list[CutStep]:
+        """Neighbouring steps merged into one, or else each half into as few as possible."""
+        if len(run) == 1 or self._is_over():
+            return run
+        union = _union(run)
+        if self._value([*before, union, *left]) >= best - self._needless:
+            return [union]
+        half = len(run) // 2
+        first = self._blocks(before, run[:half], [*run[half:], *left], best)
+        return [*first, *self._blocks([*before, *first], run[half:], left, best)]
+
+
+def _runs(steps: Sequence[CutStep]) -> Iterator[list[CutStep]]:
+    """Runs of neighbouring steps that could be one tactic."""
+    run: list[CutStep] = []
+    for step in steps:
+        if run and not _is_alike(run[0], step):
+            yield run
+            run = []
+        run.append(step)
+    if run:
+        yield run
+
+
+def _union(steps: Sequence[CutStep]) -> CutStep:
+    return CutStep(steps[0].axis, tuple(e for s in steps for e in s.entries))
+
+
+def _readability(entry: CutEntry) -> float:
+    """A preference among equal gains: leaves, then all ops of a site, then some of them."""
+    if isinstance(entry.key, str):
+        return 1.0
+    return 0.9 if entry.key[1] is None else 0.8
+
+
+def _is_alike(one: CutStep, other: CutStep) -> bool:
+    same = one.entries[0].is_leaf == other.entries[0].is_leaf
+    return same and one.axis == other.axis
