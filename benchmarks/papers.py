@@ -20,9 +20,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from benchmarks import alpa, published
 from benchmarks.alpa_costs import AlphaBeta
-from benchmarks.partir import MACHINES, it32, t32
-from meshwright.machine import load_machine
-from meshwright.predict.inference import (
+from benchmarks.inference_layouts import (
     Pair,
     cache_bytes,
     floor_of,
@@ -33,6 +31,8 @@ from meshwright.predict.inference import (
     pass_s,
     torus_of,
 )
+from benchmarks.partir import MACHINES, it32, t32
+from meshwright.machine import load_machine
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"

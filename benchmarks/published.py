@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from meshwright.predict.inference import CacheCut, Decoder, InferenceRun
+from benchmarks.inference_layouts import CacheCut, Decoder, InferenceRun
 
 
 def half_digit(printed: str) -> float:

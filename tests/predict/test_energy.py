@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from meshwright.errors import MachineError
 from meshwright.predict.energy import (
-    SavingFactors,
     co2e_g,
     energy_j,
     find_location,
@@ -57,18 +56,6 @@ def test_glam_used_what_its_paper_says():
     """Du et al. (2022): 1,024 TPU v4 at 326 W for 574 hours took 213 MWh."""
     energy = energy_j(574 * 3600, 1024, 326, 1.11)
     assert energy / 3.6e9 == pytest.approx(213, rel=0.02)
-
-
-def test_four_choices_multiply():
-    """From 2017 to 2021: 83 times less energy, 747 times less carbon."""
-    factors = SavingFactors(model=4.2, machine=14, mechanization=1.4, map=9.1)
-    assert factors.energy == pytest.approx(83, rel=0.02)
-    assert factors.carbon == pytest.approx(747, rel=0.02)
-
-
-def test_a_factor_of_zero_is_refused():
-    with pytest.raises(MachineError, match="factor map is 0; wanted > 0"):
-        SavingFactors(map=0)
 
 
 def test_locations_are_found_by_name():

@@ -74,36 +74,3 @@ def co2e_g(energy: float, g_per_kwh: float) -> float:
 def rent_usd(seconds: float, num_chips: int, usd_per_hour: float) -> float:
     """Dollars for `num_chips` at an hourly price for each."""
     return seconds / HOUR_S * num_chips * usd_per_hour
-
-
-@dataclass(frozen=True, slots=True)
-class SavingFactors:
-    """Factors by which four choices, the 4Ms, reduce energy and carbon.
-
-    model: a better architecture. machine: a processor with more operations per joule.
-    mechanization: a data centre with less overhead. map: a location with a cleaner grid.
-    Patterson et al., "The Carbon Footprint of Machine Learning Training Will Plateau,
-    Then Shrink" (IEEE Computer, 2022).
-    """
-
-    model: float = 1.0
-    machine: float = 1.0
-    mechanization: float = 1.0
-    map: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("model", "machine", "mechanization", "map"):
-            if not getattr(self, name) > 0:
-                raise MachineError(
-                    f"factor {name} is {getattr(self, name)}; wanted > 0"
-                )
-
-    @property
-    def energy(self) -> float:
-        """Reduction of energy, which the location does not change."""
-        return self.model * self.machine * self.mechanization
-
-    @property
-    def carbon(self) -> float:
-        """Reduction of carbon."""
-        return self.energy * self.map

@@ -9,7 +9,7 @@ levels before it left to move.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from meshwright.machine.fabric import Kind, Level
@@ -70,7 +70,7 @@ def permute_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     return num_bytes * slowest.stride / level.link_bytes_per_s + level.latency_s
 
 
-COLLECTIVE_S = {
+COLLECTIVE_S: Mapping[str, Callable[[float, Sequence[Segment]], float]] = {
     "all_gather": all_gather_s,
     "all_reduce": all_reduce_s,
     "all_to_all": all_to_all_s,

@@ -111,7 +111,7 @@ def timing_key(op: Op) -> Hashable:
 
 
 def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip) -> float:
-    """Seconds to move each array once, and to read again what tiles of a product need."""
+    """Seconds to move each array once, and the rereads of a tiled product."""
     once = traffic.num_bytes
     efficiency = calibrated_efficiency(chip, "memory", once)
     seconds = once / (chip.hbm_bytes_per_s * efficiency)

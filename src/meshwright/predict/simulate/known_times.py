@@ -5,7 +5,7 @@ Layers of one model have kernels in common, so that most seconds are computed on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from meshwright.machine.placement import Placement
@@ -41,7 +41,6 @@ class KnownTimes:
         key = op.kind, axes, num_bytes
         known = self._collectives.get(key)
         if known is None:
-            seconds: Callable[..., float] = COLLECTIVE_S[op.kind]
-            known = seconds(num_bytes, self.placement.of(axes))
+            known = COLLECTIVE_S[op.kind](num_bytes, self.placement.of(axes))
             self._collectives[key] = known
         return known

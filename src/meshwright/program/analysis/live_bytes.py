@@ -27,7 +27,7 @@ def peak_bytes(program: Program, reused: Collection[int] = ()) -> int:
     kept = held - {v for i, v in enumerate(program.inputs) if i in reused}
     kept |= {v for v in program.outputs if isinstance(v, Value)}
     starts = {**ranges.definitions, **dict.fromkeys(held, 0)}
-    # An input that nobody reads stays: no op tells when its memory could be freed.
+    # An input that no op reads stays, since it has no last reader.
     ends = {**starts, **dict.fromkeys(held, num_steps), **ranges.last_uses}
     ends |= dict.fromkeys(kept, num_steps)
     live = live_bytes(

@@ -1,8 +1,8 @@
 """Live ranges: when each value of a sequence of steps is defined and used.
 
-A step is whatever runs as one: an op of a program, a fusion of a compiler, or a moment
-inside a loop. Every analysis of memory reads the ranges that are computed here, and turns
-them into bytes with `live_bytes`, so that all of them agree on what is alive when.
+A step is an op of a program, a fusion of a compiler, or a moment inside a loop. Every
+analysis of memory reads the ranges that are computed here and turns them into bytes with
+`live_bytes`, so that all analyses agree on which values are live at a step.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def target_config(machine: Machine) -> str:
     if gpu is None or clock_hz is None:
         raise CompilerError(
             f"the description of {machine.name} lacks a table [gpu] or chip.clock_hz, "
-            f"which the GPU compiler needs; those of the presets show their form"
+            f"which the GPU compiler needs; the presets show the format"
         )
     major, minor = gpu.capability
     accelerated = major >= _ACCELERATED

@@ -20,14 +20,14 @@ def run_effect(op: Op, operands: list[Any]) -> list[Any]:
     axes = op.params["mesh_axes"]
     params = {k: v for k, v in op.params.items() if k != "mesh_axes"}
 
-    def fire(given: list[Any]) -> list[Any]:
-        out = primitive.bind(*given, **params)
+    def run(inputs: list[Any]) -> list[Any]:
+        out = primitive.bind(*inputs, **params)
         return list(out) if primitive.multiple_results else [out]
 
-    def stay(given: list[Any]) -> list[Any]:
-        del given
+    def skip(inputs: list[Any]) -> list[Any]:
+        del inputs
         return [jnp.zeros(r.shape, r.dtype) for r in op.results]
 
     first = sum(lax.axis_index(a) for a in axes) == 0  # pyright: ignore[reportGeneralTypeIssues]
-    results = lax.cond(first, fire, stay, operands)
+    results = lax.cond(first, run, skip, operands)
     return [lax.psum(r, axes) for r in results]

@@ -11,16 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
-from benchmarks.published import (
-    PALM_62B,
-    PALM_540B,
-    TABLE_1,
-    TABLES_2_3,
-    half_digit,
-)
-from meshwright.errors import MachineError
-from meshwright.machine.placement import place_mesh
-from meshwright.predict.inference import (
+from benchmarks.inference_layouts import (
     Pair,
     best_over,
     best_x,
@@ -36,6 +27,15 @@ from meshwright.predict.inference import (
     stationary,
     torus_of,
 )
+from benchmarks.published import (
+    PALM_62B,
+    PALM_540B,
+    TABLE_1,
+    TABLES_2_3,
+    half_digit,
+)
+from meshwright.errors import MachineError
+from meshwright.machine.placement import place_mesh
 from meshwright.predict.links.collective import COLLECTIVE_S
 
 WITHIN = 0.03
