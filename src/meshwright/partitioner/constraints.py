@@ -1,6 +1,6 @@
-"""Placements in the user's own code: constraints, and inner `shard_map`s.
+"""Shardings in the user's own code: sharding constraints, and inner `shard_map`s.
 
-They are decisions taken before the first tactic, so order gives them precedence.
+They are applied before the first tactic, so they take precedence over all tactics.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from meshwright.program.ops.movement.placement import manual_axes, spec_axes
 
 
 def manual_names(graph: Graph) -> frozenset[str]:
-    """Axes that the user's own `shard_map`s work over, which must stay in one piece."""
+    """The axes of the user's own `shard_map`s, which must not be split into sub-axes."""
     ops = (op for op in graph.op_node if op.kind == "shard_map")
     return frozenset(name for op in ops for name in manual_axes(op))
 
 
 def apply_constraints(work: Workspace) -> None:
-    """Honour what the code says of axes that are in the mesh, and note what is not.
+    """Apply constraints on axes of the mesh; constraints on other axes become refusals.
 
     Raises `CaptureError` for a `shard_map` over axes that the mesh does not have.
     """
@@ -61,7 +61,10 @@ def _constraint_seeds(
 
 
 def _close(work: Workspace, op: Op, node: Node) -> None:
-    """Keep whole what a constraint leaves out, unless it leaves a dim unconstrained."""
+    """Keep a value whole along axes that its constraint leaves out.
+
+    A constraint with an unconstrained dim leaves them open.
+    """
     sharding: Any = op.params.get("sharding")
     mesh = getattr(sharding, "mesh", None)
     if mesh is None or PartitionSpec.UNCONSTRAINED in tuple(_spec(op)):
@@ -74,7 +77,7 @@ def _close(work: Workspace, op: Op, node: Node) -> None:
 
 
 def _spec(op: Op) -> tuple[Any, ...]:
-    """The entries of a constraint's `PartitionSpec`; none for other shardings."""
+    """The entries of a constraint's `PartitionSpec`; empty for other shardings."""
     sharding: Any = op.params.get("sharding")
     spec = (
         sharding
@@ -85,7 +88,7 @@ def _spec(op: Op) -> tuple[Any, ...]:
 
 
 def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
-    """Cut a user's `shard_map` exactly as its specs say, and let nothing else cut it."""
+    """Cut a user's `shard_map` exactly as its specs say, and block all other cuts."""
     sizes: Mapping[str, int] = manual_axes(op)
     ours = work.mesh.shape
     wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]

@@ -1,4 +1,4 @@
-"""How often each collective runs in one step, loops multiplied."""
+"""Executions of each collective in one step, loops multiplied."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from meshwright.program.ops import COLLECTIVES
 
 
 def executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
-    """Every collective with the number of times it runs.
+    """Every collective with the number of times that it runs in a step.
 
-    A scan's body runs `length` times; a `while` is counted once, for its trip count is
-    not known; of a `cond` every branch counts.
+    A scan's body runs `length` times. A `while` counts once, since its trip count is not
+    known. Every branch of a `cond` counts.
     """
     for op in program.ops:
         if op.kind in COLLECTIVES:
@@ -27,7 +27,7 @@ def executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
 
 
 def count_collectives(program: Program) -> dict[str, int]:
-    """Executions by kind of collective; of a `cond` the busiest branch."""
+    """Executions by kind of collective; a `cond` counts as its busiest branch."""
     counts: dict[str, int] = dict.fromkeys(COLLECTIVES, 0)
     for op in program.ops:
         if op.kind in COLLECTIVES:

@@ -1,9 +1,9 @@
-"""Program + State -> device program: local shapes, and every collective written down.
+"""Lowering: from a program and its state to a device program with explicit collectives.
 
-For each op, *need* is what its factors want of an operand, *have* how the operand is
-stored; the difference is written as collectives. A partial sum is reduced where
-`Carrier` says that it may not travel on: as a reduce-scatter where all readers want the
-same dim cut, else as an all-reduce.
+For each operand, *need* is the sharding that the op's factors ask for, and *have* is the
+sharding in which the operand is stored; `reshard` writes the collectives between them. A
+partial sum is reduced where `Carrier` says that it cannot stay partial: by a
+reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduce.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _REPLACED = "an output that must be stored as the input it replaces"
 def _store_output(
     scope: Scope, atom: Atom, need: Sharding | None, what: str
 ) -> tuple[Atom, Sharding]:
-    """The stored form of one output, as needed, or as it comes."""
+    """The local value and the sharding of one output, resharded if `need` is given."""
     if isinstance(atom, Literal):
         return atom, Sharding(())
     if need is None:
@@ -90,7 +90,7 @@ def _lower_ops(scope: Scope) -> None:
 
 
 def _lower_op(scope: Scope, op: Op) -> None:
-    """Bring the operands, apply this device's part, settle the results."""
+    """Reshard the operands, write this device's part of the op, reduce the results."""
     node = scope.graph.op_node[op]
     rule = node.rule
     assert rule is not None
@@ -128,7 +128,7 @@ def _apply(
     operands: tuple[Atom, ...],
     shapes: tuple[tuple[int, ...], ...],
 ) -> tuple[Value, ...]:
-    """This device's part of the op: the same primitive, or its rule's expansion."""
+    """The local results of an op: the same primitive, or its rule's expansion."""
     node = scope.graph.op_node[op]
     rule = node.rule
     assert rule is not None
@@ -167,7 +167,7 @@ def _expand(
 def _level(
     scope: Scope, op: Op, operands: tuple[Atom, ...], axes: Collection[str]
 ) -> tuple[Atom, ...]:
-    """Whole addends of a sum that is carried on partial count on one device only."""
+    """The operands of a sum whose result stays partial; whole addends become partial."""
     node = scope.graph.op_node[op]
     carrier = scope.shared.carrier
     level = list(operands)
@@ -184,7 +184,7 @@ def _level(
 
 
 def _lower_region(scope: Scope, op: Op) -> None:
-    """A loop, branch or remat: its wires say how all its ends are stored."""
+    """Lower a loop, branch or remat; its wires tell the shardings of all its ends."""
     operands: list[Atom] = list(op.operands)
     inputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
     outputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
@@ -219,10 +219,9 @@ def _lower_region(scope: Scope, op: Op) -> None:
 
 
 def _wire_sharding(scope: Scope, node: Node) -> Sharding:
-    """How a wire's quantity is stored inside; a loop's carry may be partial.
+    """The sharding of a wire's value inside the region; a loop's carry may be partial.
 
-    What a loop is handed for all its turns may be gathered for it, and so for a remat in
-    it.
+    A loop-invariant value may be gathered before the loop, and for a remat inside it.
     """
     if scope.shared.gather is Gather.SHARED and (
         node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
@@ -235,13 +234,13 @@ def _wire_sharding(scope: Scope, node: Node) -> Sharding:
 
 
 def _is_gathered(scope: Scope, node: Node) -> bool:
-    """Whether an operand is there in the form that a body wants."""
+    """Whether an operand is stored in the sharding that a body receives it in."""
     operand = scope.graph.values[node.ins[0][0]]
     return scope.have[operand][1].dims == scope.shared.form_inside(node)
 
 
 def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:
-    """A region's operand; a whole one that starts a partial carry counts once."""
+    """A region's operand; the whole initial value of a partial carry is made partial."""
     local = scope.read(atom, Sharding(need.dims), node, f"an operand of {node.label}")
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)

@@ -1,8 +1,9 @@
-"""From one sharding of a value to another, in as few and as small collectives as known.
+"""Resharding: the collectives that bring a value from one sharding to another.
 
-What a device need not hold is sliced away first; axes that move between dims go by
-all-to-all; the rest is gathered, one collective per dim; what is still to be cut is
-sliced last. A dim whose axes only change their order goes by permute.
+The order is greedy. Dims that need more cuts are sliced first, which is free. Axes that
+move between dims go by all-to-all. Other axes are gathered, one all-gather per dim, and
+dims that still need cuts are sliced last. A dim whose axes only change their order goes
+by permute.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ Axes = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ReshardStep:
-    """One move: kind is that of the collective, `dim` the one that shrinks or grows.
+    """One slice or collective of a resharding.
 
-    other: of an all_to_all the dim that is split. to: of a permute the new order.
+    kind: "all_slice" or the kind of the collective. dim: the dim that grows or shrinks.
+    other: the dim that an all_to_all splits. to: the new order of axes of a permute.
     """
 
     kind: str
@@ -32,7 +34,7 @@ class ReshardStep:
 
 
 def reshard_steps(have: Sharding, need: Sharding) -> tuple[ReshardStep, ...]:
-    """The moves from `have` to `need`; neither is partial."""
+    """The steps from sharding `have` to sharding `need`; neither is partial."""
     now = [list(axes) for axes in have.dims]
     goal = [list(axes) for axes in need.dims]
     steps: list[ReshardStep] = []
@@ -50,7 +52,7 @@ def reshard_steps(have: Sharding, need: Sharding) -> tuple[ReshardStep, ...]:
 
 
 def _common(now: list[str], goal: list[str]) -> int:
-    """Length of the common prefix."""
+    """The length of the common prefix."""
     count = 0
     for a, b in zip(now, goal, strict=False):
         if a != b:
@@ -62,7 +64,7 @@ def _common(now: list[str], goal: list[str]) -> int:
 def _slice(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
-    """Cut what is needed and free to cut, in order from the major axis."""
+    """Slice dims along axes that no other dim uses, from the major axis on."""
     for dim, axes in enumerate(now):
         if _common(axes, goal[dim]) < len(axes):
             continue
@@ -80,7 +82,7 @@ def _slice(
 def _swap(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
-    """Move a minor run of axes from one dim to the end of another."""
+    """Move a minor run of axes from one dim to the end of another by all-to-all."""
     moved = True
     while moved:
         moved = False
@@ -103,7 +105,7 @@ def _swap(
 
 
 def _overlap(extra: list[str], wanted: list[str]) -> int:
-    """Longest run that ends `extra` and begins `wanted`."""
+    """The length of the longest run that ends `extra` and begins `wanted`."""
     for count in range(min(len(extra), len(wanted)), 0, -1):
         if extra[-count:] == wanted[:count]:
             return count
@@ -113,7 +115,7 @@ def _overlap(extra: list[str], wanted: list[str]) -> int:
 def _permute(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
-    """Bring the axes that stay to the front of those that are gathered."""
+    """Permute so that the axes that stay are major to the axes that are gathered."""
     for dim, axes in enumerate(now):
         keep = _common(axes, goal[dim])
         extra, wanted = axes[keep:], goal[dim][keep:]
@@ -124,7 +126,7 @@ def _permute(
 
 
 def emit_step(builder: Builder, x: Atom, step: ReshardStep) -> Atom:
-    """Write one move of a local value into a device program."""
+    """Write one step of a resharding into a device program; returns the new value."""
     if step.kind == "all_slice":
         return builder.all_slice(x, step.dim, step.axes)
     if step.kind == "all_gather":
@@ -135,7 +137,7 @@ def emit_step(builder: Builder, x: Atom, step: ReshardStep) -> Atom:
 
 
 def _reorder(mesh: Mesh, old: Axes, new: Axes) -> tuple[tuple[int, int], ...]:
-    """(from, to) positions along `old` that leave chunks cut by `old` cut by `new`."""
+    """(source, target) positions along `old` that reorder chunks from `old` to `new`."""
     pairs = []
     for chunk in range(math.prod(mesh.size(a) for a in old)):
         coordinates: dict[str, int] = {}
@@ -155,7 +157,7 @@ def _reorder(mesh: Mesh, old: Axes, new: Axes) -> tuple[tuple[int, int], ...]:
 def local_shape(
     shape: tuple[int, ...], sharding: Sharding, mesh: Mesh
 ) -> tuple[int, ...]:
-    """The shape of one device's part."""
+    """The shape of one device's part of a value."""
     if not any(sharding.dims):
         return shape
     return tuple(

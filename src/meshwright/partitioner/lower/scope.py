@@ -1,4 +1,4 @@
-"""One body while it is lowered: where each global value is, and how it is stored."""
+"""The lowering of one body: the local value and the sharding of each global value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Cuts = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How an op reads its operands and makes its results; shapes: local, of results."""
+    """The shardings in which an op reads operands and makes results.
+
+    shapes: the local shapes of the results.
+    """
 
     operands: tuple[Sharding, ...]
     results: tuple[Sharding, ...]
@@ -25,10 +28,10 @@ class Ends:
 
 
 class Shared:
-    """What all scopes of one lowering share.
+    """The state that all scopes of one lowering share.
 
-    needs: for scattered values, on which dim each reader wants the axis; None for
-        whole.
+    needs: by (value, axis) of reduce-scattered values, the dims on which consumers want
+        the axis; `None` stands for a consumer that wants the value whole.
     """
 
     def __init__(self, state: State, gather: Gather) -> None:
@@ -41,7 +44,7 @@ class Shared:
         self._ends: dict[object, Ends] = {}
 
     def ends_of(self, node: Node) -> Ends:
-        """Of an op's node; ops that share a rule and are cut alike share the answer."""
+        """The shardings at an op's node; ops with equal rules and cuts share the result."""
         axes = self.state.axes_of[node.index]
         key = (id(node.rule), tuple(sorted(axes.items())) if axes else None)
         known = self._ends.get(key)
@@ -50,10 +53,10 @@ class Shared:
         return known
 
     def form_inside(self, node: Node) -> Cuts:
-        """How the body of a loop, or of a remat in it, is handed one of its constants.
+        """The sharding, by dims, in which a loop or remat body receives a constant.
 
-        As it is stored; but where all who read it want it gathered, and alike, as they do,
-        so that it is gathered once before the loop and not in each turn.
+        It is the stored sharding, unless all consumers want the value gathered in the
+        same way: then the value is gathered once before the loop, not in each iteration.
         """
         state, graph = self.state, self.graph
         stored = state.sharding_at(node, node.outs[0]).dims
@@ -85,12 +88,12 @@ class Shared:
 
 
 def _is_within(need: Cuts, form: Cuts) -> bool:
-    """Whether slices of a form are all that is needed."""
+    """Whether `need` can be sliced out of `form`, without a collective."""
     return all(n[: len(f)] == f for n, f in zip(need, form, strict=True))
 
 
 def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
-    """The sharding of a value with these factors, when these axes cut the factors."""
+    """The sharding of a value with these factors, if these axes cut the factors."""
     if not axes:
         return whole(len(dims))
     return Sharding(tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims))
@@ -110,10 +113,10 @@ def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
 
 
 class Scope:
-    """The device program of one body, as far as it is written.
+    """The device program of one body while it is written.
 
-    have: per global value, the local one and its sharding. inputs: global values that
-    the body takes, with their shardings.
+    have: by global value, the local value and its sharding. inputs: the global values
+    that the body receives, with their shardings.
     """
 
     def __init__(
@@ -143,11 +146,11 @@ class Scope:
         return Program(tuple(self._inputs), ops, outputs, self._constants)
 
     def node_of(self, value: Value) -> Node:
-        """The node that makes a global value."""
+        """The node that produces a global value."""
         return self.graph.nodes[self.graph.producer[self.graph.number[value]]]
 
     def cuts(self, node: Node, dims: Dims) -> Sharding:
-        """How a node reads or makes a value with these factors."""
+        """The sharding in which a node reads or makes a value with these factors."""
         return cut_by(self.state.axes_of[node.index], dims)
 
     def _add_constant(self, value: Value, array: object) -> None:
@@ -162,9 +165,9 @@ class Scope:
     # -- bringing values into shape -------------------------------------------------
 
     def read(self, atom: Atom, need: Sharding, node: Node, what: str | int) -> Atom:
-        """A value cut as a node needs it; partial sums that were carried stay partial.
+        """The local value in the sharding that a node needs; partial sums stay partial.
 
-        what: for people, what the value is to the node; a number is an operand's.
+        what: what the value is to the node, for messages; a number is an operand's.
         """
         if isinstance(atom, Literal):
             return atom
@@ -200,7 +203,7 @@ class Scope:
         return local
 
     def settle(self, value: Value, node: Node) -> None:
-        """Reduce a partial value along the axes that it may not carry on."""
+        """Reduce a partial value along the axes along which it cannot stay partial."""
         local, have = self.have[value]
         number = self.graph.number[value]
         is_sum = have.monoid == "sum"
@@ -214,7 +217,7 @@ class Scope:
         rest = list(axes)
         settled = [a for a in axes if (number, a) in self.state.settled]
         for axis in (*settled, *self._as_read(number)) if is_sum else ():
-            # Nothing scatters a max: it is reduced, and readers slice.
+            # No collective reduce-scatters a max: it is all-reduced, then sliced.
             dim = self.state.scattered.get((number, axis)) if axis in rest else None
             is_wanted = axis in settled or self.shared.needs.get((number, axis)) == {
                 dim
@@ -237,7 +240,7 @@ class Scope:
         self.have[value] = (local, Sharding(tuple(dims), kept))
 
     def _as_read(self, value: int) -> list[str]:
-        """Axes that cut a value, in the order in which its first reader has them."""
+        """The axes that cut a value, in the order of its first consumer."""
         readers = self.graph.consumers[value]
         if not readers:
             return []
@@ -246,13 +249,13 @@ class Scope:
         return [a for cut in self.state.sharding_at(node, port).dims for a in cut]
 
     def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
-        """A whole value on the first device along `axes`, zero on the others."""
+        """A whole value as a partial sum: itself on the first device, zero on others."""
         builder = self.builder
         first = builder.compare("eq", builder.axis_index(axes), 0)
         return builder.select(first, builder.full(local.shape, 0, local.dtype), local)
 
     def tracked[T](self, origin: Origin, write: Callable[[], T]) -> T:
-        """Call `write`, and note where the collectives that it emits come from."""
+        """Call `write`, and record the origin of the collectives that it writes."""
         before = len(self.builder.ops)
         result = write()
         for op in self.builder.ops[before:]:

@@ -1,4 +1,4 @@
-"""The checker of device programs; tests run it after lowering."""
+"""The verifier of device programs; tests run it after lowering."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Shape = tuple[int, ...]
 
 
 def verify_lowered(lowered: Lowered, source: Program) -> None:
-    """Assert that `lowered` is a device program of `source`: we are wrong otherwise.
+    """Assert that `lowered` is a well-formed device program of `source`.
 
-    Its structure is sound (`verify`), inputs and outputs have the local shapes that
-    their shardings say, no output is partial, and each collective names axes of the
-    mesh and changes shapes as it must. Every collective has an origin.
+    Its structure is valid (`verify`). Inputs and outputs have the local shapes of their
+    shardings, and no output is partial. Each collective names axes of the mesh, changes
+    shapes as its kind must, and has an origin.
     """
     program = lowered.program
     verify(program)
@@ -100,4 +100,4 @@ _RESULTS: dict[str, Callable[[Op, Shape, int], Shape]] = {
     "all_to_all": _exchanged,
     "permute": _permuted,
 }
-"""The shape that each kind must make of its operand's, over n devices."""
+"""By kind of collective, the result's shape from the operand's shape, over n devices."""

@@ -1,8 +1,8 @@
-"""Where partial sums may travel on: through linear ops, as far as it does not cost more.
+"""Which values stay partial sums: a sum is delayed through linear ops if that is no dearer.
 
-A partial value is carried into its consumers when all of them are linear in it and what
-they make is together no larger than it is; otherwise the sum is taken at once. So
-`a@W1 + b@W2` pays one all-reduce, and three gradients of one input pay one.
+A partial value is passed on to its consumers if all of them are linear in it and their
+results together are no larger than it is. Otherwise it is reduced where it is made. So
+`a@W1 + b@W2` needs one all-reduce, and three gradients of one input need one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class Carrier:
-    """Answers for one state; the answers follow the state as it grows."""
+    """Tells which values of a state are partial sums, for its latest decisions."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -27,8 +27,9 @@ class Carrier:
         self._version = state.version
         outputs = self.graph.program.outputs
         self._outputs = {self.graph.number[v] for v in outputs if isinstance(v, Value)}
-        # Of loops in loops: their sums may go on into the outer one's. At the top there is
-        # but one sum to save, and whoever reads the result decides how it is cut.
+        # Results of loops inside loops: their sums may be delayed into the outer loop. At
+        # the top level only one sum could be saved, and the result's readers decide how
+        # it is cut.
         self._inner = {
             self.graph.number[result]
             for outer in self.graph.wire_nodes
@@ -39,9 +40,9 @@ class Carrier:
         }
 
     def is_partial(self, value: int, axis: str, is_strict: bool = False) -> bool:
-        """True where a value, as made, holds addends of a sum along an axis.
+        """Whether a value, as made, holds one addend per device of a sum along an axis.
 
-        is_strict: only where no whole addend has to be made partial for it.
+        is_strict: answer yes only if no whole addend has to be made partial for it.
         """
         self._follow()
         key = (value, axis, is_strict)
@@ -52,9 +53,9 @@ class Carrier:
         return self._partial[key]
 
     def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
-        """The value after all on whose answers its own may rest, in program order.
+        """The value and all values that its answer may depend on, in program order.
 
-        Chains of additions are long; answered in this order, none recurses deeply.
+        Chains of additions are long; answering in this order avoids deep recursion.
         """
         found, todo = {value}, [value]
         while todo:
@@ -95,7 +96,7 @@ class Carrier:
             self._assumed.clear()
 
     def can_carry(self, value: int, axis: str) -> bool:
-        """True when a partial value is handed on; else it is summed where it is made."""
+        """Whether a partial value is passed on, rather than reduced where it is made."""
         state = self.state
         if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
@@ -107,9 +108,9 @@ class Carrier:
         )
 
     def loop_partial(self, node: Node, axis: str) -> bool:
-        """True for a scan's carry that may hold addends along an axis all the way.
+        """Whether a scan's carry may stay a partial sum along an axis in all iterations.
 
-        The carried-in value must only be added to, so that one sum after the loop
+        The body may only add to the carry, so that one all-reduce after the loop
         replaces one in each iteration.
         """
         self._follow()
@@ -123,9 +124,9 @@ class Carrier:
     # -- one op ---------------------------------------------------------------------
 
     def addends(self, node: Node, axis: str) -> frozenset[int]:
-        """The operands of which an op that carries a partial sum on is the sum.
+        """The operand positions that an op adds up, if its result is a partial sum.
 
-        Those of them that are whole must be made partial: counted on one device only.
+        Whole operands among them must be made partial: kept on one device, zero elsewhere.
         """
         for group in _groups(node):
             if self._is_carried(node, group, axis):
@@ -135,11 +136,11 @@ class Carrier:
     def _is_carried(
         self, node: Node, group: frozenset[int], axis: str, is_strict: bool = False
     ) -> bool:
-        """True when the operands of a linear group arrive partial, and only they.
+        """Whether the operands of a linear group are partial, and no other operand is.
 
         A zero is a partial sum of zero, on every device. A whole addend is made partial
-        where the result goes on into a sum with another partial addend, so that the
-        order of additions does not matter.
+        if the result is added to another partial value later, so that the order of
+        additions does not matter.
         """
         assert node.op is not None
         has_partial = has_whole = False
@@ -147,7 +148,7 @@ class Carrier:
             number = self._number(atom)
             arrives = (
                 number is not None
-                and self.is_cheap(number)  # else it is summed where it is made
+                and self.is_cheap(number)  # otherwise it is reduced where it is made
                 and self.is_partial(number, axis, is_strict)
             )
             if position not in group:
@@ -162,7 +163,7 @@ class Carrier:
         return has_partial and (not has_whole or self._merges(node, axis))
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """True when the one result goes only into sums, one with a partial addend."""
+        """Whether the only result is read by additions only, one with a partial addend."""
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]
@@ -194,7 +195,7 @@ class Carrier:
         )
 
     def is_zero(self, atom: Atom) -> bool:
-        """True for values that are known to be zero everywhere."""
+        """Whether a value is known to be zero everywhere."""
         if isinstance(atom, Literal):
             return bool(atom.value == 0)
         node = self.graph.nodes[self.graph.producer[self.graph.number[atom]]]
@@ -212,7 +213,7 @@ class Carrier:
         )
 
     def is_cheap(self, value: int) -> bool:
-        """Structure only: all uses are linear, and what they make is not larger."""
+        """Whether all uses of a value are linear, and their results together no larger."""
         known = self._carries.get(value)
         if known is None:
             known = self._carries[value] = self._weigh(value)
@@ -236,7 +237,7 @@ class Carrier:
         return made <= num_bytes(self.graph.values[value])
 
     def _share(self, node: Node, value: int, num_consumers: int) -> float | None:
-        """The part of a linear op's results that counts for one of its operands."""
+        """The share of a linear op's result bytes that counts for one operand value."""
         if node.op is None:
             return None
         wanted = {p for p, number in self._operands(node.op) if number == value}
@@ -278,7 +279,7 @@ class Carrier:
         )
         self._assumed.add((start, axis))
         end = self.graph.number[last]
-        is_handed_on = self.can_carry(start, axis)  # else its readers want the sum
+        is_handed_on = self.can_carry(start, axis)  # otherwise readers need the sum
         if is_handed_on and self.is_cheap(end) and self.is_partial(end, axis):
             self._assumed.update((r, axis) for r in result)
             return True
@@ -287,7 +288,7 @@ class Carrier:
 
 
 MAX_ADDENDS = 64
-"""So far a sum of many addends is searched for another partial one."""
+"""Additions that are followed to find another partial addend of a long sum."""
 
 
 def _groups(node: Node) -> tuple[frozenset[int], ...]:

@@ -1,8 +1,8 @@
-"""The program as propagation sees it: nodes that tie the dims of values together.
+"""The graph that propagation walks: nodes that tie the dims of values together.
 
 Every op, every wire of a region op and every input is a node with factors. A value has
-one producing node and any number of consuming ones; bodies of loops and branches are in
-the same graph, so that one fixed point covers nest and body.
+one producing node and any number of consuming ones. Bodies of loops and branches are in
+the same graph, so that one fixed point covers a loop and its body.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Port = tuple[int, Dims]
 class Node:
     """One op, wire, or input.
 
-    sizes: extent per factor. ins, outs: the values read and made. has_products: some
-    dim is a product of factors. rule: of an op node only.
+    sizes: extent of each factor. ins, outs: the values read and made. has_products:
+    whether some dim is a product of factors. rule: the factor rule; only ops have one.
     """
 
     index: int
@@ -38,14 +38,14 @@ class Node:
 
     @property
     def label(self) -> str:
-        """For people: the op's kind, or what a wire or input is."""
+        """The op's kind, or what kind of node it is, as messages print it."""
         if self.wire is not None and self.op is not None:
             return f"{self.op.kind} (wire)"
         return self.op.kind if self.op is not None else "input"
 
     @property
     def is_loop_constant(self) -> bool:
-        """Whether it hands a loop what is the same in all turns."""
+        """Whether it passes a loop-invariant value into a loop."""
         return (
             self._is_handed_in
             and self.op is not None
@@ -54,7 +54,7 @@ class Node:
 
     @property
     def is_remat_constant(self) -> bool:
-        """Whether it hands what is there to a body that is run again."""
+        """Whether it passes a value into a rematted region."""
         return self._is_handed_in and self.op is not None and self.op.kind == "remat"
 
     @property
@@ -66,14 +66,14 @@ class Node:
 
     @property
     def source(self) -> object:
-        """The op's source line; "" for inputs."""
+        """The op's source line; the empty string for inputs."""
         return self.op.source if self.op is not None else ""
 
 
 class Graph:
-    """Nodes and values of a program and its nested programs, numbered in order.
+    """Nodes and values of a program and its nested programs, numbered in program order.
 
-    ties: output position -> input position, for state that a step passes on; the
+    ties: output position -> input position, for state that a step returns updated. The
     input's node then also consumes that output.
     """
 
@@ -136,7 +136,7 @@ class Graph:
         self.op_node[op] = node
 
     def _rule(self, op: Op) -> FactorRule:
-        """The op's rule; ops alike in kind, shapes and params share one object."""
+        """The op's rule; ops of equal kind, shapes and parameters share one object."""
         key = (
             op.kind,
             tuple((a.shape, a.dtype, getattr(a, "value", None)) for a in op.operands),

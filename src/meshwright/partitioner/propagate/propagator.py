@@ -3,8 +3,8 @@
 A node takes an axis on the factor that its cut operands name (forward), else on the one
 that its consumers ask for (backward). Cutting a node asks the producers of its whole
 operands to cut them too, which is free. Two different factors asked for at once are a
-conflict: the node stays whole along the axis, and the conflict is recorded. Nothing is
-ever undone. (The discipline of PartIR, Alabed et al., ASPLOS 2025.)
+conflict: the node stays whole along the axis, and the conflict is recorded. No cut is
+undone, as in PartIR (Alabed et al., ASPLOS 2025).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from meshwright.partitioner.propagate.state import Cause, Conflict, State
 
 
 class Propagator:
-    """Runs the fixed point over a state; keeps nothing but work lists between calls."""
+    """Runs propagation over a state to its fixed point; holds no decisions of its own."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -26,7 +26,7 @@ class Propagator:
         self.carrier = Carrier(state)
 
     def cut(self, node: Node, axis: str, factor: int, tactic: str = "") -> str | None:
-        """Cut one factor of one node and propagate; why not, if it cannot be."""
+        """Cut one factor of one node and propagate; returns the reason if it cannot."""
         refusal = self.state.why_not(node, axis, factor)
         if refusal is None:
             self.cut_all([(node, factor)], axis, tactic)
@@ -35,7 +35,7 @@ class Propagator:
     def cut_all(
         self, seeds: Iterable[tuple[Node, int]], axis: str, tactic: str = ""
     ) -> None:
-        """Cut factors of nodes (each already asked `why_not`) and propagate together."""
+        """Cut those of the given factors that can be cut, then propagate all together."""
         self.state.tactic = tactic
         work = _Work()
         for node, factor in seeds:
@@ -45,7 +45,7 @@ class Propagator:
             self._visit(self.graph.nodes[work.pop()], axis, work)
 
     def spread(self, node: Node, axis: str) -> None:
-        """Propagate a cut that was assigned to a node without asking."""
+        """Propagate a cut that was assigned to a node directly, without `why_not`."""
         work = _Work()
         self._notify(node, axis, self.state.factor_of[node.index][axis], work)
         while work:
@@ -75,9 +75,9 @@ class Propagator:
             return
 
     def _claims(self, node: Node, axis: str, how: str) -> dict[int, int]:
-        """Factors that operands (forward) or requests on results (backward) name.
+        """Factors that operands (forward) or consumers (backward) ask for, with the value.
 
-        A claim that cannot be met (does not divide, does not line up) is none.
+        A factor that cannot be cut, for example since it does not divide, is left out.
         """
         claims: dict[int, int] = {}
         for value, dims in node.ins if how == "forward" else node.outs:
@@ -96,7 +96,7 @@ class Propagator:
         return () if dim is None or dim < 0 else (dim,)
 
     def _next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
-        """The major-most factor of a dim that is not yet cut into pieces of one."""
+        """The most major factor of a dim that is not yet cut into pieces of extent one."""
         for factor in factors:
             if self.state.parts(node, factor) < node.sizes[factor]:
                 return factor
@@ -108,7 +108,7 @@ class Propagator:
         return next(iter(self.state.requests[value, axis].values()), None)
 
     def _scatter_result(self, node: Node, axis: str, work: _Work) -> bool:
-        """Where the result is a partial sum passing through, cut it here, not before."""
+        """Reduce-scatter a partial sum here if consumers want it cut; true if one was."""
         found = False
         for value, _ in node.outs:
             for dim in self.state.requests.get((value, axis), ()):
@@ -124,7 +124,7 @@ class Propagator:
         self._notify(node, axis, factor, work)
 
     def _notify(self, node: Node, axis: str, factor: int, work: _Work) -> None:
-        """Tell readers of the results, and makers of the operands, of a new cut."""
+        """Queue consumers of the results and producers of the operands after a cut."""
         for value, dims in node.outs:
             if any(factor in factors for factors in dims):
                 work.forward(self.graph.consumers[value])
@@ -134,7 +134,7 @@ class Propagator:
                     self._want(value, axis, dim, node, work)
 
     def _want(self, value: int, axis: str, dim: int, node: Node, work: _Work) -> None:
-        """Ask for a value that is whole, or partial, to be cut where it is made."""
+        """Ask the producer of a whole or partial value to cut it."""
         state = self.state
         producer = self.graph.producer[value]
         if axis not in state.factor_of[producer]:
@@ -152,7 +152,7 @@ class Propagator:
 
 
 class _Work:
-    """Nodes to visit, forward ones first, each in order of arrival, none twice."""
+    """Queue of nodes to visit: forward ones first, in order of arrival, none twice."""
 
     def __init__(self) -> None:
         self._queues: tuple[deque[int], deque[int]] = (deque(), deque())

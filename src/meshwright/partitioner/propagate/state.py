@@ -1,6 +1,6 @@
-"""Which axis cuts which factor of which node: the state that tactics and search change.
+"""The state of a partitioning: which axis cuts which factor of which node.
 
-Decisions are only ever added; a journal lets a trial be taken back.
+Tactics and searches only add decisions; a journal lets a search roll back a trial.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Cause:
     """Why a node was cut: by a tactic, or because of a value shared with another node.
 
     how: "tactic" (then `tactic` names it), "forward" (an operand was cut), "backward"
-    (a consumer wants the result cut), "scatter" (a partial sum is wanted cut).
+    (a consumer wants the result cut), "scatter" (a consumer wants a partial sum cut).
     """
 
     how: str
@@ -28,7 +28,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two factors of one node that want the same axis; the node stays whole along it.
+    """Two factors of one node that ask for the same axis; the node stays whole along it.
 
     sides: (factor, value number, "operand" or "result") for each claim.
     """
@@ -42,10 +42,11 @@ class Conflict:
 class State:
     """The decisions taken so far on one graph and mesh.
 
-    settled: sums that are taken, or scattered, where they are made, whatever their readers
-        want; (value, axis).
-    kept: of some values the one form, by dims, in which they are kept for all readers;
-        whoever needs another makes it of that, for itself. All forms of others are kept.
+    settled: (value, axis) of partial sums that are reduced or reduce-scattered where they
+        are made, whatever their consumers ask for.
+    kept: by value, the one sharding, by dims, in which it is kept for all consumers; a
+        consumer that needs another sharding makes it for itself. A value that is not
+        here is kept in every sharding that some consumer needs.
     """
 
     def __init__(self, graph: Graph, mesh: Mesh) -> None:
@@ -69,14 +70,14 @@ class State:
     # -- reading --------------------------------------------------------------------
 
     def parts(self, node: Node, factor: int) -> int:
-        """Into how many parts a factor is cut."""
+        """The number of parts into which a factor is cut."""
         parts = 1
         for axis in self.axes_of[node.index].get(factor, ()):
             parts *= self.size[axis]
         return parts
 
     def dim_on(self, value: int, axis: str) -> int | None:
-        """The dim of a value that an axis cuts where it is made; -1 if it is partial."""
+        """The dim of a value that an axis cuts where it is made; -1 for a partial value."""
         producer = self.graph.producer[value]
         factor = self.factor_of[producer].get(axis)
         if factor is None:
@@ -91,7 +92,7 @@ class State:
         return self.scattered.get((value, axis), -1) if is_open else None
 
     def sharding_at(self, node: Node, port: Port) -> Sharding:
-        """How a node reads or makes a value, without partial sums."""
+        """The sharding in which a node reads or makes a value, partial axes left out."""
         cuts = self.axes_of[node.index]
         if not cuts:
             return Sharding(((),) * len(port[1]))
@@ -103,7 +104,7 @@ class State:
         )
 
     def is_available(self, value: int, dim: int, axis: str) -> bool:
-        """True when a partial value may be scattered along `dim`: it divides."""
+        """Whether a partial value can be reduce-scattered: the axis divides `dim`."""
         shape = self.graph.values[value].shape
         producer = self.graph.nodes[self.graph.producer[value]]
         parts = self.size[axis]
@@ -117,7 +118,7 @@ class State:
         return shape[dim] % parts == 0
 
     def why_not(self, node: Node, axis: str, factor: int) -> str | None:
-        """Why an axis cannot cut a factor of a node, in one sentence; None if it can."""
+        """One sentence why an axis cannot cut a factor of a node; `None` if it can."""
         if axis in self.blocked[node.index]:
             return f"{node.label} is kept whole along {axis!r}"
         taken = self.factor_of[node.index].get(axis)
@@ -132,13 +133,13 @@ class State:
         for value, dims in node.outs if self.scattered else ():
             for dim, factors in enumerate(dims):
                 if factor in factors and not self.is_available(value, dim, axis):
-                    return f"{axis!r} does not divide what a sum leaves of dim {dim}"
+                    return f"{axis!r} does not divide dim {dim} of the reduce-scattered sum"
         if node.has_products:
             return self._why_not_product(node, factor)
         return None
 
     def _why_not_product(self, node: Node, factor: int) -> str | None:
-        """A minor factor can be cut only once the major ones are cut to pieces of one."""
+        """The refusal of a minor factor while its major factors are not fully cut."""
         for _, dims in (*node.ins, *node.outs):
             for factors in dims:
                 if factor not in factors or len(factors) == 1:
@@ -157,7 +158,7 @@ class State:
     # -- writing --------------------------------------------------------------------
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
-        """Cut a factor; the caller has asked `why_not`."""
+        """Cut a factor; the caller has checked `why_not`."""
         index = node.index
         self.factor_of[index][axis] = factor
         self.axes_of[index][factor] = (*self.axes_of[index].get(factor, ()), axis)
@@ -165,19 +166,19 @@ class State:
         self._note(("assign", index, axis, factor))
 
     def scatter(self, value: int, axis: str, dim: int) -> None:
-        """Take a partial value's sum along `axis` as cut on `dim` from here on."""
+        """Reduce-scatter a partial value along `axis` on `dim`."""
         self._note(("restore", self.scattered, (value, axis), None))
         self.scattered[value, axis] = dim
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
-        """Note that a consumer wants a whole value cut."""
+        """Record that a consumer wants a whole value cut."""
         wanted = self.requests.setdefault((value, axis), {})
         if dim not in wanted:
             wanted[dim] = node
             self._note(("request", value, axis, dim))
 
     def retract(self, node: Node, axis: str) -> None:
-        """Take back one decision, for a tactic that puts another in its place."""
+        """Remove one decision, for a tactic that replaces it."""
         index = node.index
         factor = self.factor_of[index].pop(axis)
         axes = self.axes_of[index][factor]
@@ -186,18 +187,18 @@ class State:
         self._note(("retract", index, axis, factor, axes, cause))
 
     def settle(self, value: int, axis: str) -> None:
-        """Take a sum, or scatter it, where it is made."""
+        """Reduce or reduce-scatter a partial sum where it is made."""
         if (value, axis) not in self.settled:
             self.settled.add((value, axis))
             self._note(("settle", (value, axis)))
 
     def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
-        """Keep a value in one form for all its readers."""
+        """Keep a value in one sharding for all its consumers."""
         self._note(("restore", self.kept, value, self.kept.get(value)))
         self.kept[value] = form
 
     def block(self, node: Node, axis: str) -> None:
-        """Keep a node whole along an axis from here on."""
+        """Keep a node whole along an axis; later tactics cannot cut it."""
         self._note(("restore", self.blocked, node.index, self.blocked[node.index]))
         self.blocked[node.index] |= {axis}
 
@@ -206,11 +207,11 @@ class State:
         self._journal.append(change)
 
     def mark(self) -> int:
-        """A point to which `rollback` can return."""
+        """The current point, to which `rollback` can return."""
         return len(self._journal)
 
     def rollback(self, mark: int) -> None:
-        """Take back everything decided since `mark`."""
+        """Undo all decisions since `mark`."""
         self.version += 1
         while len(self._journal) > mark:
             kind, *what = self._journal.pop()
