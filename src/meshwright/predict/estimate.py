@@ -11,14 +11,18 @@ from meshwright.errors import MachineError
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.partitioner.lower import Lowered
-from meshwright.predict.compilers.compile import Fused, fused
-from meshwright.predict.compilers.rules import Rules, rules_for
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.xla.compilation import (
+    Compilation,
+    Compiler,
+    compile_program,
+)
 from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.xla.layouts import Layouts
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.pause import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import memory_of
-from meshwright.predict.memory.compaction import compacted
+from meshwright.predict.memory.layout_compression import compressed
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.roofline.work import program_work
 from meshwright.predict.simulate.timeline import (
@@ -49,8 +53,8 @@ class Estimate:
         where there are any; all but the hidden add up to the step.
     original: the program before it was partitioned. program: that of one device.
     fusions: in the order in which they run; the memory's curve is over them.
-    layout: how values lie in memory.
-    origins: of ops that stand for others of the device program, those.
+    layouts: of the values of `program`.
+    origins: by op that stands for another one of the device program, that op.
     donated: positions of the inputs whose memory the caller gives up.
     """
 
@@ -63,7 +67,7 @@ class Estimate:
     timeline: Timeline = field(repr=False)
     breakdown: Mapping[str, float]
     fusions: tuple[Fusion, ...] = field(repr=False)
-    layout: Layout = field(repr=False)
+    layouts: Layouts = field(repr=False)
     origins: Mapping[Op, Op] = field(repr=False)
     donated: tuple[int, ...]
 
@@ -132,23 +136,23 @@ def estimate(
 
 
 def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
-    lowered, rules = decided.lowered, rules_for(machine)
+    lowered, compiler = decided.lowered, compiler_of(machine)
     placement = place_mesh(lowered.mesh, machine)
-    formed = _fused(lowered, rules, machine.chip.tile)
-    program, units = formed.program, formed.fusions
+    compilation = _compiled(lowered, compiler, machine.chip.tile)
+    program = compilation.program
     donated = _donated(decided.captured, donate_state)
     aliases = _aliases(decided.captured, program, donated)
-    timeline = timeline_of(formed.kernels, Setting(placement, rules.overlaps))
-    waiting = _waiting_s(timeline.end_s, formed, placement)
-    layout = formed.layout_on(machine.chip.room_bytes)
+    setting = Setting(placement, compiler.async_collectives)
+    timeline = timeline_of(compilation.kernels, setting)
+    waiting = _waiting_s(timeline.end_s, compilation, placement)
+    layouts = compilation.layouts_on(machine.chip.room_bytes)
 
-    def measure(layout: Layout) -> MemoryCurve:
-        return memory_of(program, aliases, layout, units, rules, formed.kernels)
+    def measure(layouts: Layouts) -> MemoryCurve:
+        return memory_of(compilation, aliases, layouts)
 
-    memory, usable = measure(layout), machine.chip.usable_bytes
-    if rules.compacts and memory.peak_bytes > usable:
-        fixed = {*program.inputs, *program.constants, *formed.outputs}
-        memory, layout = compacted(memory, layout, usable, units, fixed, measure)
+    memory, usable = measure(layouts), machine.chip.usable_bytes
+    if memory.peak_bytes > usable:
+        memory, layouts = compressed(memory, layouts, usable, compilation, measure)
     return Estimate(
         machine,
         lowered.mesh,
@@ -158,30 +162,33 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
         memory,
         timeline,
         _breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
-        units,
-        layout,
-        formed.origins,
+        compilation.fusions,
+        layouts,
+        compilation.origins,
         donated,
     )
 
 
-_KNOWN: WeakKeyDictionary[Lowered, dict[tuple[Rules, tuple[int, int]], Fused]] = (
-    WeakKeyDictionary()
-)
-"""Programs that have been simulated, grouped as compilers do, for as long as somebody has
-them: other machines under the same rules take no more than their times."""
+_COMPILATIONS: WeakKeyDictionary[
+    Lowered, dict[tuple[Compiler, tuple[int, int]], Compilation]
+] = WeakKeyDictionary()
+"""Compilations of programs that are in use: another machine with an equal compiler needs
+only the times of its kernels."""
 
 
-def _fused(lowered: Lowered, rules: Rules, tile: tuple[int, int]) -> Fused:
-    known = _KNOWN.setdefault(lowered, {})
-    if (rules, tile) not in known:
-        known[rules, tile] = fused(lowered.program, rules, tile)
-    return known[rules, tile]
+def _compiled(
+    lowered: Lowered, compiler: Compiler, tile: tuple[int, int]
+) -> Compilation:
+    known = _COMPILATIONS.setdefault(lowered, {})
+    if (compiler, tile) not in known:
+        known[compiler, tile] = compile_program(lowered.program, compiler, tile)
+    return known[compiler, tile]
 
 
-def _waiting_s(step_s: float, formed: Fused, placement: Placement) -> float:
-    """What pauses add, of groups on each level that a collective goes across."""
-    across = {segment.dim.level for segment in placement.of(formed.kernels.axes)}
+def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) -> float:
+    """Seconds of pauses of other groups, on each level that a collective crosses."""
+    axes = compilation.kernels.axes
+    across = {segment.dim.level for segment in placement.of(axes)}
     machine = placement.machine
     return sum(
         waiting_s(step_s, level, num_groups(machine, level))

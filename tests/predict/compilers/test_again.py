@@ -1,19 +1,17 @@
 """What products compute again, by the seconds that it takes on one chip or another."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import pytest
 
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.rules import RULES, TPU, rules_for
-from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.tpu.pipeline import TpuOptions, tpu_compiler
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
+from tests.predict.compilers.compiled import fusions_of
 
 N = 1024
 SQUARE = jax.ShapeDtypeStruct((N, N), jnp.float32)
@@ -23,8 +21,8 @@ THIN = jax.ShapeDtypeStruct((N, 8), jnp.float32)
 def stored(fn, balance, *args):
     """Shapes of what is written, those handed out left out."""
     program = capture(fn, args).program
-    layout = Layout(narrow=narrow_values(program))
-    units = fuse(program, layout, replace(TPU, balance=balance))
+    compiler = tpu_compiler(TpuOptions(balance=balance))
+    units = fusions_of(program, compiler, bfloat16_values(program))
     made = [v for unit in units for v in unit.writes if v not in program.outputs]
     return [v.shape for v in made]
 
@@ -38,13 +36,13 @@ def product():
     return capture(lambda x, w: x @ w, (SQUARE, THIN)).program.ops[0]
 
 
-def test_what_memory_bounds_is_computed_again():
+def test_what_memory_bounds_is_recomputed():
     # Of one array of 32 bits, for 16: twice 4 bytes, or 4 read, 2 written, twice 2 read.
     fast = Balance(vector=1e9, matrix=1e9)
     size = N * N
-    assert fast.is_computed_again([product()] * 2, OpWork(size), 4 * size, 2 * size)
+    assert fast.is_recomputed([product()] * 2, OpWork(size), 4 * size, 2 * size)
     # Of two such arrays 16, or 8 + 2 + 4.
-    assert not fast.is_computed_again([product()] * 2, OpWork(size), 8 * size, 2 * size)
+    assert not fast.is_recomputed([product()] * 2, OpWork(size), 8 * size, 2 * size)
 
 
 def heads(width):
@@ -68,9 +66,7 @@ def test_narrow_heads_compute_again_what_others_have_kept():
 def test_what_the_vector_unit_bounds_is_kept():
     # One operation for each byte: 6 and 6 bytes' time, or 6 once and twice 2.
     slow, size = Balance(vector=1.0, matrix=1e9), N * N
-    assert not slow.is_computed_again(
-        [product()] * 2, OpWork(6 * size), 4 * size, 2 * size
-    )
+    assert not slow.is_recomputed([product()] * 2, OpWork(6 * size), 4 * size, 2 * size)
 
 
 def test_a_large_product_does_not_wait_for_what_it_reads():
@@ -103,11 +99,16 @@ def test_balances_are_of_peaks():
 @pytest.mark.parametrize("name", ["cpu", "h100", "tpu-v5e"])
 def test_only_compilers_that_weigh_ask_for_a_balance(name):
     machine = load_machine(name, 8)
-    rules = rules_for(machine)
-    own = RULES[machine.compiler]
-    plain = replace(rules, balance=None, receives=False, step_bytes=0)
-    assert replace(plain, joins_softmax=own.joins_softmax) == own
-    assert (rules.balance is None) == (machine.compiler != "tpu")
+    decide = compiler_of(machine).fusion.decide
+    balance = getattr(decide, "duplication", None)
+    assert (balance is None) == (machine.compiler != "tpu")
+
+
+@pytest.mark.parametrize("name", ["cpu", "h100", "tpu-v5e"])
+def test_compilers_of_equal_machines_are_equal(name):
+    first, second = (compiler_of(load_machine(name, 8)) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
 
 
 def test_only_an_array_that_is_rounded_itself_counts_as_rounded():

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.predict.compilers.rules import GPU, TPU
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import kernels_of
-from meshwright.predict.compilers.xla.latency_hiding import Ahead
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
 from meshwright.predict.simulate.timeline import COMPUTE, Setting, timeline_of
+from tests.predict.compilers.compiled import fused, fusions_of
 
 LAYERS, WIDTH = 6, 2048
 
@@ -36,14 +35,11 @@ MADE = lowered()
 
 def timeline(is_async):
     placement = place_mesh(MADE.mesh, load_machine("tpu-v5e", 8))
-    return timeline_of(
-        kernels_of(MADE.program, Layout(), fuse(MADE.program)),
-        Setting(placement, is_async),
-    )
+    return timeline_of(fused(MADE.program).kernels, Setting(placement, is_async))
 
 
 def test_only_the_first_gather_is_waited_for():
-    spans = timeline(TPU.overlaps).spans
+    spans = timeline(TPU.async_collectives).spans
     gathers = [s for s in spans if s.fusion.kind is FusionKind.COLLECTIVE]
     assert len(gathers) == LAYERS
     computing = [s for s in spans if s.stream == COMPUTE]
@@ -54,19 +50,19 @@ def test_only_the_first_gather_is_waited_for():
 
 def test_each_unit_runs_once_in_any_case():
     program = MADE.program
-    units = fuse(program)
-    for is_async in (frozenset(), TPU.overlaps):
-        ahead, ran = Ahead(units, program.inputs, is_async), []
+    units = fusions_of(program)
+    for is_async in (frozenset(), TPU.async_collectives):
+        ahead, ran = EarlyStarts(units, program.inputs, is_async), []
         for unit in units:
             ran += ahead.next()
-            ran += [unit] if ahead.take(unit) else []
+            ran += [unit] if ahead.start(unit) else []
         assert len(ran) == len(units)
         assert set(ran) == set(units)
 
 
 def test_few_results_wait_for_their_reader():
     program = MADE.program
-    ahead = Ahead(fuse(program), program.inputs, TPU.overlaps)
+    ahead = EarlyStarts(fusions_of(program), program.inputs, TPU.async_collectives)
     early = []
     while chain := ahead.next():
         early.append(chain)
@@ -80,8 +76,8 @@ def test_what_needs_something_computed_waits_for_its_turn():
     x = jax.ShapeDtypeStruct((64, 64), jnp.float32)
     tactics = [mw.shard({"w": 0}, axis="data"), mw.shard({"x": 1}, axis="data")]
     made = mw.partition(step, {"data": 8}, tactics).decide(x, x).lowered
-    units = fuse(made.program)
-    ahead = Ahead(units, made.program.inputs, GPU.overlaps)
+    units = fusions_of(made.program)
+    ahead = EarlyStarts(units, made.program.inputs, GPU.async_collectives)
     early = {unit for chain in iter(ahead.next, ()) for unit in chain}
     made_by = {v: u for u in units for v in u.writes}
     assert not any(

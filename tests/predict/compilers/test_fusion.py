@@ -7,17 +7,16 @@ from hypothesis import strategies as st
 from jax import lax
 
 from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.program.capture import capture
 from meshwright.program.ir import Op, Program, Value, Wire
+from tests.predict.compilers.compiled import fusions_of
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
 
 
 def units(fn, *args):
-    return fuse(capture(fn, args).program)
+    return fusions_of(capture(fn, args).program)
 
 
 def test_elementwise_ops_run_in_one_unit():
@@ -123,7 +122,7 @@ def build(ops):
 def test_a_unit_reads_what_was_written_before(ops):
     program = build(ops)
     known = {*program.inputs}
-    for unit in fuse(program):
+    for unit in fusions_of(program):
         assert set(unit.reads) <= known
         known |= set(unit.writes)
     assert set(program.outputs) <= known
@@ -195,7 +194,7 @@ def test_what_is_only_rounded_for_a_loop_is_made_all_the_same():
         Op("scan", (second, carry), (result,), {"length": 3}, (body,), wires=wires),
     )
     program = Program((x, carry), ops, (result, first))
-    units = fuse(program, Layout(narrow=[inside]))
+    units = fusions_of(program, bfloat16=[inside])
     assert any(second in unit.writes for unit in units)
     assert [unit.root.kind for unit in units] == [
         "custom_call", "convert_element_type", "scan",

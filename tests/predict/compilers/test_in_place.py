@@ -11,25 +11,38 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.compile import fused
-from meshwright.predict.compilers.rules import PLAIN, TPU, rules_for
+from meshwright.predict.compilers.plain.pipeline import PLAIN
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.tpu.pipeline import TPU, TpuOptions, tpu_compiler
+from meshwright.predict.compilers.xla.compilation import Stage, compile_program
 from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import kernels_of, written_together
-from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.predict.compilers.xla.fusion_policy import no_aliases
+from meshwright.predict.compilers.xla.kernels import multi_output_writes
+from meshwright.predict.compilers.xla.producer_fusion import ProducerFusion
 from meshwright.program.capture import capture
+from tests.predict.compilers.compiled import fused, fused_memory, fusions_of
 from tests.predict.compilers.test_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 X_BYTES = 64 * 128 * 4
-APART = replace(TPU, overwrites=False)
+APART = replace(TPU, fusion=replace(TPU.fusion, aliased_operands=no_aliases))
+EARLY = replace(
+    TPU,
+    fusion=replace(TPU.fusion, decide=ProducerFusion()),
+    passes=tuple(p for p in TPU.passes if p.name != "deferred-initialization"),
+)
 
 
-def blocks(fn, *args, rules=TPU):
+def aligned(compiler):
+    """The compiler with offsets that are multiples of 16 KiB."""
+    buffers = replace(compiler.buffers, alignment_bytes=16384)
+    return replace(compiler, buffers=buffers)
+
+
+def blocks(fn, *args, compiler=TPU):
     """Arrays beside the arguments, at the peak."""
     program = capture(fn, args).program
-    memory = memory_of(program, rules=rules)
+    memory = fused_memory(program, compiler=compiler)
     return (memory.peak_bytes - len(args) * X_BYTES) / X_BYTES
 
 
@@ -41,7 +54,7 @@ def test_an_elementwise_result_comes_where_its_operand_was():
         return jnp.tanh(lax.sort(x))
 
     assert blocks(fn, X) == 1
-    assert blocks(fn, X, rules=APART) == blocks(fn, X, rules=PLAIN) == 2
+    assert blocks(fn, X, compiler=APART) == blocks(fn, X, compiler=PLAIN) == 2
 
 
 def test_not_where_the_operand_is_read_again():
@@ -68,7 +81,7 @@ def test_not_where_the_operand_comes_with_others():
         x, y = lax.sort((x, y))
         return jnp.tanh(x), lax.sort(y)
 
-    assert blocks(fn, X, X) == blocks(fn, X, X, rules=APART) == 3
+    assert blocks(fn, X, X) == blocks(fn, X, X, compiler=APART) == 3
 
 
 def test_not_where_the_operand_is_summed_up_as_it_is_written():
@@ -85,8 +98,8 @@ def test_not_where_the_operand_is_summed_up_as_it_is_written():
     for is_summed in (False, True):
         take = partial(fn, is_summed=is_summed)
         program = capture(take, (square, square, bias)).program
-        (product,) = [u for u in fuse(program) if u.kind is FusionKind.PRODUCT]
-        found.append(product.writes[0] in memory_of(program).overwritten)
+        (product,) = [u for u in fusions_of(program) if u.kind is FusionKind.PRODUCT]
+        found.append(product.writes[0] in fused_memory(program).overwritten)
     assert found == [True, False]
 
 
@@ -97,14 +110,14 @@ def test_the_end_of_a_product_comes_where_what_it_adds_was():
         return w @ x + lax.sort(x)
 
     program = capture(fn, (w, X)).program
-    peaks = [memory_of(program, rules=rules).peak_bytes for rules in (TPU, APART)]
+    peaks = [fused_memory(program, compiler=c).peak_bytes for c in (TPU, APART)]
     assert peaks[1] - peaks[0] == X_BYTES
 
 
 @given(OPS)
 def test_nothing_takes_more_for_it(ops):
     program = build(ops)
-    peaks = [max(memory_of(program, rules=r).curve) for r in (TPU, APART)]
+    peaks = [max(fused_memory(program, compiler=r).curve) for r in (TPU, APART)]
     assert peaks[0] <= peaks[1]
 
 
@@ -116,14 +129,14 @@ def test_a_sum_over_devices_comes_where_its_operand_was():
     w = jax.ShapeDtypeStruct((1024, 512), jnp.float32)
     rules = [mw.shard({"x": 1, "w": 0}, axis="model")]
     lowered = mw.partition(fn, {"model": 8}, rules).decide(x, w).lowered
-    units = fuse(lowered.program)
+    units = fusions_of(lowered.program)
     assert FusionKind.COLLECTIVE in {unit.kind for unit in units}
-    peaks = [memory_of(lowered.program, rules=r).peak_bytes for r in (TPU, APART)]
+    peaks = [fused_memory(lowered.program, compiler=r).peak_bytes for r in (TPU, APART)]
     inputs = 2 * 512 * 1024 * 4 / 8
     assert [(peak - inputs) / 2**20 for peak in peaks] == [2, 2]
-    memory = memory_of(lowered.program)
+    memory = fused_memory(lowered.program)
     assert memory.curve[2] == inputs + 2**20
-    assert memory_of(lowered.program, rules=APART).curve[2] == inputs + 2 * 2**20
+    assert fused_memory(lowered.program, compiler=APART).curve[2] == inputs + 2 * 2**20
 
 
 # -- fills -----------------------------------------------------------------------------
@@ -135,8 +148,10 @@ def filled(x):
     return lax.dynamic_update_slice(zeros, x.reshape(1, *x.shape), (0, 0, 0))
 
 
-def kinds(fn, rules=TPU):
-    return [u.root.kind for u in fuse(capture(fn, (X, X)).program, rules=rules)]
+def kinds(fn, compiler=TPU):
+    return [
+        u.root.kind for u in fusions_of(capture(fn, (X, X)).program, compiler=compiler)
+    ]
 
 
 def test_what_is_filled_to_be_written_into_is_when_it_is_read():
@@ -148,7 +163,7 @@ def test_what_is_filled_to_be_written_into_is_when_it_is_read():
     late = ["sort", "sort", "sort", "dynamic_update_slice", "scan"]
     assert kinds(fn) == late
     early = ["sort", "broadcast_in_dim", "dynamic_update_slice", "sort", "sort", "scan"]
-    assert kinds(fn, replace(TPU, fills_late=False)) == early
+    assert kinds(fn, EARLY) == early
 
 
 def test_what_nobody_reads_is_filled_last():
@@ -171,7 +186,7 @@ def test_a_slice_is_written_before_another_comes_in_its_place():
         other = lax.dynamic_update_slice(part, y[:1], (0, 0))
         return cache, lax.sort(other)
 
-    units = fuse(capture(fn, (X, X)).program)
+    units = fusions_of(capture(fn, (X, X)).program)
     updates = [u for u in units if u.root.kind == "dynamic_update_slice"]
     assert [unit.in_place is None for unit in updates] == [True, False]
 
@@ -185,15 +200,15 @@ def test_places_are_multiples_of_a_step_and_tables_have_one_each():
         return lax.sort(a + b)
 
     program = capture(fn, (X,)).program
-    plain = memory_of(program, rules=APART)
-    memory = memory_of(program, rules=replace(APART, step_bytes=16384))
+    plain = fused_memory(program, compiler=APART)
+    memory = fused_memory(program, compiler=aligned(APART))
     assert plain.extra_bytes == 0
     assert memory.extra_bytes == 2 * 16384
     assert memory.curve == plain.curve
     assert plain.fragmentation_bytes == 0
     assert memory.fragmentation_bytes == 4 * (16384 - 512)
-    stepped = memory_of(program, rules=replace(TPU, step_bytes=16384))
-    together = written_together(kernels_of(program, Layout(), fuse(program)))
+    stepped = fused_memory(program, compiler=aligned(TPU))
+    together = multi_output_writes(fused(program).kernels)
     assert stepped.extra_bytes == (1 + len(together)) * 16384
 
 
@@ -209,8 +224,10 @@ def test_places_are_multiples_of_a_step_and_tables_have_one_each():
     ],
 )
 def test_machines_say_which_of_it_is_theirs(name, step, receives):
-    rules = rules_for(load_machine(name, 8))
-    assert (rules.step_bytes, rules.receives) == (step, receives)
+    compiler = compiler_of(load_machine(name, 8))
+    assert compiler.buffers.alignment_bytes == step
+    assigned = [p.run for p in compiler.passes if p.stage is Stage.MEMORY]
+    assert [run.allows_received for run in assigned] == ([receives] if step else [])
 
 
 # -- what collectives write ------------------------------------------------------------
@@ -225,8 +242,10 @@ def test_scratch_memory_holds_what_collectives_write_where_it_can(receives):
     w = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
     rules = [mw.data_parallel("data", "x"), mw.shard({"w": 0}, axis="data")]
     lowered = mw.partition(fn, {"data": 8}, rules).decide(x, w).lowered
-    found = fused(lowered.program, replace(TPU, receives=receives), (1, 1))
-    kept = found.layout_on(2**30).on_chip
+    found = compile_program(
+        lowered.program, tpu_compiler(TpuOptions(receives_on_chip=receives)), (1, 1)
+    )
+    kept = found.layouts_on(2**30).on_chip
     gathered = {
         v for u in found.fusions if u.kind is FusionKind.COLLECTIVE for v in u.writes
     }

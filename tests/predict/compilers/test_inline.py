@@ -4,11 +4,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.predict.compilers.rules import CPU, GPU, PLAIN, TPU
+from meshwright.predict.compilers.cpu.pipeline import CPU
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.plain.pipeline import PLAIN
+from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.xla.algebraic_simplifier import simplified
 from meshwright.predict.compilers.xla.call_inliner import inline
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.predict.compilers.xla.compilation import compile_program
 from meshwright.program.ir import num_bytes
+from tests.predict.compilers.compiled import fused_memory, fusions_of
 from tests.predict.memory.test_buffer_assignment import W, X, program_of
 
 
@@ -27,8 +31,10 @@ def test_a_loop_of_one_turn_is_no_loop():
     found = inline(program_of(looped, X, W))[0]
     assert not any(op.bodies for op in found.ops)
     wanted = program_of(plain, X, W)
-    assert [u.root.kind for u in fuse(found)] == [u.root.kind for u in fuse(wanted)]
-    assert memory_of(found).peak_bytes == memory_of(wanted).peak_bytes
+    assert [u.root.kind for u in fusions_of(found)] == [
+        u.root.kind for u in fusions_of(wanted)
+    ]
+    assert fused_memory(found).peak_bytes == fused_memory(wanted).peak_bytes
 
 
 def test_a_program_without_loops_of_one_turn_stays_itself():
@@ -44,8 +50,8 @@ def test_of_a_choice_by_platform_the_own_branch_is_there():
         return lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos, default=jnp.tan)
 
     program = program_of(fn, X)
-    for rules, kind in ((TPU, "sin"), (GPU, "cos"), (CPU, "tan"), (PLAIN, "tan")):
-        found = inline(program, rules)[0]
+    for compiler, kind in ((TPU, "sin"), (GPU, "cos"), (CPU, "tan"), (PLAIN, "tan")):
+        found = inline(program, compiler.platform)[0]
         assert kind in [op.kind for op in found.ops]
         assert not any(op.bodies for op in found.ops)
         (out,) = found.outputs
@@ -56,7 +62,7 @@ def test_a_choice_without_a_branch_for_a_platform_stays():
     program = program_of(
         lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.cos), X
     )
-    assert any(op.kind == "cond" for op in inline(program, GPU)[0].ops)
+    assert any(op.kind == "cond" for op in inline(program, GPU.platform)[0].ops)
 
 
 def test_to_add_dims_of_one_element_is_a_new_shape():
@@ -65,10 +71,10 @@ def test_to_add_dims_of_one_element_is_a_new_shape():
 
     program = program_of(fn, jax.ShapeDtypeStruct((2**16,), "float32"))
     assert inline(program)[0] is program
-    found, origins = inline(program, TPU)
+    found, origins = simplified(program, program.outputs)
     (shaped,) = (op for op in found.ops if op.kind == "reshape")
     assert origins[shaped].kind == "broadcast_in_dim"
-    assert [u.root.kind for u in fuse(found)] == ["cumsum", "cumsum"]
+    assert [u.root.kind for u in fusions_of(found)] == ["cumsum", "cumsum"]
 
 
 def test_what_leaves_a_program_with_dims_of_one_element_is_an_array():
@@ -76,13 +82,19 @@ def test_what_leaves_a_program_with_dims_of_one_element_is_an_array():
         return x[None], jnp.sin(x)
 
     program = program_of(fn, X)
-    assert inline(program, TPU)[0] is program
-    assert memory_of(program, rules=TPU).peak_bytes >= 3 * num_bytes(program.inputs[0])
+    assert simplified(program, program.outputs)[0] is program
+    assert fused_memory(program, compiler=TPU).peak_bytes >= 3 * num_bytes(
+        program.inputs[0]
+    )
 
 
 def test_what_is_made_again_is_a_region_on_cpus():
     program = program_of(
         jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())), X
     )
-    assert any(op.kind == "remat" for op in inline(program, CPU)[0].ops)
-    assert not any(op.bodies for op in inline(program, TPU)[0].ops)
+    assert any(
+        op.kind == "remat" for op in compile_program(program, CPU, (1, 1)).program.ops
+    )
+    assert not any(
+        op.bodies for op in compile_program(program, TPU, (1, 1)).program.ops
+    )

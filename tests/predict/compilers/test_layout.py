@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.xla.layouts import Layouts, shape_layouts
 from meshwright.program.capture import capture
 from meshwright.program.ir import Value, itemsize_bytes
 
@@ -19,7 +19,7 @@ from meshwright.program.ir import Value, itemsize_bytes
     st.sampled_from(["float32", "bfloat16", "int8"]),
 )
 def test_padding_is_that_of_the_best_two_minor_dims(shape, dtype):
-    layout = Layout((8, 128))
+    layout = Layouts((8, 128))
     itemsize = itemsize_bytes(dtype)
 
     def padded(columns, rows):
@@ -50,7 +50,7 @@ def test_padding_is_that_of_the_best_two_minor_dims(shape, dtype):
 )
 def test_a_tile_has_as_many_rows_as_its_dim_needs(extent, dtype, rows):
     value = Value((extent, 1024), dtype)
-    assert Layout((8, 128)).size(value) == rows * 1024 * itemsize_bytes(dtype)
+    assert Layouts((8, 128)).size(value) == rows * 1024 * itemsize_bytes(dtype)
 
 
 def test_of_a_batch_of_products_the_batch_is_no_minor_dim():
@@ -61,9 +61,8 @@ def test_of_a_batch_of_products_the_batch_is_no_minor_dim():
 
     heads = jax.ShapeDtypeStruct((128, 50, 64), jnp.float32)
     program = capture(fn, (heads, heads)).program
-    layout = Layout((8, 128))
+    layout = Layouts((8, 128))
     (scores,) = program.outputs
     assert layout.size(scores) == 50 * 56 * 128 * 4
-    layout = Layout((8, 128))
-    layout.note_shapes(program)
+    layout = Layouts((8, 128)).with_shapes(shape_layouts(program))
     assert layout.size(scores) == 128 * 56 * 128 * 4

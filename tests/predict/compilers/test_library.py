@@ -3,13 +3,12 @@
 import jax
 import jax.numpy as jnp
 
-from meshwright.predict.compilers.cpu.library_operands import prepare
-from meshwright.predict.compilers.rules import CPU
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.predict.compilers.cpu.library_rewriter import rewritten
+from meshwright.predict.compilers.cpu.pipeline import CPU
 from meshwright.predict.memory.packing import packed_bytes, packed_with_results
 from meshwright.program.analysis.live_ranges import BufferInterval
 from meshwright.program.capture import capture
+from tests.predict.compilers.compiled import fused_memory, fusions_of
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
@@ -17,8 +16,8 @@ X_BYTES = 64 * 128 * 4
 
 
 def units(fn, *args):
-    program, _ = prepare(capture(fn, args).program)
-    return fuse(program, rules=CPU)
+    program, _ = rewritten(capture(fn, args).program)
+    return fusions_of(program, compiler=CPU)
 
 
 def kinds(fn, *args):
@@ -68,8 +67,8 @@ def test_a_sum_with_what_was_scattered_into_zeros_is_a_scatter_into_it():
 
 
 def test_an_elementwise_result_lies_where_its_operand_lay():
-    program, _ = prepare(capture(lambda x, w: jnp.tanh(x @ w), (X, W)).program)
-    memory = memory_of(program, units=fuse(program, rules=CPU), rules=CPU)
+    program, _ = rewritten(capture(lambda x, w: jnp.tanh(x @ w), (X, W)).program)
+    memory = fused_memory(program, compiler=CPU)
     assert memory.peak_bytes == 128 * 128 * 4 + 2 * X_BYTES
 
 

@@ -4,17 +4,17 @@ import jax
 import jax.numpy as jnp
 
 from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.multi_output_fusion import merge_outputs
+from meshwright.predict.compilers.xla.multi_output_fusion import merge_fusions
 from meshwright.program.capture import capture
+from tests.predict.compilers.compiled import fusions_of
 
 SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 
 
 def merged(fn, *args):
     program = capture(fn, args).program
-    units = fuse(program)
-    return program, units, merge_outputs(units)
+    units = fusions_of(program)
+    return program, units, merge_fusions(units)
 
 
 def adam(weight, moment, variance, gradient):

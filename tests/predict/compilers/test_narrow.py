@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
+from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from tests.predict.memory.test_buffer_assignment import W, X, program_of
 
 
 def narrow_results(fn, *args):
     program = program_of(fn, *args)
-    narrow = narrow_values(program)
+    narrow = bfloat16_values(program)
     return [r in narrow for op in program.ops for r in op.results]
 
 
@@ -60,7 +60,7 @@ def test_a_carry_is_narrow_only_all_around_its_loop():
         return end, rows[0] @ w
 
     program = program_of(fn, X, W)
-    narrow = narrow_values(program)
+    narrow = bfloat16_values(program)
     (scan,) = (op for op in program.ops if op.kind == "scan")
     carried, stacked = scan.results
     assert carried not in narrow

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.predict.compilers.compile import fused
-from meshwright.predict.compilers.rules import TPU
-from meshwright.predict.compilers.tpu.memory_space_assignment import lives_of
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.xla.compilation import compile_program
+from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture
+from tests.predict.compilers.compiled import fusions_of
 
 SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 BYTES = 4 * 256 * 256
@@ -25,8 +25,12 @@ def chain(x, w):
 
 def kept(fn, *args, room):
     program = capture(fn, args).program
-    units = fuse(program)
-    return program, units, lives_of(units, program.outputs, Layout()).within(room)
+    units = fusions_of(program)
+    return (
+        program,
+        units,
+        on_chip_candidates(units, program.outputs, Layouts()).fitting(room),
+    )
 
 
 def test_what_is_read_at_once_never_leaves():
@@ -65,12 +69,10 @@ def test_what_stays_fits(room):
 
 def test_what_never_is_in_main_memory_takes_none_of_it():
     program = capture(chain, (SQUARE, SQUARE)).program
-    units, layout = fuse(program), Layout()
-    outside = memory_of(program, layout=layout, units=units).peak_bytes
-    layout = layout.keeping(
-        lives_of(units, program.outputs, layout).within(100 * BYTES)
-    )
-    assert memory_of(program, layout=layout, units=units).peak_bytes == 3 * BYTES
+    found = compile_program(program, TPU, (1, 1))
+    outside = memory_of(found).peak_bytes
+    layouts = found.layouts_on(100 * BYTES)
+    assert memory_of(found, layouts=layouts).peak_bytes == 3 * BYTES
     assert outside > 3 * BYTES
 
 
@@ -79,12 +81,12 @@ def test_what_is_handed_out_under_another_name_is_in_main_memory():
         y = x @ w
         return y.reshape(128, 512), jnp.sin(y)
 
-    found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
+    found = compile_program(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
     made = {v for unit in found.fusions for v in unit.writes}
-    layout = found.layout_on(100 * BYTES)
-    assert [layout.size(v) for v in made] == [BYTES, BYTES]
-    assert not found.kernels.lives.within(100 * BYTES)
-    memory = memory_of(found.program, layout=layout, units=found.fusions)
+    layouts = found.layouts_on(100 * BYTES)
+    assert [layouts.size(v) for v in made] == [BYTES, BYTES]
+    assert not found.kernels.on_chip.fitting(100 * BYTES)
+    memory = memory_of(found, layouts=layouts)
     assert memory.peak_bytes == 4 * BYTES
 
 
@@ -96,9 +98,9 @@ def test_so_it_is_where_a_loop_hands_it_on():
 
         return jax.lax.scan(body, x, length=3)
 
-    found = fused(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
+    found = compile_program(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
     ends = {
         v for unit in found.fusions for body in unit.root.bodies for v in body.outputs
     }
-    kept = {v for lives in found.lives for v in lives.within(100 * BYTES)}
+    kept = {v for each in found.on_chip for v in each.fitting(100 * BYTES)}
     assert kept.isdisjoint(ends)

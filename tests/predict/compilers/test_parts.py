@@ -2,8 +2,8 @@
 
 import pytest
 
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
 from meshwright.program.ir import Op, Program, Value, Wire
+from tests.predict.compilers.compiled import fusions_of
 
 PART = {"axes": ("data",), "dim": 0}
 
@@ -14,7 +14,7 @@ def value(*shape):
 
 def unit_of(x, ops, output):
     """The one unit that a program comes to."""
-    (unit,) = fuse(Program((x,), tuple(ops), (output,)))
+    (unit,) = fusions_of(Program((x,), tuple(ops), (output,)))
     return unit
 
 
@@ -76,5 +76,5 @@ def test_a_loop_makes_a_repeated_operand_unless_it_takes_a_part_of_it():
             Op("broadcast_in_dim", (x,), (wide,), {"shape": (64, 8)}),
             Op("scan", (wide, carry), (result,), {"length": 3}, (body,), wires=wires),
         )
-        units = fuse(Program((x, carry), ops, (result,)))
+        units = fusions_of(Program((x, carry), ops, (result,)))
         assert sum(wide in unit.writes for unit in units) == stored

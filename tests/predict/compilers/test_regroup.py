@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.predict.compilers.compile import fused
-from meshwright.predict.compilers.rules import TPU
-from meshwright.predict.compilers.tpu.space_to_batch import regrouped
-from meshwright.predict.compilers.xla.fusion import REGROUP
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.tpu.space_to_batch import split_images
+from meshwright.predict.compilers.xla.compilation import compile_program
+from meshwright.predict.compilers.xla.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.xla.layouts import Layouts, shape_layouts
 from meshwright.program.capture import capture
 
 TILE = (8, 128)
@@ -26,11 +26,11 @@ def conv(x, w):
 
 def copies_of(fn, *args):
     """By copy in a program, its bytes, in order."""
-    found = fused(capture(fn, args).program, TPU, TILE)
+    found = compile_program(capture(fn, args).program, TPU, TILE)
     return [
-        found.layout.size(unit.writes[0])
+        found.layouts.size(unit.writes[0])
         for unit in found.fusions
-        if unit.root.kind == REGROUP
+        if unit.root.kind == SPACE_TO_BATCH_COPY
     ]
 
 
@@ -39,9 +39,8 @@ def test_nothing_is_copied_where_images_are_many():
         return conv(jnp.tanh(conv(x, w)), w)
 
     program = capture(fn, (shape(8, 64, 64, 128), shape(3, 3, 128, 128))).program
-    layout = Layout(TILE)
-    layout.note_shapes(program)
-    assert regrouped(program, layout) == (program, {})
+    layouts = Layouts(TILE).with_shapes(shape_layouts(program))
+    assert split_images(program, layouts) == (program, {}, {})
 
 
 def test_parts_with_their_seams_are_written_and_whole_images_put_together():
@@ -68,8 +67,8 @@ def test_what_is_only_summed_lies_as_its_convolution_writes():
         return (conv(x, w) ** 2).sum((1, 2))
 
     program = capture(fn, (shape(2, 128, 64, 32), shape(3, 3, 32, 32))).program
-    found = fused(program, TPU, TILE)
-    sizes = {found.layout.size(v) for unit in found.fusions for v in unit.writes}
+    found = compile_program(program, TPU, TILE)
+    sizes = {found.layouts.size(v) for unit in found.fusions for v in unit.writes}
     assert 16 * 128 * 9 * 128 * 4 in sizes
     assert 16 * 128 * 9 * 32 * 4 not in sizes
 
@@ -97,11 +96,10 @@ def test_loops_have_their_own_copies():
         return lax.scan(lambda x, _: (conv(x, w), None), x, length=3)[0]
 
     program = capture(fn, (shape(2, 64, 64, 128), shape(3, 3, 128, 128))).program
-    layout = Layout(TILE)
-    layout.note_shapes(program)
-    changed, origins = regrouped(program, layout)
+    layouts = Layouts(TILE).with_shapes(shape_layouts(program))
+    changed, origins, _ = split_images(program, layouts)
     (scan,) = changed.ops
-    assert sum(op.kind == REGROUP for op in scan.bodies[0].ops) == 2
+    assert sum(op.kind == SPACE_TO_BATCH_COPY for op in scan.bodies[0].ops) == 2
     assert origins[scan] is program.ops[0]
 
 
@@ -116,7 +114,7 @@ def test_what_is_spread_over_images_is_spread_for_each_of_their_shapes():
 
     kernels = shape(3, 3, 128, 128), shape(3, 3, 128, 256)
     program = capture(fn, (shape(2, 64, 64, 128), *kernels, shape(2))).program
-    found = fused(program, TPU, TILE).program
+    found = compile_program(program, TPU, TILE).program
     for op in found.walk():
         if op.kind == "mul":
             assert len({operand.shape for operand in op.operands}) == 1
@@ -127,7 +125,7 @@ def test_products_of_rows_written_as_convolutions_have_no_space_to_cut():
         return lax.conv_general_dilated(x, w, (), [])
 
     program = capture(fn, (shape(2, 3), shape(4, 3))).program
-    assert fused(program, TPU, TILE).program is program
+    assert compile_program(program, TPU, TILE).program is program
 
 
 def test_a_program_with_a_loop_and_nothing_to_cut_stays_itself():
@@ -135,10 +133,10 @@ def test_a_program_with_a_loop_and_nothing_to_cut_stays_itself():
         return lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ w), x)
 
     program = capture(fn, (shape(64, 64), shape(64, 64))).program
-    layout = Layout(TILE)
-    layout.note_shapes(program)
-    layout.images[1, 1] = (0, 0)  # as if a few images were somewhere
-    assert regrouped(program, layout)[0] is program
+    # As if a small batch of images were somewhere.
+    shapes = shape_layouts(program)._replace(images={(1, 1): (0, 0)})
+    layouts = Layouts(TILE).with_shapes(shapes)
+    assert split_images(program, layouts).program is program
 
 
 def test_sums_of_several_arrays_put_any_of_them_together():

@@ -10,13 +10,29 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.partitioner.lower.count import executions
-from meshwright.predict.compilers.compile import fused
-from meshwright.predict.compilers.rules import GPU, TPU
-from meshwright.predict.compilers.xla.all_reduce_code_motion import sunk
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.xla.all_reduce_reassociate import reassociate
+from meshwright.predict.compilers.xla.compilation import compile_program
+from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
+    code_motion,
+)
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.local import make_executable
 
 TURNS = 6
+
+
+def moved(program):
+    """The program after code motion and reassociation, and the origins of its ops."""
+    behind, first = code_motion(program)
+    joined, second = reassociate(behind)
+    return joined, {
+        **first,
+        **{new: first.get(old, old) for new, old in second.items()},
+    }
+
+
 W = jnp.linspace(-1, 1, 64).reshape(8, 8)
 X = jnp.sin(jnp.arange(16.0 * TURNS * 8)).reshape(16, TURNS, 8)
 
@@ -79,7 +95,7 @@ def reductions(program):
 @pytest.mark.parametrize("fn", [recurrent, accumulated, nested])
 def test_the_numbers_are_the_same(fn):
     lowered = cut(fn)
-    changed, origins = sunk(lowered.program)
+    changed, origins = moved(lowered.program)
     assert max(reductions(lowered.program)) >= TURNS
     assert max(reductions(changed)) <= 2
     known = {*lowered.program.walk()}
@@ -106,7 +122,7 @@ def test_of_two_sums_that_are_added_one_is_taken():
 
     tactics = [mw.shard({"x": 0}, axis="data")]
     lowered = mw.partition(tied, {"data": 8}, tactics).plan(W, X).decided.lowered
-    changed, origins = sunk(lowered.program)
+    changed, origins = moved(lowered.program)
     assert len(reductions(lowered.program)) == 2
     assert len(reductions(changed)) == 1
     assert {*origins.values()} <= {*lowered.program.walk()}
@@ -135,7 +151,7 @@ def test_of_three_sums_that_are_added_one_is_taken():
 
     lowered = along(thrice)
     assert reductions(lowered.program) == [1, 1, 1]
-    changed, _ = sunk(lowered.program)
+    changed, _ = moved(lowered.program)
     assert reductions(changed) == [1]
     (got,) = make_executable(replace(lowered, program=changed))([W, X])
     np.testing.assert_allclose(got, thrice(W, X), rtol=2e-2, atol=6e-2)
@@ -152,7 +168,7 @@ def test_two_sums_that_a_loop_adds_up_are_one_in_each_turn():
 
     lowered = along(turns)
     assert reductions(lowered.program) == [TURNS, TURNS]
-    changed, origins = sunk(lowered.program)
+    changed, origins = moved(lowered.program)
     assert reductions(changed) == [TURNS]
     assert {*origins.values()} <= {*lowered.program.walk()}
 
@@ -162,7 +178,7 @@ def test_a_sum_that_somebody_else_reads_is_taken_for_itself():
         first, second = summed(w, x[:, 0]), summed(w, x[:, 1])
         return first + second, first * 2
 
-    assert reductions(sunk(along(fn).program)[0]) == [1, 1]
+    assert reductions(moved(along(fn).program)[0]) == [1, 1]
 
 
 def test_sums_along_other_axes_are_two():
@@ -173,7 +189,7 @@ def test_sums_along_other_axes_are_two():
     step = mw.partition(fn, {"data": 4, "more": 2}, tactics)
     program = step.plan(W, X[:, 0], X[:, 1]).decided.lowered.program
     assert reductions(program) == [1, 1]
-    assert reductions(sunk(program)[0]) == [1, 1]
+    assert reductions(moved(program)[0]) == [1, 1]
 
 
 def test_sums_that_end_otherwise_than_they_were_taken_are_two():
@@ -186,7 +202,7 @@ def test_sums_that_end_otherwise_than_they_were_taken_are_two():
 
     program = along(fn).program
     assert reductions(program) == [1, 1]
-    assert reductions(sunk(program)[0]) == [1, 1]
+    assert reductions(moved(program)[0]) == [1, 1]
 
 
 def test_a_total_that_the_sum_is_made_of_stays():
@@ -196,7 +212,7 @@ def test_a_total_that_the_sum_is_made_of_stays():
 
         return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
 
-    assert reductions(sunk(along(fn).program)[0]) == [TURNS]
+    assert reductions(moved(along(fn).program)[0]) == [TURNS]
 
 
 def test_a_largest_value_over_devices_stays():
@@ -210,18 +226,18 @@ def test_a_largest_value_over_devices_stays():
     assert {
         op.params["monoid"] for op in program.walk() if op.kind == "all_reduce"
     } == {"max"}
-    assert sunk(program) == (program, {})
+    assert moved(program) == (program, {})
 
 
 def test_what_is_looked_at_in_between_stays():
     lowered = cut(read_in_between)
     assert max(reductions(lowered.program)) >= TURNS
-    assert sunk(lowered.program) == (lowered.program, {})
+    assert moved(lowered.program) == (lowered.program, {})
 
 
 def test_what_a_loop_carries_is_then_as_large_as_what_is_reduced():
     program = cut(recurrent).program
-    tpu, gpu = (fused(program, rules, (8, 128)) for rules in (TPU, GPU))
+    tpu, gpu = (compile_program(program, each, (8, 128)) for each in (TPU, GPU))
     assert max(reductions(tpu.program)) == 1
     assert max(reductions(gpu.program)) == TURNS
     (*_, loop) = (op for op in tpu.program.ops if op.kind == "scan")
@@ -229,7 +245,7 @@ def test_what_a_loop_carries_is_then_as_large_as_what_is_reduced():
 
 
 def test_zeros_are_not_added_to():
-    changed, _ = sunk(cut(recurrent).program)
+    changed, _ = moved(cut(recurrent).program)
     kinds = [op.kind for op in changed.ops]
     behind = kinds[kinds.index("reduce_scatter") + 1 :]
     assert "add" not in behind

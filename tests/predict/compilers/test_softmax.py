@@ -6,13 +6,14 @@ import pytest
 from jax import lax
 
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.rules import PLAIN, rules_for
-from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
-from meshwright.predict.compilers.tpu.softmax_fusion import join_softmaxes
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.plain.pipeline import PLAIN
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
+from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
+from meshwright.predict.compilers.xla.dataflow import dataflow_of
+from meshwright.predict.compilers.xla.layouts import Layouts
 from meshwright.program.capture import capture
+from tests.predict.compilers.compiled import fusions_of
 
 SIZE = 512
 SHAPE = (4, SIZE, 64)
@@ -44,7 +45,7 @@ def of_transposed(q, k, mask):
     return jnp.swapaxes(product(k, q).astype(jnp.float32), 1, 2) * 0.125
 
 
-def written(scores, rules, way_back=True):
+def written(scores, compiler, way_back=True):
     """Dtypes of what is written of all scores, in order; nothing of it is handed out."""
 
     def heard(q, k, v, mask):
@@ -56,13 +57,13 @@ def written(scores, rules, way_back=True):
         return (out, *vjp(ct)) if way_back else out
 
     program = capture(step, (HALF, HALF, HALF, MASK, HALF)).program
-    units = fuse(program, Layout(narrow=narrow_values(program)), rules)
+    units = fusions_of(program, compiler, bfloat16_values(program))
     size = (4, SIZE, SIZE)
     return [v.dtype for unit in units for v in unit.writes if v.shape == size]
 
 
 TPUS = {
-    chip: rules_for(load_machine(f"tpu-{chip}", None))
+    chip: compiler_of(load_machine(f"tpu-{chip}", None))
     for chip in ("v2", "v3", "v4", "v5e", "v5p", "v6e", "7x")
 }
 
@@ -110,7 +111,7 @@ def test_a_vocabulary_is_no_row_of_scores():
 
     x = jax.ShapeDtypeStruct((64, 32), jnp.bfloat16)
     w = jax.ShapeDtypeStruct((32, 16_384), jnp.bfloat16)
-    units = fuse(capture(loss, (x, w)).program, Layout(), TPUS["v4"])
+    units = fusions_of(capture(loss, (x, w)).program, TPUS["v4"])
     wide = [v.dtype for u in units for v in u.writes if v.shape == (64, 16_384)]
     assert wide[0] == "bfloat16"
 
@@ -124,7 +125,7 @@ def test_a_widened_value_is_stored_for_who_needs_it_so_and_read_in_fewer_bits():
     x = jax.ShapeDtypeStruct((64, 32), jnp.bfloat16)
     w = jax.ShapeDtypeStruct((32, 4096), jnp.bfloat16)
     i = jax.ShapeDtypeStruct((64,), jnp.int32)
-    units = fuse(capture(fn, (x, w, i)).program, Layout(), TPUS["v4"])
+    units = fusions_of(capture(fn, (x, w, i)).program, TPUS["v4"])
     made = {v: v.dtype for u in units for v in u.writes if v.shape == (64, 4096)}
     assert sorted(made.values()) == ["bfloat16", "float32"]
     for unit in units:
@@ -137,10 +138,9 @@ def test_a_widened_value_is_stored_for_who_needs_it_so_and_read_in_fewer_bits():
 
 def joined(fn, *args, longest=2560):
     """Values stored for softmaxes that are taken in one pass, by dtype and extents."""
-    flow = Flow(capture(fn, args).program, Layout())
-    before = set(flow.stored)
-    join_softmaxes(flow, longest)
-    return [(v.dtype, v.shape) for v in flow.stored - before]
+    flow = dataflow_of(capture(fn, args).program, Layouts())
+    found = SoftmaxFusion(longest)(flow)
+    return [(v.dtype, v.shape) for v in found.stored - flow.stored]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

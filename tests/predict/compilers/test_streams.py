@@ -4,12 +4,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshwright.predict.compilers.tpu.product_streams import sides_of
 from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import kernels_of
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.xla.product_streams import streamed_operands
 from meshwright.program.capture import capture
+from tests.predict.compilers.compiled import fused, fusions_of
 
 X = jax.ShapeDtypeStruct((512, 256), jnp.bfloat16)
 W = jax.ShapeDtypeStruct((256, 1024), jnp.bfloat16)
@@ -39,10 +38,10 @@ CASES = {
 
 def streams(fn, args, on_chip=()):
     program = capture(fn, args).program
-    (unit,) = (u for u in fuse(program) if u.kind is FusionKind.PRODUCT)
+    (unit,) = (u for u in fusions_of(program) if u.kind is FusionKind.PRODUCT)
     kept = [program.inputs[index] for index in on_chip]
-    sides = sides_of(unit, Layout())
-    return sides and sides.streams(kept)
+    sides = streamed_operands(unit, Layouts())
+    return sides and sides.outside(kept)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -60,8 +59,7 @@ def test_what_is_on_the_chip_streams_from_nowhere():
 
 def test_what_a_pass_keeps_on_the_chip_is_no_stream_of_it():
     program = capture(lambda x, w: jnp.tanh(x @ w) @ w.T, (X, W)).program
-    layout = Layout()
-    last = kernels_of(program, layout, fuse(program, layout)).kernels[-1]
+    last = fused(program).kernels.kernels[-1]
     (made,) = (v for v in last.fusion.reads if v not in program.inputs)
     outside, inside = (last.traffic(kept) for kept in ((), {made}))
     assert (

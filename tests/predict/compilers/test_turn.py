@@ -4,13 +4,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
 from meshwright.predict.compilers.xla.call_inliner import inline
 from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.loop_schedule import in_turn
-from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes
+from tests.predict.compilers.compiled import fused_memory, fusions_of
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 XS = jax.ShapeDtypeStruct((4, 64, 128), jnp.float32)
@@ -20,9 +19,9 @@ W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
 def loop_of(fn, *args):
     """The loop of a program, and the units of its body in the order of a turn."""
     (unit,) = (
-        u for u in fuse(capture(fn, args).program) if u.kind is FusionKind.REGION
+        u for u in fusions_of(capture(fn, args).program) if u.kind is FusionKind.REGION
     )
-    return unit, in_turn(unit.root, 0, unit.bodies[0])
+    return unit, iteration_order(unit.root, 0, unit.bodies[0])
 
 
 def backward(c, xs, w):
@@ -48,7 +47,7 @@ def test_what_comes_last_keeps_what_it_reads():
     program = capture(backward, (X, XS, W)).program
     inputs = sum(map(num_bytes, program.inputs))
     stacked = num_bytes(program.outputs[1])
-    peak = memory_of(program).peak_bytes
+    peak = fused_memory(program).peak_bytes
     assert peak == inputs + stacked + 3 * num_bytes(program.inputs[0])
 
 
@@ -57,9 +56,11 @@ def test_only_loops_have_turns():
         return lax.cond(x[0, 0] > 0, lambda: (x @ w, w @ w), lambda: (x, w @ w))
 
     (unit,) = (
-        u for u in fuse(capture(fn, (X, W)).program) if u.kind is FusionKind.REGION
+        u
+        for u in fusions_of(capture(fn, (X, W)).program)
+        if u.kind is FusionKind.REGION
     )
-    assert in_turn(unit.root, 0, unit.bodies[0]) is unit.bodies[0]
+    assert iteration_order(unit.root, 0, unit.bodies[0]) is unit.bodies[0]
 
 
 def test_joined_products_are_written_in_the_order_of_the_whole():
@@ -98,5 +99,5 @@ def test_what_comes_to_a_barrier_is_in_memory():
         return jax.vjp(again, x * 2, w)[1](x)
 
     program, _ = inline(capture(fn, (X, W)).program)
-    written = [u.root.kind for u in fuse(program) if u.writes]
+    written = [u.root.kind for u in fusions_of(program) if u.writes]
     assert "mul" in written

@@ -9,7 +9,7 @@ from typing import Any
 
 from meshwright.machine import Machine
 from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.xla.kernels import whole_bytes
+from meshwright.predict.compilers.xla.kernels import collective_bytes
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.links.scheduler_estimate import scheduler_estimate_s
 from meshwright.predict.simulate.timeline import COMPUTE
@@ -84,7 +84,7 @@ def collective_totals(found: Estimate) -> dict[str, CollectiveTotals]:
     sizes = dict(found.mesh.sizes)
     totals: dict[str, CollectiveTotals] = {}
     for fusion, runs in _collectives(found.fusions):
-        kind, num_bytes = fusion.root.kind, whole_bytes(fusion, found.layout)
+        kind, num_bytes = fusion.root.kind, collective_bytes(fusion, found.layouts)
         params: Mapping[str, Any] = fusion.root.params
         group = math.prod(sizes[axis] for axis in params["axes"])
         each_s = scheduler_estimate_s(kind, num_bytes, group, found.machine)

@@ -67,7 +67,7 @@ def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
 
 def _changes(plan: PlanRecord, found: Estimate) -> Mapping[int, list[_Change]]:
     """Values that become live or die, by the index of the fusion; -1 is before all."""
-    decided, size = program_of(plan), found.layout.size
+    decided, size = program_of(plan), found.layouts.size
     program = decided.lowered.program
     changes: dict[int, list[_Change]] = defaultdict(list)
     for path, value in zip(decided.captured.paths, program.inputs, strict=True):
@@ -94,7 +94,7 @@ def _aliased_outputs(
     State is donated if, at the end of the step, less memory is live than the inputs and
     the updated state would take together.
     """
-    decided, layout = program_of(plan), found.layout
+    decided, layout = program_of(plan), found.layouts
     program = decided.lowered.program
     updated_state = {program.outputs[o] for o in decided.captured.ties}
     updated = {value for value in outputs if value in updated_state}
@@ -123,7 +123,7 @@ def _loop_values(found: Estimate, index: int) -> list[ValueGroup]:
     for body in found.fusions[index].bodies:
         for value, op, _, _ in _ranges(body, set()):
             label = _label(op, value)
-            sizes[label] = max(sizes[label], found.layout.size(value))
+            sizes[label] = max(sizes[label], found.layouts.size(value))
     return [ValueGroup(label, 1, size) for label, size in sizes.items()]
 
 

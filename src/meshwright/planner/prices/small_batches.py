@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.predict.compilers.tpu.image_cuts import Cuts
-from meshwright.predict.compilers.xla.fusion import REGROUP
+from meshwright.predict.compilers.xla.fusion import SPACE_TO_BATCH_COPY
 from meshwright.program.ir import Op, Program, Value
 
 type Place = tuple[Op, Value]
@@ -70,7 +70,7 @@ def _homes(
     made: dict[Value, Place] = {}
     copies: list[Op] = []
     for op in reversed([*changed.walk()]):
-        if op.kind == REGROUP:
+        if op.kind == SPACE_TO_BATCH_COPY:
             copies.append(op)
             if op.results[0] in read:
                 read[_source(op)] = homes[op] = read[op.results[0]]

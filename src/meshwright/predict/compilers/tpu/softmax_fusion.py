@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FusionKind, moves_last
+from meshwright.predict.compilers.xla.fusion import FusionKind, transposes_minor_dim
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 _BETWEEN = frozenset({"broadcast_in_dim", "max", "transpose"})
@@ -40,17 +41,25 @@ class _Softmax(NamedTuple):
     row: int
 
 
-def join_softmaxes(flow: Flow, longest: int) -> None:
-    """Have exponentials stored, and the largest of a row taken by what makes them.
+@dataclass(frozen=True, slots=True)
+class SoftmaxFusion:
+    """Fusion of softmaxes with the products that make their scores.
 
-    longest: elements of a row that a product takes in its own pass; of longer ones the
-        scores are stored too.
+    longest_row: elements of a row whose softmax a product computes in its own kernel;
+        of longer rows the scores are stored too. 0 if no softmax is fused.
     """
-    for softmax in list(_softmaxes(flow)):
-        flow.stored.add(softmax.powers)
-        flow.kinds[softmax.largest] = FusionKind.LOOP
-        if softmax.row > longest:
-            flow.stored.add(softmax.scores)
+
+    longest_row: int
+
+    def __call__(self, flow: Flow) -> Flow:
+        """The dataflow with exponentials stored, and row maxima fused as elementwise."""
+        softmaxes = list(_softmaxes(flow)) if self.longest_row else []
+        if not softmaxes:
+            return flow
+        stored = {*flow.stored, *(softmax.powers for softmax in softmaxes)}
+        stored.update(s.scores for s in softmaxes if s.row > self.longest_row)
+        maxima = dict.fromkeys((s.largest for s in softmaxes), FusionKind.LOOP)
+        return replace(flow, stored=stored, kinds={**flow.kinds, **maxima})
 
 
 def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
@@ -91,7 +100,7 @@ def _is_same(one: Atom, other: Atom, flow: Flow, far: int = _FAR) -> bool:
     one, other = _unturned(one, flow), _unturned(other, flow)
     if isinstance(one, Literal) or isinstance(other, Literal):
         return str(one) == str(other)
-    first, second = flow.maker.get(one), flow.maker.get(other)
+    first, second = flow.producers.get(one), flow.producers.get(other)
     if one is other or first is None or second is None or not far:
         return one is other
     pairs = zip(first.operands, second.operands, strict=False)
@@ -104,32 +113,32 @@ def _is_same(one: Atom, other: Atom, flow: Flow, far: int = _FAR) -> bool:
 
 def _unturned(atom: Atom, flow: Flow) -> Atom:
     """What an atom is the transpose of, if of anything."""
-    maker = flow.maker.get(atom) if isinstance(atom, Value) else None
+    maker = flow.producers.get(atom) if isinstance(atom, Value) else None
     if maker is None or maker.kind != "transpose":
         return atom
     return _unturned(flow.operands[maker][0], flow)
 
 
 def _only_reader(value: Value, flow: Flow) -> Op | None:
-    found = flow.readers.get(value, ())
+    found = flow.consumers.get(value, ())
     return found[0] if len(found) == 1 else None
 
 
 def _is_of_16_bits(scores: Value, powers: Value, flow: Flow) -> bool:
     """Whether float32 scores are made of one bfloat16 product, and are not just that."""
-    last = flow.maker.get(scores)
+    last = flow.producers.get(scores)
     if scores.dtype != "float32" or last is None or last.kind == "convert_element_type":
         return False
     size = math.prod(scores.shape)
     waiting, seen, made_by = [scores], {scores}, list[Op]()
     while waiting:
-        op = flow.maker[waiting.pop()]
+        op = flow.producers[waiting.pop()]
         if flow.kinds[op] is not FusionKind.LOOP:
             made_by.append(op)
             continue
-        if moves_last(op) and not _is_laid_anew(op, powers, flow):
+        if transposes_minor_dim(op) and not _is_laid_anew(op, powers, flow):
             return False
-        made = [v for v in flow.operands[op] if v in flow.maker and v not in seen]
+        made = [v for v in flow.operands[op] if v in flow.producers and v not in seen]
         large = [v for v in made if math.prod(v.shape) >= size]
         waiting += large
         seen.update(large)
@@ -152,7 +161,7 @@ def _num_products(value: Value, flow: Flow) -> int:
     """Products that read what elementwise ops make of a value."""
     waiting, seen, found = [value], {value}, set[Op]()
     while waiting:
-        for op in flow.readers.get(waiting.pop(), ()):
+        for op in flow.consumers.get(waiting.pop(), ()):
             if flow.kinds[op] is FusionKind.PRODUCT:
                 found.add(op)
             elif flow.kinds[op] is FusionKind.LOOP:

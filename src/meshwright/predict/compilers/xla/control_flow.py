@@ -1,62 +1,91 @@
-"""What loops and branches have in memory of their own, and what is part of other values."""
+"""Buffers of loops and branches: what their bodies share with the values outside."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 
-from meshwright.predict.compilers.cpu.library_calls import is_loop
-from meshwright.predict.compilers.rules import Rules
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
+from meshwright.predict.compilers.xla.dataflow import Flow, stored_outputs
 from meshwright.predict.compilers.xla.fusion import (
     BARRIER,
-    TAKES_IN,
     Fusion,
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.compilers.xla.producers import PART
+from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.xla.producers import SLICE_OF_DEVICE
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 
-def open_region(
-    op: Op, layout: Layout, rules: Rules, computed: Collection[Value]
-) -> None:
-    """Note in a layout which values of a region's bodies need no memory of their own.
+def layouts_in_bodies(
+    op: Op,
+    layouts: Layouts,
+    fused: Collection[Value],
+    stack_outputs: Callable[[Op], set[Value]],
+    slice_readers: Collection[FusionKind],
+) -> Layouts:
+    """Layouts that say which values of an op's bodies have no buffer of their own.
 
-    computed: values that their readers compute, so that a body makes them itself.
-    What a loop makes for a stack and for its next turn is written to the stack, and
-    from there over what was carried; what it carries already is copied to the stack.
+    fused: values that their consumers compute, so that a body computes them itself.
+    stack_outputs: outputs of bodies that are written into the stacked result.
+    slice_readers: kinds of fusions that read a slice of a stacked operand where it is.
     """
-    stacked: list[set[Value]] = [set() for _ in op.bodies]
-    carried = {
-        op.bodies[body].inputs[i]
-        for _, _, wire in ([] if rules.calls_library else loop_carries(op))
-        for body, i in wire.inputs
-    }
+    sliced: list[set[Value]] = [set() for _ in op.bodies]
+    recomputed: set[Value] = set()
     for wire in op.wires:
         operand = None if wire.operand is None else op.operands[wire.operand]
+        inputs = [(body, op.bodies[body].inputs[i]) for body, i in wire.inputs]
         if wire.is_stacked:
-            for body, i in wire.inputs:
-                stacked[body].add(op.bodies[body].inputs[i])
-            layout.inside.update(
-                end
-                for body, i in wire.outputs
-                if isinstance(end := op.bodies[body].outputs[i], Value)
-                and end not in carried
-                and _is_made_inside(op.bodies[body], end, rules)
-            )
-        elif operand in computed and wire.result is None:
-            layout.virtual.update(op.bodies[body].inputs[i] for body, i in wire.inputs)
-    for slices, body in zip(stacked, op.bodies, strict=True):
-        kinds = {FusionKind.LOOP} if rules.calls_library else TAKES_IN
-        layout.inside |= slices - _needed_whole(body, kinds)
+            for body, value in inputs:
+                sliced[body].add(value)
+        elif operand in fused and wire.result is None:
+            recomputed.update(value for _, value in inputs)
+    slices = stack_outputs(op)
+    for values, body in zip(sliced, op.bodies, strict=True):
+        slices |= values - _read_whole(body, slice_readers)
+    return layouts.with_body_values(recomputed, slices)
 
 
-def carried_anew(op: Op) -> set[Value]:
-    """Results that a loop makes anew in each turn: it keeps them, whoever reads them."""
+def uncarried_stack_outputs(op: Op) -> set[Value]:
+    """Outputs of an op's bodies that are stacked, unless the loop carries them too.
+
+    What a loop makes for a stack and for its next iteration is written to the stack and
+    copied from there; what it carries already is copied to the stack.
+    """
+    carried = {
+        op.bodies[body].inputs[i]
+        for _, _, wire in loop_carries(op)
+        for body, i in wire.inputs
+    }
+    return {end for _, end in stacked_ends(op) if end not in carried}
+
+
+def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
+    """Outputs of bodies that a loop stacks over its iterations, each with its body."""
+    return [
+        (op.bodies[body], end)
+        for wire in op.wires
+        if wire.is_stacked
+        for body, i in wire.outputs
+        if isinstance(end := op.bodies[body].outputs[i], Value)
+    ]
+
+
+def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
+    """Values of a body that an op of another kind than these reads from memory."""
+    return {
+        v
+        for op in body.ops
+        if kind_of(op) not in slice_readers or op.kind == BARRIER
+        for v in op.operands
+        if isinstance(v, Value)
+    }
+
+
+def recomputed_carries(op: Op) -> set[Value]:
+    """Results that a loop computes anew in each iteration: it stores them in any case."""
     ends = [stored_outputs(body) for body in op.bodies]
     return {
         op.results[result]
@@ -68,13 +97,28 @@ def carried_anew(op: Op) -> set[Value]:
     }
 
 
-def handed_on(
-    op: Op, number: int, units: Sequence[Fusion], layout: Layout
+def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
+    """By result of a loop that takes an operand's buffer, that operand.
+
+    An operand that the loop also reads in every iteration keeps its buffer.
+    """
+    pairs = [
+        (op.results[result], operand)
+        for position, result, _ in loop_carries(op)
+        if (operand := flow.operand(op, position)) is not None
+    ]
+    carried = Counter(operand for _, operand in pairs)
+    others = Counter(flow.operands[op]) - carried
+    return {result: operand for result, operand in pairs if operand not in others}
+
+
+def carried_in_place(
+    op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> dict[Value, Atom]:
-    """By input of one body, what its `units` make for the next turn, in the same place."""
-    body, size = op.bodies[number], layout.size
+    """By input of one body, the output that its fusions write into the same buffer."""
+    body, size = op.bodies[number], layouts.size
     outputs = stored_outputs(body)
-    made = {value for unit in units for value in unit.writes}
+    made = {value for fusion in fusions for value in fusion.writes}
     pairs = [
         (body.inputs[i], outputs[j])
         for _, _, wire in loop_carries(op)
@@ -89,55 +133,26 @@ def handed_on(
     }
 
 
-def handed_out(op: Op, number: int, rules: Rules) -> Sequence[Atom]:
-    """What one body of a region hands out that needs memory of its own."""
-    if not rules.calls_library:
-        return stored_outputs(op.bodies[number])
-    kept = op.bodies[number].outputs
-    stacked = {i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number}
-    return [v for i, v in enumerate(kept) if i not in stacked]
-
-
-def _is_made_inside(body: Program, end: Value, rules: Rules) -> bool:
-    """Whether what a body makes for a stack is written there in the first place."""
-    if not rules.calls_library:
-        return True
-    makers = [op for op in body.ops if end in op.results]
-    others = any(end in op.operands for op in body.ops)
-    return not others and all(map(is_loop, makers))
-
-
-def _needed_whole(body: Program, kinds: Collection[FusionKind]) -> set[Value]:
-    """Values that some op of a body, of none of the kinds, reads from memory."""
-    return {
-        v
-        for op in body.ops
-        if kind_of(op) not in kinds or op.kind == BARRIER
-        for v in op.operands
-        if isinstance(v, Value)
-    }
-
-
-def is_cut_in(region: Op, values: Collection[Value]) -> bool:
-    """Whether a region's bodies, or those within, take a device's own part of a value.
+def is_sliced_inside(op: Op, values: Collection[Value]) -> bool:
+    """Whether an op's bodies, or bodies within, slice a device's own part of a value.
 
     values: inputs of its bodies.
     """
-    for body in region.bodies:
+    for body in op.bodies:
         names = set(values)
-        for op in body.ops:
-            if names.isdisjoint(op.operands):
+        for each in body.ops:
+            if names.isdisjoint(each.operands):
                 continue
-            if op.kind == PART:
+            if each.kind == SLICE_OF_DEVICE:
                 return True
-            if has_trait(op.kind, Trait.ALIASES_OPERAND):
-                names.update(op.results)
+            if has_trait(each.kind, Trait.ALIASES_OPERAND):
+                names.update(each.results)
             inside = {
-                op.bodies[number].inputs[i]
-                for wire in op.wires
-                if wire.operand is not None and op.operands[wire.operand] in names
+                each.bodies[number].inputs[i]
+                for wire in each.wires
+                if wire.operand is not None and each.operands[wire.operand] in names
                 for number, i in wire.inputs
             }
-            if inside and is_cut_in(op, inside):
+            if inside and is_sliced_inside(each, inside):
                 return True
     return False

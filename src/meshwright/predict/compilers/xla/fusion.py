@@ -1,4 +1,4 @@
-"""Units: ops that run as one, by what is at their root."""
+"""Fusions: ops that a compiler emits as one, by the kind of their root."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from meshwright.program.records.fast_frozen import fast_frozen
 
 
 class FusionKind(Enum):
-    """What a unit's root is, and so what bounds its time."""
+    """What the root of a fusion is, which decides what bounds its time."""
 
     PRODUCT = "product"  # the matrix unit
     REDUCTION = "reduction"
-    LOOP = "loop"  # elementwise
+    LOOP = "loop"  # elementwise; XLA: kLoop
     COLLECTIVE = "collective"
-    REGION = "region"  # a loop or a branch, with units of its own
+    REGION = "region"  # control flow: a loop or a branch, with fusions of its own
     OTHER = "other"  # sorts, gathers, scatters, factorisations, random bits
 
-    # Members are single, and those of enums are hashed by name, in Python: too slow here.
+    # Enum's own hash calls Python code; members are singletons, so identity will do.
     __hash__ = object.__hash__
 
 
 BARRIER = "optimization_barrier"
-"""What a compiler fuses nothing across, so that what comes to it is in memory."""
+"""An op that nothing is fused across, so that its operands are in memory."""
 
-REGROUP = "regroup"
-"""What copies images from one form to another (`regroup`); no op of a program."""
+SPACE_TO_BATCH_COPY = "space_to_batch"
+"""An op that copies images split in space to another layout; it is in no input program."""
 
-_NAMED = {
+_KIND_OF = {
     **dict.fromkeys(ops_with(Trait.REGION), FusionKind.REGION),
-    **dict.fromkeys((*ops_with(Trait.STANDALONE), "clz", REGROUP), FusionKind.OTHER),
+    **dict.fromkeys(
+        (*ops_with(Trait.STANDALONE), "clz", SPACE_TO_BATCH_COPY), FusionKind.OTHER
+    ),
     **dict.fromkeys(ops_with(Trait.COLLECTIVE), FusionKind.COLLECTIVE),
     **dict.fromkeys(ops_with(Trait.REDUCTION), FusionKind.REDUCTION),
     **dict.fromkeys((*ops_with(Trait.CONTRACTION), "scaled_dot"), FusionKind.PRODUCT),
@@ -43,10 +45,10 @@ _NAMED = {
 
 
 def kind_of(op: Op) -> FusionKind:
-    """The kind of unit that has `op` at its root."""
-    named = _NAMED.get(op.kind)
-    if named is not None:
-        return named
+    """The kind of fusion that has `op` at its root."""
+    known = _KIND_OF.get(op.kind)
+    if known is not None:
+        return known
     if op.bodies:
         return FusionKind.REGION
     if op.has_effect:
@@ -56,12 +58,12 @@ def kind_of(op: Op) -> FusionKind:
     return FusionKind.LOOP
 
 
-def is_zeros(maker: Mapping[Value, Op], atom: Atom) -> bool:
-    """Whether a value repeats 0; `maker` says which ops make values."""
-    made_by = maker.get(atom) if isinstance(atom, Value) else None
-    if made_by is None or made_by.kind != "broadcast_in_dim":
+def is_zeros(producers: Mapping[Value, Op], atom: Atom) -> bool:
+    """Whether an atom is a broadcast of 0; `producers` has the op that makes a value."""
+    producer = producers.get(atom) if isinstance(atom, Value) else None
+    if producer is None or producer.kind != "broadcast_in_dim":
         return False
-    (repeated,) = made_by.operands
+    (repeated,) = producer.operands
     return isinstance(repeated, Literal) and repeated.value == 0
 
 
@@ -76,31 +78,34 @@ def _is_one_hot(op: Op) -> bool:
     return rank > 1 and len(batching) == rank - 1 and indices[-2:] in ((1, 1), (1,))
 
 
-TAKES_IN = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind.LOOP})
-"""Kinds whose operands may be computed on the fly."""
+FUSES_OPERANDS = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind.LOOP})
+"""Kinds of fusions that may compute their operands themselves (XLA: producer fusion)."""
 
 
-_NOTHING: Mapping[Value, Value] = MappingProxyType({})
+_NO_ALIASES: Mapping[Value, Value] = MappingProxyType({})
 
-_WHOLE: Mapping[Value, float] = MappingProxyType({})
+_ALL_WHOLE: Mapping[Value, float] = MappingProxyType({})
 
 
 @fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
-    """Ops that run as one.
+    """Ops that run as one; only the root writes to memory.
 
-    root: the op that writes. reads, writes: values in memory. work: of all ops, those
-    that other units compute as well included. in_place: the operand whose memory the
-    result may take over if nobody reads it later. bodies: of a region, their units.
-    merged: the units that this one stands for, if it is several in one.
-    overwrites: operands whose memory the result takes, in step with reading it, where a
-        compiler does that, and they are read here for the last time.
-    replaces: by result, the operand in whose place it comes, where that is read here for
-        the last time and as large: what a loop carries.
-    is_joined: whether it runs as one with the unit before it, but stays one of its own.
-    shares: of what is read only to take a device's part of it, the share that is read.
-    sides: of a product of matrices, by operand, what of `reads` it is computed from.
+    root: the op that writes. reads, writes: values in memory. work: of all ops,
+        including those that other fusions compute as well.
+    in_place: the operand whose memory the result may take over if nothing reads it
+        later.
+    bodies: of control flow, the fusions of each body.
+    merged: the fusions that multi-output fusion merged into this one.
+    overwrites: operands whose buffer the result takes, element by element, if they are
+        read here for the last time and the compiler does so.
+    replaces: by result of a loop, the operand whose buffer it takes: what it carries.
+    is_joined: whether it is launched together with the fusion before it but keeps its
+        own buffers.
+    shares: by operand that is read only to slice the device's own part out of it, the
+        share that is read.
+    sides: of a matrix product, by operand, the values in `reads` it is computed from.
     """
 
     root: Op
@@ -112,33 +117,33 @@ class Fusion:
     bodies: tuple[tuple[Fusion, ...], ...] = ()
     merged: tuple[Fusion, ...] = ()
     overwrites: tuple[Value, ...] = ()
-    replaces: Mapping[Value, Value] = _NOTHING
+    replaces: Mapping[Value, Value] = _NO_ALIASES
     is_joined: bool = False
-    shares: Mapping[Value, float] = _WHOLE
+    shares: Mapping[Value, float] = _ALL_WHOLE
     sides: tuple[tuple[Value, ...], ...] = ()
 
     @property
     def parts(self) -> tuple[Fusion, ...]:
-        """The units as they were before any were merged."""
+        """The fusions before multi-output fusion merged them."""
         return self.merged or (self,)
 
 
-def shares_of(units: Iterable[Fusion]) -> dict[Value, float]:
-    """Of what several units read as one, the shares of those values not read whole."""
+def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
+    """The share of each value that several fusions read together, if below 1."""
     shares: dict[Value, float] = {}
-    for unit in units:
-        for value in unit.reads:
-            share = unit.shares.get(value, 1.0)
+    for fusion in fusions:
+        for value in fusion.reads:
+            share = fusion.shares.get(value, 1.0)
             shares[value] = max(shares.get(value, 0.0), share)
     return {value: share for value, share in shares.items() if share < 1}
 
 
-def runs_of(units: Sequence[Fusion]) -> list[tuple[int, int]]:
-    """By unit, the first and the last of those that run as one with it."""
-    if not any(unit.is_joined for unit in units):
-        return [(i, i) for i in range(len(units))]
-    starts = [i for i, unit in enumerate(units) if not unit.is_joined]
-    ends = [*starts[1:], len(units)]
+def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
+    """By fusion, the first and the last index of those that are launched with it."""
+    if not any(fusion.is_joined for fusion in fusions):
+        return [(i, i) for i in range(len(fusions))]
+    starts = [i for i, fusion in enumerate(fusions) if not fusion.is_joined]
+    ends = [*starts[1:], len(fusions)]
     return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
 
 
@@ -147,12 +152,12 @@ HALF = 2
 
 
 def widens(op: Op) -> bool:
-    """Whether an op gives a value in more bits."""
+    """Whether an op converts a value to a dtype of more bits."""
     return _added_bytes(op) > 0
 
 
 def rounds(op: Op) -> bool:
-    """Whether an op gives a value in 16 bits that came in more."""
+    """Whether an op converts a value from more bits to 16."""
     return _added_bytes(op) < 0 and itemsize_bytes(op.results[0].dtype) == HALF
 
 
@@ -163,8 +168,8 @@ def _added_bytes(op: Op) -> int:
     return itemsize_bytes(result.dtype) - itemsize_bytes(operand.dtype)
 
 
-def moves_last(op: Op) -> bool:
-    """Whether it is a transposition of the last dim."""
+def transposes_minor_dim(op: Op) -> bool:
+    """Whether an op is a transpose that moves the last dim."""
     if op.kind != "transpose":
         return False
     permutation = cast("tuple[int, ...]", op.params["permutation"])

@@ -1,4 +1,4 @@
-"""What an op computes on the fly, and what it reads for that."""
+"""Producers that a fusion computes itself, and the stored values that they read."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import OpWork
 
-PART = "all_slice"
-"""What takes a device's own part of a value that is there whole."""
+SLICE_OF_DEVICE = "all_slice"
+"""An op that slices the device's own part out of a value that every device has whole."""
 
 
-class Fed:
-    """Ops computed on the fly with their work, and the stored values that they read.
+class FusedProducers:
+    """Ops that a consumer computes itself, with their work.
 
-    reads: in order. ops: each behind those whose results it reads.
+    ops: each after those whose results it reads. reads: stored values that they read,
+    in order.
     """
 
     __slots__ = ("ops", "reads")
@@ -24,28 +25,30 @@ class Fed:
         self.ops = ops
         self.reads = reads
 
-    def with_op(self, op: Op, work: OpWork) -> Fed:
-        """The same and one more op, which reads what those before it make."""
-        return Fed({**self.ops, op: work}, self.reads)
+    def with_op(self, op: Op, work: OpWork) -> FusedProducers:
+        """These producers and one more op, which reads what they make."""
+        return FusedProducers({**self.ops, op: work}, self.reads)
 
     def shares(
-        self, last: Op, operands: Mapping[Op, Sequence[Value]]
+        self, root: Op, operands: Mapping[Op, Sequence[Value]]
     ) -> dict[Value, float]:
-        """Of each value the share that is needed here, where some is not needed whole.
+        """The share of each value that is needed; empty if all are needed whole.
 
-        last: the op that all this is for. operands: of each op, as stored.
+        root: the op that the producers are fused into. operands: of each op, as stored.
         """
         shares: dict[Value, float] = {}
-        if last.kind != PART and PART not in [op.kind for op in self.ops]:
+        if root.kind != SLICE_OF_DEVICE and SLICE_OF_DEVICE not in [
+            op.kind for op in self.ops
+        ]:
             return shares
-        for op in (last, *reversed(self.ops)):
-            share = 1.0 if op is last else max(shares.get(r, 0.0) for r in op.results)
+        for op in (root, *reversed(self.ops)):
+            share = 1.0 if op is root else max(shares.get(r, 0.0) for r in op.results)
             made = math.prod(op.results[0].shape) if op.results else 0
             for value in operands[op]:
                 size = math.prod(value.shape)
-                if op.kind == PART:
+                if op.kind == SLICE_OF_DEVICE:
                     needed = share * made / size if size else 1.0
-                else:  # a smaller operand is repeated, and needed again and again
+                else:  # a smaller operand is broadcast: each element is needed often
                     needed = min(1.0, share * max(1.0, made / size)) if size else 1.0
                 known = shares.get(value, 0.0)
                 # Equal shares are taken for the same part, others for parts apart.
@@ -53,7 +56,7 @@ class Fed:
         return shares
 
     def work_with(self, work: OpWork, shares: Mapping[Value, float]) -> OpWork:
-        """That of all the ops, each counted once, and more."""
+        """The work of all producers, each counted once, plus `work`."""
         if not self.ops:
             return work
         works = self.ops.values()

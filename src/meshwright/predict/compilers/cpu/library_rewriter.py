@@ -1,8 +1,9 @@
-"""A device program as XLA's CPU compiler hands it to its libraries.
+"""Library rewriter: the operand layouts and fused results that CPU libraries work with.
 
-Products and convolutions read operands that lie in one order of dims, so that others are
-copied first; they write where a transpose or a conversion would put the result; and a
-scatter that starts from zeros, to be added to something, starts from that instead.
+XLA: `LibraryRewriter`, with the copies of `LayoutAssignment`. Products and convolutions
+read operands in one order of dims, so other operands are copied first. They write the
+result of a following transpose or conversion directly. A scatter into zeros that is then
+added to something scatters into that instead.
 """
 
 from __future__ import annotations
@@ -12,25 +13,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshwright.predict.compilers.xla.compilation import Compilation
 from meshwright.predict.compilers.xla.fusion import is_zeros
 from meshwright.program.ir import Atom, Op, Program, Value
 
 
-def prepare(program: Program) -> tuple[Program, Mapping[Op, Op]]:
-    """The program so changed.
+def rewrite_for_libraries(compilation: Compilation) -> Compilation:
+    """The compilation with its products and scatters as libraries run them."""
+    program, origins = rewritten(compilation.program)
+    return compilation.with_program(program, origins)
 
-    The second result says, for each op made anew, which one it was.
+
+def rewritten(program: Program) -> tuple[Program, Mapping[Op, Op]]:
+    """The program with copies of operands, and with results fused into products.
+
+    The second result is the origin of each op that stands for another one.
     """
-    pass_ = _Prepare()
-    return pass_.program(program), pass_.origins
+    rewriter = _Rewriter()
+    return rewriter.program(program), rewriter.origins
 
 
-class _Prepare:
+class _Rewriter:
     def __init__(self) -> None:
         self.origins: dict[Op, Op] = {}
 
     def program(self, program: Program) -> Program:
-        """The program with its ops changed, those of bodies included."""
+        """The program with its ops rewritten, those of bodies included."""
         scope = _Scope(program)
         ops: list[Op] = []
         for op in program.ops:
@@ -39,11 +47,11 @@ class _Prepare:
         return replace(program, ops=tuple(ops))
 
     def ops(self, op: Op, scope: _Scope) -> list[Op]:
-        """What stands in an op's place: copies of operands, and the op."""
-        made = scope.moved.get(op, op)
+        """The ops that replace one op: copies of its operands, and the op itself."""
+        made = scope.replaced.get(op, op)
         copies: list[Op] = []
         operands: list[Atom] = list(made.operands)
-        for position in _misread(made, scope.maker):
+        for position in _misplaced(made, scope.producers):
             operand = operands[position]
             copy = Value(operand.shape, operand.dtype)
             copies.append(Op("copy_p", (operand,), (copy,), source=op.source))
@@ -57,28 +65,28 @@ class _Prepare:
 
 
 class _Scope:
-    """Of one program, who makes and reads its values, and what changes for that.
+    """Producers and reader counts of one program's values, and the ops that change.
 
-    moved: by op, what stands in its place. dropped: ops that others do the work of.
+    replaced: by op, the op in its place. dropped: ops whose work another op does.
     """
 
     def __init__(self, program: Program) -> None:
-        self.maker = {result: op for op in program.ops for result in op.results}
+        self.producers = {result: op for op in program.ops for result in op.results}
         self.readers: Counter[Atom] = Counter(program.outputs)
         self.readers.update(v for op in program.ops for v in op.operands)
-        self.moved: dict[Op, Op] = {}
+        self.replaced: dict[Op, Op] = {}
         self.dropped: set[Op] = set()
         for op in program.ops:
             if op.kind == "transpose":
-                made_by = self.only(op.operands[0])
-                if made_by is not None and _can_write(made_by, op):
+                producer = self.only(op.operands[0])
+                if producer is not None and _can_write(producer, op):
                     # Its operands change places, and it writes the transpose.
-                    self.moved[op] = replace(op, kind="reshape")
+                    self.replaced[op] = replace(op, kind="reshape")
             elif op.kind == "convert_element_type":
-                made_by = self.only(op.operands[0])
-                if made_by is not None and made_by.kind == "dot_general":
-                    self.moved[op] = replace(made_by, results=op.results)
-                    self.dropped.add(made_by)
+                producer = self.only(op.operands[0])
+                if producer is not None and producer.kind == "dot_general":
+                    self.replaced[op] = replace(producer, results=op.results)
+                    self.dropped.add(producer)
             elif op.kind in {"add", "add_any"}:
                 self._start_scatter(op)
 
@@ -86,18 +94,20 @@ class _Scope:
         """What makes a value that is read once."""
         if not isinstance(atom, Value) or self.readers[atom] != 1:
             return None
-        return self.maker.get(atom)
+        return self.producers.get(atom)
 
     def _start_scatter(self, op: Op) -> None:
         """Of zeros, scattered into and then added, scatter into the other addend."""
         for addend, other in (op.operands, op.operands[::-1]):
-            made_by = self.only(addend)
-            if made_by is None or made_by.kind != "scatter-add":
+            producer = self.only(addend)
+            if producer is None or producer.kind != "scatter-add":
                 continue
-            if is_zeros(self.maker, made_by.operands[0]):
-                operands = (other, *made_by.operands[1:])
-                self.moved[op] = replace(made_by, operands=operands, results=op.results)
-                self.dropped.add(made_by)
+            if is_zeros(self.producers, producer.operands[0]):
+                operands = (other, *producer.operands[1:])
+                self.replaced[op] = replace(
+                    producer, operands=operands, results=op.results
+                )
+                self.dropped.add(producer)
                 return
 
 
@@ -111,7 +121,7 @@ def _can_write(product: Op, transpose: Op) -> bool:
     return not num_batch or (_is_stack(product) and tuple(order) == swapped)
 
 
-def _misread(op: Op, maker: Mapping[Value, Op]) -> list[int]:
+def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
     """Positions of operands that neither lie in order nor are moved into it anyway."""
     if op.kind == "conv_general_dilated":
         numbers: Any = op.params["dimension_numbers"]
@@ -124,9 +134,11 @@ def _misread(op: Op, maker: Mapping[Value, Op]) -> list[int]:
         return []
     found: list[int] = []
     for position, operand in enumerate(op.operands[:2]):
-        made_by = maker.get(operand) if isinstance(operand, Value) else None
-        moved = made_by is not None and made_by.kind == "transpose"
-        if not (_lies_in_order(op, position) or (moved and reads_through(op, made_by))):
+        producer = maker.get(operand) if isinstance(operand, Value) else None
+        moved = producer is not None and producer.kind == "transpose"
+        if not (
+            _lies_in_order(op, position) or (moved and reads_through(op, producer))
+        ):
             found.append(position)
     return found
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.memory.buffer_assignment import memory_of
-from meshwright.predict.memory.compaction import compacted
+from meshwright.predict.memory.layout_compression import compressed
 from meshwright.program.capture import capture
+from tests.predict.compilers.compiled import fused, fused_memory, fusions_of
 
 NARROW = jax.ShapeDtypeStruct((144, 144, 144), jnp.float32)
 PLAIN, PADDED = 144 * 144 * 144 * 4, 144 * 144 * 256 * 4
@@ -47,30 +46,30 @@ PROGRAM = program_of(waiting)
 
 
 def within(limit, program=PROGRAM):
-    """Memory before and after compaction to a limit in bytes, and the layout after it."""
-    layout, fusions = Layout((8, 128)), fuse(program)
+    """Memory before and after compression to a limit in bytes, and the layouts after."""
+    found = fused(program, tile=(8, 128))
 
     def measure(tried):
-        return memory_of(program, layout=tried, units=fusions)
+        return memory_of(found, layouts=tried)
 
-    memory, fixed = measure(layout), {*program.inputs, *program.outputs}
-    return memory, *compacted(memory, layout, limit, fusions, fixed, measure)
+    memory = measure(found.layouts)
+    return memory, *compressed(memory, found.layouts, limit, found, measure)
 
 
 def peak_of(program):
-    return memory_of(program, layout=Layout((8, 128))).peak_bytes
+    return fused_memory(program, tile=(8, 128)).peak_bytes
 
 
 def test_a_program_that_fits_is_not_compacted():
     memory, found, layout = within(1e12)
     assert found is memory
-    assert not layout.tight
+    assert not layout.unpadded
 
 
 def test_a_program_that_does_not_fit_is_stored_without_padding():
     memory, found, layout = within(peak_of(PROGRAM) - 1)
     assert found.peak_bytes < memory.peak_bytes
-    assert {layout.size(v) for v in layout.tight} == {PLAIN}
+    assert {layout.size(v) for v in layout.unpadded} == {PLAIN}
     padding = PADDED - PLAIN
     assert found.extra_bytes - memory.extra_bytes in (padding, 2 * padding)
 
@@ -78,25 +77,25 @@ def test_a_program_that_does_not_fit_is_stored_without_padding():
 def test_a_program_that_fits_neither_way_is_not_compacted():
     memory, found, layout = within(PLAIN)
     assert found is memory
-    assert not layout.tight
+    assert not layout.unpadded
 
 
 def test_values_that_one_fusion_reads_together_are_not_compacted():
     program = program_of(together)
     memory, found, layout = within(peak_of(program) - 1, program)
     assert found is memory
-    assert not layout.tight
+    assert not layout.unpadded
 
 
 @given(st.floats(0.5, 1.1))
 def test_a_compacted_program_fits_the_limit(share):
     limit = share * peak_of(PROGRAM)
     memory, found, layout = within(limit)
-    assert bool(layout.tight) == (found.peak_bytes <= limit < memory.peak_bytes)
-    assert layout.tight.isdisjoint((*PROGRAM.inputs, *PROGRAM.outputs))
-    for fusion in fuse(PROGRAM):
+    assert bool(layout.unpadded) == (found.peak_bytes <= limit < memory.peak_bytes)
+    assert layout.unpadded.isdisjoint((*PROGRAM.inputs, *PROGRAM.outputs))
+    for fusion in fusions_of(PROGRAM):
         touched = {*fusion.reads, *fusion.writes}
-        padding = sum(PADDED - PLAIN for v in touched & layout.tight)
+        padding = sum(PADDED - PLAIN for v in touched & layout.unpadded)
         assert padding <= found.extra_bytes
 
 

@@ -1,0 +1,27 @@
+"""The pipeline of a compiler that fuses as XLA does, and does nothing else.
+
+It stands for machines whose compiler nobody has described.
+"""
+
+from __future__ import annotations
+
+from meshwright.predict.compilers.xla.buffer_policy import BufferPolicy
+from meshwright.predict.compilers.xla.compilation import Compiler
+from meshwright.predict.compilers.xla.pipeline import (
+    CALL_INLINER,
+    INSTRUCTION_FUSION,
+    LAYOUT_ASSIGNMENT,
+    MULTI_OUTPUT_FUSION,
+    OUTPUT_FUSION,
+)
+from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
+
+PASSES = (
+    CALL_INLINER,
+    LAYOUT_ASSIGNMENT,
+    INSTRUCTION_FUSION,
+    OUTPUT_FUSION,
+    MULTI_OUTPUT_FUSION,
+)
+
+PLAIN = Compiler("plain", "", frozenset(), PASSES, XLA_FUSION, BufferPolicy())

@@ -1,0 +1,31 @@
+"""The compiler of a machine: a table by `Machine.compiler`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from meshwright.machine import Chip, Machine
+from meshwright.predict.compilers.cpu.pipeline import CPU
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.plain.pipeline import PLAIN
+from meshwright.predict.compilers.tpu.pipeline import tpu_compiler_for
+from meshwright.predict.compilers.xla.compilation import Compiler
+
+
+def _constant(compiler: Compiler) -> Callable[[Chip], Compiler]:
+    """A compiler that compiles for all chips alike."""
+    return lambda chip: compiler
+
+
+COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
+    "cpu": _constant(CPU),
+    "gpu": _constant(GPU),
+    "plain": _constant(PLAIN),
+    "tpu": tpu_compiler_for,
+}
+"""By `Machine.compiler`, the compiler for a chip."""
+
+
+def compiler_of(machine: Machine) -> Compiler:
+    """The compiler of a machine, for its chip."""
+    return COMPILERS[machine.compiler](machine.chip)
