@@ -60,7 +60,7 @@ def peak_of(program):
     return fused_memory(program, tile=(8, 128)).peak_bytes
 
 
-def test_a_program_that_fits_is_not_compacted():
+def test_a_program_that_fits_is_not_compressed():
     memory, found, layout = within(1e12)
     assert found is memory
     assert not layout.unpadded
@@ -74,13 +74,13 @@ def test_a_program_that_does_not_fit_is_stored_without_padding():
     assert found.extra_bytes - memory.extra_bytes in (padding, 2 * padding)
 
 
-def test_a_program_that_fits_neither_way_is_not_compacted():
+def test_a_program_that_fits_neither_way_is_not_compressed():
     memory, found, layout = within(PLAIN)
     assert found is memory
     assert not layout.unpadded
 
 
-def test_values_that_one_fusion_reads_together_are_not_compacted():
+def test_values_that_one_fusion_reads_together_are_not_compressed():
     program = program_of(together)
     memory, found, layout = within(peak_of(program) - 1, program)
     assert found is memory
@@ -88,7 +88,7 @@ def test_values_that_one_fusion_reads_together_are_not_compacted():
 
 
 @given(st.floats(0.5, 1.1))
-def test_a_compacted_program_fits_the_limit(share):
+def test_a_compressed_program_fits_the_limit(share):
     limit = share * peak_of(PROGRAM)
     memory, found, layout = within(limit)
     assert bool(layout.unpadded) == (found.peak_bytes <= limit < memory.peak_bytes)
