@@ -14,9 +14,9 @@ from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.prices.small_batches import credit_original_ops
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.space import Space
+from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.space_to_batch import split_images
-from meshwright.predict.compilers.xla.fusion import SPACE_TO_BATCH_COPY
-from meshwright.predict.compilers.xla.layouts import Layouts, shape_layouts
 from meshwright.predict.estimate import estimate
 from meshwright.program.ops import Trait, has_trait
 from tests.planner.programs import shape

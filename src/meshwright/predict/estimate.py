@@ -11,14 +11,14 @@ from meshwright.errors import MachineError
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.partitioner.lower import Lowered
-from meshwright.predict.compilers.targets import compiler_of
-from meshwright.predict.compilers.xla.compilation import (
+from meshwright.predict.compilers.hlo.compilation import (
     Compilation,
     Compiler,
     compile_program,
 )
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.pause import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import memory_of

@@ -11,13 +11,13 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.machine import load_machine
+from meshwright.predict.compilers.hlo.compilation import Stage, compile_program
+from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.hlo.fusion_policy import no_aliases
+from meshwright.predict.compilers.hlo.kernels import multi_output_writes
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.pipeline import TPU, TpuOptions, tpu_compiler
-from meshwright.predict.compilers.xla.compilation import Stage, compile_program
-from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.fusion_policy import no_aliases
-from meshwright.predict.compilers.xla.kernels import multi_output_writes
 from meshwright.predict.compilers.xla.producer_fusion import ProducerFusion
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fused, fused_memory, fusions_of

@@ -6,11 +6,11 @@ from jax import lax
 
 from meshwright.predict.compilers.cpu.pipeline import CPU
 from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.hlo.compilation import compile_program
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplified
 from meshwright.predict.compilers.xla.call_inliner import inline
-from meshwright.predict.compilers.xla.compilation import compile_program
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fused_memory, fusions_of
 from tests.predict.memory.test_buffer_assignment import W, X, program_of

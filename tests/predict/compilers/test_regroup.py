@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from meshwright.predict.compilers.hlo.compilation import compile_program
+from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.compilers.tpu.space_to_batch import split_images
-from meshwright.predict.compilers.xla.compilation import compile_program
-from meshwright.predict.compilers.xla.fusion import SPACE_TO_BATCH_COPY
-from meshwright.predict.compilers.xla.layouts import Layouts, shape_layouts
 from meshwright.program.capture import capture
 
 TILE = (8, 128)

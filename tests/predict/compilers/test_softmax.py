@@ -6,12 +6,12 @@ import pytest
 from jax import lax
 
 from meshwright.machine import load_machine
+from meshwright.predict.compilers.hlo.dataflow import dataflow_of
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
-from meshwright.predict.compilers.xla.dataflow import dataflow_of
-from meshwright.predict.compilers.xla.layouts import Layouts
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fusions_of
 

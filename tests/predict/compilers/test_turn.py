@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
 from meshwright.predict.compilers.xla.call_inliner import inline
-from meshwright.predict.compilers.xla.fusion import FusionKind
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fused_memory, fusions_of

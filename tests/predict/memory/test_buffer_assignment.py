@@ -8,9 +8,9 @@ from jax import lax
 
 from meshwright.predict.compilers.cpu.pipeline import CPU
 from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.pipeline import TPU
-from meshwright.predict.compilers.xla.layouts import Layouts, shape_layouts
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes

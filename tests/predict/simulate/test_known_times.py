@@ -2,7 +2,7 @@
 
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.predict.compilers.xla.fusion import FusionKind
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.simulate import known_times
 from tests.predict.compilers.compiled import fused

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
 from meshwright.predict.compilers.tpu.image_cuts import Cuts
-from meshwright.predict.compilers.xla.fusion import SPACE_TO_BATCH_COPY
 from meshwright.program.ir import Op, Program, Value
 
 type Place = tuple[Op, Value]

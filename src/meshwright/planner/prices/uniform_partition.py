@@ -17,25 +17,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from meshwright.machine import Machine
 from meshwright.planner.prices.op_prices import AccessPrice, OpPrices, SmallBatchPrices
 from meshwright.planner.prices.small_batches import credit_original_ops, images_of
-from meshwright.predict.compilers.targets import compiler_of
-from meshwright.predict.compilers.tpu.space_to_batch import max_split_batch
-from meshwright.predict.compilers.xla.compilation import (
+from meshwright.predict.compilers.hlo.compilation import (
     Compilation,
     Stage,
     start_compilation,
 )
-from meshwright.predict.compilers.xla.fusion import (
+from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,
 )
-from meshwright.predict.compilers.xla.kernels import (
+from meshwright.predict.compilers.hlo.kernels import (
     accessed_values,
     matrix_unit_operands,
 )
+from meshwright.predict.compilers.hlo.product_streams import streamed_operands
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.tpu.space_to_batch import max_split_batch
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_fusions
-from meshwright.predict.compilers.xla.product_streams import streamed_operands
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.kernel_time import (

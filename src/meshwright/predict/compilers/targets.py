@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from meshwright.machine import Chip, Machine
 from meshwright.predict.compilers.cpu.pipeline import CPU
 from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.hlo.compilation import Compiler
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.tpu.pipeline import tpu_compiler_for
-from meshwright.predict.compilers.xla.compilation import Compiler
 
 
 def _constant(compiler: Compiler) -> Callable[[Chip], Compiler]:

@@ -10,17 +10,17 @@ from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 
-from meshwright.predict.compilers.xla.buffer_policy import BufferPolicy, HeapOrder
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import (
+from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy, HeapOrder
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,
     launch_groups,
 )
-from meshwright.predict.compilers.xla.kernels import multi_output_writes
-from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.hlo.kernels import multi_output_writes
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
     packed_bytes,

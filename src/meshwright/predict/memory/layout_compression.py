@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.program.ir import Value
 

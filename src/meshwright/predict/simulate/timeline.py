@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine.placement import Placement
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.xla.kernels import Kernel, KernelSequence
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.kernels import Kernel, KernelSequence
 from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.simulate.known_times import KnownTimes

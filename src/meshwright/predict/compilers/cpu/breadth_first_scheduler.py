@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.fusion import Fusion
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.ir import Program, Value
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.xla.buffer_policy import (
+from meshwright.predict.compilers.hlo.buffer_policy import (
     BodyBuffers,
     BufferPolicy,
     HeapOrder,
     shared_inputs,
 )
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

@@ -13,13 +13,13 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from meshwright.predict.compilers.cpu.library_rewriter import reads_through
+from meshwright.predict.compilers.hlo.control_flow import stacked_ends
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.hlo.fusion_policy import Decision, FusionPolicy
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.producers import FusedProducers
 from meshwright.predict.compilers.xla.aliasing import elementwise_aliases
-from meshwright.predict.compilers.xla.control_flow import stacked_ends
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
-from meshwright.predict.compilers.xla.fusion_policy import Decision, FusionPolicy
-from meshwright.predict.compilers.xla.layouts import Layouts
-from meshwright.predict.compilers.xla.producers import FusedProducers
 from meshwright.program.ir import Atom, Op, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.fusion import is_zeros
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import is_zeros
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

@@ -8,8 +8,8 @@ from meshwright.predict.compilers.cpu.breadth_first_scheduler import (
 from meshwright.predict.compilers.cpu.buffers import CPU_BUFFERS
 from meshwright.predict.compilers.cpu.instruction_fusion import CPU_FUSION
 from meshwright.predict.compilers.cpu.library_rewriter import rewrite_for_libraries
+from meshwright.predict.compilers.hlo.compilation import Compiler, Pass, Stage
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
-from meshwright.predict.compilers.xla.compilation import Compiler, Pass, Stage
 from meshwright.predict.compilers.xla.pipeline import (
     INSTRUCTION_FUSION,
     LAYOUT_ASSIGNMENT,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from meshwright.predict.compilers.xla.buffer_policy import BufferPolicy
-from meshwright.predict.compilers.xla.compilation import Compiler
+from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy
+from meshwright.predict.compilers.hlo.compilation import Compiler
 from meshwright.predict.compilers.xla.pipeline import (
     CALL_INLINER,
     INSTRUCTION_FUSION,

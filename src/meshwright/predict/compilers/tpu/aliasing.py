@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.hlo.producers import FusedProducers
 from meshwright.predict.compilers.xla.aliasing import elementwise_aliases
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.producers import FusedProducers
 from meshwright.program.ir import Op, Value
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.fusion import Fusion
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.xla.fusion import HALF, FusionKind, rounds
+from meshwright.predict.compilers.hlo.fusion import HALF, FusionKind, rounds
 from meshwright.predict.compilers.xla.producer_fusion import Producer
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.padding import product_extents

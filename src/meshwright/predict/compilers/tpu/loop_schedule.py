@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import Trait, has_trait

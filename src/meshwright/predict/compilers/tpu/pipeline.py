@@ -5,6 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from meshwright.machine import Chip
+from meshwright.predict.compilers.hlo.buffer_policy import (
+    BufferPolicy,
+    Compression,
+    HeapOrder,
+)
+from meshwright.predict.compilers.hlo.compilation import (
+    Compilation,
+    Compiler,
+    Pass,
+    Stage,
+)
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.tpu.aliasing import aliased_operands
 from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
 from meshwright.predict.compilers.tpu.deferred_initialization import (
@@ -19,18 +31,6 @@ from meshwright.predict.compilers.xla.algebraic_simplifier import simplify_broad
 from meshwright.predict.compilers.xla.all_reduce_reassociate import (
     reassociate_all_reduces,
 )
-from meshwright.predict.compilers.xla.buffer_policy import (
-    BufferPolicy,
-    Compression,
-    HeapOrder,
-)
-from meshwright.predict.compilers.xla.compilation import (
-    Compilation,
-    Compiler,
-    Pass,
-    Stage,
-)
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
 from meshwright.predict.compilers.xla.memory_space_assignment import (
     candidates_with_bodies,
 )

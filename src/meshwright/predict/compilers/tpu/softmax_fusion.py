@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FusionKind, transposes_minor_dim
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FusionKind, transposes_minor_dim
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 _BETWEEN = frozenset({"broadcast_in_dim", "max", "transpose"})

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from meshwright.predict.compilers.tpu.image_cuts import Cuts, Operands
-from meshwright.predict.compilers.tpu.image_parts import PARTS, Cut
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.fusion import (
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import (
     SPACE_TO_BATCH_COPY,
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.xla.layouts import Layouts, PhysicalShape
+from meshwright.predict.compilers.hlo.layouts import Layouts, PhysicalShape
+from meshwright.predict.compilers.tpu.image_cuts import Cuts, Operands
+from meshwright.predict.compilers.tpu.image_parts import PARTS, Cut
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 

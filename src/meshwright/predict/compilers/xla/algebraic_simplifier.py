@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from meshwright.predict.compilers.xla.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

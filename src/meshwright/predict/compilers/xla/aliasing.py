@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
-from meshwright.predict.compilers.xla.producers import FusedProducers
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.hlo.producers import FusedProducers
 from meshwright.program.ir import Op, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait, ops_with
 

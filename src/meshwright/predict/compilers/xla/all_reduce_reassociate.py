@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from meshwright.predict.compilers.xla.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.fusion import BARRIER
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import BARRIER
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

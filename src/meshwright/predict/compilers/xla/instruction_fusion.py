@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.control_flow import layouts_in_bodies
+from meshwright.predict.compilers.hlo.dataflow import dataflow_of
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.fusion_policy import FusionPolicy
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.producers import SLICE_OF_DEVICE, FusedProducers
 from meshwright.predict.compilers.xla.aliasing import updated_operand
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.control_flow import layouts_in_bodies
-from meshwright.predict.compilers.xla.dataflow import dataflow_of
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.xla.fusion_policy import FusionPolicy
-from meshwright.predict.compilers.xla.layouts import Layouts
-from meshwright.predict.compilers.xla.producers import SLICE_OF_DEVICE, FusedProducers
 from meshwright.predict.roofline.padding import uses_matrix_unit
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.ops import OpWork, Trait, has_trait, work_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.ir import Value
 
 _MAX_WAITING_RESULTS = 4

@@ -7,61 +7,21 @@ the cache can hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
-
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import (
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     SPACE_TO_BATCH_COPY,
     Fusion,
     FusionKind,
 )
-from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.hlo.kernels import OnChipCandidates, OnChipRange
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Atom, Op, Value
 
 BodyOrderFn = Callable[[Op, int, Sequence[Fusion]], Sequence[Fusion]]
 """The fusions of one body of an op, by its number, in the order in which they run."""
-
-
-class OnChipRange(NamedTuple):
-    """A value, the first and the last fusion of its live range, and its bytes."""
-
-    value: Value
-    start: int
-    end: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OnChipCandidates:
-    """Values of one program or body that may stay in scratch memory.
-
-    ranges: shortest live range first, since those save as much traffic for less.
-    num_fusions: of the program.
-    """
-
-    ranges: tuple[OnChipRange, ...] = ()
-    num_fusions: int = 0
-
-    def fitting(self, scratch_bytes: float) -> frozenset[Value]:
-        """The values that fit into so many bytes throughout their live ranges."""
-        used = np.zeros(self.num_fusions, np.int64)
-        kept: list[Value] = []
-        for value, start, end, size in self.ranges:
-            if size > scratch_bytes:
-                continue
-            meanwhile = used[start : end + 1]
-            if meanwhile.max() + size <= scratch_bytes:
-                kept.append(value)
-                meanwhile += size
-        return frozenset(kept)
-
-
-NO_CANDIDATES = OnChipCandidates()
 
 
 def on_chip_candidates(

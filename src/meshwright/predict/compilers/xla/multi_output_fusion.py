@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from meshwright.predict.compilers.xla.fusion import (
+from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,

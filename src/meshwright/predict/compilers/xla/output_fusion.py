@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind, read_shares
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind, read_shares
 from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.ir import Program, Value, num_bytes
 

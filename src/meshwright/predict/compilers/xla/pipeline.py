@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from meshwright.predict.compilers.hlo.compilation import Compilation, Pass, Stage
+from meshwright.predict.compilers.hlo.layouts import shape_layouts
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
-from meshwright.predict.compilers.xla.compilation import Compilation, Pass, Stage
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
-from meshwright.predict.compilers.xla.kernels import kernels_of
-from meshwright.predict.compilers.xla.layouts import shape_layouts
+from meshwright.predict.compilers.xla.kernel_emission import kernels_of
 from meshwright.predict.compilers.xla.output_fusion import fuse_outputs
 
 

@@ -17,15 +17,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from meshwright.predict.compilers.xla.control_flow import (
+from meshwright.predict.compilers.hlo.control_flow import (
     carried_operands,
     is_sliced_inside,
     recomputed_carries,
     uncarried_stack_outputs,
 )
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FUSES_OPERANDS, FusionKind, widens
-from meshwright.predict.compilers.xla.fusion_policy import (
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FUSES_OPERANDS, FusionKind, widens
+from meshwright.predict.compilers.hlo.fusion_policy import (
     FUSED,
     STORED,
     UNUSED,
@@ -33,8 +33,8 @@ from meshwright.predict.compilers.xla.fusion_policy import (
     FusionPolicy,
     no_aliases,
 )
-from meshwright.predict.compilers.xla.layouts import Layouts
-from meshwright.predict.compilers.xla.producers import FusedProducers
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.producers import FusedProducers
 from meshwright.program.ir import Op, Value, num_bytes
 from meshwright.program.ops import Trait, has_trait
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from meshwright.predict.compilers.xla.compilation import Compilation
-from meshwright.predict.compilers.xla.fusion import is_zeros
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import is_zeros
 from meshwright.program.analysis.accumulators import Accumulator, accumulators
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 

@@ -13,13 +13,16 @@ from enum import Enum
 from itertools import chain
 from types import MappingProxyType
 
-from meshwright.predict.compilers.xla.buffer_policy import BufferPolicy
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.fusion_policy import FusionPolicy
-from meshwright.predict.compilers.xla.kernels import NO_KERNELS, KernelSequence
-from meshwright.predict.compilers.xla.layouts import Layouts
-from meshwright.predict.compilers.xla.memory_space_assignment import OnChipCandidates
+from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.fusion_policy import FusionPolicy
+from meshwright.predict.compilers.hlo.kernels import (
+    NO_KERNELS,
+    KernelSequence,
+    OnChipCandidates,
+)
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.program.ir import Op, Program, Value
 
 

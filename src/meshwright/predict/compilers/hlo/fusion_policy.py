@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.layouts import Layouts
-from meshwright.predict.compilers.xla.producers import FusedProducers
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.producers import FusedProducers
 from meshwright.program.ir import Op, Value
 
 

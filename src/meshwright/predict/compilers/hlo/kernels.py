@@ -6,30 +6,57 @@ found once; another machine only has to say what stays in its scratch memory.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.xla.layouts import Layouts
-from meshwright.predict.compilers.xla.memory_space_assignment import (
-    NO_CANDIDATES,
-    OnChipCandidates,
-    on_chip_candidates,
-)
-from meshwright.predict.compilers.xla.multi_output_fusion import merge_fusions
-from meshwright.predict.compilers.xla.product_streams import (
-    StreamedOperands,
-    streamed_operands,
-)
-from meshwright.predict.roofline.kernel_time import KernelTraffic, timing_key
+import numpy as np
+
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.product_streams import StreamedOperands
+from meshwright.predict.roofline.kernel_time import KernelTraffic
 from meshwright.predict.roofline.padding import uses_matrix_unit
-from meshwright.program.ir import Atom, Program, Value
+from meshwright.program.ir import Atom, Value
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.records.fast_frozen import fast_frozen
-from meshwright.program.rules.pallas_kernel import kernel_of
+
+
+class OnChipRange(NamedTuple):
+    """A value, the first and the last fusion of its live range, and its bytes."""
+
+    value: Value
+    start: int
+    end: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnChipCandidates:
+    """Values of one program or body that may stay in scratch memory.
+
+    ranges: shortest live range first, since those save as much traffic for less.
+    num_fusions: of the program.
+    """
+
+    ranges: tuple[OnChipRange, ...] = ()
+    num_fusions: int = 0
+
+    def fitting(self, scratch_bytes: float) -> frozenset[Value]:
+        """The values that fit into so many bytes throughout their live ranges."""
+        used = np.zeros(self.num_fusions, np.int64)
+        kept: list[Value] = []
+        for value, start, end, size in self.ranges:
+            if size > scratch_bytes:
+                continue
+            meanwhile = used[start : end + 1]
+            if meanwhile.max() + size <= scratch_bytes:
+                kept.append(value)
+                meanwhile += size
+        return frozenset(kept)
+
+
+NO_CANDIDATES = OnChipCandidates()
 
 
 class Access(NamedTuple):
@@ -107,18 +134,6 @@ class KernelSequence:
 NO_KERNELS = KernelSequence()
 
 
-def kernels_of(
-    program: Program, layouts: Layouts, fusions: Sequence[Fusion]
-) -> KernelSequence:
-    """The kernels of a program, those of its bodies included."""
-    merged = merge_fusions(fusions)
-    on_chip = on_chip_candidates(merged, stored_outputs(program), layouts)
-    may_stay = {value for value, *_ in on_chip.ranges}
-    kernels = tuple([_kernel(fusion, layouts, may_stay) for fusion in merged])
-    axes = dict.fromkeys(axis for each in kernels for axis in each.axes)
-    return KernelSequence(program.inputs, kernels, on_chip, tuple(axes))
-
-
 def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
     """The results of each kernel that has several, those of bodies included."""
     found: list[tuple[Value, ...]] = []
@@ -128,36 +143,6 @@ def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
         for body in each.bodies:
             found += multi_output_writes(body)
     return found
-
-
-def _kernel(fusion: Fusion, layouts: Layouts, may_stay: Collection[Value]) -> Kernel:
-    if fusion.kind is FusionKind.COLLECTIVE:
-        return Kernel(fusion, (), collective_bytes(fusion, layouts), 0, None)
-    if fusion.kind is FusionKind.REGION:
-        bodies = tuple(
-            kernels_of(body, layouts, inner)
-            for body, inner in zip(fusion.root.bodies, fusion.bodies, strict=True)
-        )
-        return Kernel(fusion, (), 0, 0, None, bodies=bodies)
-    work = timing_key(fusion.root), fusion.work.flops, fusion.work.transcendentals
-    pallas = kernel_of(fusion.root)
-    if pallas is not None:
-        return Kernel(fusion, (), pallas.num_bytes, 0, work)
-    direct, shares = matrix_unit_operands(fusion), fusion.shares
-    accesses: list[Access] = []
-    num_bytes = elements = 0
-    for value in accessed_values(fusion):
-        accessed = math.prod(value.shape)
-        if value in shares:
-            accessed = int(accessed * shares[value])
-        through_registers = 0 if value in direct else accessed
-        moved = accessed * layouts.itemsize(value)
-        if value in may_stay:
-            accesses.append(Access(value, accessed, through_registers, moved))
-        num_bytes += moved
-        elements += through_registers
-    streams = streamed_operands(fusion, layouts)
-    return Kernel(fusion, tuple(accesses), num_bytes, elements, work, streams)
 
 
 def accessed_values(fusion: Fusion) -> list[Value]:

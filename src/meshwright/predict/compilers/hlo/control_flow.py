@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from meshwright.predict.compilers.xla.dataflow import Flow, stored_outputs
-from meshwright.predict.compilers.xla.fusion import (
+from meshwright.predict.compilers.hlo.dataflow import Flow, stored_outputs
+from meshwright.predict.compilers.hlo.fusion import (
     BARRIER,
     Fusion,
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.xla.layouts import Layouts
-from meshwright.predict.compilers.xla.producers import SLICE_OF_DEVICE
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.producers import SLICE_OF_DEVICE
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait

@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.roofline.tiles import SUM_BYTES, Streams
 from meshwright.program.ir import Value
 

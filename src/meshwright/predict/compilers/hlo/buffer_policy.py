@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from meshwright.predict.compilers.xla.control_flow import carried_in_place
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layouts
+from meshwright.predict.compilers.hlo.control_flow import carried_in_place
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.program.ir import Atom, Op, Program, Value
 
 
