@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
-from meshwright.predict.compilers.tpu.image_cuts import Cuts
+from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.program.ir import Op, Program, Value
 
 type Place = tuple[Op, Value]
@@ -22,7 +22,7 @@ type Place = tuple[Op, Value]
 def images_of(program: Program, most: int) -> dict[Op, tuple[Value, int]]:
     """By op one of its images, were so many of them cut, and the dim that counts them."""
     found: dict[Op, tuple[Value, int]] = {}
-    cuts = Cuts(program, most)
+    cuts = ImageSplits(program, most)
     for op in program.ops:
         for body in op.bodies:
             found |= images_of(body, most)

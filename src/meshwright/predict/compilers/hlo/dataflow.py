@@ -40,7 +40,7 @@ class Flow:
     """
 
     kinds: Mapping[Op, FusionKind]
-    operands: Mapping[Op, Sequence[Value]]
+    operands: Mapping[Op, list[Value]]
     producers: Mapping[Value, Op]
     consumers: Mapping[Value, Sequence[Op]]
     stored: Collection[Value]

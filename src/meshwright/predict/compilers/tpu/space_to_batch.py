@@ -20,8 +20,8 @@ from meshwright.predict.compilers.hlo.fusion import (
     kind_of,
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts, PhysicalShape
-from meshwright.predict.compilers.tpu.image_cuts import Cuts, Operands
-from meshwright.predict.compilers.tpu.image_parts import PARTS, Cut
+from meshwright.predict.compilers.tpu.image_splits import ImageSplits, SplitOperands
+from meshwright.predict.compilers.tpu.spatial_split import PARTS, SpatialSplit
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -79,10 +79,10 @@ class _Converter:
 
     def program(self, program: Program) -> Program:
         """The program with its images split; itself if no image is."""
-        cuts = Cuts(program, max_split_batch(self.layouts, self.num_devices))
-        if not cuts.of and not any(op.bodies for op in program.ops):
+        splits = ImageSplits(program, max_split_batch(self.layouts, self.num_devices))
+        if not splits.of and not any(op.bodies for op in program.ops):
             return program
-        scope, ops = _Scope(cuts, self), list[Op]()
+        scope, ops = _Scope(splits, self), list[Op]()
         for op in program.ops:
             bodies = tuple(map(self.program, op.bodies))
             operands = scope.operands(op)
@@ -106,17 +106,19 @@ class _Scope:
     convolution that is copied to another layout, what the convolution writes.
     """
 
-    def __init__(self, cuts: Cuts, converter: _Converter) -> None:
-        self.cuts = cuts
+    def __init__(self, splits: ImageSplits, converter: _Converter) -> None:
+        self.splits = splits
         self.layouts = converter.layouts
         self.num_devices = converter.num_devices
         self.physical = converter.physical
         self.written: dict[Atom, Value] = {}
         self.copies: list[Op] = []
-        self._known: dict[tuple[Value, Cut | None, tuple[int, ...]], Value] = {}
-        for value, cut in cuts.of.items():
+        self._known: dict[
+            tuple[Value, SpatialSplit | None, tuple[int, ...]], Value
+        ] = {}
+        for value, split in splits.of.items():
             if isinstance(value, Value):
-                self.physical[value] = PhysicalShape(cut.shape(value.shape))
+                self.physical[value] = PhysicalShape(split.shape(value.shape))
 
     def take_copies(self) -> list[Op]:
         """The copies made since the last call."""
@@ -125,77 +127,79 @@ class _Scope:
 
     def operands(self, op: Op) -> tuple[Atom, ...]:
         """The operands of an op after images are split."""
-        read = self.cuts.read.get(op)
+        read = self.splits.read.get(op)
         if read is not None:
             return (
-                *map(self._parts, op.operands, read.cuts, _num_copies(read)),
+                *map(self._parts, op.operands, read.splits, _num_copies(read)),
                 *op.operands[2:],
             )
         result = op.results[0] if op.results else None
-        cut = self.cuts.of.get(result) if result is not None else None
-        if result is None or cut is None:
+        split = self.splits.of.get(result) if result is not None else None
+        if result is None or split is None:
             is_sum = self._is_sum(op)
             return op.operands if is_sum else tuple(map(self.whole, op.operands))
-        if len(op.operands) == 1 and result not in self.cuts.continued:
+        if len(op.operands) == 1 and result not in self.splits.continued:
             # Such as squares that are only summed: a convolution writes them too.
             written = self.written.get(op.operands[0])
             if written is not None:
-                self._note_written(result, cut)
+                self._note_written(result, split)
                 return (written,)
-        return tuple(self._aligned(v, result, cut) for v in op.operands)
+        return tuple(self._aligned(v, result, split) for v in op.operands)
 
     def results(self, op: Op) -> tuple[Value, ...]:
         """The results of an op; a convolution writes its own layout, copied later."""
-        cut = self.cuts.of.get(op.results[0]) if op in self.cuts.read else None
-        if cut is None or not self._is_copied(op.results[0], cut):
+        split = self.splits.of.get(op.results[0]) if op in self.splits.read else None
+        if split is None or not self._is_copied(op.results[0], split):
             return op.results
         (result,) = op.results
         written = result
-        if result in self.cuts.continued:
+        if result in self.splits.continued:
             self.written[result] = written = Value(result.shape, result.dtype)
             self._copy(written, result)
-        self._note_written(written, cut)
+        self._note_written(written, split)
         return (written,)
 
     def whole(self, atom: Atom) -> Atom:
         """The images of an atom put together again, if it is split."""
-        if not isinstance(atom, Value) or atom not in self.cuts.of:
+        if not isinstance(atom, Value) or atom not in self.splits.of:
             return atom
         # The copy after a convolution has put the parts of an image side by side.
         return atom if atom in self.written else self._known_copy(atom, None, atom)
 
-    def _parts(self, atom: Atom, cut: Cut | None, num_copies: int) -> Atom:
+    def _parts(self, atom: Atom, split: SpatialSplit | None, num_copies: int) -> Atom:
         """Parts as a convolution reads them, in so many copies or one with halos."""
-        if cut is None or not isinstance(atom, Value):
+        if split is None or not isinstance(atom, Value):
             return atom
-        is_copied = self._is_copied(atom, cut)
+        is_copied = self._is_copied(atom, split)
         if num_copies and not is_copied:
             return atom
-        shape, read = (*cut.shape(atom.shape), max(num_copies, 1)), atom
-        for minor in (None, (cut.batch, cut.feature))[0 if is_copied else 1 :]:
+        shape, read = (*split.shape(atom.shape), max(num_copies, 1)), atom
+        for minor in (None, (split.batch, split.feature))[0 if is_copied else 1 :]:
             read = self._copy(read, Value(atom.shape, atom.dtype))
             self.physical[read] = PhysicalShape(shape, minor)
         return read
 
-    def _aligned(self, atom: Atom, result: Value, cut: Cut) -> Atom:
+    def _aligned(self, atom: Atom, result: Value, split: SpatialSplit) -> Atom:
         """An operand split as the result of the elementwise op that reads it."""
         if not isinstance(atom, Value) or not atom.shape:
             return atom
-        own = self.cuts.of.get(atom)
-        if own is None and not self.cuts.is_same(atom, cut.batch):
-            return self._known_copy(self.cuts.source(atom), cut, result)
-        if own is None or own.extent == cut.extent:
+        own = self.splits.of.get(atom)
+        if own is None and not self.splits.is_same(atom, split.batch):
+            return self._known_copy(self.splits.source(atom), split, result)
+        if own is None or own.extent == split.extent:
             return atom
-        return self._known_copy(atom, cut, atom)
+        return self._known_copy(atom, split, atom)
 
-    def _known_copy(self, value: Value, cut: Cut | None, like: Value) -> Value:
-        """The copy of a value that is split by `cut`, or whole for `None`."""
-        key = value, cut, like.shape
+    def _known_copy(
+        self, value: Value, split: SpatialSplit | None, like: Value
+    ) -> Value:
+        """The copy of a value that is split by `split`, or whole for `None`."""
+        key = value, split, like.shape
         known = self._known.get(key)
         if known is None:
             known = self._copy(value, Value(like.shape, value.dtype))
-            if cut is not None:
-                self.physical[known] = PhysicalShape(cut.shape(like.shape))
+            if split is not None:
+                self.physical[known] = PhysicalShape(split.shape(like.shape))
             self._known[key] = known
         return known
 
@@ -203,10 +207,10 @@ class _Scope:
         self.copies.append(Op(SPACE_TO_BATCH_COPY, (value,), (made,)))
         return made
 
-    def _note_written(self, value: Value, cut: Cut) -> None:
+    def _note_written(self, value: Value, split: SpatialSplit) -> None:
         """Record that a value has the layout that convolutions write."""
-        minor = cut.batch, cut.feature
-        self.physical[value] = PhysicalShape(cut.shape(value.shape), minor)
+        minor = split.batch, split.feature
+        self.physical[value] = PhysicalShape(split.shape(value.shape), minor)
 
     def _is_sum(self, op: Op) -> bool:
         """Whether an op reads parts as they are: a sum over all of an image.
@@ -219,22 +223,22 @@ class _Scope:
         axes: object = op.params.get("axes", ())
         summed = axes if isinstance(axes, tuple) else ()
         return all(
-            cut is None
-            or cut.extent * PARTS == operand.shape[cut.space]
-            or (cut.batch in summed and cut.space in summed)
+            split is None
+            or split.extent * PARTS == operand.shape[split.space]
+            or (split.batch in summed and split.space in summed)
             for operand in op.operands
-            for cut in (self.cuts.of.get(operand),)
+            for split in (self.splits.of.get(operand),)
         )
 
-    def _is_copied(self, value: Value, cut: Cut) -> bool:
+    def _is_copied(self, value: Value, split: SpatialSplit) -> bool:
         """Whether images have another layout between convolutions: one less padded."""
-        shape, padded = [*cut.shape(value.shape)], self.layouts.padded
-        shape[cut.batch] = -(-shape[cut.batch] // self.num_devices)
-        minor = shape[cut.batch], shape[cut.feature]
+        shape, padded = [*split.shape(value.shape)], self.layouts.padded
+        shape[split.batch] = -(-shape[split.batch] // self.num_devices)
+        minor = shape[split.batch], shape[split.feature]
         size = self.layouts.itemsize(value)
         return padded(shape, minor, size) > padded(shape, shape, size)
 
 
-def _num_copies(read: Operands) -> tuple[int, int]:
+def _num_copies(read: SplitOperands) -> tuple[int, int]:
     """Copies of the images, and of the gradient from which a kernel's is computed."""
     return read.copies, min(read.copies, 1)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from meshwright.predict.compilers.tpu.image_cuts import Cuts
-from meshwright.predict.compilers.tpu.image_parts import Cut
+from meshwright.predict.compilers.tpu.image_splits import ImageSplits
+from meshwright.predict.compilers.tpu.spatial_split import SpatialSplit
 from meshwright.program.capture import capture
 
 KERNEL = jax.ShapeDtypeStruct((3, 3, 4, 4), jnp.float32)
@@ -24,7 +24,7 @@ def conv(x, w, stride=1):
 
 def cuts_of(fn, *args):
     program = capture(fn, args).program
-    return program, Cuts(program, most=7)
+    return program, ImageSplits(program, max_batch=7)
 
 
 def last_cut(fn, *args):
@@ -51,7 +51,7 @@ def test_few_large_images_are_cut(count, size, is_cut):
 )
 def test_elementwise_ops_with_what_is_the_same_along_space_hand_it_on(after, is_cut):
     found = last_cut(lambda x, w: after(conv(x, w)), images(2), KERNEL)
-    assert found == (Cut(0, 2, 3, 5) if is_cut else None)
+    assert found == (SpatialSplit(0, 2, 3, 5) if is_cut else None)
 
 
 def test_of_two_that_are_added_the_larger_parts_count():
@@ -77,4 +77,4 @@ def test_the_gradient_of_a_kernel_reads_a_copy_for_each_of_its_pixels():
     read = [cuts.read[op] for op in program.ops if op in cuts.read]
     kernels = [each for each in read if each.copies]
     assert {each.copies for each in kernels} == {3}
-    assert all(None not in each.cuts for each in kernels)
+    assert all(None not in each.splits for each in kernels)

@@ -8,7 +8,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
 
-from meshwright.predict.compilers.tpu.image_parts import PARTS, Cut, Window, moved
+from meshwright.predict.compilers.tpu.spatial_split import (
+    PARTS,
+    SpatialSplit,
+    Window,
+    split_of_result,
+)
 from meshwright.program.capture import capture
 
 PLAIN = ("NHC", "HIO", "NHC")
@@ -40,11 +45,11 @@ def test_parts_with_their_seams_make_what_the_whole_makes(op, random):
     window = Window.of(op)
     part = window.first_part()
     assert part is not None
-    assert window.is_cut
+    assert window.is_splittable
     pixels = np.array([random.random() for _ in range(window.image.extent)])
     kernel = np.array([random.random() for _ in range(window.kernel)])
-    own = part.extent - window.seams
-    filled = np.zeros(own * PARTS + window.seams)
+    own = part.extent - window.halo
+    filled = np.zeros(own * PARTS + window.halo)
     filled[window.low : window.low + len(pixels)] = pixels
 
     def convolved(x, count):
@@ -90,7 +95,7 @@ def test_the_first_parts_have_room_for_the_padding_and_later_ones_lose_it():
     ],
 )
 def test_seams_within_the_next_part_and_zeros_that_lie_alike_are_asked_for(op, is_cut):
-    assert Window.of(op).is_cut is is_cut
+    assert Window.of(op).is_splittable is is_cut
 
 
 def test_small_images_are_not_worth_it():
@@ -101,14 +106,14 @@ def test_small_images_are_not_worth_it():
 @pytest.mark.parametrize(
     ("fn", "kept"),
     [
-        (lambda x: jnp.flip(x, 2), Cut(0, 1, 2, 9)),
+        (lambda x: jnp.flip(x, 2), SpatialSplit(0, 1, 2, 9)),
         (lambda x: jnp.flip(x, 1), None),
-        (lambda x: x.transpose(2, 1, 0), Cut(2, 1, 0, 9)),
-        (lambda x: jnp.pad(x, ((0, 0), (0, 0), (1, 0))), Cut(0, 1, 2, 9)),
+        (lambda x: x.transpose(2, 1, 0), SpatialSplit(2, 1, 0, 9)),
+        (lambda x: jnp.pad(x, ((0, 0), (0, 0), (1, 0))), SpatialSplit(0, 1, 2, 9)),
         (lambda x: lax.pad(x, 0.0, ((0, 0, 0), (0, 1, 0), (0, 0, 0))), None),
-        (lambda x: lax.concatenate([x, x], 2), Cut(0, 1, 2, 9)),
+        (lambda x: lax.concatenate([x, x], 2), SpatialSplit(0, 1, 2, 9)),
         (lambda x: lax.concatenate([x, x], 1), None),
-        (lambda x: lax.slice(x, (0, 0, 1), (2, 64, 2)), Cut(0, 1, 2, 9)),
+        (lambda x: lax.slice(x, (0, 0, 1), (2, 64, 2)), SpatialSplit(0, 1, 2, 9)),
         (lambda x: lax.slice(x, (0, 1, 0), (2, 64, 4)), None),
         (lambda x: lax.sort(x, dimension=2), None),
     ],
@@ -116,5 +121,5 @@ def test_small_images_are_not_worth_it():
 def test_what_moves_features_alone_keeps_images_cut(fn, kept):
     image = jax.ShapeDtypeStruct((2, 64, 4), jnp.float32)
     op = capture(fn, (image,)).program.ops[-1]
-    cuts = [Cut(0, 1, 2, 9) if v.shape else None for v in op.operands]
-    assert moved(op, cuts) == kept
+    cuts = [SpatialSplit(0, 1, 2, 9) if v.shape else None for v in op.operands]
+    assert split_of_result(op, cuts) == kept
