@@ -1,4 +1,4 @@
-"""The compiler of a machine: a table by `Machine.compiler`."""
+"""Table of compilers by `Machine.compiler`, and the compiler of a machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
     "plain": _constant(PLAIN),
     "tpu": tpu_compiler_for,
 }
-"""By `Machine.compiler`, the compiler for a chip."""
+"""Functions from a chip to its compiler, by `Machine.compiler`."""
 
 
 def compiler_of(machine: Machine) -> Compiler:

@@ -80,7 +80,7 @@ class _Scope:
             if op.kind == "transpose":
                 producer = self.only(op.operands[0])
                 if producer is not None and _can_write(producer, op):
-                    # Its operands change places, and it writes the transpose.
+                    # The product exchanges its operands and writes the transpose.
                     self.replaced[op] = replace(op, kind="reshape")
             elif op.kind == "convert_element_type":
                 producer = self.only(op.operands[0])
@@ -91,13 +91,13 @@ class _Scope:
                 self._start_scatter(op)
 
     def only(self, atom: Atom) -> Op | None:
-        """What makes a value that is read once."""
+        """The producer of a value that is read once; `None` if it is read again."""
         if not isinstance(atom, Value) or self.readers[atom] != 1:
             return None
         return self.producers.get(atom)
 
     def _start_scatter(self, op: Op) -> None:
-        """Of zeros, scattered into and then added, scatter into the other addend."""
+        """Replace zeros scattered into and then added by a scatter into the addend."""
         for addend, other in (op.operands, op.operands[::-1]):
             producer = self.only(addend)
             if producer is None or producer.kind != "scatter-add":
@@ -112,7 +112,7 @@ class _Scope:
 
 
 def _can_write(product: Op, transpose: Op) -> bool:
-    """Whether a product with its operands in turn writes what a transpose makes of it."""
+    """Whether a product with its operands exchanged writes its own transpose."""
     if product.kind != "dot_general":
         return False
     order: Any = transpose.params["permutation"]
@@ -122,7 +122,7 @@ def _can_write(product: Op, transpose: Op) -> bool:
 
 
 def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
-    """Positions of operands that neither lie in order nor are moved into it anyway."""
+    """Positions of operands in another order than a library reads, to be copied."""
     if op.kind == "conv_general_dilated":
         numbers: Any = op.params["dimension_numbers"]
         return [
@@ -135,18 +135,19 @@ def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
     found: list[int] = []
     for position, operand in enumerate(op.operands[:2]):
         producer = maker.get(operand) if isinstance(operand, Value) else None
-        moved = producer is not None and producer.kind == "transpose"
+        is_moved = producer is not None and producer.kind == "transpose"
         if not (
-            _lies_in_order(op, position) or (moved and reads_through(op, producer))
+            _is_in_order(op, position) or (is_moved and reads_through(op, producer))
         ):
             found.append(position)
     return found
 
 
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
-    """Whether dims lie as batch, space, features, or of a kernel space, in, out.
+    """Whether dims are in the order that convolutions read.
 
-    spec: batch and features, of a kernel those that go out and come in; then space.
+    That is batch, space, features; for a kernel space, input and output features.
+    spec: the dims of batch and features, or of output and input features; then space.
     """
     first, second, *space = spec
     order = (*space, second, first) if is_kernel else (first, *space, second)
@@ -155,30 +156,30 @@ def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> b
 
 
 def reads_through(product: Op, transpose: Op | None) -> bool:
-    """Whether a product reads what a transpose reads, in the order it lies in."""
+    """Whether a product can read the operand of a transpose instead of its result."""
     if product.kind != "dot_general" or transpose is None:
         return False
     order: Any = transpose.params["permutation"]
     (moved,) = transpose.results
     return all(
-        _lies_in_order(product, position, tuple(order))
+        _is_in_order(product, position, tuple(order))
         for position, operand in enumerate(product.operands[:2])
         if operand is moved
     )
 
 
-def _lies_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) -> bool:
-    """Whether an operand is a stack of matrices whose rows, or columns, are multiplied.
+def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) -> bool:
+    """Whether an operand of a product is in the order that libraries read.
 
-    Left: batch, free and contracted dims in turn; right: batch, contracted and free.
-
-    order: the places of its dims in memory, from the outermost; as counted if None.
+    That is a batch of matrices. Left: batch, free, contracted dims; right: batch,
+    contracted, free dims. order: positions of the dims in memory, from the outermost;
+    `None` for row-major order.
     """
     contracted, batch = _dims(op)
     shape = op.operands[position].shape
     inner, outer = contracted[position], batch[position]
     free = [d for d in range(len(shape)) if d not in inner and d not in outer]
-    if _is_stack(op):  # of matrices, which are read by rows as well as by columns
+    if _is_stack(op):  # matrices are read by rows as well as by columns
         places = [d if order is None else order[d] for d in outer]
         return places == list(range(len(outer)))
     wanted = (*outer, *inner, *free) if position else (*outer, *free, *inner)
@@ -187,7 +188,7 @@ def _lies_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) 
 
 
 def _is_stack(op: Op) -> bool:
-    """Whether both operands are batches of matrices already."""
+    """Whether both operands are batches of matrices, with batch dims first."""
     contracted, batch = _dims(op)
     return all(
         list(outer) == list(range(len(outer)))
@@ -200,6 +201,6 @@ def _is_stack(op: Op) -> bool:
 
 
 def _dims(op: Op) -> tuple[Any, Any]:
-    """Contracted dims of both operands, and their batch dims."""
+    """Contracted dims and batch dims, each of both operands."""
     numbers: Any = op.params["dimension_numbers"]
     return numbers

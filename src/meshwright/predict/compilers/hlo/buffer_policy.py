@@ -1,4 +1,4 @@
-"""How a compiler assigns buffers to values: what `memory.buffer_assignment` asks it."""
+"""Policy of a compiler for buffers, which `memory.buffer_assignment` follows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 
 class HeapOrder(Enum):
-    """In which order a compiler packs buffers into a heap."""
+    """Order in which a compiler packs buffers into a heap."""
 
     BEST_FIT = "largest or longest-lived first, the heap of each body by itself"
     BY_TIME = "in the order in which live ranges begin, those of bodies included"
@@ -37,7 +37,7 @@ class BodyBuffers(NamedTuple):
 
 
 class Compression(NamedTuple):
-    """How a compiler stores values without the padding of tiles when memory is short.
+    """Limits of a compiler that removes the padding of tiles when memory is short.
 
     XLA: `HloRematerialization`, mode compress. num_rounds: how often the peak of memory
     is looked up, which moves as values shrink. least_share: of a value that its padding
@@ -93,7 +93,7 @@ def same_size_alone(operand_bytes: int, result_bytes: int, is_busy: bool) -> boo
 
 @dataclass(frozen=True, slots=True)
 class BufferPolicy:
-    """How one compiler assigns buffers.
+    """Choices of one compiler in assigning buffers.
 
     heap: how buffers are packed.
     alignment_bytes: offsets are multiples of this, and so are the tables of addresses

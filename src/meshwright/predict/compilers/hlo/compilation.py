@@ -27,7 +27,7 @@ from meshwright.program.ir import Op, Program, Value
 
 
 class Stage(Enum):
-    """What the passes of one part of a pipeline change."""
+    """Part of a pipeline; the value says what its passes change."""
 
     OPS = "ops of the program"
     LAYOUTS = "layouts of its values"

@@ -98,7 +98,7 @@ def recomputed_carries(op: Op) -> set[Value]:
 
 
 def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
-    """By result of a loop that takes an operand's buffer, that operand.
+    """The operand whose buffer a result of a loop takes, by result.
 
     An operand that the loop also reads in every iteration keeps its buffer.
     """
@@ -115,7 +115,7 @@ def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
 def carried_in_place(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> dict[Value, Atom]:
-    """By input of one body, the output that its fusions write into the same buffer."""
+    """The output that fusions write into an input's buffer, by input of one body."""
     body, size = op.bodies[number], layouts.size
     outputs = stored_outputs(body)
     made = {value for fusion in fusions for value in fusion.writes}

@@ -156,7 +156,7 @@ def _round_loop_operands(
     bfloat16: Collection[Value],
     sources: Mapping[Value, Value],
 ) -> dict[Value, Op]:
-    """By value that bodies of a loop keep as bfloat16, its cast in front of the loop.
+    """Casts in front of loops, by value that the bodies keep as bfloat16.
 
     operands: of each op; those of loops are replaced, those of casts added.
     """
@@ -195,7 +195,7 @@ _OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
 
 
 def _sources(program: Program) -> dict[Value, Value]:
-    """By result of a bitcast, the value whose memory it is."""
+    """The value whose memory a bitcast's result is, by result."""
     found: dict[Value, Value] = {}
     for op in filter(_only_renames, program.ops):
         for result, operand in zip(op.results, op.operands, strict=False):

@@ -14,7 +14,7 @@ from meshwright.program.records.fast_frozen import fast_frozen
 
 
 class FusionKind(Enum):
-    """What the root of a fusion is, which decides what bounds its time."""
+    """Kind of the root of a fusion, which decides what bounds its time."""
 
     PRODUCT = "product"  # the matrix unit
     REDUCTION = "reduction"

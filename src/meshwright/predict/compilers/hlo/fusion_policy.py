@@ -1,4 +1,4 @@
-"""How a compiler decides on fusions: what `instruction_fusion` asks it."""
+"""Policy of a compiler for fusions, which `xla.instruction_fusion` follows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshwright.program.ir import Op, Value
 
 
 class Decision(NamedTuple):
-    """What becomes of one result of an op.
+    """Fate of one result of an op: stored, recomputed by consumers, or both.
 
     is_stored: whether it is written to memory.
     is_fused: whether consumers recompute it; `consumers` says which, `None` means all.
@@ -50,7 +50,7 @@ def no_aliases(
 
 @dataclass(frozen=True, slots=True)
 class FusionPolicy:
-    """How one compiler decides on fusions.
+    """Choices of one compiler in forming fusions.
 
     decide: what becomes of each result of an op.
     single_consumer_chains: by value with one consumer, which fuses it whatever that

@@ -1,7 +1,7 @@
-"""Kernels: what a device program does in time, before a chip says how fast.
+"""Kernels of a device program: their work and traffic, before a chip gives them times.
 
-Fusions that multi-output fusion merges are one kernel. What a kernel reads and writes is
-found once; another machine only has to say what stays in its scratch memory.
+Fusions that multi-output fusion merges are one kernel. The traffic of a kernel is found
+once; another machine only has to say which values stay in its scratch memory.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Kernel:
         return tuple(axis for body in self.bodies for axis in body.axes)
 
     def traffic(self, on_chip: Collection[Value]) -> KernelTraffic:
-        """What passes through main memory and through registers.
+        """Bytes through main memory and elements through registers.
 
         on_chip: values in scratch memory; they pass through registers once.
         """

@@ -78,7 +78,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class _Recomputation:
-    """What it takes to compute a result of an op once more."""
+    """Work and traffic of computing a result of an op once more."""
 
     producer: Producer
     value: Value
