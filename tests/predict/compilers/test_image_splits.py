@@ -1,4 +1,4 @@
-"""Which images are cut in space, and how far that is handed on."""
+"""Images that space-to-batch splits, and the ops that keep them split."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def last_cut(fn, *args):
 @pytest.mark.parametrize(
     ("count", "size", "is_cut"), [(7, 32, True), (8, 32, False), (2, 8, False)]
 )
-def test_few_large_images_are_cut(count, size, is_cut):
+def test_small_batches_of_large_images_are_split(count, size, is_cut):
     assert bool(cuts_of(conv, images(count, size), KERNEL)[1].of) is is_cut
 
 
@@ -49,12 +49,14 @@ def test_few_large_images_are_cut(count, size, is_cut):
         (lambda y: y.sum((1, 2)), False),
     ],
 )
-def test_elementwise_ops_with_what_is_the_same_along_space_hand_it_on(after, is_cut):
+def test_elementwise_ops_keep_a_split_if_other_operands_are_constant_along_space(
+    after, is_cut
+):
     found = last_cut(lambda x, w: after(conv(x, w)), images(2), KERNEL)
     assert found == (SpatialSplit(0, 2, 3, 5) if is_cut else None)
 
 
-def test_of_two_that_are_added_the_larger_parts_count():
+def test_an_addition_takes_the_larger_parts_of_its_operands():
     def fn(x, z, w):
         first = conv(jnp.tanh(conv(x, w)), w, 2)  # parts of 5, then of 2 pixels
         return first + conv(z, w)  # of 3
@@ -62,14 +64,14 @@ def test_of_two_that_are_added_the_larger_parts_count():
     assert last_cut(fn, images(2), images(2, 16), KERNEL).extent == 3
 
 
-def test_images_that_come_whole_end_it():
+def test_an_op_that_also_reads_whole_images_is_not_split():
     def fn(x, z, w):
         return conv(x, w) + z
 
     assert last_cut(fn, images(2), images(2), KERNEL) is None
 
 
-def test_the_gradient_of_a_kernel_reads_a_copy_for_each_of_its_pixels():
+def test_the_gradient_of_a_kernel_reads_one_copy_per_kernel_pixel():
     def fn(x, w):
         return jax.grad(lambda w: (conv(jnp.tanh(conv(x, w)), w) ** 2).sum())(w)
 

@@ -1,4 +1,4 @@
-"""Parts of images: with their seams they make what the whole makes."""
+"""Parts of images: with their halos they give the result of the whole."""
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ WINDOWS = st.builds(
 
 
 @given(WINDOWS, st.randoms(use_true_random=False))
-def test_parts_with_their_seams_make_what_the_whole_makes(op, random):
+def test_parts_with_halos_give_the_result_of_the_whole(op, random):
     window = Window.of(op)
     part = window.first_part()
     assert part is not None
@@ -64,14 +64,14 @@ def test_parts_with_their_seams_make_what_the_whole_makes(op, random):
 
 
 @given(WINDOWS, st.integers(1, 20))
-def test_parts_that_are_cut_already_make_no_less_than_the_whole(op, extent):
+def test_parts_that_are_split_already_give_no_less_than_the_whole(op, extent):
     window = Window.of(op)
     assume(extent * PARTS >= window.image.extent)
     part = window.next_part(extent)
     assert window.made_of(part.extent) * PARTS >= window.made.extent
 
 
-def test_the_first_parts_have_room_for_the_padding_and_later_ones_lose_it():
+def test_first_parts_include_the_padding_and_later_parts_do_not():
     """The extents of a 3-D U-Net's first levels, as XLA's compiler prints them."""
     first = Window.of(convolution(128, 3))
     assert (first.first_part().extent, first.made_of(19)) == (19, 17)
@@ -94,11 +94,13 @@ def test_the_first_parts_have_room_for_the_padding_and_later_ones_lose_it():
         (convolution(64, 3, 2, ((1, 1),), stuffing=2), False),
     ],
 )
-def test_seams_within_the_next_part_and_zeros_that_lie_alike_are_asked_for(op, is_cut):
+def test_images_are_split_only_if_halos_lie_in_the_next_part_and_parts_are_alike(
+    op, is_cut
+):
     assert Window.of(op).is_splittable is is_cut
 
 
-def test_small_images_are_not_worth_it():
+def test_small_images_are_not_split():
     assert Window.of(convolution(13, 3)).first_part() is None
     assert Window.of(convolution(14, 3)).first_part() is not None
 
@@ -118,7 +120,7 @@ def test_small_images_are_not_worth_it():
         (lambda x: lax.sort(x, dimension=2), None),
     ],
 )
-def test_what_moves_features_alone_keeps_images_cut(fn, kept):
+def test_ops_that_move_features_alone_keep_images_split(fn, kept):
     image = jax.ShapeDtypeStruct((2, 64, 4), jnp.float32)
     op = capture(fn, (image,)).program.ops[-1]
     cuts = [SpatialSplit(0, 1, 2, 9) if v.shape else None for v in op.operands]

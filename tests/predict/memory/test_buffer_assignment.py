@@ -15,7 +15,7 @@ from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fused, fused_memory, fusions_of
-from tests.predict.compilers.test_fusion import OPS, build
+from tests.predict.compilers.test_instruction_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 XS = jax.ShapeDtypeStruct((4, 64, 128), jnp.float32)

@@ -1,4 +1,4 @@
-"""Units of several outputs: which merge, and what must hold of any merging."""
+"""Multi-output fusion: fusions that share a kernel, and laws of any merging."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def adam(weight, moment, variance, gradient):
     return weight - moment / (jnp.sqrt(variance) + 1e-8), moment, variance
 
 
-def test_an_optimiser_reads_each_array_once():
+def test_an_optimizer_reads_each_array_once():
     program, units, passes = merged(adam, *[SQUARE] * 4)
     assert len(units) > 1
     (only,) = passes
@@ -31,7 +31,7 @@ def test_an_optimiser_reads_each_array_once():
     assert len(only.writes) == 3
 
 
-def test_what_a_product_is_followed_by_is_written_beside_it():
+def test_a_product_and_its_elementwise_consumers_are_one_kernel():
     def fn(x, w):
         y = x @ w
         return jnp.tanh(y), y
@@ -42,7 +42,7 @@ def test_what_a_product_is_followed_by_is_written_beside_it():
     assert len(only.writes) == 2
 
 
-def test_no_pass_has_two_products():
+def test_no_kernel_has_two_products():
     def fn(x, v, w):
         return x @ v, x @ w
 
@@ -50,7 +50,7 @@ def test_no_pass_has_two_products():
     assert [p.kind for p in passes] == [FusionKind.PRODUCT] * 2
 
 
-def test_a_sum_is_taken_while_its_array_is_written():
+def test_a_reduction_joins_the_kernel_that_writes_its_operand():
     def fn(x):
         y = jnp.tanh(x)
         return y, y.sum()
@@ -59,7 +59,7 @@ def test_a_sum_is_taken_while_its_array_is_written():
     assert len(passes) == 1
 
 
-def test_a_unit_that_needs_a_whole_sum_comes_after_it():
+def test_a_fusion_that_reads_a_whole_reduction_comes_after_its_kernel():
     """Softmax: the quotient reads the sum of what it divides."""
 
     def fn(x):

@@ -1,4 +1,4 @@
-"""Sums over devices that loops add up: once behind them, and the same numbers."""
+"""All-reduce code motion and reassociation: fewer collectives, the same numbers."""
 
 from dataclasses import replace
 
@@ -93,7 +93,7 @@ def reductions(program):
 
 
 @pytest.mark.parametrize("fn", [recurrent, accumulated, nested])
-def test_the_numbers_are_the_same(fn):
+def test_code_motion_keeps_the_numbers(fn):
     lowered = cut(fn)
     changed, origins = moved(lowered.program)
     assert max(reductions(lowered.program)) >= TURNS
@@ -106,7 +106,7 @@ def test_the_numbers_are_the_same(fn):
     np.testing.assert_allclose(got, fn(W, X), rtol=2e-2, atol=6e-2)
 
 
-def test_of_two_sums_that_are_added_one_is_taken():
+def test_two_added_all_reduces_become_one():
     """A matrix that is both looked up, in 32 bits, and multiplied with, in 16."""
 
     def tied(w, x):
@@ -145,7 +145,7 @@ def along(fn):
     return mw.partition(fn, {"data": 8}, tactics).plan(W, X).decided.lowered
 
 
-def test_of_three_sums_that_are_added_one_is_taken():
+def test_three_added_all_reduces_become_one():
     def thrice(w, x):
         return summed(w, x[:, 0]) + summed(w, x[:, 1]) + summed(w, x[:, 2])
 
@@ -157,7 +157,7 @@ def test_of_three_sums_that_are_added_one_is_taken():
     np.testing.assert_allclose(got, thrice(W, X), rtol=2e-2, atol=6e-2)
 
 
-def test_two_sums_that_a_loop_adds_up_are_one_in_each_turn():
+def test_two_all_reduces_that_a_loop_accumulates_become_one_per_iteration():
     """As compiled: a sum of sums is none that is taken out of a loop."""
 
     def turns(w, x):
@@ -173,7 +173,7 @@ def test_two_sums_that_a_loop_adds_up_are_one_in_each_turn():
     assert {*origins.values()} <= {*lowered.program.walk()}
 
 
-def test_a_sum_that_somebody_else_reads_is_taken_for_itself():
+def test_an_all_reduce_with_another_reader_is_not_reassociated():
     def fn(w, x):
         first, second = summed(w, x[:, 0]), summed(w, x[:, 1])
         return first + second, first * 2
@@ -181,7 +181,7 @@ def test_a_sum_that_somebody_else_reads_is_taken_for_itself():
     assert reductions(moved(along(fn).program)[0]) == [1, 1]
 
 
-def test_sums_along_other_axes_are_two():
+def test_all_reduces_over_different_axes_are_not_reassociated():
     def fn(w, x, y):
         return summed(w, x) + summed(w, y)
 
@@ -192,7 +192,7 @@ def test_sums_along_other_axes_are_two():
     assert reductions(moved(program)[0]) == [1, 1]
 
 
-def test_sums_that_end_otherwise_than_they_were_taken_are_two():
+def test_all_reduces_converted_to_another_dtype_are_not_reassociated():
     """One in 16 bits, widened, and one in 32."""
 
     def fn(w, x):
@@ -205,7 +205,7 @@ def test_sums_that_end_otherwise_than_they_were_taken_are_two():
     assert reductions(moved(program)[0]) == [1, 1]
 
 
-def test_a_total_that_the_sum_is_made_of_stays():
+def test_an_all_reduce_of_the_accumulator_itself_stays_in_the_loop():
     def fn(w, x):
         def turn(total, x):
             return total + summed(w + 0.01 * jnp.tanh(total), x), None
@@ -215,7 +215,7 @@ def test_a_total_that_the_sum_is_made_of_stays():
     assert reductions(moved(along(fn).program)[0]) == [TURNS]
 
 
-def test_a_largest_value_over_devices_stays():
+def test_an_all_reduce_of_maxima_stays_in_the_loop():
     def fn(w, x):
         def turn(total, x):
             return total + x.max(0), None
@@ -229,13 +229,13 @@ def test_a_largest_value_over_devices_stays():
     assert moved(program) == (program, {})
 
 
-def test_what_is_looked_at_in_between_stays():
+def test_an_accumulator_that_the_loop_reads_stays():
     lowered = cut(read_in_between)
     assert max(reductions(lowered.program)) >= TURNS
     assert moved(lowered.program) == (lowered.program, {})
 
 
-def test_what_a_loop_carries_is_then_as_large_as_what_is_reduced():
+def test_the_moved_accumulator_is_as_large_as_the_collectives_operand():
     program = cut(recurrent).program
     tpu, gpu = (compile_program(program, each, (8, 128)) for each in (TPU, GPU))
     assert max(reductions(tpu.program)) == 1
@@ -244,7 +244,7 @@ def test_what_a_loop_carries_is_then_as_large_as_what_is_reduced():
     assert W.shape in {v.shape for v in loop.results}
 
 
-def test_zeros_are_not_added_to():
+def test_an_accumulator_that_starts_from_zeros_needs_no_addition():
     changed, _ = moved(cut(recurrent).program)
     kinds = [op.kind for op in changed.ops]
     behind = kinds[kinds.index("reduce_scatter") + 1 :]

@@ -1,4 +1,4 @@
-"""Which values are kept as bfloat16."""
+"""Bfloat16 propagation: values that are stored as bfloat16."""
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,11 @@ def narrow_results(fn, *args):
     return [r in narrow for op in program.ops for r in op.results]
 
 
-def test_what_only_products_read_is_kept_as_bfloat16():
+def test_values_that_only_products_read_are_stored_as_bfloat16():
     assert narrow_results(lambda x, w: jnp.tanh(x) @ w, X, W) == [True, False]
 
 
-def test_what_somebody_reads_in_full_is_kept_in_full():
+def test_values_that_another_op_reads_stay_float32():
     def fn(x, w):
         y = jnp.tanh(x)
         return y @ w, y - 1
@@ -26,7 +26,7 @@ def test_what_somebody_reads_in_full_is_kept_in_full():
     assert narrow_results(fn, X, W)[0] is False
 
 
-def test_a_sum_is_taken_before_its_array_is_rounded():
+def test_a_sum_is_computed_before_its_operand_is_rounded():
     def made_here(x, w):
         y = jnp.tanh(x)
         return y @ w, y.sum()
@@ -39,19 +39,19 @@ def test_a_sum_is_taken_before_its_array_is_rounded():
     assert not any(narrow_results(made_in_a_loop, X, W))
 
 
-def test_a_product_of_higher_precision_reads_in_full():
+def test_a_product_of_higher_precision_reads_float32():
     def fn(x, w):
         return jnp.matmul(jnp.tanh(x), w, precision="highest")
 
     assert narrow_results(fn, X, W)[0] is False
 
 
-def test_moves_pass_a_narrow_value_on():
+def test_ops_that_move_elements_propagate_bfloat16():
     found = narrow_results(lambda x, w: jnp.tanh(x).reshape(32, 2, 128)[:, 0] @ w, X, W)
     assert found[:-1] == [True] * (len(found) - 1)
 
 
-def test_a_carry_is_narrow_only_all_around_its_loop():
+def test_a_loop_carry_is_bfloat16_everywhere_or_nowhere():
     def fn(x, w):
         def body(c, _):
             return jnp.tanh(c @ w), c

@@ -1,4 +1,4 @@
-"""Copies that images cut in space need, and how they lie."""
+"""Copies that images split in space need, and their layouts."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ def copies_of(fn, *args):
     ]
 
 
-def test_nothing_is_copied_where_images_are_many():
+def test_large_batches_need_no_copies():
     def fn(x, w):
         return conv(jnp.tanh(conv(x, w)), w)
 
@@ -43,14 +43,14 @@ def test_nothing_is_copied_where_images_are_many():
     assert split_images(program, layouts) == (program, {}, {})
 
 
-def test_parts_with_their_seams_are_written_and_whole_images_put_together():
+def test_parts_with_halos_are_written_and_whole_images_put_together():
     """64 + 2 pixels are 8 parts of 9, with 2 of the next; 16 bits as operands."""
     found = copies_of(conv, shape(2, 64, 64, 128), shape(3, 3, 128, 128))
     parts, whole = 16 * 64 * 11 * 128 * 2, 2 * 64 * 64 * 128 * 4
     assert found == [parts, whole]
 
 
-def test_few_features_lie_otherwise_between_convolutions():
+def test_images_with_few_features_change_their_layout_between_convolutions():
     """Of 32 features in rows of 128, three quarters are padding; of 128 pixels none."""
 
     def fn(x, w):
@@ -62,7 +62,7 @@ def test_few_features_lie_otherwise_between_convolutions():
     assert found == [parts, 4 * parts, made, 2 * 128 * 64 * 32 * 4]
 
 
-def test_what_is_only_summed_lies_as_its_convolution_writes():
+def test_a_result_that_is_only_summed_keeps_the_convolutions_layout():
     def fn(x, w):
         return (conv(x, w) ** 2).sum((1, 2))
 
@@ -73,7 +73,7 @@ def test_what_is_only_summed_lies_as_its_convolution_writes():
     assert 16 * 128 * 9 * 32 * 4 not in sizes
 
 
-def test_what_is_the_same_for_an_image_is_spread_once_however_many_read_it():
+def test_a_broadcast_over_images_is_copied_once_for_all_consumers():
     def fn(x, w, scale):
         y = conv(x, w)
         scales = scale[:, None, None]
@@ -103,7 +103,7 @@ def test_loops_have_their_own_copies():
     assert origins[scan] is program.ops[0]
 
 
-def test_what_is_spread_over_images_is_spread_for_each_of_their_shapes():
+def test_a_broadcast_over_images_is_copied_once_per_shape():
     """One number for an image, over 128 features and over 256."""
 
     def fn(x, w, v, scale):
@@ -120,7 +120,7 @@ def test_what_is_spread_over_images_is_spread_for_each_of_their_shapes():
             assert len({operand.shape for operand in op.operands}) == 1
 
 
-def test_products_of_rows_written_as_convolutions_have_no_space_to_cut():
+def test_convolutions_without_spatial_dims_are_not_split():
     def fn(x, w):
         return lax.conv_general_dilated(x, w, (), [])
 
@@ -128,7 +128,7 @@ def test_products_of_rows_written_as_convolutions_have_no_space_to_cut():
     assert compile_program(program, TPU, TILE).program is program
 
 
-def test_a_program_with_a_loop_and_nothing_to_cut_stays_itself():
+def test_a_program_with_a_loop_and_nothing_to_split_stays_itself():
     def fn(x, w):
         return lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ w), x)
 
@@ -139,7 +139,7 @@ def test_a_program_with_a_loop_and_nothing_to_cut_stays_itself():
     assert split_images(program, layouts).program is program
 
 
-def test_sums_of_several_arrays_put_any_of_them_together():
+def test_a_reduction_of_several_arrays_reads_all_of_them_whole():
     def fn(order):
         def reduced(x, w):
             return lax.reduce(

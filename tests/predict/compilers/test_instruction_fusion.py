@@ -1,4 +1,4 @@
-"""Which values a device program writes to memory."""
+"""Instruction fusion: values that a device program writes to memory."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def units(fn, *args):
     return fusions_of(capture(fn, args).program)
 
 
-def test_elementwise_ops_run_in_one_unit():
+def test_elementwise_ops_form_one_fusion():
     (unit,) = units(lambda x: jnp.tanh(x * 2 + 1) - x, X)
     assert unit.kind is FusionKind.LOOP
     assert unit.root.kind == "sub"
@@ -27,14 +27,14 @@ def test_elementwise_ops_run_in_one_unit():
     assert unit.work.transcendentals == 64 * 128
 
 
-def test_a_product_takes_in_what_makes_its_operands_and_what_is_made_of_it():
+def test_a_product_fuses_its_producers_and_its_consumer():
     (product,) = units(lambda x, w: jnp.sin(jnp.tanh(x) @ w), X, W)
     assert product.kind is FusionKind.PRODUCT
     assert product.work.transcendentals == 2 * 64 * 128
     assert [str(v) for v in product.reads] == ["f32[64, 128]", "f32[128, 128]"]
 
 
-def test_every_reader_computes_an_elementwise_op_again():
+def test_every_consumer_recomputes_an_elementwise_op():
     first, second = units(lambda x, w: (jnp.tanh(x) @ w, jnp.tanh(x).sum(1)), X, W)
     assert first.work.transcendentals == second.work.transcendentals == 64 * 128
 
@@ -48,12 +48,12 @@ def test_a_sort_needs_its_operand_in_memory():
     assert kinds == [FusionKind.LOOP, FusionKind.OTHER]
 
 
-def test_a_reshape_is_no_unit_and_no_copy():
+def test_a_reshape_is_neither_a_fusion_nor_a_copy():
     (unit,) = units(lambda x: x.reshape(128, 64).sum(0), X)
     assert unit.reads[0].shape == (64, 128)
 
 
-def test_a_scatter_makes_what_it_starts_from():
+def test_a_scatter_writes_the_operand_it_starts_from():
     index = jax.ShapeDtypeStruct((4,), jnp.int32)
 
     def fn(i):
@@ -62,7 +62,7 @@ def test_a_scatter_makes_what_it_starts_from():
     assert [unit.root.kind for unit in units(fn, index)][-1] == "scatter-add"
 
 
-def test_an_element_picked_from_each_row_is_put_back_without_memory():
+def test_a_one_hot_scatter_is_elementwise():
     """The gradient of picking is a comparison with the index: elementwise."""
     index = jax.ShapeDtypeStruct((64, 1), jnp.int32)
 
@@ -73,7 +73,7 @@ def test_an_element_picked_from_each_row_is_put_back_without_memory():
     assert unit.kind is FusionKind.LOOP
 
 
-def test_a_loop_makes_what_only_repeats_a_smaller_value():
+def test_a_loop_body_recomputes_a_broadcast():
     def fn(x, row):
         wide = jnp.broadcast_to(row, (64, 128))
         return lax.scan(lambda c, _: (c + wide, None), x, length=4)[0]
@@ -84,7 +84,7 @@ def test_a_loop_makes_what_only_repeats_a_smaller_value():
     assert {v.shape for v in loop.reads} == {(64, 128), (128,)}
 
 
-def test_a_long_chain_of_elementwise_ops_is_one_unit():
+def test_a_long_chain_of_elementwise_ops_is_one_fusion():
     def chain(x):
         for _ in range(2000):
             x = x + 1.0
@@ -119,7 +119,7 @@ def build(ops):
 
 
 @given(OPS)
-def test_a_unit_reads_what_was_written_before(ops):
+def test_a_fusion_reads_only_values_written_before(ops):
     program = build(ops)
     known = {*program.inputs}
     for unit in fusions_of(program):
@@ -128,7 +128,7 @@ def test_a_unit_reads_what_was_written_before(ops):
     assert set(program.outputs) <= known
 
 
-def test_a_sum_of_two_with_several_readers_is_written():
+def test_an_addition_with_several_consumers_is_stored():
     """Else a residual stream would be added up anew by every reader of every layer."""
 
     def fn(x, y, w):
@@ -139,7 +139,7 @@ def test_a_sum_of_two_with_several_readers_is_written():
     assert kinds == [FusionKind.LOOP, FusionKind.PRODUCT, FusionKind.PRODUCT]
 
 
-def test_what_meets_in_one_op_that_writes_is_computed_there():
+def test_paths_that_join_in_a_stored_op_are_fused_into_it():
     def fn(x, y):
         z = x + y
         return lax.sort(z * jax.nn.sigmoid(z))
@@ -148,7 +148,7 @@ def test_what_meets_in_one_op_that_writes_is_computed_there():
     assert (first.root.kind, len(first.reads)) == ("mul", 2)
 
 
-def test_what_meets_in_a_result_is_computed_there():
+def test_paths_that_join_in_an_output_are_fused_into_it():
     def fn(x, y):
         z = x + y
         return z * jax.nn.sigmoid(z)
@@ -156,7 +156,7 @@ def test_what_meets_in_a_result_is_computed_there():
     assert [unit.root.kind for unit in units(fn, X, X)] == ["mul"]
 
 
-def test_what_meets_in_one_op_that_others_compute_is_written():
+def test_a_value_whose_paths_join_in_a_recomputed_op_is_stored():
     def fn(x, y, w):
         z = x + y
         return (z * jax.nn.sigmoid(z)) @ w
@@ -164,7 +164,7 @@ def test_what_meets_in_one_op_that_others_compute_is_written():
     assert [unit.root.kind for unit in units(fn, X, X, W)] == ["add", "dot_general"]
 
 
-def test_a_convolution_reads_from_memory_what_was_reshaped_for_it():
+def test_a_convolution_does_not_fuse_a_reshaped_operand():
     def fn(x, w):
         return lax.conv(x, w, (1, 1), "SAME")
 
@@ -174,7 +174,7 @@ def test_a_convolution_reads_from_memory_what_was_reshaped_for_it():
     assert len(units(lambda x, w: fn(x.repeat(2, axis=2), w), image, kernel)) == 2
 
 
-def test_what_is_only_rounded_for_a_loop_is_made_all_the_same():
+def test_a_value_that_is_only_cast_for_a_loop_is_stored():
     """The second result of an op, which no other op reads, and loops keep as bfloat16."""
     x, first, second, carry, inner, inside, made, result = (
         Value((8, 8), "float32") for _ in range(8)

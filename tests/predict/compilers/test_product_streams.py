@@ -1,4 +1,4 @@
-"""What streams through a product belongs to the side that needs it."""
+"""Operands that stream through a product, by the side that needs them."""
 
 import jax
 import jax.numpy as jnp
@@ -52,12 +52,12 @@ def test_an_array_belongs_to_the_side_that_is_computed_from_it(name):
     assert not found.has_sums
 
 
-def test_what_is_on_the_chip_streams_from_nowhere():
+def test_operands_in_scratch_memory_do_not_stream():
     fn, args, _ = CASES["plain"]
     assert streams(fn, args, on_chip=(0,)).left == 0
 
 
-def test_what_a_pass_keeps_on_the_chip_is_no_stream_of_it():
+def test_a_value_that_a_kernel_keeps_in_scratch_memory_does_not_stream():
     program = capture(lambda x, w: jnp.tanh(x @ w) @ w.T, (X, W)).program
     last = fused(program).kernels.kernels[-1]
     (made,) = (v for v in last.fusion.reads if v not in program.inputs)
@@ -69,14 +69,14 @@ def test_what_a_pass_keeps_on_the_chip_is_no_stream_of_it():
     assert inside.streams.right == outside.streams.right == RIGHT
 
 
-def test_sums_in_32_bits_need_no_place_of_their_own():
+def test_a_result_in_32_bits_needs_no_buffer_for_sums():
     wide = [arg.update(dtype=jnp.float32) for arg in (X, W)]
     found = streams(lambda x, w: x @ w, wide)
     assert found.has_sums
     assert found.tile_bytes == 8
 
 
-def test_a_convolution_has_none():
+def test_a_convolution_has_no_streams():
     image = jax.ShapeDtypeStruct((8, 32, 32, 128), jnp.bfloat16)
     kernel = jax.ShapeDtypeStruct((3, 3, 128, 128), jnp.bfloat16)
 

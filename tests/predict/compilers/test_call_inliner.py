@@ -1,4 +1,4 @@
-"""Which regions a compiler opens, and which ops it has in another form."""
+"""Call inlining, and broadcasts simplified to reshapes."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from tests.predict.compilers.compiled import fused_memory, fusions_of
 from tests.predict.memory.test_buffer_assignment import W, X, program_of
 
 
-def test_a_loop_of_one_turn_is_no_loop():
+def test_a_loop_of_one_iteration_is_inlined():
     def body(c, w):
         y = jnp.tanh(c @ w)
         return y @ w, y * 2
@@ -37,7 +37,7 @@ def test_a_loop_of_one_turn_is_no_loop():
     assert fused_memory(found).peak_bytes == fused_memory(wanted).peak_bytes
 
 
-def test_a_program_without_loops_of_one_turn_stays_itself():
+def test_a_program_without_loops_of_one_iteration_stays_itself():
     def fn(x):
         return lax.scan(lambda c, _: (c + 1, None), x, length=2)[0]
 
@@ -45,7 +45,7 @@ def test_a_program_without_loops_of_one_turn_stays_itself():
     assert inline(program) == (program, {})
 
 
-def test_of_a_choice_by_platform_the_own_branch_is_there():
+def test_a_choice_by_platform_becomes_the_platforms_branch():
     def fn(x):
         return lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos, default=jnp.tan)
 
@@ -65,7 +65,7 @@ def test_a_choice_without_a_branch_for_a_platform_stays():
     assert any(op.kind == "cond" for op in inline(program, GPU.platform)[0].ops)
 
 
-def test_to_add_dims_of_one_element_is_a_new_shape():
+def test_a_broadcast_that_adds_dims_of_one_element_becomes_a_reshape():
     def fn(x):
         return jnp.cumsum(jnp.cumsum(x)[:, None], 0)
 
@@ -77,7 +77,7 @@ def test_to_add_dims_of_one_element_is_a_new_shape():
     assert [u.root.kind for u in fusions_of(found)] == ["cumsum", "cumsum"]
 
 
-def test_what_leaves_a_program_with_dims_of_one_element_is_an_array():
+def test_a_broadcast_that_leaves_the_program_stays_a_broadcast():
     def fn(x):
         return x[None], jnp.sin(x)
 
@@ -88,7 +88,7 @@ def test_what_leaves_a_program_with_dims_of_one_element_is_an_array():
     )
 
 
-def test_what_is_made_again_is_a_region_on_cpus():
+def test_the_cpu_compiler_keeps_remat_calls():
     program = program_of(
         jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())), X
     )

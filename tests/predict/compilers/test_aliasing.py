@@ -1,4 +1,4 @@
-"""Whose place a result comes in, what is filled when, and what addresses take."""
+"""Aliasing, deferred initialization and alignment of buffers on TPUs."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from meshwright.predict.compilers.tpu.pipeline import TPU, TpuOptions, tpu_compi
 from meshwright.predict.compilers.xla.producer_fusion import ProducerFusion
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fused, fused_memory, fusions_of
-from tests.predict.compilers.test_fusion import OPS, build
+from tests.predict.compilers.test_instruction_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 X_BYTES = 64 * 128 * 4
@@ -49,7 +49,7 @@ def blocks(fn, *args, compiler=TPU):
 # -- in the place of an operand --------------------------------------------------------
 
 
-def test_an_elementwise_result_comes_where_its_operand_was():
+def test_an_elementwise_result_takes_its_operands_buffer():
     def fn(x):
         return jnp.tanh(lax.sort(x))
 
@@ -57,7 +57,7 @@ def test_an_elementwise_result_comes_where_its_operand_was():
     assert blocks(fn, X, compiler=APART) == blocks(fn, X, compiler=PLAIN) == 2
 
 
-def test_not_where_the_operand_is_read_again():
+def test_an_operand_that_is_read_later_keeps_its_buffer():
     def fn(x):
         y = lax.sort(x)
         return jnp.tanh(y), lax.sort(y)
@@ -65,18 +65,18 @@ def test_not_where_the_operand_is_read_again():
     assert blocks(fn, X) == 3
 
 
-def test_not_where_the_operand_is_an_argument():
+def test_an_argument_keeps_its_buffer():
     assert blocks(jnp.tanh, X) == 1
 
 
-def test_not_where_elements_move():
+def test_an_op_that_moves_elements_takes_no_buffer():
     def fn(x):
         return jnp.tanh(lax.sort(x)[::-1])
 
     assert blocks(fn, X) == 2
 
 
-def test_not_where_the_operand_comes_with_others():
+def test_an_operand_written_with_others_keeps_its_buffer():
     def fn(x, y):
         x, y = lax.sort((x, y))
         return jnp.tanh(x), lax.sort(y)
@@ -84,7 +84,7 @@ def test_not_where_the_operand_comes_with_others():
     assert blocks(fn, X, X) == blocks(fn, X, X, compiler=APART) == 3
 
 
-def test_not_where_the_operand_is_summed_up_as_it_is_written():
+def test_an_operand_reduced_by_the_kernel_that_writes_it_keeps_its_buffer():
     def fn(x, w, bias, *, is_summed):
         logits = x @ w
         beside, bias = lax.sort(logits), lax.sort(bias)
@@ -103,7 +103,7 @@ def test_not_where_the_operand_is_summed_up_as_it_is_written():
     assert found == [True, False]
 
 
-def test_the_end_of_a_product_comes_where_what_it_adds_was():
+def test_the_epilogue_of_a_product_takes_the_addends_buffer():
     w = jax.ShapeDtypeStruct((64, 64), jnp.float32)
 
     def fn(w, x):
@@ -115,13 +115,13 @@ def test_the_end_of_a_product_comes_where_what_it_adds_was():
 
 
 @given(OPS)
-def test_nothing_takes_more_for_it(ops):
+def test_aliasing_never_takes_more_memory(ops):
     program = build(ops)
     peaks = [max(fused_memory(program, compiler=r).curve) for r in (TPU, APART)]
     assert peaks[0] <= peaks[1]
 
 
-def test_a_sum_over_devices_comes_where_its_operand_was():
+def test_an_all_reduce_takes_its_operands_buffer():
     def fn(x, w):
         return lax.sort(x @ w)
 
@@ -154,7 +154,7 @@ def kinds(fn, compiler=TPU):
     ]
 
 
-def test_what_is_filled_to_be_written_into_is_when_it_is_read():
+def test_a_buffer_is_initialized_just_before_its_first_reader():
     def fn(x, y):
         cache = filled(lax.sort(x))
         y = lax.sort(lax.sort(y))
@@ -166,12 +166,12 @@ def test_what_is_filled_to_be_written_into_is_when_it_is_read():
     assert kinds(fn, EARLY) == early
 
 
-def test_what_nobody_reads_is_filled_last():
+def test_a_buffer_that_nothing_reads_is_initialized_last():
     order = kinds(lambda x, y: (filled(x), lax.sort(y)))
     assert order == ["sort", "dynamic_update_slice"]
 
 
-def test_what_writes_into_what_is_stored_stays_in_its_turn():
+def test_an_update_of_a_stored_buffer_is_not_deferred():
     def fn(x, y):
         cache = lax.sort(jnp.zeros((8, 64, 128)) + x)
         return lax.dynamic_update_slice(cache, y[None], (0, 0, 0)), lax.sort(y)
@@ -179,7 +179,7 @@ def test_what_writes_into_what_is_stored_stays_in_its_turn():
     assert kinds(fn)[-2:] == ["dynamic_update_slice", "sort"]
 
 
-def test_a_slice_is_written_before_another_comes_in_its_place():
+def test_a_slice_is_written_before_another_value_takes_its_buffer():
     def fn(x, y):
         part = lax.sort(x)
         cache = filled(part)
@@ -194,7 +194,7 @@ def test_a_slice_is_written_before_another_comes_in_its_place():
 # -- addresses -------------------------------------------------------------------------
 
 
-def test_places_are_multiples_of_a_step_and_tables_have_one_each():
+def test_offsets_and_address_tables_are_aligned():
     def fn(x):
         a, b = lax.sort((x[:1], x[1:2]))
         return lax.sort(a + b)
@@ -223,7 +223,7 @@ def test_places_are_multiples_of_a_step_and_tables_have_one_each():
         ("cpu", 0, False),
     ],
 )
-def test_machines_say_which_of_it_is_theirs(name, step, receives):
+def test_alignment_and_received_values_depend_on_the_chip(name, step, receives):
     compiler = compiler_of(load_machine(name, 8))
     assert compiler.buffers.alignment_bytes == step
     assigned = [p.run for p in compiler.passes if p.stage is Stage.MEMORY]
@@ -234,7 +234,7 @@ def test_machines_say_which_of_it_is_theirs(name, step, receives):
 
 
 @pytest.mark.parametrize("receives", [False, True])
-def test_scratch_memory_holds_what_collectives_write_where_it_can(receives):
+def test_scratch_memory_holds_results_of_collectives_if_the_chip_can(receives):
     def fn(x, w):
         return jnp.tanh(x @ w) @ w
 

@@ -1,4 +1,4 @@
-"""What a softmax of 16-bit scores leaves in memory, as XLA compiles it for TPUs."""
+"""Values that a softmax of 16-bit scores stores on TPUs."""
 
 import jax
 import jax.numpy as jnp
@@ -83,28 +83,28 @@ def test_exponentials_are_stored_instead_of_scores(scores, chip):
 
 
 @pytest.mark.parametrize("chip", HALVES)
-def test_so_it_is_with_products_of_16_bits_summed_in_32(chip):
+def test_exponentials_are_stored_for_products_of_16_bits_summed_in_32(chip):
     """The gradient of weights then comes in 32 bits, which is taken from its product."""
     found = written(of_summed_in_32_bits, TPUS[chip])
     assert found == ["float32", *["bfloat16"] * (HALVES[chip] - 1)]
 
 
 @pytest.mark.parametrize("chip", ["v2", "v3"])
-def test_of_small_scratch_memory_scores_stay_as_they_are(chip):
+def test_chips_with_small_scratch_memory_do_not_fuse_softmaxes(chip):
     assert set(written(of_scaled, TPUS[chip])) == {"bfloat16"}
 
 
 @pytest.mark.parametrize("chip", WIDENED)
-def test_scores_that_are_only_widened_stay_as_they_are(chip):
+def test_scores_that_are_only_converted_are_not_fused(chip):
     assert written(of_widened, TPUS[chip]) == ["bfloat16"] * WIDENED[chip]
 
 
-def test_transposed_scores_and_those_of_other_compilers_stay_as_they_are():
+def test_transposed_scores_and_other_compilers_are_not_fused():
     assert written(of_transposed, TPUS["v4"], way_back=False)[0] == "bfloat16"
     assert written(of_scaled, PLAIN, way_back=False)[0] == "bfloat16"
 
 
-def test_a_vocabulary_is_no_row_of_scores():
+def test_a_softmax_over_a_vocabulary_is_not_fused():
     def loss(x, w):
         logits = (x @ w).astype(jnp.float32) * 2.0
         return jax.nn.softmax(logits, -1) @ jnp.ones((16_384, 1))
@@ -116,7 +116,7 @@ def test_a_vocabulary_is_no_row_of_scores():
     assert wide[0] == "bfloat16"
 
 
-def test_a_widened_value_is_stored_for_who_needs_it_so_and_read_in_fewer_bits():
+def test_a_converted_value_is_stored_only_for_consumers_that_cannot_convert_it():
     def fn(x, w, i):
         scores = (x @ w).astype(jnp.float32)
         chosen = jnp.take_along_axis(scores, i[:, None], -1)
@@ -144,14 +144,14 @@ def joined(fn, *args, longest=2560):
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_rows_may_lie_along_any_one_dim(axis):
+def test_rows_may_be_along_any_one_dim(axis):
     def fn(q, k):
         return jax.nn.softmax(of_scaled(q, k, None), axis) * 2.0
 
     assert joined(fn, HALF, HALF) == [("float32", (4, SIZE, SIZE))]
 
 
-def test_long_rows_have_their_scores_stored_beside():
+def test_scores_of_long_rows_are_stored_too():
     def fn(q, k):
         return jax.nn.softmax(of_scaled(q, k, None)) * 2.0
 
@@ -161,7 +161,7 @@ def test_long_rows_have_their_scores_stored_beside():
     )
 
 
-def test_scores_that_are_masked_twice_are_the_same():
+def test_scores_that_are_masked_twice_count_as_equal():
     def fn(q, k, mask):
         return jax.nn.softmax(of_scaled(q, k, None), where=mask) * 2.0
 
@@ -176,7 +176,7 @@ def test_scores_that_are_masked_twice_are_the_same():
 @pytest.mark.parametrize(
     ("sequences", "groups", "found"), [(2, 2, 1), (1, 2, 0), (2, 1, 0)]
 )
-def test_scores_of_heads_that_share_keys_are_made_as_a_forward_pass_wants_them(
+def test_grouped_query_scores_are_fused_only_in_forward_passes(
     sequences, groups, found
 ):
     def fn(q, k, v):
@@ -193,7 +193,7 @@ def test_scores_of_heads_that_share_keys_are_made_as_a_forward_pass_wants_them(
     assert not joined(derived, q, k, k, q)
 
 
-def test_scores_are_looked_at_once_however_many_paths_lead_to_them():
+def test_scores_are_visited_once_however_many_paths_lead_to_them():
     """Each step reads what is before it twice: 2 to the 40 paths."""
 
     def fn(q, k):
@@ -215,6 +215,6 @@ def test_scores_are_looked_at_once_however_many_paths_lead_to_them():
         lambda x: jax.nn.softmax(x[:0].astype(jnp.float32) * 2.0, 0),
     ],
 )
-def test_the_largest_of_anything_but_rows_of_a_product_is_taken_as_it_stands(fn):
+def test_a_maximum_of_anything_but_rows_of_a_product_is_not_fused(fn):
     square = jax.ShapeDtypeStruct((64, 64), jnp.bfloat16)
     assert not joined(lambda x: fn(x @ x), square)

@@ -1,4 +1,4 @@
-"""In which order a loop's turn runs: gradients of weights last, what is joined in turn."""
+"""Order of fusions in a loop iteration, and inlined remat calls."""
 
 import jax
 import jax.numpy as jnp
@@ -35,14 +35,14 @@ def backward(c, xs, w):
     return lax.scan(body, c, xs)
 
 
-def test_products_for_the_stack_come_after_those_for_the_next_turn():
+def test_stacked_products_come_after_those_that_the_next_iteration_needs():
     loop, units = loop_of(backward, X, XS, W)
     before = [u.writes[0].shape for u in loop.bodies[0]]
     assert before == [X.shape, W.shape, X.shape]
     assert [u.writes[0].shape for u in units] == [X.shape, X.shape, W.shape]
 
 
-def test_what_comes_last_keeps_what_it_reads():
+def test_fusions_moved_to_the_end_keep_their_operands_alive():
     """Beside the slices: the carried value, the one before, and the next."""
     program = capture(backward, (X, XS, W)).program
     inputs = sum(map(num_bytes, program.inputs))
@@ -51,7 +51,7 @@ def test_what_comes_last_keeps_what_it_reads():
     assert peak == inputs + stacked + 3 * num_bytes(program.inputs[0])
 
 
-def test_only_loops_have_turns():
+def test_branches_keep_the_order_of_the_program():
     def fn(x, w):
         return lax.cond(x[0, 0] > 0, lambda: (x @ w, w @ w), lambda: (x, w @ w))
 
@@ -63,7 +63,7 @@ def test_only_loops_have_turns():
     assert iteration_order(unit.root, 0, unit.bodies[0]) is unit.bodies[0]
 
 
-def test_joined_products_are_written_in_the_order_of_the_whole():
+def test_concatenated_products_run_in_the_order_of_the_whole():
     def fn(c, w):
         def body(c, _):
             first = jnp.sin(c @ w)
@@ -82,7 +82,7 @@ def test_joined_products_are_written_in_the_order_of_the_whole():
 # -- remat -----------------------------------------------------------------------------
 
 
-def test_what_is_made_again_is_made_in_its_place():
+def test_remat_calls_are_inlined():
     again = jax.checkpoint(lambda x, w: jnp.sin(x @ w) @ w)
     program, origins = inline(
         capture(jax.grad(lambda x, w: again(x, w).sum()), (X, W)).program
@@ -91,7 +91,7 @@ def test_what_is_made_again_is_made_in_its_place():
     assert not origins
 
 
-def test_what_comes_to_a_barrier_is_in_memory():
+def test_operands_of_a_barrier_are_in_memory():
     """Not fused into what is made again: that reads it from before the barrier."""
     again = jax.checkpoint(lambda y, w: jnp.sin(y) @ w)
 

@@ -1,4 +1,4 @@
-"""What stays in scratch memory: short lives first, never more than there is room for."""
+"""Memory space assignment: short live ranges first, never more than fits."""
 
 import jax
 import jax.numpy as jnp
@@ -33,17 +33,17 @@ def kept(fn, *args, room):
     )
 
 
-def test_what_is_read_at_once_never_leaves():
+def test_values_read_at_once_stay_in_scratch_memory():
     program, units, found = kept(chain, SQUARE, SQUARE, room=100 * BYTES)
     made = {v for unit in units for v in unit.writes}
     assert found == made - set(program.outputs)
 
 
-def test_nothing_stays_where_there_is_no_room():
+def test_nothing_stays_in_scratch_memory_that_is_too_small():
     assert not kept(chain, SQUARE, SQUARE, room=BYTES - 1)[2]
 
 
-def test_what_a_loop_reads_comes_from_main_memory():
+def test_a_value_that_a_loop_reads_is_in_main_memory():
     def fn(x, w):
         y = jnp.tanh(x @ w)
         return jax.lax.scan(lambda c, _: (c @ y, None), x, length=3)[0]
@@ -53,7 +53,7 @@ def test_what_a_loop_reads_comes_from_main_memory():
 
 @settings(max_examples=20, deadline=None)
 @given(st.floats(0, 10))
-def test_what_stays_fits(room):
+def test_values_in_scratch_memory_fit_at_all_times(room):
     def fn(x, w):
         a, b = jnp.tanh(x @ w), jnp.sin(x @ w)
         c = a @ b
@@ -67,7 +67,7 @@ def test_what_stays_fits(room):
         assert BYTES * len(alive) <= room * BYTES
 
 
-def test_what_never_is_in_main_memory_takes_none_of_it():
+def test_values_in_scratch_memory_take_no_main_memory():
     program = capture(chain, (SQUARE, SQUARE)).program
     found = compile_program(program, TPU, (1, 1))
     outside = memory_of(found).peak_bytes
@@ -76,7 +76,7 @@ def test_what_never_is_in_main_memory_takes_none_of_it():
     assert outside > 3 * BYTES
 
 
-def test_what_is_handed_out_under_another_name_is_in_main_memory():
+def test_an_output_that_is_a_bitcast_is_in_main_memory():
     def fn(x, w):
         y = x @ w
         return y.reshape(128, 512), jnp.sin(y)
@@ -90,7 +90,7 @@ def test_what_is_handed_out_under_another_name_is_in_main_memory():
     assert memory.peak_bytes == 4 * BYTES
 
 
-def test_so_it_is_where_a_loop_hands_it_on():
+def test_a_bitcast_that_a_loop_body_returns_is_in_main_memory():
     def fn(x, w):
         def body(c, _):
             y = c @ w

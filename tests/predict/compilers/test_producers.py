@@ -1,4 +1,4 @@
-"""What is computed and read where a device takes its part of a whole value."""
+"""Work and reads of fusions that slice a device's own part out of a value."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def unit_of(x, ops, output):
     return unit
 
 
-def test_only_the_part_is_read_and_computed():
+def test_only_the_devices_slice_is_read_and_computed():
     """cos of a quarter of 8 numbers, and 2 of the 8 are read."""
     x, y, part, z = value(8), value(8), value(2), value(2)
     ops = [
@@ -31,7 +31,7 @@ def test_only_the_part_is_read_and_computed():
     assert unit.work.flops == 2 + 2
 
 
-def test_what_another_reader_needs_whole_is_whole():
+def test_a_value_that_another_consumer_needs_whole_is_computed_whole():
     x, part, whole, z = value(8), value(2), value(8), value(8)
     ops = [
         Op("all_slice", (x,), (part,), PART),
@@ -41,7 +41,7 @@ def test_what_another_reader_needs_whole_is_whole():
     assert unit_of(x, ops, z).shares == {}
 
 
-def test_what_is_repeated_before_the_part_is_whole():
+def test_a_value_that_is_broadcast_before_the_slice_is_read_whole():
     """A part of the repetition needs all of what was repeated."""
     x, wide, part, z = value(4), value(8, 4), value(2, 4), value(2, 4)
     ops = [
@@ -53,13 +53,13 @@ def test_what_is_repeated_before_the_part_is_whole():
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 8)])
-def test_nothing_of_nothing_is_read(shape):
+def test_a_slice_of_an_empty_value_reads_nothing(shape):
     x, part, z = value(*shape), value(*shape), value(*shape)
     ops = [Op("all_slice", (x,), (part,), PART), Op("neg", (part,), (z,))]
     assert unit_of(x, ops, z).work.flops == 0
 
 
-def test_a_loop_makes_a_repeated_operand_unless_it_takes_a_part_of_it():
+def test_a_loop_body_recomputes_a_broadcast_unless_it_slices_it_by_device():
     """A mask that each turn reads in part is whole before the loop, once."""
     x, wide = value(8), value(64, 8)
     for rows, stored in ((64, 0), (16, 1)):

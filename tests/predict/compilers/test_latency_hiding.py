@@ -1,4 +1,4 @@
-"""What starts ahead of its turn: gathers of weights, a few at a time, each unit once."""
+"""Latency hiding: gathers of weights that start early, a few at a time."""
 
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ def timeline(is_async):
     return timeline_of(fused(MADE.program).kernels, Setting(placement, is_async))
 
 
-def test_only_the_first_gather_is_waited_for():
+def test_computation_waits_for_the_first_gather_alone():
     spans = timeline(TPU.async_collectives).spans
     gathers = [s for s in spans if s.fusion.kind is FusionKind.COLLECTIVE]
     assert len(gathers) == LAYERS
@@ -48,7 +48,7 @@ def test_only_the_first_gather_is_waited_for():
     assert max(waits) == 0
 
 
-def test_each_unit_runs_once_in_any_case():
+def test_each_fusion_runs_once_whether_or_not_collectives_are_asynchronous():
     program = MADE.program
     units = fusions_of(program)
     for is_async in (frozenset(), TPU.async_collectives):
@@ -60,7 +60,7 @@ def test_each_unit_runs_once_in_any_case():
         assert set(ran) == set(units)
 
 
-def test_few_results_wait_for_their_reader():
+def test_at_most_four_early_results_wait_for_their_reader():
     program = MADE.program
     ahead = EarlyStarts(fusions_of(program), program.inputs, TPU.async_collectives)
     early = []
@@ -69,7 +69,7 @@ def test_few_results_wait_for_their_reader():
     assert len(early) == 4 < LAYERS
 
 
-def test_what_needs_something_computed_waits_for_its_turn():
+def test_a_collective_on_a_computed_operand_does_not_start_early():
     def step(x, w):
         return jnp.tanh(x @ w) @ w
 

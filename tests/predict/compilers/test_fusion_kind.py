@@ -1,4 +1,4 @@
-"""What an op's kind says of the unit at whose root it stands."""
+"""Kinds of fusions by the op at their root."""
 
 import pytest
 
@@ -10,10 +10,10 @@ X = Value((8, 8), "float32")
 
 
 @pytest.mark.parametrize("kind", sorted(COLLECTIVES))
-def test_every_collective_goes_over_the_links(kind):
+def test_every_collective_is_of_kind_collective(kind):
     assert kind_of(Op(kind, (X,), (X,))) is FusionKind.COLLECTIVE
 
 
-def test_an_effect_makes_an_elementwise_op_stand_alone():
+def test_an_elementwise_op_with_an_effect_is_not_fused():
     assert kind_of(Op("exp", (X,), (X,))) is FusionKind.LOOP
     assert kind_of(Op("exp", (X,), (X,), has_effect=True)) is FusionKind.OTHER

@@ -1,4 +1,4 @@
-"""What XLA's CPU compiler stores: libraries read memory, loops write in place."""
+"""Fusion, buffers and order of XLA's CPU compiler."""
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ def test_a_product_reads_its_operands_from_memory_and_writes_its_own_result():
     ]  # fmt: skip
 
 
-def test_an_expensive_op_is_computed_once_and_a_cheap_one_by_every_reader():
+def test_an_expensive_op_is_computed_once_and_a_cheap_one_by_every_consumer():
     def fn(x, w):
         y, z = jnp.tanh(x), x + 1
         return y * 2, y * 3, z * 2, z * 3
@@ -38,22 +38,22 @@ def test_an_expensive_op_is_computed_once_and_a_cheap_one_by_every_reader():
     assert kinds(fn, X, W) == ["tanh", "mul", "mul", "mul", "mul"]
 
 
-def test_a_stack_of_matrices_is_read_by_rows_or_columns_without_a_copy():
+def test_batches_of_matrices_are_read_by_rows_or_columns_without_a_copy():
     y = jax.ShapeDtypeStruct((8, 64, 32), jnp.float32)
     assert kinds(lambda y: jnp.einsum("bij,bkj->bik", y, y), y) == ["dot_general"]
 
 
-def test_heads_between_rows_are_moved_before_a_product():
+def test_operands_with_heads_between_rows_are_copied_before_a_product():
     y = jax.ShapeDtypeStruct((8, 64, 4, 32), jnp.float32)
     found = kinds(lambda y: jnp.einsum("bshd,bthd->bhst", y, y), y)
     assert found == ["copy_p", "copy_p", "dot_general"]
 
 
-def test_a_product_writes_what_a_transpose_makes_of_it():
+def test_a_product_writes_its_transpose_directly():
     assert kinds(lambda x, w: (x @ w).T, X, W) == ["dot_general"]
 
 
-def test_a_sum_with_what_was_scattered_into_zeros_is_a_scatter_into_it():
+def test_zeros_scattered_into_and_added_become_a_scatter_into_the_addend():
     index = jax.ShapeDtypeStruct((4,), jnp.int32)
 
     def fn(x, w, i):
@@ -66,13 +66,13 @@ def test_a_sum_with_what_was_scattered_into_zeros_is_a_scatter_into_it():
     assert found[-1].overwrites == found[-1].reads[:1]
 
 
-def test_an_elementwise_result_lies_where_its_operand_lay():
+def test_an_elementwise_result_takes_its_operands_buffer_on_cpus():
     program, _ = rewritten(capture(lambda x, w: jnp.tanh(x @ w), (X, W)).program)
     memory = fused_memory(program, compiler=CPU)
     assert memory.peak_bytes == 128 * 128 * 4 + 2 * X_BYTES
 
 
-def test_what_depends_on_arguments_alone_runs_first():
+def test_fusions_of_arguments_alone_run_first():
     def fn(x, w):
         y = jnp.sort(x @ w, axis=0)
         return jnp.sort(y, axis=0), jnp.sort(w, axis=0)
@@ -82,7 +82,7 @@ def test_what_depends_on_arguments_alone_runs_first():
     ]  # fmt: skip
 
 
-def test_results_have_places_of_their_own_that_others_use_before():
+def test_buffers_of_outputs_are_used_by_others_before():
     result, early, late = (
         BufferInterval(8, 3, 4),
         BufferInterval(8, 0, 2),
@@ -93,7 +93,7 @@ def test_results_have_places_of_their_own_that_others_use_before():
     assert packed_bytes([BufferInterval(16, 0, 2), result]) == 16
 
 
-def test_what_only_has_an_effect_lies_nowhere():
+def test_an_op_with_only_an_effect_has_no_buffer():
     def fn(x, w):
         jax.debug.print("{}", (x @ w).sum() * 2)
         return x * 2

@@ -1,4 +1,4 @@
-"""What tiles make of an array."""
+"""Layouts: bytes of arrays that are padded to tiles."""
 
 import itertools
 
@@ -18,7 +18,7 @@ from meshwright.program.ir import Value, itemsize_bytes
     st.lists(st.integers(1, 300), min_size=2, max_size=4),
     st.sampled_from(["float32", "bfloat16", "int8"]),
 )
-def test_padding_is_that_of_the_best_two_minor_dims(shape, dtype):
+def test_padding_is_the_least_over_pairs_of_minor_dims(shape, dtype):
     layout = Layouts((8, 128))
     itemsize = itemsize_bytes(dtype)
 
@@ -53,7 +53,7 @@ def test_a_tile_has_as_many_rows_as_its_dim_needs(extent, dtype, rows):
     assert Layouts((8, 128)).size(value) == rows * 1024 * itemsize_bytes(dtype)
 
 
-def test_of_a_batch_of_products_the_batch_is_no_minor_dim():
+def test_a_batch_dim_of_a_batched_product_is_never_minor():
     """Scores of 50 patches lie so in libtpu 0.0.50, though 128 sequences fill lanes."""
 
     def fn(q, k):

@@ -1,4 +1,4 @@
-"""What products compute again, by the seconds that it takes on one chip or another."""
+"""Duplication: operands that products recompute, by the seconds that saves on a chip."""
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ def product():
     return capture(lambda x, w: x @ w, (SQUARE, THIN)).program.ops[0]
 
 
-def test_what_memory_bounds_is_recomputed():
+def test_a_memory_bound_operand_is_recomputed():
     # Of one array of 32 bits, for 16: twice 4 bytes, or 4 read, 2 written, twice 2 read.
     fast = Balance(vector=1e9, matrix=1e9)
     size = N * N
@@ -58,18 +58,18 @@ def heads(width):
     return stored(fn, Balance(vector=3.0, matrix=1e9), *args)
 
 
-def test_narrow_heads_compute_again_what_others_have_kept():
+def test_attention_with_narrow_heads_recomputes_what_wider_heads_store():
     assert heads(128) == [(2, N, N)]
     assert heads(64) == []
 
 
-def test_what_the_vector_unit_bounds_is_kept():
+def test_an_operand_bound_by_the_vector_unit_is_stored():
     # One operation for each byte: 6 and 6 bytes' time, or 6 once and twice 2.
     slow, size = Balance(vector=1.0, matrix=1e9), N * N
     assert not slow.is_recomputed([product()] * 2, OpWork(6 * size), 4 * size, 2 * size)
 
 
-def test_a_large_product_does_not_wait_for_what_it_reads():
+def test_a_large_product_does_not_wait_for_its_operands():
     # 16 operations for each element of the left operand, and a matrix unit that takes a
     # byte's time for each.
     slow, size = Balance(vector=1.0, matrix=1.0), N * N
@@ -89,7 +89,7 @@ def test_a_slow_vector_unit_has_an_exponential_stored(vector, is_kept):
     assert found == ([(N, N)] if is_kept else [])
 
 
-def test_balances_are_of_peaks():
+def test_a_balance_is_the_ratio_of_a_chips_peaks():
     chip = load_machine("tpu-v5p", 8).chip
     found = balance_of(chip)
     assert found.vector == chip.vector_flops_per_s / chip.hbm_bytes_per_s
@@ -97,7 +97,7 @@ def test_balances_are_of_peaks():
 
 
 @pytest.mark.parametrize("name", ["cpu", "h100", "tpu-v5e"])
-def test_only_compilers_that_weigh_ask_for_a_balance(name):
+def test_only_the_tpu_compiler_has_a_duplication_model(name):
     machine = load_machine(name, 8)
     decide = compiler_of(machine).fusion.decide
     balance = getattr(decide, "duplication", None)
@@ -111,7 +111,7 @@ def test_compilers_of_equal_machines_are_equal(name):
     assert hash(first) == hash(second)
 
 
-def test_only_an_array_that_is_rounded_itself_counts_as_rounded():
+def test_rounding_a_small_factor_does_not_count_as_rounding_the_product():
     """A scale that is rounded on the way to a large product of it does not."""
 
     def fn(x, scale, left, right):
@@ -126,7 +126,7 @@ def test_only_an_array_that_is_rounded_itself_counts_as_rounded():
     assert (4 * N, N) not in stored(fn, balance, large, scale, left, right)
 
 
-def test_what_a_program_rounds_of_32_bits_is_kept():
+def test_values_that_a_program_rounds_from_32_bits_are_stored_on_v4_and_v5p():
     def fn(x, left, right):
         made = (x * 2.0).astype(jnp.bfloat16)
         return made @ left, right @ made
