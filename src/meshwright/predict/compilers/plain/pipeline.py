@@ -7,21 +7,7 @@ from __future__ import annotations
 
 from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy
 from meshwright.predict.compilers.hlo.compilation import Compiler
-from meshwright.predict.compilers.xla.pipeline import (
-    CALL_INLINER,
-    INSTRUCTION_FUSION,
-    LAYOUT_ASSIGNMENT,
-    MULTI_OUTPUT_FUSION,
-    OUTPUT_FUSION,
-)
+from meshwright.predict.compilers.xla.pipeline import XLA_PASSES
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
 
-PASSES = (
-    CALL_INLINER,
-    LAYOUT_ASSIGNMENT,
-    INSTRUCTION_FUSION,
-    OUTPUT_FUSION,
-    MULTI_OUTPUT_FUSION,
-)
-
-PLAIN = Compiler("plain", "", frozenset(), PASSES, XLA_FUSION, BufferPolicy())
+PLAIN = Compiler("plain", "", frozenset(), XLA_PASSES, XLA_FUSION, BufferPolicy())

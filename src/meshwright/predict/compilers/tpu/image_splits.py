@@ -68,7 +68,7 @@ class ImageSplits:
         return read if isinstance(read, Value) else atom
 
     def images(self, op: Op) -> tuple[Value, int] | None:
-        """One of the split images of an op, and its batch dim."""
+        """A split operand or result of an op with its batch dim, if it has any."""
         read = self.read.get(op)
         first = () if read is None else zip(op.operands, read.splits, strict=False)
         others = ((v, self.of.get(v)) for v in (*op.operands, *op.results))

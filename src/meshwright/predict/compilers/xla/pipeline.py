@@ -1,4 +1,4 @@
-"""Passes that every target of XLA runs, by their names in XLA."""
+"""Passes that all targets of XLA share, and the pipeline of a target without its own."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ LAYOUT_ASSIGNMENT = Pass("layout-assignment", Stage.LAYOUTS, assign_layouts)
 INSTRUCTION_FUSION = Pass("instruction-fusion", Stage.FUSION, fuse_instructions)
 OUTPUT_FUSION = Pass("output-fusion", Stage.FUSION, fuse_outputs)
 MULTI_OUTPUT_FUSION = Pass("multi-output-fusion", Stage.FUSION, merge_into_kernels)
+
+XLA_PASSES = (
+    CALL_INLINER,
+    LAYOUT_ASSIGNMENT,
+    INSTRUCTION_FUSION,
+    OUTPUT_FUSION,
+    MULTI_OUTPUT_FUSION,
+)
