@@ -49,9 +49,7 @@ def test_small_batches_of_large_images_are_split(count, size, is_cut):
         (lambda y: y.sum((1, 2)), False),
     ],
 )
-def test_elementwise_ops_keep_a_split_if_others_are_constant_along_space(
-    after, is_cut
-):
+def test_elementwise_ops_keep_a_split_if_others_are_constant_along_space(after, is_cut):
     found = last_cut(lambda x, w: after(conv(x, w)), images(2), KERNEL)
     assert found == (SpatialSplit(0, 2, 3, 5) if is_cut else None)
 

@@ -94,9 +94,7 @@ def test_first_parts_include_the_padding_and_later_parts_do_not():
         (convolution(64, 3, 2, ((1, 1),), stuffing=2), False),
     ],
 )
-def test_images_are_split_only_if_halos_are_short_and_parts_alike(
-    op, is_cut
-):
+def test_images_are_split_only_if_halos_are_short_and_parts_alike(op, is_cut):
     assert Window.of(op).is_splittable is is_cut
 
 
