@@ -40,13 +40,13 @@ def aligned(compiler):
 
 
 def blocks(fn, *args, compiler=TPU):
-    """Arrays beside the arguments, at the peak."""
+    """Bytes at the peak besides the arguments, in arrays of the size of X."""
     program = capture(fn, args).program
     memory = fused_memory(program, compiler=compiler)
     return (memory.peak_bytes - len(args) * X_BYTES) / X_BYTES
 
 
-# -- in the place of an operand --------------------------------------------------------
+# -- aliased operands ------------------------------------------------------------------
 
 
 def test_an_elementwise_result_takes_its_operands_buffer():
@@ -129,8 +129,8 @@ def test_an_all_reduce_takes_its_operands_buffer():
     w = jax.ShapeDtypeStruct((1024, 512), jnp.float32)
     rules = [mw.shard({"x": 1, "w": 0}, axis="model")]
     lowered = mw.partition(fn, {"model": 8}, rules).decide(x, w).lowered
-    units = fusions_of(lowered.program)
-    assert FusionKind.COLLECTIVE in {unit.kind for unit in units}
+    fusions = fusions_of(lowered.program)
+    assert FusionKind.COLLECTIVE in {fusion.kind for fusion in fusions}
     peaks = [fused_memory(lowered.program, compiler=r).peak_bytes for r in (TPU, APART)]
     inputs = 2 * 512 * 1024 * 4 / 8
     assert [(peak - inputs) / 2**20 for peak in peaks] == [2, 2]
@@ -139,7 +139,7 @@ def test_an_all_reduce_takes_its_operands_buffer():
     assert fused_memory(lowered.program, compiler=APART).curve[2] == inputs + 2 * 2**20
 
 
-# -- fills -----------------------------------------------------------------------------
+# -- deferred initialization ------------------------------------------------------------
 
 
 def filled(x):
@@ -186,12 +186,12 @@ def test_a_slice_is_written_before_another_value_takes_its_buffer():
         other = lax.dynamic_update_slice(part, y[:1], (0, 0))
         return cache, lax.sort(other)
 
-    units = fusions_of(capture(fn, (X, X)).program)
-    updates = [u for u in units if u.root.kind == "dynamic_update_slice"]
-    assert [unit.in_place is None for unit in updates] == [True, False]
+    fusions = fusions_of(capture(fn, (X, X)).program)
+    updates = [u for u in fusions if u.root.kind == "dynamic_update_slice"]
+    assert [fusion.in_place is None for fusion in updates] == [True, False]
 
 
-# -- addresses -------------------------------------------------------------------------
+# -- alignment --------------------------------------------------------------------------
 
 
 def test_offsets_and_address_tables_are_aligned():
@@ -230,7 +230,7 @@ def test_alignment_and_received_values_depend_on_the_chip(name, step, receives):
     assert [run.allows_received for run in assigned] == ([receives] if step else [])
 
 
-# -- what collectives write ------------------------------------------------------------
+# -- results of collectives -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("receives", [False, True])

@@ -20,7 +20,7 @@ from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.local import make_executable
 
-TURNS = 6
+STEPS = 6
 
 
 def moved(program):
@@ -34,11 +34,11 @@ def moved(program):
 
 
 W = jnp.linspace(-1, 1, 64).reshape(8, 8)
-X = jnp.sin(jnp.arange(16.0 * TURNS * 8)).reshape(16, TURNS, 8)
+X = jnp.sin(jnp.arange(16.0 * STEPS * 8)).reshape(16, STEPS, 8)
 
 
 def recurrent(w, x):
-    """The gradient of a weight that every turn of a scan reads."""
+    """The gradient of a weight that every iteration of a scan reads."""
 
     def loss(w):
         def cell(state, x):
@@ -50,7 +50,7 @@ def recurrent(w, x):
 
 
 def accumulated(w, x):
-    """Gradients in 16 bits, added up in 32 to what is there."""
+    """Gradients in 16 bits, accumulated in 32 onto an initial value."""
 
     def turn(total, x):
         def loss(w):
@@ -62,7 +62,7 @@ def accumulated(w, x):
 
 
 def nested(w, x):
-    """The same within a loop that does something else."""
+    """Accumulation in a loop within another loop."""
 
     def outer(c, i):
         return jnp.tanh(c) + accumulated(w, x * i), None
@@ -71,7 +71,7 @@ def nested(w, x):
 
 
 def read_in_between(w, x):
-    """What is added up is also looked at."""
+    """An accumulator that each iteration reads as well."""
 
     def turn(total, x):
         total = total + jax.grad(lambda w: jnp.tanh(x @ w).sum())(w)
@@ -81,13 +81,13 @@ def read_in_between(w, x):
 
 
 def cut(fn):
-    """The function with images and weights cut along one axis."""
+    """The function with its images and weights sharded along one axis."""
     tactics = [mw.shard({"x": 0}, axis="data"), mw.shard({"w": 0}, axis="data")]
     return mw.partition(fn, {"data": 8}, tactics).plan(W, X).decided.lowered
 
 
 def reductions(program):
-    """How often each is run."""
+    """Executions of each reduction."""
     sums = ("all_reduce", "reduce_scatter")
     return [times for op, times in executions(program) if op.kind in sums]
 
@@ -96,18 +96,18 @@ def reductions(program):
 def test_code_motion_keeps_the_numbers(fn):
     lowered = cut(fn)
     changed, origins = moved(lowered.program)
-    assert max(reductions(lowered.program)) >= TURNS
+    assert max(reductions(lowered.program)) >= STEPS
     assert max(reductions(changed)) <= 2
     known = {*lowered.program.walk()}
     assert {op for op in changed.walk() if op.kind in COLLECTIVES} - known <= {*origins}
     assert {*origins.values()} <= known
     (got,) = make_executable(replace(lowered, program=changed))([W, X])
-    # 16-bit sums are rounded at other places; a sum too many or too few is far more.
+    # Sums in 16 bits are rounded elsewhere; a wrong number of addends differs far more.
     np.testing.assert_allclose(got, fn(W, X), rtol=2e-2, atol=6e-2)
 
 
 def test_two_added_all_reduces_become_one():
-    """A matrix that is both looked up, in 32 bits, and multiplied with, in 16."""
+    """An embedding that is looked up in 32 bits and multiplied with in 16."""
 
     def tied(w, x):
         def loss(w):
@@ -135,12 +135,12 @@ def rounded(value):
 
 
 def summed(w, x):
-    """A gradient of one image's, with one sum of its own over devices."""
+    """The gradient of a single image, with its own sum over devices."""
     return rounded(jax.grad(lambda w: jnp.tanh(x @ w).sum())(w))
 
 
 def along(fn):
-    """The function with images cut alone: its sums are all-reduces."""
+    """The function with its images alone sharded: its sums are all-reduces."""
     tactics = [mw.shard({"x": 0}, axis="data")]
     return mw.partition(fn, {"data": 8}, tactics).plan(W, X).decided.lowered
 
@@ -158,7 +158,7 @@ def test_three_added_all_reduces_become_one():
 
 
 def test_two_all_reduces_that_a_loop_accumulates_become_one_per_iteration():
-    """As compiled: a sum of sums is none that is taken out of a loop."""
+    """The compiler does not move a sum of all-reduces out of a loop."""
 
     def turns(w, x):
         def turn(total, x):
@@ -167,9 +167,9 @@ def test_two_all_reduces_that_a_loop_accumulates_become_one_per_iteration():
         return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
 
     lowered = along(turns)
-    assert reductions(lowered.program) == [TURNS, TURNS]
+    assert reductions(lowered.program) == [STEPS, STEPS]
     changed, origins = moved(lowered.program)
-    assert reductions(changed) == [TURNS]
+    assert reductions(changed) == [STEPS]
     assert {*origins.values()} <= {*lowered.program.walk()}
 
 
@@ -193,7 +193,7 @@ def test_all_reduces_over_different_axes_are_not_reassociated():
 
 
 def test_all_reduces_converted_to_another_dtype_are_not_reassociated():
-    """One in 16 bits, widened, and one in 32."""
+    """One all-reduce in 16 bits, converted, and one in 32."""
 
     def fn(w, x):
         narrow = jax.grad(lambda w: jnp.tanh(x[:, 1].astype(w.dtype) @ w).sum())
@@ -212,7 +212,7 @@ def test_an_all_reduce_of_the_accumulator_itself_stays_in_the_loop():
 
         return lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
 
-    assert reductions(moved(along(fn).program)[0]) == [TURNS]
+    assert reductions(moved(along(fn).program)[0]) == [STEPS]
 
 
 def test_an_all_reduce_of_maxima_stays_in_the_loop():
@@ -231,7 +231,7 @@ def test_an_all_reduce_of_maxima_stays_in_the_loop():
 
 def test_an_accumulator_that_the_loop_reads_stays():
     lowered = cut(read_in_between)
-    assert max(reductions(lowered.program)) >= TURNS
+    assert max(reductions(lowered.program)) >= STEPS
     assert moved(lowered.program) == (lowered.program, {})
 
 
@@ -239,7 +239,7 @@ def test_the_moved_accumulator_is_as_large_as_the_collectives_operand():
     program = cut(recurrent).program
     tpu, gpu = (compile_program(program, each, (8, 128)) for each in (TPU, GPU))
     assert max(reductions(tpu.program)) == 1
-    assert max(reductions(gpu.program)) == TURNS
+    assert max(reductions(gpu.program)) == STEPS
     (*_, loop) = (op for op in tpu.program.ops if op.kind == "scan")
     assert W.shape in {v.shape for v in loop.results}
 

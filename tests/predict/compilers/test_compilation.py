@@ -36,7 +36,7 @@ PROGRAM = capture(jax.grad(lambda x, w: step(x, w)[1].sum()), (X, W)).program
 
 
 def facts(compilation):
-    """All that a compilation says, but for what its layouts remember of sizes."""
+    """All fields of a compilation and its layouts, except their memo of sizes."""
     layouts = compilation.layouts
     known = [getattr(layouts, f.name) for f in fields(Layouts) if f.name != "_memo"]
     others = [f.name for f in fields(compilation) if f.name != "layouts"]

@@ -21,7 +21,7 @@ def units(fn, *args):
 
 
 def kinds(fn, *args):
-    return [unit.root.kind for unit in units(fn, *args)]
+    return [fusion.root.kind for fusion in units(fn, *args)]
 
 
 def test_a_product_reads_its_operands_from_memory_and_writes_its_own_result():

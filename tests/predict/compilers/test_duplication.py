@@ -19,11 +19,11 @@ THIN = jax.ShapeDtypeStruct((N, 8), jnp.float32)
 
 
 def stored(fn, balance, *args):
-    """Shapes of what is written, those handed out left out."""
+    """Shapes of stored values other than outputs."""
     program = capture(fn, args).program
     compiler = tpu_compiler(TpuOptions(balance=balance))
-    units = fusions_of(program, compiler, bfloat16_values(program))
-    made = [v for unit in units for v in unit.writes if v not in program.outputs]
+    fusions = fusions_of(program, compiler, bfloat16_values(program))
+    made = [v for fusion in fusions for v in fusion.writes if v not in program.outputs]
     return [v.shape for v in made]
 
 
@@ -37,16 +37,16 @@ def product():
 
 
 def test_a_memory_bound_operand_is_recomputed():
-    # Of one array of 32 bits, for 16: twice 4 bytes, or 4 read, 2 written, twice 2 read.
+    # Made from one float32 array, stored in 16 bits: 2 x 4 bytes against 4 + 2 + 2 x 2.
     fast = Balance(vector=1e9, matrix=1e9)
     size = N * N
     assert fast.is_recomputed([product()] * 2, OpWork(size), 4 * size, 2 * size)
-    # Of two such arrays 16, or 8 + 2 + 4.
+    # Made from two such arrays: 2 x 8 bytes against 8 + 2 + 2 x 2.
     assert not fast.is_recomputed([product()] * 2, OpWork(size), 8 * size, 2 * size)
 
 
 def heads(width):
-    """Scores that two products read by heads so wide, made on the way from one array."""
+    """Stored scores that two products with heads of this width read."""
     shapes = (2, N, N), (2, N, width), (2, N, width)
     args = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
 
@@ -54,7 +54,7 @@ def heads(width):
         made = jnp.exp(scores)
         return made @ left, jnp.einsum("bij,bik->bjk", made, right)
 
-    # Again takes 11.3 bytes' time; kept 6 and twice 2, or of 32 bits 8 and twice 4.
+    # Recomputing takes the time of 11.3 bytes, storing 6 + 2 x 2, in 32 bits 8 + 2 x 4.
     return stored(fn, Balance(vector=3.0, matrix=1e9), *args)
 
 
@@ -64,14 +64,13 @@ def test_attention_with_narrow_heads_recomputes_what_wider_heads_store():
 
 
 def test_an_operand_bound_by_the_vector_unit_is_stored():
-    # One operation for each byte: 6 and 6 bytes' time, or 6 once and twice 2.
+    # One operation per byte: the time of 6 + 6 bytes against 6 + 2 x 2.
     slow, size = Balance(vector=1.0, matrix=1e9), N * N
     assert not slow.is_recomputed([product()] * 2, OpWork(6 * size), 4 * size, 2 * size)
 
 
 def test_a_large_product_does_not_wait_for_its_operands():
-    # 16 operations for each element of the left operand, and a matrix unit that takes a
-    # byte's time for each.
+    # 16 operations per element of the left operand, each as long as a byte of memory.
     slow, size = Balance(vector=1.0, matrix=1.0), N * N
     assert slow.waits(product(), 17 * size)
     assert not slow.waits(product(), 16 * size)
@@ -112,7 +111,7 @@ def test_compilers_of_equal_machines_are_equal(name):
 
 
 def test_rounding_a_small_factor_does_not_count_as_rounding_the_product():
-    """A scale that is rounded on the way to a large product of it does not."""
+    """A scale is rounded before it is multiplied with a large array."""
 
     def fn(x, scale, left, right):
         made = x * scale.astype(jnp.bfloat16)

@@ -15,42 +15,42 @@ X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
 
 
-def units(fn, *args):
+def fusions(fn, *args):
     return fusions_of(capture(fn, args).program)
 
 
 def test_elementwise_ops_form_one_fusion():
-    (unit,) = units(lambda x: jnp.tanh(x * 2 + 1) - x, X)
-    assert unit.kind is FusionKind.LOOP
-    assert unit.root.kind == "sub"
-    assert unit.work.flops == 3 * 64 * 128
-    assert unit.work.transcendentals == 64 * 128
+    (fusion,) = fusions(lambda x: jnp.tanh(x * 2 + 1) - x, X)
+    assert fusion.kind is FusionKind.LOOP
+    assert fusion.root.kind == "sub"
+    assert fusion.work.flops == 3 * 64 * 128
+    assert fusion.work.transcendentals == 64 * 128
 
 
 def test_a_product_fuses_its_producers_and_its_consumer():
-    (product,) = units(lambda x, w: jnp.sin(jnp.tanh(x) @ w), X, W)
+    (product,) = fusions(lambda x, w: jnp.sin(jnp.tanh(x) @ w), X, W)
     assert product.kind is FusionKind.PRODUCT
     assert product.work.transcendentals == 2 * 64 * 128
     assert [str(v) for v in product.reads] == ["f32[64, 128]", "f32[128, 128]"]
 
 
 def test_every_consumer_recomputes_an_elementwise_op():
-    first, second = units(lambda x, w: (jnp.tanh(x) @ w, jnp.tanh(x).sum(1)), X, W)
+    first, second = fusions(lambda x, w: (jnp.tanh(x) @ w, jnp.tanh(x).sum(1)), X, W)
     assert first.work.transcendentals == second.work.transcendentals == 64 * 128
 
 
 def test_a_result_of_the_program_is_written_though_others_read_it():
-    assert len(units(lambda x: (x + 1, (x + 1) * 2), X)) == 2
+    assert len(fusions(lambda x: (x + 1, (x + 1) * 2), X)) == 2
 
 
 def test_a_sort_needs_its_operand_in_memory():
-    kinds = [unit.kind for unit in units(lambda x: jnp.sort(x * 2), X)]
+    kinds = [fusion.kind for fusion in fusions(lambda x: jnp.sort(x * 2), X)]
     assert kinds == [FusionKind.LOOP, FusionKind.OTHER]
 
 
 def test_a_reshape_is_neither_a_fusion_nor_a_copy():
-    (unit,) = units(lambda x: x.reshape(128, 64).sum(0), X)
-    assert unit.reads[0].shape == (64, 128)
+    (fusion,) = fusions(lambda x: x.reshape(128, 64).sum(0), X)
+    assert fusion.reads[0].shape == (64, 128)
 
 
 def test_a_scatter_writes_the_operand_it_starts_from():
@@ -59,18 +59,18 @@ def test_a_scatter_writes_the_operand_it_starts_from():
     def fn(i):
         return jnp.zeros((64, 128)).at[i].add(1.0)
 
-    assert [unit.root.kind for unit in units(fn, index)][-1] == "scatter-add"
+    assert [fusion.root.kind for fusion in fusions(fn, index)][-1] == "scatter-add"
 
 
 def test_a_one_hot_scatter_is_elementwise():
-    """The gradient of picking is a comparison with the index: elementwise."""
+    """The gradient of picking one element per row is a comparison with the index."""
     index = jax.ShapeDtypeStruct((64, 1), jnp.int32)
 
     def fn(x, i):
         return jax.grad(lambda x: jnp.take_along_axis(x, i, axis=1).sum())(x) * x
 
-    (unit,) = units(fn, X, index)
-    assert unit.kind is FusionKind.LOOP
+    (fusion,) = fusions(fn, X, index)
+    assert fusion.kind is FusionKind.LOOP
 
 
 def test_a_loop_body_recomputes_a_broadcast():
@@ -79,7 +79,7 @@ def test_a_loop_body_recomputes_a_broadcast():
         return lax.scan(lambda c, _: (c + wide, None), x, length=4)[0]
 
     row = jax.ShapeDtypeStruct((128,), jnp.float32)
-    (loop,) = units(fn, X, row)
+    (loop,) = fusions(fn, X, row)
     assert loop.kind is FusionKind.REGION
     assert {v.shape for v in loop.reads} == {(64, 128), (128,)}
 
@@ -90,7 +90,7 @@ def test_a_long_chain_of_elementwise_ops_is_one_fusion():
             x = x + 1.0
         return x
 
-    assert len(units(chain, X)) == 1
+    assert len(fusions(chain, X)) == 1
 
 
 OPS = st.lists(
@@ -122,20 +122,20 @@ def build(ops):
 def test_a_fusion_reads_only_values_written_before(ops):
     program = build(ops)
     known = {*program.inputs}
-    for unit in fusions_of(program):
-        assert set(unit.reads) <= known
-        known |= set(unit.writes)
+    for fusion in fusions_of(program):
+        assert set(fusion.reads) <= known
+        known |= set(fusion.writes)
     assert set(program.outputs) <= known
 
 
 def test_an_addition_with_several_consumers_is_stored():
-    """Else a residual stream would be added up anew by every reader of every layer."""
+    """Otherwise every consumer would add up a whole residual stream."""
 
     def fn(x, y, w):
         stream = x + y
         return stream @ w, stream @ w.T
 
-    kinds = [unit.kind for unit in units(fn, X, X, W)]
+    kinds = [fusion.kind for fusion in fusions(fn, X, X, W)]
     assert kinds == [FusionKind.LOOP, FusionKind.PRODUCT, FusionKind.PRODUCT]
 
 
@@ -144,7 +144,7 @@ def test_paths_that_join_in_a_stored_op_are_fused_into_it():
         z = x + y
         return lax.sort(z * jax.nn.sigmoid(z))
 
-    (first, _) = units(fn, X, X)
+    (first, _) = fusions(fn, X, X)
     assert (first.root.kind, len(first.reads)) == ("mul", 2)
 
 
@@ -153,7 +153,7 @@ def test_paths_that_join_in_an_output_are_fused_into_it():
         z = x + y
         return z * jax.nn.sigmoid(z)
 
-    assert [unit.root.kind for unit in units(fn, X, X)] == ["mul"]
+    assert [fusion.root.kind for fusion in fusions(fn, X, X)] == ["mul"]
 
 
 def test_a_value_whose_paths_join_in_a_recomputed_op_is_stored():
@@ -161,7 +161,10 @@ def test_a_value_whose_paths_join_in_a_recomputed_op_is_stored():
         z = x + y
         return (z * jax.nn.sigmoid(z)) @ w
 
-    assert [unit.root.kind for unit in units(fn, X, X, W)] == ["add", "dot_general"]
+    assert [fusion.root.kind for fusion in fusions(fn, X, X, W)] == [
+        "add",
+        "dot_general",
+    ]
 
 
 def test_a_convolution_does_not_fuse_a_reshaped_operand():
@@ -170,12 +173,12 @@ def test_a_convolution_does_not_fuse_a_reshaped_operand():
 
     kernel = jax.ShapeDtypeStruct((16, 16, 3, 3), jnp.float32)
     image = jax.ShapeDtypeStruct((8, 16, 24, 24), jnp.float32)
-    assert len(units(lambda x, w: fn(jnp.tanh(x), w), image, kernel)) == 1
-    assert len(units(lambda x, w: fn(x.repeat(2, axis=2), w), image, kernel)) == 2
+    assert len(fusions(lambda x, w: fn(jnp.tanh(x), w), image, kernel)) == 1
+    assert len(fusions(lambda x, w: fn(x.repeat(2, axis=2), w), image, kernel)) == 2
 
 
 def test_a_value_that_is_only_cast_for_a_loop_is_stored():
-    """The second result of an op, which no other op reads, and loops keep as bfloat16."""
+    """The second result of an op is read by a loop alone, which keeps it as bfloat16."""
     x, first, second, carry, inner, inside, made, result = (
         Value((8, 8), "float32") for _ in range(8)
     )
@@ -195,7 +198,7 @@ def test_a_value_that_is_only_cast_for_a_loop_is_stored():
     )
     program = Program((x, carry), ops, (result, first))
     units = fusions_of(program, bfloat16=[inside])
-    assert any(second in unit.writes for unit in units)
-    assert [unit.root.kind for unit in units] == [
+    assert any(second in fusion.writes for fusion in units)
+    assert [fusion.root.kind for fusion in units] == [
         "custom_call", "convert_element_type", "scan",
     ]  # fmt: skip

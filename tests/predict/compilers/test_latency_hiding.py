@@ -50,14 +50,14 @@ def test_computation_waits_for_the_first_gather_alone():
 
 def test_each_fusion_runs_once_whether_or_not_collectives_are_asynchronous():
     program = MADE.program
-    units = fusions_of(program)
+    fusions = fusions_of(program)
     for is_async in (frozenset(), TPU.async_collectives):
-        ahead, ran = EarlyStarts(units, program.inputs, is_async), []
-        for unit in units:
+        ahead, ran = EarlyStarts(fusions, program.inputs, is_async), []
+        for fusion in fusions:
             ran += ahead.next()
-            ran += [unit] if ahead.start(unit) else []
-        assert len(ran) == len(units)
-        assert set(ran) == set(units)
+            ran += [fusion] if ahead.start(fusion) else []
+        assert len(ran) == len(fusions)
+        assert set(ran) == set(fusions)
 
 
 def test_at_most_four_early_results_wait_for_their_reader():
@@ -76,13 +76,13 @@ def test_a_collective_on_a_computed_operand_does_not_start_early():
     x = jax.ShapeDtypeStruct((64, 64), jnp.float32)
     tactics = [mw.shard({"w": 0}, axis="data"), mw.shard({"x": 1}, axis="data")]
     made = mw.partition(step, {"data": 8}, tactics).decide(x, x).lowered
-    units = fusions_of(made.program)
-    ahead = EarlyStarts(units, made.program.inputs, GPU.async_collectives)
-    early = {unit for chain in iter(ahead.next, ()) for unit in chain}
-    made_by = {v: u for u in units for v in u.writes}
+    fusions = fusions_of(made.program)
+    ahead = EarlyStarts(fusions, made.program.inputs, GPU.async_collectives)
+    early = {fusion for chain in iter(ahead.next, ()) for fusion in chain}
+    made_by = {v: u for u in fusions for v in u.writes}
     assert not any(
         made_by[v].kind is FusionKind.PRODUCT
-        for unit in early
-        for v in unit.reads
+        for fusion in early
+        for v in fusion.reads
         if v in made_by
     )

@@ -54,7 +54,7 @@ def test_a_tile_has_as_many_rows_as_its_dim_needs(extent, dtype, rows):
 
 
 def test_a_batch_dim_of_a_batched_product_is_never_minor():
-    """Scores of 50 patches lie so in libtpu 0.0.50, though 128 sequences fill lanes."""
+    """Scores of 50 patches are laid out so (libtpu 0.0.50), though 128 fills lanes."""
 
     def fn(q, k):
         return jnp.einsum("bqh,bkh->bqk", q, k) * 2.0

@@ -17,15 +17,15 @@ W = jax.ShapeDtypeStruct((128, 128), jnp.float32)
 
 
 def loop_of(fn, *args):
-    """The loop of a program, and the units of its body in the order of a turn."""
-    (unit,) = (
+    """The loop of a program, and its body's fusions in the order of an iteration."""
+    (fusion,) = (
         u for u in fusions_of(capture(fn, args).program) if u.kind is FusionKind.REGION
     )
-    return unit, iteration_order(unit.root, 0, unit.bodies[0])
+    return fusion, iteration_order(fusion.root, 0, fusion.bodies[0])
 
 
 def backward(c, xs, w):
-    """A loop that hands on `c @ w` twice, and a product for each turn out."""
+    """A loop that carries two products in a row, and stacks one per iteration."""
 
     def body(c, x):
         first = jnp.tanh(c @ w)
@@ -36,14 +36,14 @@ def backward(c, xs, w):
 
 
 def test_stacked_products_come_after_those_that_the_next_iteration_needs():
-    loop, units = loop_of(backward, X, XS, W)
+    loop, fusions = loop_of(backward, X, XS, W)
     before = [u.writes[0].shape for u in loop.bodies[0]]
     assert before == [X.shape, W.shape, X.shape]
-    assert [u.writes[0].shape for u in units] == [X.shape, X.shape, W.shape]
+    assert [u.writes[0].shape for u in fusions] == [X.shape, X.shape, W.shape]
 
 
 def test_fusions_moved_to_the_end_keep_their_operands_alive():
-    """Beside the slices: the carried value, the one before, and the next."""
+    """Live besides the slices: the carried value, the one before, and the next."""
     program = capture(backward, (X, XS, W)).program
     inputs = sum(map(num_bytes, program.inputs))
     stacked = num_bytes(program.outputs[1])
@@ -55,12 +55,12 @@ def test_branches_keep_the_order_of_the_program():
     def fn(x, w):
         return lax.cond(x[0, 0] > 0, lambda: (x @ w, w @ w), lambda: (x, w @ w))
 
-    (unit,) = (
+    (fusion,) = (
         u
         for u in fusions_of(capture(fn, (X, W)).program)
         if u.kind is FusionKind.REGION
     )
-    assert iteration_order(unit.root, 0, unit.bodies[0]) is unit.bodies[0]
+    assert iteration_order(fusion.root, 0, fusion.bodies[0]) is fusion.bodies[0]
 
 
 def test_concatenated_products_run_in_the_order_of_the_whole():
@@ -73,9 +73,9 @@ def test_concatenated_products_run_in_the_order_of_the_whole():
 
         return lax.scan(body, c, length=4)
 
-    _, units = loop_of(fn, X, W)
-    joined = [u.reads for u in units if u.writes[0].shape == W.shape]
-    made = [u.writes[0] for u in units if u.writes[0].shape == X.shape]
+    _, fusions = loop_of(fn, X, W)
+    joined = [u.reads for u in fusions if u.writes[0].shape == W.shape]
+    made = [u.writes[0] for u in fusions if u.writes[0].shape == X.shape]
     assert joined == [(made[1],), (made[0],)]
 
 
@@ -92,7 +92,7 @@ def test_remat_calls_are_inlined():
 
 
 def test_operands_of_a_barrier_are_in_memory():
-    """Not fused into what is made again: that reads it from before the barrier."""
+    """The recomputed ops read the operand of the barrier, and do not fuse it."""
     again = jax.checkpoint(lambda y, w: jnp.sin(y) @ w)
 
     def fn(x, w):

@@ -25,17 +25,17 @@ def chain(x, w):
 
 def kept(fn, *args, room):
     program = capture(fn, args).program
-    units = fusions_of(program)
+    fusions = fusions_of(program)
     return (
         program,
-        units,
-        on_chip_candidates(units, program.outputs, Layouts()).fitting(room),
+        fusions,
+        on_chip_candidates(fusions, program.outputs, Layouts()).fitting(room),
     )
 
 
 def test_values_read_at_once_stay_in_scratch_memory():
-    program, units, found = kept(chain, SQUARE, SQUARE, room=100 * BYTES)
-    made = {v for unit in units for v in unit.writes}
+    program, fusions, found = kept(chain, SQUARE, SQUARE, room=100 * BYTES)
+    made = {v for fusion in fusions for v in fusion.writes}
     assert found == made - set(program.outputs)
 
 
@@ -59,10 +59,10 @@ def test_values_in_scratch_memory_fit_at_all_times(room):
         c = a @ b
         return a @ c + b @ (c @ w)
 
-    _, units, found = kept(fn, SQUARE, SQUARE, room=room * BYTES)
-    made = {v: i for i, u in enumerate(units) for v in u.writes}
-    last = {v: i for i, u in enumerate(units) for v in u.reads}
-    for index in range(len(units)):
+    _, fusions, found = kept(fn, SQUARE, SQUARE, room=room * BYTES)
+    made = {v: i for i, u in enumerate(fusions) for v in u.writes}
+    last = {v: i for i, u in enumerate(fusions) for v in u.reads}
+    for index in range(len(fusions)):
         alive = [v for v in found if made[v] <= index <= last[v]]
         assert BYTES * len(alive) <= room * BYTES
 
@@ -82,7 +82,7 @@ def test_an_output_that_is_a_bitcast_is_in_main_memory():
         return y.reshape(128, 512), jnp.sin(y)
 
     found = compile_program(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
-    made = {v for unit in found.fusions for v in unit.writes}
+    made = {v for fusion in found.fusions for v in fusion.writes}
     layouts = found.layouts_on(100 * BYTES)
     assert [layouts.size(v) for v in made] == [BYTES, BYTES]
     assert not found.kernels.on_chip.fitting(100 * BYTES)
@@ -100,7 +100,10 @@ def test_a_bitcast_that_a_loop_body_returns_is_in_main_memory():
 
     found = compile_program(capture(fn, (SQUARE, SQUARE)).program, TPU, (1, 1))
     ends = {
-        v for unit in found.fusions for body in unit.root.bodies for v in body.outputs
+        v
+        for fusion in found.fusions
+        for body in fusion.root.bodies
+        for v in body.outputs
     }
     kept = {v for each in found.on_chip for v in each.fitting(100 * BYTES)}
     assert kept.isdisjoint(ends)

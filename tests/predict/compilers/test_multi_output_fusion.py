@@ -13,8 +13,8 @@ SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 
 def merged(fn, *args):
     program = capture(fn, args).program
-    units = fusions_of(program)
-    return program, units, merge_fusions(units)
+    fusions = fusions_of(program)
+    return program, fusions, merge_fusions(fusions)
 
 
 def adam(weight, moment, variance, gradient):
@@ -24,8 +24,8 @@ def adam(weight, moment, variance, gradient):
 
 
 def test_an_optimizer_reads_each_array_once():
-    program, units, passes = merged(adam, *[SQUARE] * 4)
-    assert len(units) > 1
+    program, fusions, passes = merged(adam, *[SQUARE] * 4)
+    assert len(fusions) > 1
     (only,) = passes
     assert set(only.reads) == set(program.inputs)
     assert len(only.writes) == 3
@@ -60,7 +60,7 @@ def test_a_reduction_joins_the_kernel_that_writes_its_operand():
 
 
 def test_a_fusion_that_reads_a_whole_reduction_comes_after_its_kernel():
-    """Softmax: the quotient reads the sum of what it divides."""
+    """The division of a softmax reads the sum of its numerator."""
 
     def fn(x):
         y = jnp.exp(x)
@@ -81,7 +81,9 @@ def test_merging_keeps_writes_and_work_and_never_reads_more():
         loss = lambda w: jnp.mean(jnp.tanh(x @ w) ** 2)  # noqa: E731
         return adam(w, m, v, jax.grad(loss)(w))
 
-    _, units, passes = merged(step, *[SQUARE] * 4)
-    assert {v for u in units for v in u.writes} == {v for p in passes for v in p.writes}
-    assert sum(u.work.flops for u in units) == sum(p.work.flops for p in passes)
-    assert sum(len(p.reads) for p in passes) <= sum(len(u.reads) for u in units)
+    _, fusions, passes = merged(step, *[SQUARE] * 4)
+    assert {v for u in fusions for v in u.writes} == {
+        v for p in passes for v in p.writes
+    }
+    assert sum(u.work.flops for u in fusions) == sum(p.work.flops for p in passes)
+    assert sum(len(p.reads) for p in passes) <= sum(len(u.reads) for u in fusions)

@@ -13,22 +13,22 @@ def value(*shape):
 
 
 def unit_of(x, ops, output):
-    """The one unit that a program comes to."""
-    (unit,) = fusions_of(Program((x,), tuple(ops), (output,)))
-    return unit
+    """The only fusion of a program."""
+    (fusion,) = fusions_of(Program((x,), tuple(ops), (output,)))
+    return fusion
 
 
 def test_only_the_devices_slice_is_read_and_computed():
-    """cos of a quarter of 8 numbers, and 2 of the 8 are read."""
+    """The device reads 2 of 8 numbers, and computes their cosine."""
     x, y, part, z = value(8), value(8), value(2), value(2)
     ops = [
         Op("neg", (x,), (y,)),
         Op("all_slice", (y,), (part,), PART),
         Op("neg", (part,), (z,)),
     ]
-    unit = unit_of(x, ops, z)
-    assert unit.shares == {x: 0.25}
-    assert unit.work.flops == 2 + 2
+    fusion = unit_of(x, ops, z)
+    assert fusion.shares == {x: 0.25}
+    assert fusion.work.flops == 2 + 2
 
 
 def test_a_value_that_another_consumer_needs_whole_is_computed_whole():
@@ -42,7 +42,7 @@ def test_a_value_that_another_consumer_needs_whole_is_computed_whole():
 
 
 def test_a_value_that_is_broadcast_before_the_slice_is_read_whole():
-    """A part of the repetition needs all of what was repeated."""
+    """A slice of a broadcast needs the whole operand."""
     x, wide, part, z = value(4), value(8, 4), value(2, 4), value(2, 4)
     ops = [
         Op("broadcast_in_dim", (x,), (wide,), {"shape": (8, 4)}),
@@ -60,7 +60,7 @@ def test_a_slice_of_an_empty_value_reads_nothing(shape):
 
 
 def test_a_loop_body_recomputes_a_broadcast_unless_it_slices_it_by_device():
-    """A mask that each turn reads in part is whole before the loop, once."""
+    """A mask that each iteration slices is made whole before the loop, once."""
     x, wide = value(8), value(64, 8)
     for rows, stored in ((64, 0), (16, 1)):
         carry, result, inner = value(rows, 8), value(rows, 8), value(rows, 8)
@@ -76,5 +76,5 @@ def test_a_loop_body_recomputes_a_broadcast_unless_it_slices_it_by_device():
             Op("broadcast_in_dim", (x,), (wide,), {"shape": (64, 8)}),
             Op("scan", (wide, carry), (result,), {"length": 3}, (body,), wires=wires),
         )
-        units = fusions_of(Program((x, carry), ops, (result,)))
-        assert sum(wide in unit.writes for unit in units) == stored
+        fusions = fusions_of(Program((x, carry), ops, (result,)))
+        assert sum(wide in fusion.writes for fusion in fusions) == stored

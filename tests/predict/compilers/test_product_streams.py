@@ -38,9 +38,9 @@ CASES = {
 
 def streams(fn, args, on_chip=()):
     program = capture(fn, args).program
-    (unit,) = (u for u in fusions_of(program) if u.kind is FusionKind.PRODUCT)
+    (fusion,) = (u for u in fusions_of(program) if u.kind is FusionKind.PRODUCT)
     kept = [program.inputs[index] for index in on_chip]
-    sides = streamed_operands(unit, Layouts())
+    sides = streamed_operands(fusion, Layouts())
     return sides and sides.outside(kept)
 
 

@@ -46,20 +46,20 @@ def of_transposed(q, k, mask):
 
 
 def written(scores, compiler, way_back=True):
-    """Dtypes of what is written of all scores, in order; nothing of it is handed out."""
+    """Dtypes of stored values of the shape of the scores, in order."""
 
-    def heard(q, k, v, mask):
+    def attention(q, k, v, mask):
         weights = jax.nn.softmax(scores(q, k, mask), -1).astype(jnp.bfloat16)
         return jnp.einsum("bqk,bkh->bqh", weights, v)
 
     def step(q, k, v, mask, ct):
-        out, vjp = jax.vjp(lambda *qkv: heard(*qkv, mask), q, k, v)
+        out, vjp = jax.vjp(lambda *qkv: attention(*qkv, mask), q, k, v)
         return (out, *vjp(ct)) if way_back else out
 
     program = capture(step, (HALF, HALF, HALF, MASK, HALF)).program
-    units = fusions_of(program, compiler, bfloat16_values(program))
+    fusions = fusions_of(program, compiler, bfloat16_values(program))
     size = (4, SIZE, SIZE)
-    return [v.dtype for unit in units for v in unit.writes if v.shape == size]
+    return [v.dtype for fusion in fusions for v in fusion.writes if v.shape == size]
 
 
 TPUS = {
@@ -68,23 +68,23 @@ TPUS = {
 }
 
 HALVES = {"v4": 3, "v5e": 2, "v5p": 3, "v6e": 2, "7x": 3}
-"""Of 16 bits: weights where the vector unit is slow, and the gradients of both."""
+"""Stored values of 16 bits: weights if the vector fusion is slow, and both gradients."""
 
 WIDENED = {"v4": 4, "v5e": 2, "v5p": 3}
-"""Scores and the gradient of weights; weights, and the gradient of scores."""
+"""Stored values: scores and the gradient of weights, weights and that of scores."""
 
 
 @pytest.mark.parametrize("chip", HALVES)
 @pytest.mark.parametrize("scores", [of_scaled, of_masked])
 def test_exponentials_are_stored_instead_of_scores(scores, chip):
-    """As in dumps of libtpu 0.0.50."""
+    """Dumps of libtpu 0.0.50 show the same."""
     found = written(scores, TPUS[chip])
     assert found == ["float32", *["bfloat16"] * HALVES[chip]]
 
 
 @pytest.mark.parametrize("chip", HALVES)
 def test_exponentials_are_stored_for_products_of_16_bits_summed_in_32(chip):
-    """The gradient of weights then comes in 32 bits, which is taken from its product."""
+    """The gradient of weights then has 32 bits and is read from its product."""
     found = written(of_summed_in_32_bits, TPUS[chip])
     assert found == ["float32", *["bfloat16"] * (HALVES[chip] - 1)]
 
@@ -111,8 +111,8 @@ def test_a_softmax_over_a_vocabulary_is_not_fused():
 
     x = jax.ShapeDtypeStruct((64, 32), jnp.bfloat16)
     w = jax.ShapeDtypeStruct((32, 16_384), jnp.bfloat16)
-    units = fusions_of(capture(loss, (x, w)).program, TPUS["v4"])
-    wide = [v.dtype for u in units for v in u.writes if v.shape == (64, 16_384)]
+    fusions = fusions_of(capture(loss, (x, w)).program, TPUS["v4"])
+    wide = [v.dtype for u in fusions for v in u.writes if v.shape == (64, 16_384)]
     assert wide[0] == "bfloat16"
 
 
@@ -125,19 +125,19 @@ def test_a_converted_value_is_stored_only_for_consumers_that_cannot_convert_it()
     x = jax.ShapeDtypeStruct((64, 32), jnp.bfloat16)
     w = jax.ShapeDtypeStruct((32, 4096), jnp.bfloat16)
     i = jax.ShapeDtypeStruct((64,), jnp.int32)
-    units = fusions_of(capture(fn, (x, w, i)).program, TPUS["v4"])
-    made = {v: v.dtype for u in units for v in u.writes if v.shape == (64, 4096)}
+    fusions = fusions_of(capture(fn, (x, w, i)).program, TPUS["v4"])
+    made = {v: v.dtype for u in fusions for v in u.writes if v.shape == (64, 4096)}
     assert sorted(made.values()) == ["bfloat16", "float32"]
-    for unit in units:
-        dtypes = [made[v] for v in unit.reads if v in made]
-        if unit.root.kind in ("reduce_max", "reduce_sum"):
+    for fusion in fusions:
+        dtypes = [made[v] for v in fusion.reads if v in made]
+        if fusion.root.kind in ("reduce_max", "reduce_sum"):
             assert dtypes == ["bfloat16"]
-        if unit.root.kind == "gather":
+        if fusion.root.kind == "gather":
             assert dtypes == ["float32"]
 
 
 def joined(fn, *args, longest=2560):
-    """Values stored for softmaxes that are taken in one pass, by dtype and extents."""
+    """Dtypes and shapes of values that are stored because softmaxes are fused."""
     flow = dataflow_of(capture(fn, args).program, Layouts())
     found = SoftmaxFusion(longest)(flow)
     return [(v.dtype, v.shape) for v in found.stored - flow.stored]
@@ -194,7 +194,7 @@ def test_grouped_query_scores_are_fused_only_in_forward_passes(
 
 
 def test_scores_are_visited_once_however_many_paths_lead_to_them():
-    """Each step reads what is before it twice: 2 to the 40 paths."""
+    """Each of 40 steps reads the one before twice: 2 to the 40 paths."""
 
     def fn(q, k):
         scores = of_scaled(q, k, None)

@@ -25,12 +25,12 @@ def conv(x, w):
 
 
 def copies_of(fn, *args):
-    """By copy in a program, its bytes, in order."""
+    """Bytes of each copy in a program, in order."""
     found = compile_program(capture(fn, args).program, TPU, TILE)
     return [
-        found.layouts.size(unit.writes[0])
-        for unit in found.fusions
-        if unit.root.kind == SPACE_TO_BATCH_COPY
+        found.layouts.size(fusion.writes[0])
+        for fusion in found.fusions
+        if fusion.root.kind == SPACE_TO_BATCH_COPY
     ]
 
 
@@ -44,14 +44,14 @@ def test_large_batches_need_no_copies():
 
 
 def test_parts_with_halos_are_written_and_whole_images_put_together():
-    """64 + 2 pixels are 8 parts of 9, with 2 of the next; 16 bits as operands."""
+    """64 + 2 pixels are 8 parts of 9, with a halo of 2; operands have 16 bits."""
     found = copies_of(conv, shape(2, 64, 64, 128), shape(3, 3, 128, 128))
     parts, whole = 16 * 64 * 11 * 128 * 2, 2 * 64 * 64 * 128 * 4
     assert found == [parts, whole]
 
 
 def test_images_with_few_features_change_their_layout_between_convolutions():
-    """Of 32 features in rows of 128, three quarters are padding; of 128 pixels none."""
+    """Rows of 128 with 32 features are padded by three quarters, with 128 pixels not."""
 
     def fn(x, w):
         y = conv(x, w)
@@ -68,7 +68,7 @@ def test_a_result_that_is_only_summed_keeps_the_convolutions_layout():
 
     program = capture(fn, (shape(2, 128, 64, 32), shape(3, 3, 32, 32))).program
     found = compile_program(program, TPU, TILE)
-    sizes = {found.layouts.size(v) for unit in found.fusions for v in unit.writes}
+    sizes = {found.layouts.size(v) for fusion in found.fusions for v in fusion.writes}
     assert 16 * 128 * 9 * 128 * 4 in sizes
     assert 16 * 128 * 9 * 32 * 4 not in sizes
 
@@ -104,7 +104,7 @@ def test_loops_have_their_own_copies():
 
 
 def test_a_broadcast_over_images_is_copied_once_per_shape():
-    """One number for an image, over 128 features and over 256."""
+    """One number per image is broadcast over 128 features and over 256."""
 
     def fn(x, w, v, scale):
         def scaled(y):
@@ -133,7 +133,7 @@ def test_a_program_with_a_loop_and_nothing_to_split_stays_itself():
         return lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ w), x)
 
     program = capture(fn, (shape(64, 64), shape(64, 64))).program
-    # As if a small batch of images were somewhere.
+    # Shapes that say that the program has a small batch of images.
     shapes = shape_layouts(program)._replace(images={(1, 1): (0, 0)})
     layouts = Layouts(TILE).with_shapes(shapes)
     assert split_images(program, layouts).program is program
