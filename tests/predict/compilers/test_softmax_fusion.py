@@ -68,7 +68,7 @@ TPUS = {
 }
 
 HALVES = {"v4": 3, "v5e": 2, "v5p": 3, "v6e": 2, "7x": 3}
-"""Stored values of 16 bits: weights if the vector fusion is slow, and both gradients."""
+"""Stored values of 16 bits: weights if the vector unit is slow, and both gradients."""
 
 WIDENED = {"v4": 4, "v5e": 2, "v5p": 3}
 """Stored values: scores and the gradient of weights, weights and that of scores."""
