@@ -30,9 +30,9 @@ from jax.sharding import SingleDeviceSharding
 
 from benchmarks.tpu_cases import CHIPS
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.compile import fused
-from meshwright.predict.compilers.rules import TPU
-from meshwright.predict.compilers.xla.fusion import FusionKind
+from meshwright.predict.compilers.hlo.compilation import compile_program
+from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.roofline.kernel_time import kernel_time
 from meshwright.program.capture import capture
 from meshwright.run.compilers.confirm import find_backend
@@ -142,9 +142,9 @@ def told_s(case: Case) -> float | None:
 def found_s(case: Case) -> float:
     """Our seconds, nothing kept on the chip."""
     chip = load_machine(case.chip, 4).chip
-    known = fused(capture(*case.built()).program, TPU, chip.tile)
+    known = compile_program(capture(*case.built()).program, TPU, chip.tile)
     (each,) = (p for p in known.kernels.kernels if p.fusion.kind is FusionKind.PRODUCT)
-    traffic = each.traffic((), known.layout)
+    traffic = each.traffic((), known.layouts)
     return kernel_time(each.fusion.root, each.fusion.work, traffic, chip).seconds
 
 

@@ -14,9 +14,9 @@ from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.prices.small_batches import credit_original_ops
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.space import Space
-from meshwright.predict.compilers.tpu.space_to_batch import regrouped
-from meshwright.predict.compilers.xla.fusion import REGROUP
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
+from meshwright.predict.compilers.tpu.space_to_batch import split_images
 from meshwright.predict.estimate import estimate
 from meshwright.program.ops import Trait, has_trait
 from tests.planner.programs import shape
@@ -132,17 +132,16 @@ def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
     args = [shape(3, 3, FEATURES, FEATURES)] * 4, shape(64, 60, 60, FEATURES)
     program = mw.partition(fn, {"data": DEVICES}).capture(*args).program
     machine = load_machine("tpu-v5e", None, DEVICES)
-    layout = Layout(machine.chip.tile)
-    layout.note_shapes(program)
-    changed, origins = regrouped(program, layout, DEVICES)
-    assert any(op.kind == REGROUP for op in changed.walk())
+    layouts = Layouts(machine.chip.tile).with_shapes(shape_layouts(program))
+    changed, origins, _ = split_images(program, layouts, DEVICES)
+    assert any(op.kind == SPACE_TO_BATCH_COPY for op in changed.walk())
     taken = price_ops(changed, machine, DEVICES)
     priced = {
         op for op in program.walk() if not has_trait(op.kind, Trait.ALIASES_OPERAND)
     }
     told = credit_original_ops(taken, changed, origins, priced)
     for each in (told.matrix, told.vector, told.launch):
-        assert not any(op.kind == REGROUP for op in each)
+        assert not any(op.kind == SPACE_TO_BATCH_COPY for op in each)
     assert sum(told.launch.values()) == pytest.approx(sum(taken.launch.values()))
     assert seconds_of(told, priced) == pytest.approx(
         seconds_of(

@@ -1,4 +1,4 @@
-"""What a plan takes on a machine: time, memory, energy, money and carbon a step."""
+"""Estimate of a plan on a machine: time, memory, energy, money and carbon per step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from meshwright.errors import MachineError
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.partitioner.lower import Lowered
-from meshwright.predict.compilers.compile import Fused, fused
-from meshwright.predict.compilers.rules import Rules, rules_for
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.hlo.compilation import (
+    Compilation,
+    Compiler,
+    compile_program,
+)
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.pause import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import memory_of
-from meshwright.predict.memory.compaction import compacted
+from meshwright.predict.memory.layout_compression import compressed
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.roofline.work import program_work
 from meshwright.predict.simulate.timeline import (
@@ -36,22 +40,23 @@ if TYPE_CHECKING:
     from meshwright.program.capture import Captured
 
 WAITING = "waiting"
-"""What a breakdown calls the seconds that pauses of other groups add."""
+"""Key of a breakdown for the seconds that pauses of other groups of devices add."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A step of a plan on a machine, by simulation.
+    """A simulated step of a plan on a machine.
 
-    breakdown: seconds by "compute", "idle" and, for each kind of collective, those in
-        which nothing was computed beside it ("all_reduce exposed") and the rest
-        ("all_reduce hidden"), and "waiting" for pauses of other groups of devices,
-        where there are any; all but the hidden add up to the step.
-    original: the program before it was partitioned. program: that of one device.
+    breakdown: seconds by part of the step. Each kind of collective has an exposed part,
+        during which nothing is computed ("all_reduce exposed"), and the rest
+        ("all_reduce hidden"). "waiting" is for pauses of other groups of devices, if
+        there are any. The parts that are not hidden add up to the step.
+    original: the program before it was partitioned.
+    program: the program of one device, as the compiler rewrote it.
     fusions: in the order in which they run; the memory's curve is over them.
-    layout: how values lie in memory.
-    origins: of ops that stand for others of the device program, those.
-    donated: positions of the inputs whose memory the caller gives up.
+    layouts: of the values of `program`.
+    origins: by op that stands for another one of the device program, that op.
+    donated: positions of the inputs whose memory the caller donates.
     """
 
     machine: Machine
@@ -63,7 +68,7 @@ class Estimate:
     timeline: Timeline = field(repr=False)
     breakdown: Mapping[str, float]
     fusions: tuple[Fusion, ...] = field(repr=False)
-    layout: Layout = field(repr=False)
+    layouts: Layouts = field(repr=False)
     origins: Mapping[Op, Op] = field(repr=False)
     donated: tuple[int, ...]
 
@@ -79,14 +84,14 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """True where that is no more than a device gives to programs."""
+        """Whether the peak is within the memory that a device gives to programs."""
         return self.peak_memory_bytes <= self.machine.chip.usable_bytes
 
     @property
     def mfu(self) -> float:
         """Share of the machine's 16-bit peak that the model's operations reach.
 
-        0 where nothing runs.
+        0 for a step that takes no time.
         """
         if not self.step_time_s:
             return 0.0
@@ -94,7 +99,7 @@ class Estimate:
         return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
 
     def energy_j(self, place: Location | None = None) -> float:
-        """Joules a step, the data centre's overhead included."""
+        """Joules per step, the overhead of the data centre included."""
         chip = self.machine.chip
         watts = chip.mean_w or chip.peak_w
         if watts is None:
@@ -105,11 +110,11 @@ class Estimate:
         return energy_j(self.step_time_s, self.machine.num_devices, watts, pue)
 
     def co2e_g(self, place: Location) -> float:
-        """Grams of CO2 equivalent a step, gross, at a place."""
+        """Grams of CO2 equivalent per step at a location, gross."""
         return co2e_g(self.energy_j(place), place.gross_g_per_kwh)
 
     def cost_usd(self) -> float:
-        """Dollars a step at list price."""
+        """Dollars per step at list price."""
         price = self.machine.chip.usd_per_hour
         if price is None:
             raise MachineError(
@@ -123,32 +128,33 @@ def estimate(
 ) -> Estimate:
     """Simulate a decided program on a machine with as many devices as its mesh.
 
-    Memory is given up where the partitioned function donates it, and with
-    `donate_state` where a step hands its argument back in its next form.
+    Arguments are donated if the partitioned function donates them, and with
+    `donate_state` also if a step returns their next value.
     """
-    require_size(decided.work.mesh, machine)  # by its own axes; lowered, they are parts
+    # The lowered program's mesh has sub-axes, which an error should not name.
+    require_size(decided.work.mesh, machine)
     with paused_collector():
         return _simulated(decided, machine, donate_state)
 
 
 def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
-    lowered, rules = decided.lowered, rules_for(machine)
+    lowered, compiler = decided.lowered, compiler_of(machine)
     placement = place_mesh(lowered.mesh, machine)
-    formed = _fused(lowered, rules, machine.chip.tile)
-    program, units = formed.program, formed.fusions
+    compilation = _compiled(lowered, compiler, machine.chip.tile)
+    program = compilation.program
     donated = _donated(decided.captured, donate_state)
     aliases = _aliases(decided.captured, program, donated)
-    timeline = timeline_of(formed.kernels, Setting(placement, rules.overlaps))
-    waiting = _waiting_s(timeline.end_s, formed, placement)
-    layout = formed.layout_on(machine.chip.room_bytes)
+    setting = Setting(placement, compiler.async_collectives)
+    timeline = timeline_of(compilation.kernels, setting)
+    waiting = _waiting_s(timeline.end_s, compilation, placement)
+    layouts = compilation.layouts_on(machine.chip.room_bytes)
 
-    def measure(layout: Layout) -> MemoryCurve:
-        return memory_of(program, aliases, layout, units, rules, formed.kernels)
+    def measure(layouts: Layouts) -> MemoryCurve:
+        return memory_of(compilation, aliases, layouts)
 
-    memory, usable = measure(layout), machine.chip.usable_bytes
-    if rules.compacts and memory.peak_bytes > usable:
-        fixed = {*program.inputs, *program.constants, *formed.outputs}
-        memory, layout = compacted(memory, layout, usable, units, fixed, measure)
+    memory, usable = measure(layouts), machine.chip.usable_bytes
+    if memory.peak_bytes > usable:
+        memory, layouts = compressed(memory, layouts, usable, compilation, measure)
     return Estimate(
         machine,
         lowered.mesh,
@@ -158,30 +164,33 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
         memory,
         timeline,
         _breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
-        units,
-        layout,
-        formed.origins,
+        compilation.fusions,
+        layouts,
+        compilation.origins,
         donated,
     )
 
 
-_KNOWN: WeakKeyDictionary[Lowered, dict[tuple[Rules, tuple[int, int]], Fused]] = (
-    WeakKeyDictionary()
-)
-"""Programs that have been simulated, grouped as compilers do, for as long as somebody has
-them: other machines under the same rules take no more than their times."""
+_COMPILATIONS: WeakKeyDictionary[
+    Lowered, dict[tuple[Compiler, tuple[int, int]], Compilation]
+] = WeakKeyDictionary()
+"""Compilations of programs that are in use: another machine with an equal compiler needs
+only the times of its kernels."""
 
 
-def _fused(lowered: Lowered, rules: Rules, tile: tuple[int, int]) -> Fused:
-    known = _KNOWN.setdefault(lowered, {})
-    if (rules, tile) not in known:
-        known[rules, tile] = fused(lowered.program, rules, tile)
-    return known[rules, tile]
+def _compiled(
+    lowered: Lowered, compiler: Compiler, tile: tuple[int, int]
+) -> Compilation:
+    known = _COMPILATIONS.setdefault(lowered, {})
+    if (compiler, tile) not in known:
+        known[compiler, tile] = compile_program(lowered.program, compiler, tile)
+    return known[compiler, tile]
 
 
-def _waiting_s(step_s: float, formed: Fused, placement: Placement) -> float:
-    """What pauses add, of groups on each level that a collective goes across."""
-    across = {segment.dim.level for segment in placement.of(formed.kernels.axes)}
+def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) -> float:
+    """Seconds of pauses of other groups, on each level that a collective crosses."""
+    axes = compilation.kernels.axes
+    across = {segment.dim.level for segment in placement.of(axes)}
     machine = placement.machine
     return sum(
         waiting_s(step_s, level, num_groups(machine, level))
@@ -191,7 +200,7 @@ def _waiting_s(step_s: float, formed: Fused, placement: Placement) -> float:
 
 
 def _donated(captured: Captured, donate_state: bool) -> tuple[int, ...]:
-    """Positions of inputs that are given up; `donate_state` adds those handed back."""
+    """Positions of donated inputs; `donate_state` adds those whose next value returns."""
     state = captured.ties.values() if donate_state else ()
     return tuple(dict.fromkeys((*captured.donated, *state)))
 
@@ -199,9 +208,10 @@ def _donated(captured: Captured, donate_state: bool) -> tuple[int, ...]:
 def _aliases(
     captured: Captured, program: Program, donated: Sequence[int]
 ) -> dict[int, int]:
-    """Output position -> donated input whose memory it takes over, as JAX pairs them.
+    """Position of the donated input whose memory an output takes, by output position.
 
-    State goes to its own next value, all else to the first output like it.
+    State is paired with its own next value; other inputs, as in JAX, with the first
+    output of the same shape and dtype.
     """
     aliases = {o: i for o, i in captured.ties.items() if i in donated}
     for position in sorted(set(donated) - set(aliases.values())):
@@ -215,12 +225,12 @@ def _aliases(
 
 
 def _breakdown(timeline: Timeline) -> dict[str, float]:
-    """Seconds by what fills them; a loop's are those of its body, times its trips."""
-    told: dict[str, float] = {COMPUTE: timeline.busy_s(COMPUTE)}
-    for unit, exposed, hidden in collective_overlaps(timeline):
+    """Seconds by part of a step; bodies of loops count once per iteration."""
+    parts: dict[str, float] = {COMPUTE: timeline.busy_s(COMPUTE)}
+    for fusion, exposed, hidden in collective_overlaps(timeline):
         for name, seconds in (("exposed", exposed), ("hidden", hidden)):
-            key = f"{unit.root.kind} {name}"
-            told[key] = told.get(key, 0.0) + seconds
-    filled = sum(s for name, s in told.items() if not name.endswith("hidden"))
-    told["idle"] = max(0.0, timeline.end_s - filled)
-    return told
+            key = f"{fusion.root.kind} {name}"
+            parts[key] = parts.get(key, 0.0) + seconds
+    visible = sum(s for name, s in parts.items() if not name.endswith("hidden"))
+    parts["idle"] = max(0.0, timeline.end_s - visible)
+    return parts

@@ -113,7 +113,7 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:
         name = paths.get(value, "a constant") if op is None else op.kind
         source = "" if op is None else str(op.source)
         shown = show_type(value.shape, value.dtype)
-        yield LiveValue(name, shown, found.layout.size(value), source)
+        yield LiveValue(name, shown, found.layouts.size(value), source)
 
 
 def _collectives(program: Program, found: Estimate) -> Iterator[tuple[float, int]]:

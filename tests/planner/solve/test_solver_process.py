@@ -9,7 +9,7 @@ from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.prices.value_roles import EXPOSED, Role, exposed_by_role
 from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
-from meshwright.predict.compilers.rules import TPU
+from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.estimate import estimate
 from tests.planner.programs import DEEP, MESH, MLP, space_of
 
@@ -35,7 +35,7 @@ def test_shares_are_of_what_can_hide():
     def shares(*tactics):
         decided = decide(space.captured, mesh, tactics, Gather.SHARED)
         found = estimate(decided, space.machine)
-        return exposed_by_role(found.program, found.timeline, TPU.overlaps)
+        return exposed_by_role(found.program, found.timeline, TPU.async_collectives)
 
     data = mw.data_parallel("data")
     assert shares(data) == {}

@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from jax import lax
 
-from meshwright.predict.compilers.rules import CPU, GPU, TPU
-from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.cpu.pipeline import CPU
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
+from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
+from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes
-from tests.predict.compilers.test_fusion import OPS, build
+from tests.predict.compilers.compiled import fused, fused_memory, fusions_of
+from tests.predict.compilers.test_instruction_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 XS = jax.ShapeDtypeStruct((4, 64, 128), jnp.float32)
@@ -28,7 +30,7 @@ def program_of(fn, *args):
 @given(OPS)
 def test_the_peak_lies_between_the_inputs_and_the_sum_of_all_values(ops):
     program = build(ops)
-    memory = memory_of(program)
+    memory = fused_memory(program)
     everything = sum(num_bytes(r) for op in program.ops for r in op.results)
     inputs = sum(map(num_bytes, program.inputs))
     assert inputs <= memory.peak_bytes <= inputs + everything
@@ -40,12 +42,12 @@ def test_a_product_with_two_elementwise_readers_does_not_share_memory_with_them(
         y = x @ w
         return jnp.tanh(y), jnp.sin(y)
 
-    memory = memory_of(program_of(fn, X, W))
+    memory = fused_memory(program_of(fn, X, W))
     assert memory.peak_bytes == W_BYTES + 4 * X_BYTES
 
 
 def test_a_product_is_fused_with_its_only_elementwise_reader():
-    memory = memory_of(program_of(lambda x, w: jnp.tanh(x @ w), X, W))
+    memory = fused_memory(program_of(lambda x, w: jnp.tanh(x @ w), X, W))
     assert memory.peak_bytes == W_BYTES + 2 * X_BYTES
 
 
@@ -53,7 +55,7 @@ def test_a_value_returned_through_a_reshape_stays_to_the_end():
     def fn(x):
         return jnp.sin(x).reshape(128, 64), lax.sort(lax.sort(x), dimension=0)
 
-    assert memory_of(program_of(fn, X)).curve[-1] == 4 * X_BYTES
+    assert fused_memory(program_of(fn, X)).curve[-1] == 4 * X_BYTES
 
 
 def test_a_loop_carry_has_one_buffer():
@@ -63,7 +65,7 @@ def test_a_loop_carry_has_one_buffer():
 
         return lax.scan(body, lax.sort(x), d)[0]
 
-    peak = memory_of(program_of(fn, X, XS, W)).peak_bytes
+    peak = fused_memory(program_of(fn, X, XS, W)).peak_bytes
     assert peak == W_BYTES + 6 * X_BYTES
 
 
@@ -74,7 +76,7 @@ def test_a_product_does_not_overwrite_its_operands():
 
         return lax.scan(body, lax.sort(x), length=4)[0]
 
-    assert memory_of(program_of(fn, X, W)).peak_bytes == W_BYTES + 3 * X_BYTES
+    assert fused_memory(program_of(fn, X, W)).peak_bytes == W_BYTES + 3 * X_BYTES
 
 
 def test_a_loop_carry_has_memory_even_if_its_final_value_is_unused():
@@ -89,9 +91,9 @@ def test_a_loop_carry_has_memory_even_if_its_final_value_is_unused():
         return fn(jnp.zeros((64, 128)), w, d)
 
     sums = 4 * 4
-    peak = memory_of(program_of(fn, X, W, XS)).peak_bytes
+    peak = fused_memory(program_of(fn, X, W, XS)).peak_bytes
     assert 6 * X_BYTES + W_BYTES <= peak <= 6 * X_BYTES + W_BYTES + 2 * sums
-    peak = memory_of(program_of(from_zeros, W, XS)).peak_bytes
+    peak = fused_memory(program_of(from_zeros, W, XS)).peak_bytes
     assert 5 * X_BYTES + W_BYTES <= peak <= 5 * X_BYTES + W_BYTES + 2 * sums
 
 
@@ -99,7 +101,7 @@ def test_a_carry_that_a_loop_never_changes_has_no_memory_of_its_own():
     def fn(x):
         return lax.scan(lambda c, _: (c, c.sum()), x, length=4)[1]
 
-    assert memory_of(program_of(fn, X)).peak_bytes < 1.1 * X_BYTES
+    assert fused_memory(program_of(fn, X)).peak_bytes < 1.1 * X_BYTES
 
 
 def test_a_value_that_a_loop_stacks_and_carries_is_written_to_the_stack():
@@ -110,7 +112,7 @@ def test_a_value_that_a_loop_stacks_and_carries_is_written_to_the_stack():
 
         return lax.scan(body, x, length=4)[1]
 
-    peak = memory_of(program_of(fn, X, W)).peak_bytes
+    peak = fused_memory(program_of(fn, X, W)).peak_bytes
     assert peak == W_BYTES + (1 + 4 + 1) * X_BYTES
 
 
@@ -118,7 +120,7 @@ def test_a_carry_that_is_stacked_is_live_with_the_stack_and_with_its_next_value(
     def fn(x, w):
         return lax.scan(lambda c, _: (jnp.tanh(c @ w), c), x, length=4)[1]
 
-    peak = memory_of(program_of(fn, X, W)).peak_bytes
+    peak = fused_memory(program_of(fn, X, W)).peak_bytes
     assert peak == W_BYTES + (1 + 4 + 2) * X_BYTES
 
 
@@ -127,7 +129,7 @@ def test_a_loop_constant_does_not_share_the_buffer_of_a_carry():
         x = lax.sort(x)
         return lax.scan(lambda c, _: (jnp.tanh(c) + x, None), x, length=4)[0]
 
-    assert memory_of(program_of(fn, X)).peak_bytes == 3 * X_BYTES
+    assert fused_memory(program_of(fn, X)).peak_bytes == 3 * X_BYTES
 
 
 def test_a_value_that_initialises_two_carries_is_copied_once():
@@ -135,7 +137,7 @@ def test_a_value_that_initialises_two_carries_is_copied_once():
         x = lax.sort(x)
         return lax.scan(lambda c, _: ((c[0] + 1, c[1] * 2), None), (x, x), length=4)[0]
 
-    assert memory_of(program_of(fn, X)).peak_bytes == 3 * X_BYTES
+    assert fused_memory(program_of(fn, X)).peak_bytes == 3 * X_BYTES
 
 
 def test_live_values_add_up_to_the_peak_in_loops_too():
@@ -145,9 +147,9 @@ def test_live_values_add_up_to_the_peak_in_loops_too():
 
         return lax.scan(body, lax.sort(x), length=4)
 
-    layout = Layout()
-    memory = memory_of(program_of(fn, X, W), layout=layout)
-    assert sum(map(layout.size, memory.alive)) == max(memory.curve)
+    found = fused(program_of(fn, X, W))
+    memory = memory_of(found)
+    assert sum(map(found.layouts.size, memory.alive)) == max(memory.curve)
 
 
 def test_a_carry_is_copied_if_it_is_read_after_its_next_value_is_computed():
@@ -157,7 +159,7 @@ def test_a_carry_is_copied_if_it_is_read_after_its_next_value_is_computed():
 
         return lax.scan(body, lax.sort(x), length=4)
 
-    assert memory_of(program_of(fn, X, W)).peak_bytes > W_BYTES + 3 * X_BYTES
+    assert fused_memory(program_of(fn, X, W)).peak_bytes > W_BYTES + 3 * X_BYTES
 
 
 def test_a_scatter_does_not_update_its_operand_in_place():
@@ -166,7 +168,7 @@ def test_a_scatter_does_not_update_its_operand_in_place():
     def fn(i):
         return jnp.zeros((64, 128)).at[i].add(1.0)
 
-    peak = memory_of(program_of(fn, index)).peak_bytes
+    peak = fused_memory(program_of(fn, index)).peak_bytes
     assert 2 * X_BYTES <= peak < 2.2 * X_BYTES
 
 
@@ -174,7 +176,7 @@ def test_a_stacked_result_is_written_to_its_final_buffer():
     def fn(x):
         return lax.scan(lambda c, _: (c, jnp.sort(c, axis=0)), x, length=8)[1]
 
-    assert memory_of(program_of(fn, X)).peak_bytes < 12 * X_BYTES
+    assert fused_memory(program_of(fn, X)).peak_bytes < 12 * X_BYTES
 
 
 def test_weights_are_rounded_once_before_the_loop_that_reads_them():
@@ -184,8 +186,7 @@ def test_weights_are_rounded_once_before_the_loop_that_reads_them():
         return lax.scan(lambda c, w: (c @ w, None), x, weights)[0]
 
     program = program_of(fn, X, weights)
-    layout = Layout((1, 1), narrow_values(program))
-    cast, loop = fuse(program, layout)
+    cast, loop = fusions_of(program, bfloat16=bfloat16_values(program))
     (rounded,) = cast.writes
     assert (rounded.dtype, rounded.shape) == ("bfloat16", (8, 128, 128))
     assert rounded in loop.reads
@@ -199,17 +200,16 @@ def test_images_have_batch_and_features_as_minor_dims():
     image = jax.ShapeDtypeStruct((16, 24, 40, 40), jnp.float32)
     kernel = jax.ShapeDtypeStruct((24, 24, 3, 3), jnp.float32)
     program = program_of(fn, image, kernel)
-    layout = Layout((8, 128))
-    layout.note_shapes(program)
+    layouts = Layouts((8, 128)).with_shapes(shape_layouts(program))
     (made,) = program.outputs
-    assert layout.size(made) == 16 * 128 * 40 * 40 * 4
-    assert layout.size(program.inputs[0]) < layout.size(made)
+    assert layouts.size(made) == 16 * 128 * 40 * 40 * 4
+    assert layouts.size(program.inputs[0]) < layouts.size(made)
 
 
 def test_an_update_in_the_memory_of_its_donated_argument_needs_no_more():
     program = program_of(lambda x: x + 1, X)
-    assert memory_of(program).peak_bytes == 2 * X_BYTES
-    assert memory_of(program, {0: 0}).peak_bytes == X_BYTES
+    assert fused_memory(program).peak_bytes == 2 * X_BYTES
+    assert fused_memory(program, {0: 0}).peak_bytes == X_BYTES
 
 
 def test_a_donated_argument_that_cannot_be_updated_in_place_is_copied_first():
@@ -219,7 +219,8 @@ def test_a_donated_argument_that_cannot_be_updated_in_place_is_copied_first():
         return jnp.sort(x * 2, axis=0), x @ w
 
     kept, donated = (
-        memory_of(program_of(fn, X, W), aliases).peak_bytes for aliases in ({}, {0: 0})
+        fused_memory(program_of(fn, X, W), aliases).peak_bytes
+        for aliases in ({}, {0: 0})
     )
     assert donated == kept
 
@@ -236,7 +237,7 @@ def test_a_donated_argument_that_a_loop_carries_is_the_buffer_of_the_carry():
 
     cache = jax.ShapeDtypeStruct((4096, X.shape[1]), X.dtype)
     kept, donated = (
-        memory_of(program_of(fn, cache, X), aliases).peak_bytes
+        fused_memory(program_of(fn, cache, X), aliases).peak_bytes
         for aliases in ({}, {0: 0})
     )
     size = 4 * 4096 * 128
@@ -248,7 +249,7 @@ def test_a_loop_adds_the_peak_of_its_body_to_what_is_live_outside():
     def fn(x, w):
         return lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, length=8)[0]
 
-    memory = memory_of(program_of(fn, X, W))
+    memory = fused_memory(program_of(fn, X, W))
     assert W_BYTES + 2 * X_BYTES <= memory.peak_bytes <= W_BYTES + 4 * X_BYTES
 
 
@@ -258,15 +259,15 @@ def test_a_slice_of_a_scanned_array_takes_no_memory_of_its_own():
     def fn(x, weights):
         return lax.scan(lambda c, w: (c @ w, None), x, weights)[0]
 
-    memory = memory_of(program_of(fn, X, weights))
+    memory = fused_memory(program_of(fn, X, weights))
     assert memory.peak_bytes <= 8 * W_BYTES + 4 * X_BYTES
 
 
-@pytest.mark.parametrize("rules", [TPU, GPU, CPU], ids=["tpu", "gpu", "cpu"])
-def test_an_argument_returned_unchanged_is_copied_unless_it_was_donated(rules):
+@pytest.mark.parametrize("compiler", [TPU, GPU, CPU], ids=["tpu", "gpu", "cpu"])
+def test_an_argument_returned_unchanged_is_copied_unless_it_was_donated(compiler):
     program = program_of(lambda x, y: (x.reshape(-1), y + 1.0), X, X)
     (x, y), aliases = program.inputs, {0: 0}
     all_three = num_bytes(x) + 2 * num_bytes(y)
-    given = memory_of(program, aliases, rules=rules).peak_bytes
-    assert memory_of(program, rules=rules).peak_bytes == given + num_bytes(x)
+    given = fused_memory(program, aliases, compiler=compiler).peak_bytes
+    assert fused_memory(program, compiler=compiler).peak_bytes == given + num_bytes(x)
     assert all_three <= given < all_three + num_bytes(x)

@@ -2,12 +2,10 @@
 
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.predict.compilers.xla.fusion import FusionKind
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import kernels_of
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.simulate import known_times
+from tests.predict.compilers.compiled import fused
 from tests.predict.simulate.test_timeline import lowered, run
 
 
@@ -42,8 +40,7 @@ def test_a_memoised_time_equals_that_of_the_kernel_alone():
     made = lowered()
     shared = known_times.KnownTimes(place_mesh(made.mesh, load_machine("tpu-v5e", 8)))
     chip = shared.placement.machine.chip
-    program, layout = made.program, Layout()
-    kernels = kernels_of(program, layout, fuse(program, layout)).kernels
+    kernels = fused(made.program).kernels.kernels
     computing = [
         each for each in kernels if each.fusion.kind is not FusionKind.COLLECTIVE
     ]
@@ -51,7 +48,7 @@ def test_a_memoised_time_equals_that_of_the_kernel_alone():
     for each in computing:
         fusion = each.fusion
         for num_bytes, elements in ((2**20, 2**18), (2**28, 2**10), (0, 0)):
-            streams = each.sides and each.sides.streams(())
+            streams = each.streams and each.streams.outside(())
             alone = KernelTraffic(num_bytes, elements, streams)
             assert shared.kernel_time(each, alone) == kernel_time(
                 fusion.root, fusion.work, alone, chip

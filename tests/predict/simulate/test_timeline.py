@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import kernels_of
-from meshwright.predict.compilers.xla.layouts import Layout
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Setting, timeline_of
+from tests.predict.compilers.compiled import fused
 from tests.program.ops.catalogue import pallas
 
 MESH = {"data": 4, "model": 2}
@@ -49,7 +47,7 @@ LOWERED = lowered()
 def run(machine="tpu-v5e", is_async=OVERLAPPED, made=LOWERED):
     placement = place_mesh(made.mesh, load_machine(machine, 8))
     return timeline_of(
-        kernels_of(made.program, Layout(), fuse(made.program)),
+        fused(made.program).kernels,
         Setting(placement, is_async),
     )
 
@@ -110,7 +108,7 @@ def test_a_loop_takes_its_body_times_its_trip_count(length):
     made = mw.partition(fn, {"data": 8}, []).decide(x).lowered
     placement = place_mesh(made.mesh, load_machine("tpu-v5e", 8))
     timeline = timeline_of(
-        kernels_of(made.program, Layout(), fuse(made.program)),
+        fused(made.program).kernels,
         Setting(placement, frozenset()),
     )
     (span,) = timeline.spans

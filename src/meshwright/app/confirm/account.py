@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.machine import Machine
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.xla.kernels import whole_bytes
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.kernels import collective_bytes
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.links.scheduler_estimate import scheduler_estimate_s
 from meshwright.predict.simulate.timeline import COMPUTE
@@ -84,7 +84,7 @@ def collective_totals(estimate: Estimate) -> dict[str, CollectiveTotals]:
     sizes = dict(estimate.mesh.sizes)
     totals: dict[str, CollectiveTotals] = {}
     for fusion, runs in _collectives(estimate.fusions):
-        kind, num_bytes = fusion.root.kind, whole_bytes(fusion, estimate.layout)
+        kind, num_bytes = fusion.root.kind, collective_bytes(fusion, estimate.layouts)
         params: Mapping[str, Any] = fusion.root.params
         group = math.prod(sizes[axis] for axis in params["axes"])
         each_s = scheduler_estimate_s(kind, num_bytes, group, estimate.machine)

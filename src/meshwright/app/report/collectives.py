@@ -17,7 +17,7 @@ from meshwright.app.record.plan_record import (
 )
 from meshwright.app.report.markup import NONE, Tooltips, section, text
 from meshwright.partitioner.lower import executions
-from meshwright.predict.compilers.xla.fusion import FusionKind
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, Timeline
 from meshwright.program.ir import Op
 

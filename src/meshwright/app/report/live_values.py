@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.app.output.collapse import index_free
 from meshwright.app.record.plan_record import PlanRecord, estimate_of, program_of
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Value, show_type
 
@@ -67,7 +67,7 @@ def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
 
 def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[_Change]]:
     """Values that become live or die, by the index of the fusion; -1 is before all."""
-    decided, size = program_of(plan), estimate.layout.size
+    decided, size = program_of(plan), estimate.layouts.size
     program = decided.lowered.program
     changes: dict[int, list[_Change]] = defaultdict(list)
     for path, value in zip(decided.captured.paths, program.inputs, strict=True):
@@ -94,7 +94,7 @@ def _aliased_outputs(
     An estimate does not record whether the state was donated. It was if, at the end of the
     step, less memory is live than inputs and updated state need together.
     """
-    decided, layout = program_of(plan), estimate.layout
+    decided, layout = program_of(plan), estimate.layouts
     program = decided.lowered.program
     updated_state = {program.outputs[o] for o in decided.captured.ties}
     updated = {value for value in outputs if value in updated_state}
@@ -123,7 +123,7 @@ def _loop_values(estimate: Estimate, index: int) -> list[ValueGroup]:
     for body in estimate.fusions[index].bodies:
         for value, op, _, _ in _ranges(body, set()):
             label = _label(op, value)
-            sizes[label] = max(sizes[label], estimate.layout.size(value))
+            sizes[label] = max(sizes[label], estimate.layouts.size(value))
     return [ValueGroup(label, 1, size) for label, size in sizes.items()]
 
 

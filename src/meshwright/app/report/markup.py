@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 
-from meshwright.predict.compilers.xla.fusion import FusionKind
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.simulate.timeline import Span
 
 TIMES, NONE = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.app.report.markup import kind_of_span
 from meshwright.app.report.trace_events import bound_of
-from meshwright.predict.compilers.xla.fusion import FusionKind
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.simulate.timeline import Span, Timeline
 

@@ -23,7 +23,7 @@ from meshwright.app.report.trace_events import (
     memory_over_time,
     name_of,
 )
-from meshwright.predict.compilers.xla.fusion import FusionKind
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 
 if TYPE_CHECKING:
     from meshwright.predict.estimate import Estimate

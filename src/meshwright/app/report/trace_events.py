@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
-from meshwright.predict.compilers.xla.fusion import FusionKind
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from meshwright.planner.driver.smaller_plans import find_smaller
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.solve.optimum import Optimum
 from meshwright.planner.solve.space import Priced, solving_s
-from meshwright.predict.compilers.rules import RULES
+from meshwright.predict.compilers.targets import compiler_of
 
 _FIRST_END, _REFINED_END, _SMALLER_END = 0.35, 0.65, 0.8
 """Shares of the time at which first solutions, refined solutions of the best meshes and,
@@ -83,7 +83,7 @@ def _most_bytes(state: SearchState) -> float:
     take none of the limit.
     """
     machine = state.task.space.machine
-    on_chip = RULES[machine.compiler].places * machine.chip.room_bytes
+    on_chip = compiler_of(machine).assigns_memory_spaces * machine.chip.room_bytes
     return state.task.limit + on_chip
 
 

@@ -16,7 +16,7 @@ from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.task import SearchTask
 from meshwright.planner.driver.time_budget import TimeBudget
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
-from meshwright.predict.compilers.rules import RULES
+from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.estimate import estimate
 
 
@@ -59,7 +59,7 @@ class Trials:
             if candidate.fits(self.task.limit) and self._is_best(candidate):
                 self.lowered = candidate, decided.lowered
             if name == FOUND:
-                overlaps = RULES[space.machine.compiler].overlaps
+                overlaps = compiler_of(space.machine).async_collectives
                 self.exposed[mesh] = exposed_by_role(
                     found.program, found.timeline, overlaps
                 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meshwright.partitioner.propagate import Graph
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.prices.symmetry import ReducedGraph, producers_of
-from meshwright.predict.compilers.xla.fusion import Fusion
+from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
     Uses,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from meshwright.predict.compilers.xla.fusion import Fusion
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.program.ir import Op, Value
 
 
@@ -39,7 +39,7 @@ class OpPrices:
     product. few: the same where images are few.
     """
 
-    layout: Layout
+    layout: Layouts
     units: tuple[Fusion, ...]
     num_devices: int
     overwritten: frozenset[Value] = frozenset()

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from meshwright.planner.prices.op_prices import OpPrices
-from meshwright.predict.compilers.tpu.image_cuts import Cuts
-from meshwright.predict.compilers.xla.fusion import REGROUP
+from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.program.ir import Op, Program, Value
 
 type Place = tuple[Op, Value]
@@ -22,7 +22,7 @@ type Place = tuple[Op, Value]
 def images_of(program: Program, most: int) -> dict[Op, tuple[Value, int]]:
     """By op one of its images, were so many of them cut, and the dim that counts them."""
     found: dict[Op, tuple[Value, int]] = {}
-    cuts = Cuts(program, most)
+    cuts = ImageSplits(program, most)
     for op in program.ops:
         for body in op.bodies:
             found |= images_of(body, most)
@@ -70,7 +70,7 @@ def _homes(
     made: dict[Value, Place] = {}
     copies: list[Op] = []
     for op in reversed([*changed.walk()]):
-        if op.kind == REGROUP:
+        if op.kind == SPACE_TO_BATCH_COPY:
             copies.append(op)
             if op.results[0] in read:
                 read[_source(op)] = homes[op] = read[op.results[0]]

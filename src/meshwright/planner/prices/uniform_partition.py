@@ -17,20 +17,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from meshwright.machine import Machine
 from meshwright.planner.prices.op_prices import AccessPrice, OpPrices, SmallBatchPrices
 from meshwright.planner.prices.small_batches import credit_original_ops, images_of
-from meshwright.predict.compilers.rules import rules_for
-from meshwright.predict.compilers.tpu.bfloat16_propagation import narrow_values
-from meshwright.predict.compilers.tpu.memory_space_assignment import lives_of
-from meshwright.predict.compilers.tpu.product_streams import sides_of
-from meshwright.predict.compilers.tpu.space_to_batch import most_images, regrouped
-from meshwright.predict.compilers.xla.fusion import (
-    TAKES_IN,
+from meshwright.predict.compilers.hlo.compilation import (
+    Compilation,
+    Stage,
+    start_compilation,
+)
+from meshwright.predict.compilers.hlo.fusion import (
+    FUSES_OPERANDS,
     Fusion,
     FusionKind,
 )
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import fed_to_matrix_unit, touched_by
-from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.compilers.xla.multi_output_fusion import merge_outputs
+from meshwright.predict.compilers.hlo.kernels import (
+    accessed_values,
+    matrix_unit_operands,
+)
+from meshwright.predict.compilers.hlo.product_streams import streamed_operands
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.tpu.space_to_batch import max_split_batch
+from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
+from meshwright.predict.compilers.xla.multi_output_fusion import merge_fusions
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.kernel_time import (
@@ -53,26 +58,25 @@ def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
     together, and so do choices by platform, with all branches; simulated, a body of
     theirs stands in the program.
     """
-    rules = rules_for(machine)
-    layout = Layout(machine.chip.tile, narrow_values(program) if rules.narrows else ())
-    few = _few_images(program, machine, num_devices) if rules.regroups else None
-    units = fuse(program, layout, rules)
-    taken = memory_of(program, layout=layout, units=units, rules=rules).overwritten
-    return _read(OpPrices(layout, units, num_devices, taken, few=few), program, machine)
+    begun = start_compilation(
+        program, compiler_of(machine), machine.chip.tile, num_devices
+    )
+    few = _few_images(begun, machine)
+    fused = begun.after(Stage.PRECISION, Stage.FUSION)
+    taken = memory_of(fused).overwritten
+    prices = OpPrices(fused.layouts, fused.fusions, num_devices, taken, few=few)
+    return _read(prices, program, machine)
 
 
-def _few_images(
-    program: Program, machine: Machine, num_devices: int
-) -> SmallBatchPrices | None:
+def _few_images(begun: Compilation, machine: Machine) -> SmallBatchPrices | None:
     """What ops take where images are few; None where an even share of them is not."""
-    layout, rules = Layout(machine.chip.tile), rules_for(machine)
-    layout.note_shapes(program)
-    changed, origins = regrouped(program, layout, num_devices)
-    if changed is program:
+    program, num_devices = begun.program, begun.num_devices
+    split = begun.after(Stage.LAYOUTS)
+    if split.program is program:
         return None
-    layout.narrow = narrow_values(changed) if rules.narrows else frozenset()
-    stores = OpPrices(layout, fuse(changed, layout, rules), num_devices)
-    images = images_of(program, most_images(layout, num_devices))
+    fused = split.after(Stage.PRECISION, Stage.FUSION)
+    stores = OpPrices(fused.layouts, fused.fusions, num_devices)
+    images = images_of(program, max_split_batch(fused.layouts, num_devices))
     # Others have no prices: they are names of what they read, or regions.
     priced = {
         op
@@ -80,9 +84,9 @@ def _few_images(
         if not has_trait(op.kind, Trait.ALIASES_OPERAND) and not op.bodies
     }
     told = credit_original_ops(
-        _read(stores, changed, machine), changed, origins, priced
+        _read(stores, fused.program, machine), fused.program, fused.origins, priced
     )
-    return SmallBatchPrices(images, most_images(layout), told)
+    return SmallBatchPrices(images, max_split_batch(fused.layouts), told)
 
 
 def _read(stores: OpPrices, program: Program, machine: Machine) -> OpPrices:
@@ -100,9 +104,10 @@ class _Reader:
 
     def read(self, program: Program, units: Sequence[Fusion]) -> None:
         """Note what the ops of one body take."""
-        merged = merge_outputs(units)
+        merged = merge_fusions(units)
         room = self.chip.lasting_bytes * self.num_devices
-        kept = lives_of(merged, program.outputs, self.op_prices.layout).within(room)
+        kept = on_chip_candidates(merged, program.outputs, self.op_prices.layout)
+        kept = kept.fitting(room)
         makers = {result: op for op in program.ops for result in op.results}
         names = _names(program)
         for unit in merged:
@@ -120,18 +125,18 @@ class _Reader:
         makers: Mapping[Value, Op],
         names: Mapping[Value, Value],
     ) -> None:
-        stores, fed = self.op_prices, fed_to_matrix_unit(unit)
+        stores, fed = self.op_prices, matrix_unit_operands(unit)
         moved: dict[Value, float] = {}
         passing: dict[Value, float] = {}
-        for value in touched_by(unit):
+        for value in accessed_values(unit):
             elements = math.prod(value.shape) * (0.5 if value in kept else 1.0)
             size = 0.0 if value in kept else elements * stores.layout.itemsize(value)
             moved[value] = moved.get(value, 0.0) + size
             elements = 0.0 if value in fed else elements
             passing[value] = passing.get(value, 0.0) + elements
         # As if rows were cut: what is read again for a tile of a part is a part of it.
-        sides = sides_of(unit, stores.layout)
-        streams = None if sides is None else sides.streams(kept)
+        sides = streamed_operands(unit, stores.layout)
+        streams = None if sides is None else sides.outside(kept)
         through = int(sum(passing.values()))
         traffic = KernelTraffic(sum(moved.values()), through, streams)
         slopes = self._slopes(unit.root, unit.work, traffic)
@@ -173,7 +178,7 @@ class _Reader:
         stores = self.op_prices
         for wire in region.wires:
             inside = [region.bodies[body].inputs[i] for body, i in wire.inputs]
-            if wire.operand is None or stores.layout.virtual.isdisjoint(inside):
+            if wire.operand is None or stores.layout.recomputed.isdisjoint(inside):
                 continue
             (value,) = _values([region.operands[wire.operand]])
             value = names.get(value, value)
@@ -235,7 +240,7 @@ def _members(
                 yield op, _in(unit.reads, value, names), operand
                 continue
             maker = makers.get(value)
-            takes = unit.kind in TAKES_IN
+            takes = unit.kind in FUSES_OPERANDS
             if takes and maker is not None and maker not in seen:
                 seen.add(maker)
                 waiting.append(maker)

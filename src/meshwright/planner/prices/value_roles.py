@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 
-from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
 from meshwright.predict.simulate.timeline import Timeline, collective_overlaps
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.ops import Trait, has_trait

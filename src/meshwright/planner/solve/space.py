@@ -29,7 +29,7 @@ from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED, Role
 from meshwright.planner.solve.optimum import Optimum
 from meshwright.planner.solve.pricer import Pricer
-from meshwright.predict.compilers.rules import RULES
+from meshwright.predict.compilers.targets import compiler_of
 from meshwright.program.capture import Captured
 from meshwright.program.records.paused_collector import paused_collector
 
@@ -200,5 +200,5 @@ def price(
 def _moves(
     machine: Machine, mesh: Mesh, exposed: Mapping[Role, float]
 ) -> ReshardingPrices:
-    placed, beside = place_mesh(mesh, machine), RULES[machine.compiler].overlaps
+    placed, beside = place_mesh(mesh, machine), compiler_of(machine).async_collectives
     return ReshardingPrices(mesh, collective_lines(placed, beside, exposed))

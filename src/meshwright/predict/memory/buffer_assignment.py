@@ -1,4 +1,7 @@
-"""The lives of a program's values on one device, as the blocks of a heap."""
+"""Buffer assignment: the buffers of a program's values on one device, as a heap.
+
+XLA: `BufferAssignment`. How a compiler assigns buffers is its `BufferPolicy`.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,17 @@ from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 
-from meshwright.predict.compilers.rules import TPU, Rules
-from meshwright.predict.compilers.xla.control_flow import handed_on, handed_out
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import (
-    TAKES_IN,
+from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy, HeapOrder
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import (
+    FUSES_OPERANDS,
     Fusion,
     FusionKind,
-    runs_of,
+    launch_groups,
 )
-from meshwright.predict.compilers.xla.instruction_fusion import fuse
-from meshwright.predict.compilers.xla.kernels import (
-    KernelSequence,
-    kernels_of,
-    written_together,
-)
-from meshwright.predict.compilers.xla.layouts import Layout
-from meshwright.predict.compilers.xla.loop_schedule import in_turn
+from meshwright.predict.compilers.hlo.kernels import multi_output_writes
+from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
     packed_bytes,
@@ -35,254 +32,231 @@ from meshwright.program.analysis.live_ranges import (
     live_bytes,
     live_ranges,
 )
-from meshwright.program.ir import Atom, Program, Value
+from meshwright.program.ir import Atom, Value
 
-_NONE: Mapping[int, int] = MappingProxyType({})
+_NO_ALIASES: Mapping[int, int] = MappingProxyType({})
 
 
 def memory_of(
-    program: Program,
-    aliases: Mapping[int, int] = _NONE,
-    layout: Layout | None = None,
-    units: Sequence[Fusion] | None = None,
-    rules: Rules = TPU,
-    passes: KernelSequence | None = None,
+    compilation: Compilation,
+    aliases: Mapping[int, int] = _NO_ALIASES,
+    layouts: Layouts | None = None,
 ) -> MemoryCurve:
-    """The memory of one run of a device program.
+    """The memory of one run of a compiled device program.
 
-    aliases: output position -> position of the input whose memory it takes over, since
-        the caller gave it up. Inputs stay to the end, for their memory is the caller's.
-    passes: what its units are when those that walk together are merged.
+    aliases: output position -> position of the donated input whose buffer it takes.
+        Inputs live to the end, for their memory is the caller's.
+    layouts: instead of the compilation's, such as those with values in scratch memory.
     """
-    layout = layout or Layout()
-    units = fuse(program, layout, rules) if units is None else units
+    program, policy = compilation.program, compilation.compiler.buffers
+    layouts = layouts or compilation.layouts
     fixed = (*program.inputs, *program.constants)
-    outputs = program.outputs if rules.calls_library else stored_outputs(program)
-    taken = {
+    outputs = policy.outputs(program)
+    donated = {
         program.inputs[i]: outputs[o]
         for o, i in aliases.items()
         if outputs[o] is not program.inputs[i]
     }
-    together: list[tuple[Value, ...]] = []
-    if rules.overwrites or rules.step_bytes:
-        together = written_together(passes or kernels_of(program, layout, units))
-    heap = Heap(layout, units, outputs, rules, frozenset(chain(*together)))
-    memory = heap.with_gaps(heap.run(fixed, (), taken))
-    tables = (len(program.inputs) + len(together)) * rules.step_bytes
+    together = multi_output_writes(compilation.kernels)
+    heap = Heap(
+        layouts, compilation.fusions, outputs, policy, frozenset(chain(*together))
+    )
+    memory = heap.with_fragmentation(heap.assign(fixed, (), donated))
+    tables = (len(program.inputs) + len(together)) * policy.alignment_bytes
     kept = {*fixed}
     copies = [v for o, v in enumerate(stored_outputs(program)) if o not in aliases]
-    copied = sum(layout.size(v) for v in copies if isinstance(v, Value) and v in kept)
+    copied = sum(layouts.size(v) for v in copies if isinstance(v, Value) and v in kept)
     return replace(memory, extra_bytes=tables + copied)
 
 
 class Heap:
-    """The lives of the values of one program or body, as blocks over its units.
+    """The buffers of one program or body, as intervals over its fusions.
 
-    together: values that come with others from one pass, whose places nobody takes.
-    bodies: by unit that is a region, the heaps of its bodies. whole_bodies: numbers of
-        the blocks that stand for all that is in the largest of them.
+    together: values that a kernel writes with others; nothing takes their buffers.
+    bodies: by fusion that is control flow, the heaps of its bodies. body_totals: numbers
+        of the intervals that stand for all buffers of the largest body.
     """
 
     def __init__(
         self,
-        layout: Layout,
-        units: Sequence[Fusion],
+        layouts: Layouts,
+        fusions: Sequence[Fusion],
         outputs: Sequence[Atom],
-        rules: Rules,
+        policy: BufferPolicy,
         together: frozenset[Value],
     ) -> None:
-        self.layout = layout
-        self.rules = rules
+        self.layouts = layouts
+        self.policy = policy
         self.together = together
-        self.units = units
+        self.fusions = fusions
         self.outputs = {v for v in outputs if isinstance(v, Value)}
-        self.summed: set[Value] = set()
-        walked: set[Value] = set()
-        self.runs = runs_of(units)
-        for unit in units:
-            if unit.kind is FusionKind.REDUCTION:
-                self.summed.update(walked.intersection(unit.reads))
-            elif unit.kind in TAKES_IN:
-                walked.update(unit.writes)
-        ranges = live_ranges((unit.reads, unit.writes) for unit in units)
-        self.first = ranges.first_uses
-        self.last = {v: self.runs[i][1] for v, i in ranges.last_uses.items()}
-        self.blocks: list[BufferInterval] = []
+        # Elementwise results that a reduction reads.
+        self.reduced: set[Value] = set()
+        written: set[Value] = set()
+        self.launches = launch_groups(fusions)
+        for fusion in fusions:
+            if fusion.kind is FusionKind.REDUCTION:
+                self.reduced.update(written.intersection(fusion.reads))
+            elif fusion.kind in FUSES_OPERANDS:
+                written.update(fusion.writes)
+        ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
+        self.first_use = ranges.first_uses
+        self.last_use = {v: self.launches[i][1] for v, i in ranges.last_uses.items()}
+        self.intervals: list[BufferInterval] = []
         self.owners: list[tuple[Value, ...]] = []
-        self.block_of: dict[Value, int] = {}
+        self.interval_of: dict[Value, int] = {}
         self.overwritten: set[Value] = set()
         self.bodies: dict[int, list[Heap]] = {}
-        self.whole_bodies: set[int] = set()
+        self.body_totals: set[int] = set()
 
-    def run(
+    def assign(
         self,
         fixed: Iterable[Value],
-        given: Iterable[Value],
-        taken: Mapping[Value, Atom],
+        inputs: Iterable[Value],
+        aliases: Mapping[Value, Atom],
     ) -> MemoryCurve:
-        """The memory of a run, without gaps.
+        """The memory of a run, without fragmentation.
 
-        fixed: values that are there from beginning to end. given: values that are there
-        when it begins. taken: of `fixed`, or of what is counted outside, those whose
-        memory an output takes over; where it cannot be written in place as they are
-        read for the last time, they are copied before.
+        fixed: values that live from beginning to end. inputs: values that live from the
+        beginning. aliases: by value that is fixed, or counted outside, the output that
+        takes its buffer; if that cannot be written in place when the value is read for
+        the last time, the value is copied before.
         """
         fixed = dict.fromkeys(fixed)
-        for value, output in taken.items():
-            if value in self.first and not self._is_in_place(value, output):
-                self._add(value, self.first[value], self.last[value])
-        for value in given:
+        for value, output in aliases.items():
+            if value in self.first_use and not self._is_in_place(value, output):
+                self._add(value, self.first_use[value], self.last_use[value])
+        for value in inputs:
             self._add(value, 0, self._end(value, 0))
-        ready = {*fixed, *taken.values()}
-        for index, unit in enumerate(self.units):
-            for value in unit.writes:
-                if value not in ready and not self._overwrites(unit, index, value):
-                    self._add(
-                        value, self._start(unit, index, value), self._end(value, index)
-                    )
-            if unit.kind is FusionKind.REGION:
-                self._open(unit, index)
+        assigned = {*fixed, *aliases.values()}
+        for index, fusion in enumerate(self.fusions):
+            for value in fusion.writes:
+                if value in assigned or self._takes_buffer(fusion, index, value):
+                    continue
+                is_first = self.policy.is_preallocated(fusion.root, value)
+                start = 0 if is_first else self.launches[index][0]
+                self._add(value, start, self._end(value, index))
+            if fusion.kind is FusionKind.REGION:
+                self._add_bodies(fusion, index)
         return self._memory(tuple(fixed))
 
-    def with_gaps(self, memory: MemoryCurve) -> MemoryCurve:
-        """The memory of a run whose blocks are packed by themselves."""
+    def with_fragmentation(self, memory: MemoryCurve) -> MemoryCurve:
+        """The memory of a run whose buffers are packed by themselves."""
         gaps = self._packed_bytes() - (max(memory.curve) - memory.curve[0])
         return replace(memory, fragmentation_bytes=max(0, gaps))
 
     def _add(self, value: Value, start: int, end: int) -> None:
         if end >= start:
-            self.block_of[value] = len(self.blocks)
-            self.blocks.append(BufferInterval(self.layout.size(value), start, end))
+            self.interval_of[value] = len(self.intervals)
+            interval = BufferInterval(self.layouts.size(value), start, end)
+            self.intervals.append(interval)
             self.owners.append((value,))
 
-    def _start(self, unit: Fusion, index: int, value: Value) -> int:
-        """The first unit beside which a value that `unit` writes stands."""
-        if self.rules.calls_library and any(
-            wire.is_stacked
-            and wire.result is not None
-            and unit.root.results[wire.result] is value
-            for wire in unit.root.wires
-        ):
-            return 0
-        return self.runs[index][0]
-
-    def _overwrites(self, unit: Fusion, index: int, value: Value) -> bool:
-        """Whether a value takes an operand's block over; if so, it then has it."""
-        operands = unit.overwrites
-        if operands and not self.rules.calls_library:
-            operands = [v for v in operands if self._gives_place(v, value)]
-        if value in unit.replaces:
-            same = self.layout.size(unit.replaces[value]) == self.layout.size(value)
-            operands = (unit.replaces[value],) if same else ()
+    def _takes_buffer(self, fusion: Fusion, index: int, value: Value) -> bool:
+        """Whether a result takes an operand's buffer; if so, it owns that from now on."""
+        size = self.layouts.size
+        operands: Sequence[Value] = fusion.overwrites
+        if operands:
+            operands = [v for v in operands if self._may_alias(v, value)]
+        if value in fusion.replaces:
+            carried = fusion.replaces[value]
+            operands = (carried,) if size(carried) == size(value) else ()
         for operand in operands:
-            number = self.block_of.get(operand)
-            if number is None or self.blocks[number].end != index:
+            number = self.interval_of.get(operand)
+            if number is None or self.intervals[number].end != index:
                 continue
-            size, start, _ = self.blocks[number]
-            self.blocks[number] = BufferInterval(size, start, self._end(value, index))
+            num_bytes, start, _ = self.intervals[number]
+            end = self._end(value, index)
+            self.intervals[number] = BufferInterval(num_bytes, start, end)
             self.owners[number] = (value,)
-            self.block_of[value] = number
-            del self.block_of[operand]
+            self.interval_of[value] = number
+            del self.interval_of[operand]
             self.overwritten.add(operand)
             return True
         return False
 
-    def _gives_place(self, operand: Value, result: Value) -> bool:
-        """Whether an elementwise result may come in an operand's place.
+    def _may_alias(self, operand: Value, result: Value) -> bool:
+        """Whether an elementwise result may take an operand's buffer.
 
-        A sum of an array is taken in the pass that writes it, so that the array comes
-        with that; also where something stands between the two here, such as a gather
-        of a bias, that a compiler runs before both.
+        A reduction of an array is computed in the kernel that writes the array, which
+        then writes several values. That holds even if a fusion stands between the two
+        here, such as a gather of a bias, that a compiler runs before both.
         """
-        size = self.layout.size
-        alone = operand not in self.together and operand not in self.summed
-        return alone and size(operand) == size(result)
+        size = self.layouts.size
+        is_busy = operand in self.together or operand in self.reduced
+        return self.policy.may_alias(size(operand), size(result), is_busy)
 
     def _end(self, value: Value, made: int) -> int:
-        """The last unit beside which a value stands."""
+        """The last fusion during which a value is live."""
         if value in self.outputs:
-            return len(self.units)
-        last = self.last.get(value, made)
-        over = (
-            self.units[last].kind is FusionKind.OTHER
-            and self.units[last].in_place is value
-        )
-        if over and last > made:
+            return len(self.fusions)
+        last = self.last_use.get(value, made)
+        reader = self.fusions[last]
+        is_updated = reader.kind is FusionKind.OTHER and reader.in_place is value
+        if is_updated and last > made:
             self.overwritten.add(value)
             return last - 1
         return last
 
     def _is_in_place(self, value: Value, output: Atom) -> bool:
-        """Whether the unit that writes `output` is the last to read `value`, in step.
+        """Whether the last fusion that reads `value` writes `output` in its place.
 
-        Or is a loop that carries it in and the output out.
+        That is an elementwise fusion or an update, or a loop that carries both.
         """
-        unit = self.units[self.last[value]]
-        if isinstance(output, Value) and unit.replaces.get(output) is value:
-            return self.layout.size(output) == self.layout.size(value)
-        in_step = unit.kind is FusionKind.LOOP or unit.in_place is value
-        return in_step and output in unit.writes
+        fusion = self.fusions[self.last_use[value]]
+        if isinstance(output, Value) and fusion.replaces.get(output) is value:
+            return self.layouts.size(output) == self.layouts.size(value)
+        in_step = fusion.kind is FusionKind.LOOP or fusion.in_place is value
+        return in_step and output in fusion.writes
 
-    def _open(self, unit: Fusion, index: int) -> None:
-        """Add what the largest body of a region needs beside what is alive outside.
-
-        An operand that is no slice of one is the same memory inside.
-        """
-        op, library = unit.root, self.rules.calls_library
-        shared = {p for wire in op.wires if not wire.is_stacked for p in wire.inputs}
+    def _add_bodies(self, fusion: Fusion, index: int) -> None:
+        """Add what the largest body needs besides what is live outside."""
+        op, policy = fusion.root, self.policy
         most: tuple[int, tuple[Value, ...]] = 0, ()
         heaps = self.bodies[index] = []
-        for number, (body, units) in enumerate(
-            zip(op.bodies, unit.bodies, strict=True)
-        ):
-            same = {v for i, v in enumerate(body.inputs) if (number, i) in shared}
-            given = [v for v in body.inputs if library or v not in same]
-            kept = handed_out(op, number, self.rules)
-            if self.rules.hands_out_last:
-                units = in_turn(op, number, units)
-            heap = Heap(self.layout, units, kept, self.rules, self.together)
-            taken = {} if library else handed_on(op, number, units, self.layout)
-            inner = heap.run((), given, taken)
-            if not self.rules.packs_in_time:
-                inner = heap.with_gaps(inner)
+        for number, body in enumerate(fusion.bodies):
+            fusions = policy.body_order(op, number, body)
+            own = policy.body_buffers(op, number, fusions, self.layouts)
+            heap = Heap(self.layouts, fusions, own.outputs, policy, self.together)
+            memory = heap.assign((), own.inputs, own.aliases)
+            if policy.heap is not HeapOrder.BY_TIME:
+                memory = heap.with_fragmentation(memory)
             heaps.append(heap)
-            outside = sum(map(self.layout.size, same)) if library else 0
-            if inner.peak_bytes - outside > most[0]:
-                inside = inner.alive
-                if library:
-                    inside = tuple(v for v in inside if v not in same)
-                most = inner.peak_bytes - outside, inside
+            num_bytes = memory.peak_bytes - sum(map(self.layouts.size, own.outside))
+            if num_bytes > most[0]:
+                outside = own.outside
+                most = num_bytes, tuple(v for v in memory.alive if v not in outside)
         if most[0] > 0:
-            self.whole_bodies.add(len(self.blocks))
-            self.blocks.append(BufferInterval(most[0], index, index))
+            self.body_totals.add(len(self.intervals))
+            self.intervals.append(BufferInterval(most[0], index, index))
             self.owners.append(most[1])
 
     def _memory(self, fixed: tuple[Value, ...]) -> MemoryCurve:
-        there = sum(map(self.layout.size, fixed))
-        live = live_bytes(self.blocks, len(self.units))
-        curve = [there, *(there + num_bytes for num_bytes in live)]
+        fixed_bytes = sum(map(self.layouts.size, fixed))
+        live = live_bytes(self.intervals, len(self.fusions))
+        curve = [fixed_bytes, *(fixed_bytes + num_bytes for num_bytes in live)]
         peak = max(range(len(curve)), key=curve.__getitem__) - 1
         alive = [
             value
-            for block, owners in zip(self.blocks, self.owners, strict=True)
-            if block.start <= peak <= block.end
+            for interval, owners in zip(self.intervals, self.owners, strict=True)
+            if interval.start <= peak <= interval.end
             for value in owners
         ]
-        ordered = sorted((*fixed, *alive), key=self.layout.size, reverse=True)
+        ordered = sorted((*fixed, *alive), key=self.layouts.size, reverse=True)
         overwritten = frozenset(self.overwritten)
         return MemoryCurve(tuple(curve), peak, tuple(ordered), overwritten)
 
     def _in_time(self, clock: int = 0) -> tuple[list[BufferInterval], int]:
-        """Blocks, those of bodies among them, and the step after the last.
+        """Intervals, those of bodies included, and the step after the last.
 
-        Steps are counted from `clock` on, those of bodies within their region's.
+        Steps are counted from `clock` on; those of bodies lie within their loop's.
         """
         if not self.bodies and not clock:
-            return self.blocks, len(self.units) + 1
+            return self.intervals, len(self.fusions) + 1
         found: list[BufferInterval] = []
         first: list[int] = []
         last: list[int] = []
-        for index in range(len(self.units) + 1):
+        for index in range(len(self.fusions) + 1):
             first.append(clock)
             for body in self.bodies.get(index, ()):
                 inside, clock = body._in_time(clock)
@@ -290,22 +264,23 @@ class Heap:
             last.append(clock)
             clock += 1
         found += [
-            BufferInterval(block.size, first[block.start], last[block.end])
-            for number, block in enumerate(self.blocks)
-            if number not in self.whole_bodies
+            BufferInterval(interval.size, first[interval.start], last[interval.end])
+            for number, interval in enumerate(self.intervals)
+            if number not in self.body_totals
         ]
         return found, clock
 
     def _packed_bytes(self) -> int:
-        if self.rules.packs_in_time:
-            blocks, step = self._in_time()[0], self.rules.step_bytes
-            if step:
-                blocks = [
-                    BufferInterval(-(-s // step) * step, a, b) for s, a, b in blocks
-                ]
-            return packed_in_time(blocks)
-        if not self.rules.calls_library:
-            return packed_bytes(self.blocks)
-        own = {self.block_of[v] for v in self.outputs if v in self.block_of}
-        rest = [b for i, b in enumerate(self.blocks) if i not in own]
-        return packed_with_results(rest, [self.blocks[i] for i in sorted(own)])
+        if self.policy.heap is HeapOrder.BY_TIME:
+            return packed_in_time(self._aligned(self._in_time()[0]))
+        if self.policy.heap is HeapOrder.BEST_FIT:
+            return packed_bytes(self.intervals)
+        own = {self.interval_of[v] for v in self.outputs if v in self.interval_of}
+        rest = [b for i, b in enumerate(self.intervals) if i not in own]
+        return packed_with_results(rest, [self.intervals[i] for i in sorted(own)])
+
+    def _aligned(self, intervals: list[BufferInterval]) -> list[BufferInterval]:
+        step = self.policy.alignment_bytes
+        if not step:
+            return intervals
+        return [BufferInterval(-(-s // step) * step, a, b) for s, a, b in intervals]

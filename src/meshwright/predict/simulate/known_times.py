@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from meshwright.machine.placement import Placement
-from meshwright.predict.compilers.xla.kernels import Kernel
+from meshwright.predict.compilers.hlo.kernels import Kernel
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.predict.roofline.bound import KernelTime
 from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time

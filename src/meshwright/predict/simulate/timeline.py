@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine.placement import Placement
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.xla.kernels import Kernel, KernelSequence
-from meshwright.predict.compilers.xla.latency_hiding import Ahead
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.kernels import Kernel, KernelSequence
+from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.simulate.known_times import KnownTimes
 from meshwright.program.ir import Value
@@ -80,12 +80,12 @@ def timeline_of(
     """
     clock = _Clock(kernels, setting, known or KnownTimes(setting.placement))
     fusions = [each.fusion for each in kernels.kernels]
-    ahead = Ahead(fusions, kernels.inputs, setting.async_kinds)
+    ahead = EarlyStarts(fusions, kernels.inputs, setting.async_kinds)
     for fusion in fusions:
         while clock.free_s[LINKS] <= clock.free_s[COMPUTE] and (early := ahead.next()):
             for each in early:
                 clock.run(each)
-        if ahead.take(fusion):
+        if ahead.start(fusion):
             clock.run(fusion)
     return Timeline(tuple(clock.spans), max(clock.free_s.values(), default=0.0))
 
@@ -100,7 +100,7 @@ class _Clock:
         self.known = known
         self.kernel_of = {each.fusion: each for each in kernels.kernels}
         room = setting.placement.machine.chip.lasting_bytes
-        self.on_chip = kernels.lives.within(room)
+        self.on_chip = kernels.on_chip.fitting(room)
         self.spans: list[Span] = []
         self.free_s = {COMPUTE: 0.0, LINKS: 0.0}
         self.ready_s: dict[Value, float] = {}

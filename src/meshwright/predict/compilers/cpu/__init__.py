@@ -1,1 +1,1 @@
-"""Passes of the CPU compiler."""
+"""XLA's CPU compiler: its pipeline, and the passes and policies of its own."""

@@ -1,1 +1,1 @@
-"""Passes of the TPU compiler."""
+"""XLA's TPU compiler (libtpu): its pipeline, and the passes and policies of its own."""

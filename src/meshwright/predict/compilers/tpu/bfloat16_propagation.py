@@ -1,17 +1,24 @@
-"""Which float32 values a TPU keeps as bfloat16.
+"""Bfloat16 propagation: float32 values that a TPU stores as bfloat16.
 
-Its matrix unit rounds float32 operands to bfloat16, unless a program asks for more. So
-XLA keeps a value that only such products read, be it by way of moves or through the body
-of a loop, in half the memory, and gathers it in half the time; sums of it are taken while
-it is made, as those for the gradient of a bias. (XLA calls this bfloat16 propagation.)
+The matrix unit rounds float32 operands to bfloat16, unless a program asks for more. So
+XLA (`BFloat16Propagation`) stores a value as bfloat16 if only such products read it,
+directly, through ops that move elements, or in the body of a loop. The value takes half
+the memory, and half the time to gather. A sum of it, such as the gradient of a bias, is
+computed before the value is rounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
-from meshwright.predict.compilers.xla.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import (
+    SPACE_TO_BATCH_COPY,
+    FusionKind,
+    kind_of,
+)
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait, ops_with
 
@@ -20,39 +27,45 @@ _MOVES = frozenset(
         *ops_with(Trait.MOVES), *ops_with(Trait.ALIASES_OPERAND),
         *ops_with(Trait.CHOOSES), "abs", "all_gather", "all_to_all", "copy_p",
         "dynamic_update_slice", "permute", "reduce_max", "reduce_min",
-        "reduce_precision", "regroup",
+        "reduce_precision", SPACE_TO_BATCH_COPY,
     }
     - {"split", "stack", "stop_gradient", "tile", "unstack"}  # not seen compiled
 )  # fmt: skip
-"""Ops that give elements of their operands back: rounded before is rounded after."""
+"""Ops whose result holds elements of their operands, so that rounding commutes."""
 
 _MAY_ACCEPT = _MOVES | {
     *ops_with(Trait.CONTRACTION),
     "convert_element_type",
     "reduce_sum",
 }
-"""Ops that may read bfloat16 as well as float32; all others want what they ask for."""
+"""Ops that may read bfloat16 in the place of float32; all others keep their dtypes."""
 
 _INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
-"""From which operand on they are indices, for moves that have some."""
+"""Number of the first operand that is an index, by kind of op that has indices."""
 
 
-def narrow_values(program: Program) -> frozenset[Value]:
-    """The float32 values of a device program, those of its bodies included, kept so."""
+def propagate_bfloat16(compilation: Compilation) -> Compilation:
+    """The compilation with layouts that store values as bfloat16 where that is exact."""
+    values = bfloat16_values(compilation.program)
+    return replace(compilation, layouts=compilation.layouts.with_bfloat16(values))
+
+
+def bfloat16_values(program: Program) -> frozenset[Value]:
+    """The float32 values of a program and its bodies that are stored as bfloat16."""
     search = _Search()
     search.visit(program, [False] * len(program.outputs))
-    return frozenset(search.narrow)
+    return frozenset(search.bfloat16)
 
 
 class _Readers:
-    """What the readers of each value that are known so far say of bfloat16."""
+    """The answers of the known readers of each value: whether they accept bfloat16."""
 
     def __init__(self) -> None:
         self.accepted: set[Value] = set()
         self.refused: set[Atom] = set()
 
     def note(self, atoms: Sequence[Atom], accepts: Sequence[bool]) -> None:
-        """Note what an op says of each of its operands."""
+        """Record the answer of an op for each of its operands."""
         for atom, accepted in zip(atoms, accepts, strict=True):
             if not accepted:
                 self.refused.add(atom)
@@ -60,7 +73,7 @@ class _Readers:
                 self.accepted.add(atom)
 
     def accept(self, value: Value) -> bool:
-        """Whether it is float32, has readers, and all of them accept it as bfloat16."""
+        """Whether a value is float32, has readers, and all of them accept bfloat16."""
         return (
             value in self.accepted
             and value not in self.refused
@@ -69,28 +82,28 @@ class _Readers:
 
 
 class _Search:
-    """Walks against the order of the program, so that readers come before makers."""
+    """Walk against the order of the program, so that readers come before producers."""
 
     def __init__(self) -> None:
-        self.narrow: set[Value] = set()
+        self.bfloat16: set[Value] = set()
 
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
-        """Whether each input could be narrow, given which outputs may be."""
+        """Whether each input may be bfloat16, given which outputs may be."""
         readers = _Readers()
-        made = {result: op for op in program.ops for result in op.results}
-        if self.narrow:
-            self.narrow.difference_update(made)  # what an earlier visit found
+        producers = {result: op for op in program.ops for result in op.results}
+        if self.bfloat16:
+            self.bfloat16.difference_update(producers)  # of an earlier visit
         readers.note(program.outputs, outputs)
-        asked = [op for op in program.ops if op.kind in _MAY_ACCEPT or op.bodies]
+        voting = [op for op in program.ops if op.kind in _MAY_ACCEPT or op.bodies]
         others = [
             op.operands
             for op in program.ops
             if op.kind not in _MAY_ACCEPT and not op.bodies
         ]
         readers.refused.update(*others)
-        for op in reversed(asked):
+        for op in reversed(voting):
             may_be = [readers.accept(r) for r in op.results]
-            # Most ops: nothing to look at.
+            # True of most ops.
             if op.kind in _MOVES and False in may_be:
                 readers.refused.update(op.operands)
                 continue
@@ -98,21 +111,23 @@ class _Search:
                 accepted = self._region(op, may_be)
             else:
                 accepted = [
-                    _accepts(op, position, may_be) or _sums(op, made)
+                    _accepts(op, position, may_be) or _sums(op, producers)
                     for position in range(len(op.operands))
                 ]
             readers.note(op.operands, accepted)
         for value in readers.accepted:
-            maker = made.get(value)
-            if maker is not None and _marks(maker, value) and readers.accept(value):
-                self.narrow.add(value)
+            producer = producers.get(value)
+            if producer is None or not _is_written_rounded(producer, value):
+                continue
+            if readers.accept(value):
+                self.bfloat16.add(value)
         return [readers.accept(v) for v in program.inputs]
 
     def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
-        """Whether each operand could be narrow; marks what is narrow inside.
+        """Whether each operand may be bfloat16; marks values of the bodies.
 
-        What a loop carries must be so all around it: a carry that its body refuses is
-        taken back, until all agree.
+        A value that a loop carries must be bfloat16 as operand, in the body and as
+        result: a carry that the body refuses is given up, until all agree.
         """
         results = list(may_be)
         while True:
@@ -132,8 +147,8 @@ class _Search:
                 break
             for position in refused:
                 results[position] = False
-        for result, narrow in zip(op.results, results, strict=True):
-            (self.narrow.add if narrow else self.narrow.discard)(result)
+        for result, is_bfloat16 in zip(op.results, results, strict=True):
+            self._mark(result, is_bfloat16)
         accepted = [False] * len(op.operands)
         for wire in op.wires:
             if wire.operand is not None:
@@ -144,7 +159,7 @@ class _Search:
         return accepted
 
     def _outputs(self, op: Op, number: int, results: list[bool]) -> list[bool]:
-        """Which outputs of one body may be narrow."""
+        """Whether each output of one body may be bfloat16."""
         outputs = [False] * len(op.bodies[number].outputs)
         for wire in op.wires:
             for body, position in wire.outputs:
@@ -153,21 +168,24 @@ class _Search:
         return outputs
 
     def _mark_inputs(self, op: Op, accepted: list[bool]) -> None:
-        """A body's input is narrow where its operand is taken so."""
+        """Mark the inputs of bodies whose operand is read as bfloat16."""
         for wire in op.wires:
             for body, position in wire.inputs:
                 value = op.bodies[body].inputs[position]
-                narrow = wire.operand is not None and accepted[wire.operand]
-                (self.narrow.add if narrow else self.narrow.discard)(value)
+                self._mark(value, wire.operand is not None and accepted[wire.operand])
+
+    def _mark(self, value: Value, is_bfloat16: bool) -> None:
+        (self.bfloat16.add if is_bfloat16 else self.bfloat16.discard)(value)
 
 
-def _marks(maker: Op, value: Value) -> bool:
-    """Whether what makes a value can write it as bfloat16; a region says so itself."""
-    return not (maker.bodies or maker.has_effect) and maker.results[0] is value
+def _is_written_rounded(producer: Op, value: Value) -> bool:
+    """Whether an op can write its result as bfloat16; regions are marked apart."""
+    has_own_rules = producer.bodies or producer.has_effect
+    return not has_own_rules and producer.results[0] is value
 
 
 def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
-    """Whether an op reads an operand that is bfloat16 as well as one that is float32."""
+    """Whether an op may read an operand as bfloat16 in the place of float32."""
     if has_trait(op.kind, Trait.CONTRACTION):
         return _rounds(op)
     if op.kind == "convert_element_type":
@@ -179,16 +197,18 @@ def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
     return position < _INDICES.get(op.kind, len(op.operands))
 
 
-def _sums(op: Op, made: Mapping[Value, Op]) -> bool:
-    """Whether an op sums a value in the pass that makes it, before it is rounded."""
+def _sums(op: Op, producers: Mapping[Value, Op]) -> bool:
+    """Whether an op sums a value in the kernel that makes it, before it is rounded."""
     if op.kind != "reduce_sum" or not isinstance(op.operands[0], Value):
         return False
-    maker = made.get(op.operands[0])
-    return maker is not None and kind_of(maker) in (FusionKind.LOOP, FusionKind.PRODUCT)
+    producer = producers.get(op.operands[0])
+    if producer is None:
+        return False
+    return kind_of(producer) in (FusionKind.LOOP, FusionKind.PRODUCT)
 
 
 def _rounds(op: Op) -> bool:
-    """True for products in the unit's own precision."""
+    """Whether a product asks for no more than the matrix unit's own precision."""
     return _is_own(op.params.get("precision"))
 
 

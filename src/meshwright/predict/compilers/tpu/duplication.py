@@ -1,18 +1,18 @@
-"""Whether products compute an operand again, each for itself, or read it from memory.
+"""Duplication: whether several products recompute an operand or read it from memory.
 
-A compiler weighs seconds: to compute it again takes a product as long as the slower of
-memory and vector unit; to keep it takes a pass that writes it, and reading it.
+The TPU compiler compares seconds: recomputing takes each product the longer of the times
+of memory and vector unit; storing takes a kernel that writes the operand, and reads.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.xla.fusion import HALF, rounds
-from meshwright.predict.compilers.xla.producers import Fed
+from meshwright.predict.compilers.hlo.fusion import HALF, FusionKind, rounds
+from meshwright.predict.compilers.xla.producer_fusion import Producer
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.padding import product_extents
 from meshwright.program.ir import Op, Value, num_bytes
@@ -21,14 +21,14 @@ from meshwright.program.ops import OpWork, work_of
 _LANES = 128
 
 _ROUNDING_FLOPS = 30
-"""Of an element that a program rounds to 16 bits itself, from 32 that products would read.
+"""Operations per element that a program rounds from 32 to 16 bits.
 
-So fitted that weights of attention are stored on v4 and v5p, and computed again from
-their exponentials on v5e and v6e, as in seven programs: 23 to 34 give that.
+Fitted to seven programs (libtpu 0.0.50): attention weights are stored on v4 and v5p, and
+recomputed from their exponentials on v5e and v6e. Values from 23 to 34 give that.
 """
 
 _FLOPS = 2
-"""Of an element that is rounded to what the matrix unit takes, whoever asked for it."""
+"""Operations per element that is rounded to the dtype of the matrix unit in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,83 +41,96 @@ class Balance:
     vector: float
     matrix: float
 
+    def saves_time(
+        self, producer: Producer, value: Value, consumers: Sequence[Op]
+    ) -> bool | None:
+        """Whether products recompute an operand; `None` if some are not memory-bound."""
+        kinds = producer.flow.kinds
+        if not all(kinds[consumer] is FusionKind.PRODUCT for consumer in consumers):
+            return None
+        made = _Recomputation(producer, value)
+        read_bytes = made.read_bytes
+        if not all(self.waits(consumer, read_bytes) for consumer in consumers):
+            return None
+        stored_bytes = made.stored_bytes(consumers)
+        return self.is_recomputed(consumers, made.work, read_bytes, stored_bytes)
+
     def waits(self, product: Op, num_bytes: int) -> bool:
         """Whether a product waits for an operand of so many bytes, read once.
 
-        Others read it tile by tile, again and again, so that bytes count more.
+        Other products read it tile by tile, many times, so that bytes count more.
         """
         return work_of(product).flops < self.matrix * num_bytes
 
-    def is_computed_again(
-        self, readers: Sequence[Op], work: OpWork, read_bytes: int, num_bytes: int
+    def is_recomputed(
+        self, consumers: Sequence[Op], work: OpWork, read_bytes: int, num_bytes: int
     ) -> bool:
-        """Whether that takes products that wait for a value less time than to keep it.
+        """Whether recomputing takes products that wait less time than storing.
 
-        work: what makes the value, rounding it included. read_bytes: of what it is made
-        of. num_bytes: its own.
+        work: what makes the value, rounding included. read_bytes: of what it is made
+        from. num_bytes: of the value.
         """
         flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
-        made, times = flops / self.vector, len(readers)
-        again = times * max(read_bytes, made)
-        return again < max(read_bytes + num_bytes, made) + times * num_bytes
+        made, times = flops / self.vector, len(consumers)
+        recomputed = times * max(read_bytes, made)
+        return recomputed < max(read_bytes + num_bytes, made) + times * num_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A value, what an op and those that it takes in make it of, and bytes by value.
+class _Recomputation:
+    """Work and traffic of computing a result of an op once more."""
 
-    operands: of each op, as stored.
-    """
-
+    producer: Producer
     value: Value
-    op: Op
-    fed: Fed
-    operands: Mapping[Op, Sequence[Value]]
-    size: Callable[[Value], int]
 
     @property
     def read_bytes(self) -> int:
-        """Of what it is made of."""
-        shares = self._shares()
-        return sum(int(self.size(v) * shares.get(v, 1.0)) for v in self.fed.reads)
+        """Bytes that are read to compute the value."""
+        shares, size = self._shares(), self.producer.layouts.num_bytes
+        reads = self.producer.producers.reads
+        return sum(int(size(v) * shares.get(v, 1.0)) for v in reads)
 
     @property
     def work(self) -> OpWork:
-        """What makes it, rounding it included."""
+        """Work to compute the value, rounding it included."""
         flops = _FLOPS + _ROUNDING_FLOPS * self._is_rounded()
         rounding = OpWork(flops * math.prod(self.value.shape))
-        return self.fed.work_with(work_of(self.op) + rounding, self._shares())
+        op, producers = self.producer.op, self.producer.producers
+        return producers.work_with(work_of(op) + rounding, self._shares())
 
     def _is_rounded(self) -> bool:
-        """Whether a program rounds it itself, made of as many elements of 32 bits.
+        """Whether the program itself rounds it from as many elements of 32 bits.
 
         Vectors that are rounded on the way, such as scales, do not count.
         """
-        size = math.prod(self.value.shape)
-        ops = (self.op, *self.fed.ops)
+        size, producers = math.prod(self.value.shape), self.producer.producers
+        num_bytes = self.producer.layouts.num_bytes
+        ops = (self.producer.op, *producers.ops)
         large = [op for op in ops if math.prod(op.results[0].shape) >= size]
         is_wide = any(
-            math.prod(v.shape) >= size and self.size(v) > HALF * math.prod(v.shape)
-            for v in self.fed.reads
+            math.prod(v.shape) >= size and num_bytes(v) > HALF * math.prod(v.shape)
+            for v in producers.reads
         )
         return is_wide and any(map(rounds, large))
 
-    def kept_bytes(self, readers: Sequence[Op]) -> int:
-        """Its own, as a compiler counts them."""
-        if are_narrow_batches(readers):
+    def stored_bytes(self, consumers: Sequence[Op]) -> int:
+        """Bytes of the value, as the compiler counts them."""
+        if are_batches_below_lanes(consumers):
             return num_bytes(self.value)
-        return self.size(self.value)
+        return self.producer.layouts.num_bytes(self.value)
 
     def _shares(self) -> Mapping[Value, float]:
-        return self.fed.shares(self.op, self.operands)
+        return self.producer.producers.shares(
+            self.producer.op, self.producer.flow.operands
+        )
 
 
-def are_narrow_batches(products: Sequence[Op]) -> bool:
-    """Whether all are batches of products with a side narrower than a row of lanes.
+def are_batches_below_lanes(products: Sequence[Op]) -> bool:
+    """Whether all are batched products with a side narrower than a row of lanes.
 
-    Such are those that read the scores of heads of 64 or 96. What they read is computed
-    again as if all its 32 bits were kept, though it is kept in 16: so it is in T24 and
-    in a conformer on v4, and not in T32, whose heads have 128. Nobody says why.
+    Attention with heads of 64 or 96 features has such products. The compiler decides on
+    their operands as if they were stored in 32 bits, though they take 16 (seen in 2
+    programs on v4; not with heads of 128). The reason is unknown.
     """
     return all(
         op.kind == "dot_general"
@@ -128,7 +141,7 @@ def are_narrow_batches(products: Sequence[Op]) -> bool:
 
 
 def balance_of(chip: Chip) -> Balance:
-    """That of a chip."""
+    """The balance of a chip."""
     per_s = chip.hbm_bytes_per_s
     return Balance(
         chip.vector_flops_per_s / per_s, chip.peak_flops_per_s("bfloat16") / per_s

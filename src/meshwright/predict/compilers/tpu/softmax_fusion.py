@@ -1,82 +1,92 @@
-"""Softmaxes that a compiler takes in the pass of the product whose scores they are of.
+"""Softmax fusion: softmaxes that are computed in the kernel that makes their scores.
 
-XLA for TPUs takes the largest of a row, the exponentials of what is left and their sum in
-one pass, and stores the exponentials. Where rows are short enough that pass is the
-product's own; else the scores are stored before it. It does so to some scores of float32
-too, but then as many bytes are stored either way. Here are those where it counts: scores
-of a bfloat16 product, widened and scaled or masked. What is only widened each reader takes
-from the product; so do several products with scores that come transposed from theirs.
+XLA for TPUs computes the maximum of a row, the exponentials of the differences and their
+sum in one kernel, and stores the exponentials. If rows are short, it is the kernel of the
+product that makes the scores; else the scores are stored before it. The compiler does
+that to some float32 scores too, but then it stores as many bytes either way. Found here
+are scores of a bfloat16 product that are converted to float32 and scaled or masked.
+Scores that are only converted are read from the product by each consumer; so are those
+that come transposed from it if several products read the exponentials.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
-from meshwright.predict.compilers.xla.dataflow import Flow
-from meshwright.predict.compilers.xla.fusion import FusionKind, moves_last
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FusionKind, transposes_minor_dim
 from meshwright.program.ir import Atom, Literal, Op, Value
 
-_BETWEEN = frozenset({"broadcast_in_dim", "max", "transpose"})
-"""Ops between the largest of a row and what subtracts it."""
+_BEFORE_SUBTRACTION = frozenset({"broadcast_in_dim", "max", "transpose"})
+"""Ops between the maximum of a row and its subtraction."""
 
 _PLAIN_DIMS = 4
-"""Of scores that have no more, of sequences, heads, queries and keys, any order will do."""
+"""Dims of scores (sequences, heads, queries, keys) up to which any order is written."""
 
-_FAR = 3
-"""Ops before scores, within which those that are masked twice come of the same."""
+_MAX_STEPS = 3
+"""Ops before two scores within which they may come from the same value."""
 
-_MOST = 8192
-"""Elements of a row: 4,096 are taken in one pass, the 32,000 of a vocabulary are not."""
+_MAX_ROW = 8192
+"""Elements of a row: 4,096 are fused, the 32,000 of a vocabulary are not."""
 
 
 class _Softmax(NamedTuple):
-    """Scores, the op that takes the largest of a row, and the exponentials."""
+    """Scores, the op that computes the maximum of a row, and the exponentials."""
 
     scores: Value
-    largest: Op
-    powers: Value
+    maximum: Op
+    exponentials: Value
     row: int
 
 
-def join_softmaxes(flow: Flow, longest: int) -> None:
-    """Have exponentials stored, and the largest of a row taken by what makes them.
+@dataclass(frozen=True, slots=True)
+class SoftmaxFusion:
+    """Fusion of softmaxes with the products that make their scores.
 
-    longest: elements of a row that a product takes in its own pass; of longer ones the
-        scores are stored too.
+    longest_row: elements of a row whose softmax a product computes in its own kernel;
+        of longer rows the scores are stored too. 0 if no softmax is fused.
     """
-    for softmax in list(_softmaxes(flow)):
-        flow.stored.add(softmax.powers)
-        flow.kinds[softmax.largest] = FusionKind.LOOP
-        if softmax.row > longest:
-            flow.stored.add(softmax.scores)
+
+    longest_row: int
+
+    def __call__(self, flow: Flow) -> Flow:
+        """The dataflow with exponentials stored, and row maxima fused as elementwise."""
+        softmaxes = list(_softmaxes(flow)) if self.longest_row else []
+        if not softmaxes:
+            return flow
+        stored = {*flow.stored, *(softmax.exponentials for softmax in softmaxes)}
+        stored.update(s.scores for s in softmaxes if s.row > self.longest_row)
+        maxima = dict.fromkeys((s.maximum for s in softmaxes), FusionKind.LOOP)
+        return replace(flow, stored=stored, kinds={**flow.kinds, **maxima})
 
 
 def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
-    """Those that are taken so."""
+    """The softmaxes of a program that are fused."""
     for op, kind in flow.kinds.items():
         if kind is not FusionKind.REDUCTION or op.kind != "reduce_max":
             continue
         scores = flow.operand(op, 0)
         row = 0 if scores is None else _row(op, scores)
-        if scores is None or not 0 < row <= _MOST:
+        if scores is None or not 0 < row <= _MAX_ROW:
             continue
-        powers = _powers(op, scores, flow)
-        if powers is not None and _is_of_16_bits(scores, powers, flow):
-            yield _Softmax(scores, op, powers, row)
+        exponentials = _exponentials_of(op, scores, flow)
+        if exponentials is not None and _is_of_16_bits(scores, exponentials, flow):
+            yield _Softmax(scores, op, exponentials, row)
 
 
 def _row(op: Op, scores: Value) -> int:
-    """Elements of a row that an op reduces; 0 where those of several dims are one."""
+    """Elements of a row that an op reduces; 0 if it reduces several dims."""
     axes = cast("tuple[int, ...]", op.params["axes"])
     return scores.shape[axes[0]] if len(axes) == 1 else 0
 
 
-def _powers(largest: Op, scores: Value, flow: Flow) -> Value | None:
-    """The exponentials of scores less the largest of each row, if that is taken of them."""
-    left = _only_reader(largest.results[0], flow)
-    while left is not None and left.kind in _BETWEEN:
+def _exponentials_of(maximum: Op, scores: Value, flow: Flow) -> Value | None:
+    """The exponentials of scores minus the maximum of each row, if they are computed."""
+    left = _only_reader(maximum.results[0], flow)
+    while left is not None and left.kind in _BEFORE_SUBTRACTION:
         left = _only_reader(left.results[0], flow)
     if left is None or left.kind != "sub":
         return None
@@ -86,50 +96,52 @@ def _powers(largest: Op, scores: Value, flow: Flow) -> Value | None:
     return power.results[0] if power is not None and power.kind == "exp" else None
 
 
-def _is_same(one: Atom, other: Atom, flow: Flow, far: int = _FAR) -> bool:
-    """Whether atoms are one, or made alike of the same, dims in whatever order."""
-    one, other = _unturned(one, flow), _unturned(other, flow)
+def _is_same(one: Atom, other: Atom, flow: Flow, steps: int = _MAX_STEPS) -> bool:
+    """Whether atoms are equal: the same, or computed alike, up to transposes."""
+    one, other = _untransposed(one, flow), _untransposed(other, flow)
     if isinstance(one, Literal) or isinstance(other, Literal):
         return str(one) == str(other)
-    first, second = flow.maker.get(one), flow.maker.get(other)
-    if one is other or first is None or second is None or not far:
+    first, second = flow.producers.get(one), flow.producers.get(other)
+    if one is other or first is None or second is None or not steps:
         return one is other
     pairs = zip(first.operands, second.operands, strict=False)
     return (
         first.kind == second.kind
         and flow.kinds[first] is FusionKind.LOOP
-        and all(_is_same(a, b, flow, far - 1) for a, b in pairs)
+        and all(_is_same(a, b, flow, steps - 1) for a, b in pairs)
     )
 
 
-def _unturned(atom: Atom, flow: Flow) -> Atom:
-    """What an atom is the transpose of, if of anything."""
-    maker = flow.maker.get(atom) if isinstance(atom, Value) else None
+def _untransposed(atom: Atom, flow: Flow) -> Atom:
+    """The operand of a transpose, or of several; the atom itself if it is none."""
+    maker = flow.producers.get(atom) if isinstance(atom, Value) else None
     if maker is None or maker.kind != "transpose":
         return atom
-    return _unturned(flow.operands[maker][0], flow)
+    return _untransposed(flow.operands[maker][0], flow)
 
 
 def _only_reader(value: Value, flow: Flow) -> Op | None:
-    found = flow.readers.get(value, ())
+    found = flow.consumers.get(value, ())
     return found[0] if len(found) == 1 else None
 
 
-def _is_of_16_bits(scores: Value, powers: Value, flow: Flow) -> bool:
-    """Whether float32 scores are made of one bfloat16 product, and are not just that."""
-    last = flow.maker.get(scores)
+def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
+    """Whether float32 scores come from one bfloat16 product, and not by a mere cast."""
+    last = flow.producers.get(scores)
     if scores.dtype != "float32" or last is None or last.kind == "convert_element_type":
         return False
     size = math.prod(scores.shape)
     waiting, seen, made_by = [scores], {scores}, list[Op]()
     while waiting:
-        op = flow.maker[waiting.pop()]
+        op = flow.producers[waiting.pop()]
         if flow.kinds[op] is not FusionKind.LOOP:
             made_by.append(op)
             continue
-        if moves_last(op) and not _is_laid_anew(op, powers, flow):
+        if transposes_minor_dim(op) and not _is_written_transposed(
+            op, exponentials, flow
+        ):
             return False
-        made = [v for v in flow.operands[op] if v in flow.maker and v not in seen]
+        made = [v for v in flow.operands[op] if v in flow.producers and v not in seen]
         large = [v for v in made if math.prod(v.shape) >= size]
         waiting += large
         seen.update(large)
@@ -138,21 +150,21 @@ def _is_of_16_bits(scores: Value, powers: Value, flow: Flow) -> bool:
     )
 
 
-def _is_laid_anew(transpose: Op, powers: Value, flow: Flow) -> bool:
-    """Whether a product rather makes the scores as its only reader wants them.
+def _is_written_transposed(transpose: Op, exponentials: Value, flow: Flow) -> bool:
+    """Whether the product writes the scores in the order that their only reader wants.
 
-    That is so of several sequences with heads that share keys, in a pass that is not
-    derived: sequences, keys, heads of each, queries and keys are five dims.
+    True of grouped-query attention over several sequences in a forward pass: sequences,
+    key heads, heads of each, queries and keys are five dims.
     """
     num_dims = sum(n > 1 for n in transpose.results[0].shape)
-    return num_dims > _PLAIN_DIMS and _num_products(powers, flow) == 1
+    return num_dims > _PLAIN_DIMS and _num_products(exponentials, flow) == 1
 
 
 def _num_products(value: Value, flow: Flow) -> int:
-    """Products that read what elementwise ops make of a value."""
+    """Number of products that read a value, directly or through elementwise ops."""
     waiting, seen, found = [value], {value}, set[Op]()
     while waiting:
-        for op in flow.readers.get(waiting.pop(), ()):
+        for op in flow.consumers.get(waiting.pop(), ()):
             if flow.kinds[op] is FusionKind.PRODUCT:
                 found.add(op)
             elif flow.kinds[op] is FusionKind.LOOP:

@@ -1,212 +1,244 @@
-"""A device program with the copies that images cut in space need (`rules.space`).
+"""Space-to-batch: the copies that images split in space need.
 
-A convolution reads parts with their seams, and has images and features as the dims
-within a register; with few features they lie otherwise in between, where less is
-padding. What is the same for a whole image is spread over its parts, and what a reader
-wants whole is put together.
+XLA's `SpaceToBatchConverter` (openxla/xla, `xla/service/space_to_batch_converter.cc`);
+`image_cuts` says which images it splits. A convolution reads parts with their halos, and
+has batch and features as minor dims. With few features its results are copied to another
+layout in between, where less is padding. What is the same for a whole image is broadcast
+over its parts, and what a consumer wants whole is put together again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from meshwright.predict.compilers.tpu.image_cuts import Cuts, Operands
-from meshwright.predict.compilers.tpu.image_parts import PARTS, Cut
-from meshwright.predict.compilers.xla.fusion import (
-    REGROUP,
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import (
+    SPACE_TO_BATCH_COPY,
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.xla.layouts import Layout
+from meshwright.predict.compilers.hlo.layouts import Layouts, PhysicalShape
+from meshwright.predict.compilers.tpu.image_splits import ImageSplits, SplitOperands
+from meshwright.predict.compilers.tpu.spatial_split import PARTS, SpatialSplit
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 
-def regrouped(
-    program: Program, layout: Layout, num_devices: int = 1
-) -> tuple[Program, Mapping[Op, Op]]:
-    """The program with such copies; how all that is cut lies is noted in the layout.
+class SplitProgram(NamedTuple):
+    """A program with images split in space.
 
-    num_devices: among which its images are yet to be divided. The second result says,
-    for each op made anew, which one it was.
+    program: the one given if no image is split. origins: by op that stands for another,
+    that op of the program given. physical: the shapes in which split images are stored.
     """
-    origins: dict[Op, Op] = {}
-    most = most_images(layout, num_devices)
-    few = any(shape[dims[0]] <= most for shape, dims in layout.images.items())
-    changes = _Changes(layout, num_devices, origins)
-    return _regrouped(program, changes) if few else program, origins
+
+    program: Program
+    origins: Mapping[Op, Op]
+    physical: Mapping[Value, PhysicalShape]
 
 
-def most_images(layout: Layout, num_devices: int = 1) -> int:
-    """So many images of so many devices are cut at most: less than a register's rows."""
-    return layout.tile[0] * num_devices - 1
+def convert_space_to_batch(compilation: Compilation) -> Compilation:
+    """The compilation with small batches of images split in space."""
+    layouts, num_devices = compilation.layouts, compilation.num_devices
+    split = split_images(compilation.program, layouts, num_devices)
+    return compilation.with_program(
+        split.program, split.origins, layouts.with_physical(split.physical)
+    )
+
+
+def split_images(
+    program: Program, layouts: Layouts, num_devices: int = 1
+) -> SplitProgram:
+    """The program with the copies that its split images need.
+
+    num_devices: among which its images are still to be divided.
+    """
+    most = max_split_batch(layouts, num_devices)
+    images = layouts.shapes.images.items()
+    if not any(shape[dims[0]] <= most for shape, dims in images):
+        return SplitProgram(program, {}, {})
+    converter = _Converter(layouts, num_devices, {}, {})
+    split = converter.program(program)
+    return SplitProgram(split, converter.origins, converter.physical)
+
+
+def max_split_batch(layouts: Layouts, num_devices: int = 1) -> int:
+    """The largest batch on so many devices that is split: below a register's rows."""
+    return layouts.tile[0] * num_devices - 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Changes:
-    """Those of a program and its bodies; `regrouped` says what is what."""
+class _Converter:
+    """Splits the images of a program and its bodies; collects origins and shapes."""
 
-    layout: Layout
+    layouts: Layouts
     num_devices: int
     origins: dict[Op, Op]
+    physical: dict[Value, PhysicalShape]
 
-
-def _regrouped(program: Program, changes: _Changes) -> Program:
-    """The program so changed; itself where no image is cut."""
-    layout, origins = changes.layout, changes.origins
-    cuts = Cuts(program, most_images(layout, changes.num_devices))
-    if not cuts.of and not any(op.bodies for op in program.ops):
-        return program
-    scope, ops = _Scope(cuts, layout, changes.num_devices), list[Op]()
-    for op in program.ops:
-        bodies = tuple(_regrouped(body, changes) for body in op.bodies)
-        operands = scope.operands(op)
-        ops += scope.take()
-        results = scope.results(op)
-        made = op
-        if (bodies, operands, results) != (op.bodies, op.operands, op.results):
-            made = replace(op, bodies=bodies, operands=operands, results=results)
-            origins[made] = op
-        ops += [made, *scope.take()]
-    outputs = tuple(map(scope.whole, program.outputs))
-    if (*ops, *scope.made) == program.ops and outputs == program.outputs:
-        return program
-    return replace(program, ops=(*ops, *scope.take()), outputs=outputs)
+    def program(self, program: Program) -> Program:
+        """The program with its images split; itself if no image is."""
+        splits = ImageSplits(program, max_split_batch(self.layouts, self.num_devices))
+        if not splits.of and not any(op.bodies for op in program.ops):
+            return program
+        scope, ops = _Scope(splits, self), list[Op]()
+        for op in program.ops:
+            bodies = tuple(map(self.program, op.bodies))
+            operands = scope.operands(op)
+            ops += scope.take_copies()
+            results = scope.results(op)
+            made = op
+            if (bodies, operands, results) != (op.bodies, op.operands, op.results):
+                made = replace(op, bodies=bodies, operands=operands, results=results)
+                self.origins[made] = op
+            ops += [made, *scope.take_copies()]
+        outputs = tuple(map(scope.whole, program.outputs))
+        if (*ops, *scope.copies) == program.ops and outputs == program.outputs:
+            return program
+        return replace(program, ops=(*ops, *scope.take_copies()), outputs=outputs)
 
 
 class _Scope:
-    """Of one program, the copies that there are already.
+    """The copies of one program's images so far.
 
-    made: copies that have no place yet. written: by result of a convolution that lies
-    otherwise later, what it writes.
+    copies: those that have no place among the ops yet. written: by result of a
+    convolution that is copied to another layout, what the convolution writes.
     """
 
-    def __init__(self, cuts: Cuts, layout: Layout, num_devices: int) -> None:
-        self.cuts = cuts
-        self.layout = layout
-        self.num_devices = num_devices
+    def __init__(self, splits: ImageSplits, converter: _Converter) -> None:
+        self.splits = splits
+        self.layouts = converter.layouts
+        self.num_devices = converter.num_devices
+        self.physical = converter.physical
         self.written: dict[Atom, Value] = {}
-        self.made: list[Op] = []
-        self._known: dict[tuple[Value, Cut | None, tuple[int, ...]], Value] = {}
-        for value, cut in cuts.of.items():
+        self.copies: list[Op] = []
+        self._known: dict[
+            tuple[Value, SpatialSplit | None, tuple[int, ...]], Value
+        ] = {}
+        for value, split in splits.of.items():
             if isinstance(value, Value):
-                layout.lies[value] = cut.shape(value.shape), None
+                self.physical[value] = PhysicalShape(split.shape(value.shape))
 
-    def take(self) -> list[Op]:
+    def take_copies(self) -> list[Op]:
         """The copies made since the last call."""
-        made, self.made = self.made, []
+        made, self.copies = self.copies, []
         return made
 
     def operands(self, op: Op) -> tuple[Atom, ...]:
-        """What an op reads instead."""
-        read = self.cuts.read.get(op)
+        """The operands of an op after images are split."""
+        read = self.splits.read.get(op)
         if read is not None:
             return (
-                *map(self._parts, op.operands, read.cuts, _copies(read)),
+                *map(self._parts, op.operands, read.splits, _num_copies(read)),
                 *op.operands[2:],
             )
         result = op.results[0] if op.results else None
-        cut = self.cuts.of.get(result) if result is not None else None
-        if result is None or cut is None:
+        split = self.splits.of.get(result) if result is not None else None
+        if result is None or split is None:
             is_sum = self._is_sum(op)
             return op.operands if is_sum else tuple(map(self.whole, op.operands))
-        if len(op.operands) == 1 and result not in self.cuts.continued:
+        if len(op.operands) == 1 and result not in self.splits.continued:
             # Such as squares that are only summed: a convolution writes them too.
             written = self.written.get(op.operands[0])
             if written is not None:
-                self._lies_as_written(result, cut)
+                self._note_written(result, split)
                 return (written,)
-        return tuple(self._alike(v, result, cut) for v in op.operands)
+        return tuple(self._aligned(v, result, split) for v in op.operands)
 
     def results(self, op: Op) -> tuple[Value, ...]:
-        """What an op writes instead: a convolution what lies as it writes."""
-        cut = self.cuts.of.get(op.results[0]) if op in self.cuts.read else None
-        if cut is None or not self._is_moved(op.results[0], cut):
+        """The results of an op; a convolution writes its own layout, copied later."""
+        split = self.splits.of.get(op.results[0]) if op in self.splits.read else None
+        if split is None or not self._is_copied(op.results[0], split):
             return op.results
         (result,) = op.results
         written = result
-        if result in self.cuts.continued:
+        if result in self.splits.continued:
             self.written[result] = written = Value(result.shape, result.dtype)
             self._copy(written, result)
-        self._lies_as_written(written, cut)
+        self._note_written(written, split)
         return (written,)
 
     def whole(self, atom: Atom) -> Atom:
-        """Images put together again, if an atom is cut."""
-        if not isinstance(atom, Value) or atom not in self.cuts.of:
+        """The images of an atom put together again, if it is split."""
+        if not isinstance(atom, Value) or atom not in self.splits.of:
             return atom
-        # What has been copied once lies so that its parts are next to each other.
+        # The copy after a convolution has put the parts of an image side by side.
         return atom if atom in self.written else self._known_copy(atom, None, atom)
 
-    def _parts(self, atom: Atom, cut: Cut | None, copies: int) -> Atom:
-        """Parts as a convolution reads them, in so many copies or one with seams."""
-        if cut is None or not isinstance(atom, Value):
+    def _parts(self, atom: Atom, split: SpatialSplit | None, num_copies: int) -> Atom:
+        """Parts as a convolution reads them, in so many copies or one with halos."""
+        if split is None or not isinstance(atom, Value):
             return atom
-        is_moved = self._is_moved(atom, cut)
-        if copies and not is_moved:
+        is_copied = self._is_copied(atom, split)
+        if num_copies and not is_copied:
             return atom
-        shape, read = (*cut.shape(atom.shape), max(copies, 1)), atom
-        for minor in (None, (cut.batch, cut.feature))[0 if is_moved else 1 :]:
+        shape, read = (*split.shape(atom.shape), max(num_copies, 1)), atom
+        for minor in (None, (split.batch, split.feature))[0 if is_copied else 1 :]:
             read = self._copy(read, Value(atom.shape, atom.dtype))
-            self.layout.lies[read] = shape, minor
+            self.physical[read] = PhysicalShape(shape, minor)
         return read
 
-    def _alike(self, atom: Atom, result: Value, cut: Cut) -> Atom:
-        """An operand in step with a result that is cut."""
+    def _aligned(self, atom: Atom, result: Value, split: SpatialSplit) -> Atom:
+        """An operand split as the result of the elementwise op that reads it."""
         if not isinstance(atom, Value) or not atom.shape:
             return atom
-        own = self.cuts.of.get(atom)
-        if own is None and not self.cuts.is_same(atom, cut.batch):
-            return self._known_copy(self.cuts.source(atom), cut, result)
-        if own is None or own.extent == cut.extent:
+        own = self.splits.of.get(atom)
+        if own is None and not self.splits.is_same(atom, split.batch):
+            return self._known_copy(self.splits.source(atom), split, result)
+        if own is None or own.extent == split.extent:
             return atom
-        return self._known_copy(atom, cut, atom)
+        return self._known_copy(atom, split, atom)
 
-    def _known_copy(self, value: Value, cut: Cut | None, like: Value) -> Value:
-        """The copy of a value that is cut so, or put together."""
-        key = value, cut, like.shape
+    def _known_copy(
+        self, value: Value, split: SpatialSplit | None, like: Value
+    ) -> Value:
+        """The copy of a value that is split by `split`, or whole for `None`."""
+        key = value, split, like.shape
         known = self._known.get(key)
         if known is None:
             known = self._copy(value, Value(like.shape, value.dtype))
-            if cut is not None:
-                self.layout.lies[known] = cut.shape(like.shape), None
+            if split is not None:
+                self.physical[known] = PhysicalShape(split.shape(like.shape))
             self._known[key] = known
         return known
 
     def _copy(self, value: Value, made: Value) -> Value:
-        self.made.append(Op(REGROUP, (value,), (made,)))
+        self.copies.append(Op(SPACE_TO_BATCH_COPY, (value,), (made,)))
         return made
 
-    def _lies_as_written(self, value: Value, cut: Cut) -> None:
-        """Note that a value lies as convolutions write."""
-        self.layout.lies[value] = cut.shape(value.shape), (cut.batch, cut.feature)
+    def _note_written(self, value: Value, split: SpatialSplit) -> None:
+        """Record that a value has the layout that convolutions write."""
+        minor = split.batch, split.feature
+        self.physical[value] = PhysicalShape(split.shape(value.shape), minor)
 
     def _is_sum(self, op: Op) -> bool:
-        """Whether an op reads parts as they are: a sum, of all or of what fills them."""
-        if kind_of(op) is not FusionKind.REDUCTION and not has_trait(
-            op.kind, Trait.ALIASES_OPERAND
-        ):
+        """Whether an op reads parts as they are: a sum over all of an image.
+
+        A sum over less of it does too, if the parts fill the image without padding.
+        """
+        is_bitcast = has_trait(op.kind, Trait.ALIASES_OPERAND)
+        if kind_of(op) is not FusionKind.REDUCTION and not is_bitcast:
             return False
         axes: object = op.params.get("axes", ())
         summed = axes if isinstance(axes, tuple) else ()
         return all(
-            cut is None
-            or cut.extent * PARTS == operand.shape[cut.space]
-            or (cut.batch in summed and cut.space in summed)
+            split is None
+            or split.extent * PARTS == operand.shape[split.space]
+            or (split.batch in summed and split.space in summed)
             for operand in op.operands
-            for cut in (self.cuts.of.get(operand),)
+            for split in (self.splits.of.get(operand),)
         )
 
-    def _is_moved(self, value: Value, cut: Cut) -> bool:
-        """Whether images lie otherwise between convolutions, with less padding."""
-        shape, padded = [*cut.shape(value.shape)], self.layout.padded
-        shape[cut.batch] = -(-shape[cut.batch] // self.num_devices)
-        minor = shape[cut.batch], shape[cut.feature]
-        size = self.layout.itemsize(value)
+    def _is_copied(self, value: Value, split: SpatialSplit) -> bool:
+        """Whether images have another layout between convolutions: one less padded."""
+        shape, padded = [*split.shape(value.shape)], self.layouts.padded
+        shape[split.batch] = -(-shape[split.batch] // self.num_devices)
+        minor = shape[split.batch], shape[split.feature]
+        size = self.layouts.itemsize(value)
         return padded(shape, minor, size) > padded(shape, shape, size)
 
 
-def _copies(read: Operands) -> tuple[int, int]:
-    """Of images, and of the gradient that a kernel's is made of with them."""
+def _num_copies(read: SplitOperands) -> tuple[int, int]:
+    """Copies of the images, and of the gradient from which a kernel's is computed."""
     return read.copies, min(read.copies, 1)

@@ -1,1 +1,1 @@
-"""Passes that XLA's compilers share."""
+"""Passes that the targets of XLA share, one file each, under XLA's names."""

@@ -1,44 +1,55 @@
-"""A device program as a compiler sees it.
+"""Call inliner: regions that run exactly once give way to the ops of their body.
 
-Loops of one turn are no loops, of a choice by platform its own branch is all there is, and
-to add dims of one element may be a new shape.
+XLA: `CallInliner`, and `WhileLoopSimplifier` for loops of one iteration. The branch that
+`lax.platform_dependent` has for the compiler's platform is inlined too.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from meshwright.predict.compilers.rules import PLAIN, Rules
-from meshwright.predict.compilers.xla.fusion import BARRIER
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import BARRIER
 from meshwright.program.ir import Atom, Op, Program, Value
 
-_REPEATS = "broadcast_in_dim"
+
+@dataclass(frozen=True, slots=True)
+class CallInliner:
+    """The pass that inlines regions; `kept_calls` are kinds that stay calls."""
+
+    kept_calls: frozenset[str] = frozenset()
+
+    def __call__(self, compilation: Compilation) -> Compilation:
+        """The compilation with the regions of its program inlined that run once."""
+        platform = compilation.compiler.platform
+        program, origins = inline(compilation.program, platform, self.kept_calls)
+        return compilation.with_program(program, origins)
 
 
-def inline(program: Program, rules: Rules = PLAIN) -> tuple[Program, Mapping[Op, Op]]:
-    """The program with what runs once in the place of the region that it stands in.
+def inline(
+    program: Program, platform: str = "", kept_calls: Collection[str] = ()
+) -> tuple[Program, Mapping[Op, Op]]:
+    """The program with scans of one iteration, remats and the platform's branch inlined.
 
-    That are scans of one turn, remats, and the branch of the compiler's own platform.
-    The second result says, for each op that had to be made anew, which one it was.
+    The second result is the origin of each op that stands for another one.
     """
-    pass_ = _Inline(rules, frozenset(program.outputs))
-    return pass_.program(program), pass_.origins
+    inliner = _Inliner(platform, kept_calls)
+    return inliner.program(program), inliner.origins
 
 
-class _Inline:
-    def __init__(self, rules: Rules, outputs: frozenset[Atom]) -> None:
-        self.rules = rules
-        self.outputs = outputs
+class _Inliner:
+    def __init__(self, platform: str, kept_calls: Collection[str]) -> None:
+        self.platform = platform
+        self.kept_calls = kept_calls
         self.origins: dict[Op, Op] = {}
         self.renamed: dict[Value, Atom] = {}
 
     def program(self, program: Program) -> Program:
-        """The program itself where there is nothing to inline."""
+        """The program after inlining; itself if nothing is inlined."""
         if not self.renamed and not any(op.bodies for op in program.ops):
-            return self._reshaped(program)
+            return program
         ops = [new for op in program.ops for new in self.ops(op)]
         outputs = tuple(map(self.atom, program.outputs))
         if all(a is b for a, b in zip(ops, program.ops, strict=False)) and (
@@ -47,36 +58,21 @@ class _Inline:
             return program
         constants = dict(program.constants)
         for op in program.ops:
-            number = self.in_place(op)
+            number = self.inlined_body(op)
             if number is not None:
                 constants.update(op.bodies[number].constants)
         return Program(program.inputs, tuple(ops), outputs, constants)
 
-    def _reshaped(self, program: Program) -> Program:
-        """A program without regions, of which there is little to change."""
-        repeats = [op for op in program.ops if op.kind == _REPEATS]
-        changed = {
-            op: self._reshape_of(op, op.operands)
-            for op in repeats
-            if self._is_reshape(op, op.operands)
-        }
-        if not changed:
-            return program
-        ops = tuple([changed.get(op, op) for op in program.ops])
-        return replace(program, ops=ops)
-
     def atom(self, atom: Atom) -> Atom:
-        """What an atom is now called."""
+        """The atom that stands for another one after inlining."""
         return self.renamed.get(atom, atom) if isinstance(atom, Value) else atom
 
     def ops(self, op: Op) -> list[Op]:
-        """What stands in an op's place."""
+        """The ops that replace one op."""
         operands = tuple(map(self.atom, op.operands))
-        number = self.in_place(op)
+        number = self.inlined_body(op)
         if number is not None:
-            return self._opened(op, number, operands)
-        if op.kind == _REPEATS and self._is_reshape(op, operands):
-            return [self._reshape_of(op, operands)]
+            return self._body_ops(op, number, operands)
         bodies = tuple(map(self.program, op.bodies))
         same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
         if same and all(a is b for a, b in zip(operands, op.operands, strict=True)):
@@ -85,43 +81,24 @@ class _Inline:
         self.origins[made] = self.origins.get(op, op)
         return [made]
 
-    def in_place(self, op: Op) -> int | None:
-        """Which body stands in an op's place, since it runs once and no other does."""
+    def inlined_body(self, op: Op) -> int | None:
+        """The number of the body that runs once while no other does, if any."""
         if op.kind == "remat":
-            return None if self.rules.keeps_remats else 0
+            return None if op.kind in self.kept_calls else 0
         if op.kind == "scan" and op.params.get("length") == 1:
             return 0
         platforms: Any = op.params.get("platforms") if op.kind == "cond" else None
         if platforms is None:
             return None
-        own = (
-            n for n, p in enumerate(platforms) if p is None or self.rules.platform in p
-        )
+        own = (n for n, p in enumerate(platforms) if p is None or self.platform in p)
         return next(own, None)
 
-    def _is_reshape(self, op: Op, operands: Sequence[Atom]) -> bool:
-        """Whether an op that repeats an array does so once, along dims of one element.
-
-        What leaves the program is an array of its own all the same.
-        """
-        if not self.rules.reshapes:
-            return False
-        (operand,), (result,) = operands, op.results
-        if not isinstance(operand, Value) or result in self.outputs:
-            return False
-        return math.prod(operand.shape) == math.prod(result.shape)
-
-    def _reshape_of(self, op: Op, operands: tuple[Atom, ...]) -> Op:
-        made = replace(op, kind="reshape", operands=operands)
-        self.origins[made] = self.origins.get(op, op)
-        return made
-
-    def _opened(self, op: Op, number: int, operands: tuple[Atom, ...]) -> list[Op]:
-        """A body's ops, between reshapes that drop and add the dim of a loop's turns."""
+    def _body_ops(self, op: Op, number: int, operands: tuple[Atom, ...]) -> list[Op]:
+        """The ops of a body, between reshapes that drop and add the dim of iterations."""
         body = op.bodies[number]
         made: list[Op] = []
         for wire in op.wires:
-            for position in _of(number, wire.inputs):
+            for position in _positions(number, wire.inputs):
                 assert wire.operand is not None, "a body's input has an operand"
                 inside, outside = body.inputs[position], operands[wire.operand]
                 if wire.is_stacked:
@@ -133,13 +110,11 @@ class _Inline:
         for inner in body.ops:
             made += self.ops(inner)
         for wire in op.wires:
-            for position in _of(number, wire.outputs):
+            for position in _positions(number, wire.outputs):
                 if wire.result is None:
                     continue
-                inside, result = (
-                    self.atom(body.outputs[position]),
-                    op.results[wire.result],
-                )
+                inside = self.atom(body.outputs[position])
+                result = op.results[wire.result]
                 if wire.is_stacked:
                     made.append(_reshape(op, inside, result))
                 else:
@@ -147,12 +122,12 @@ class _Inline:
         return made
 
 
-def _of(number: int, ends: Sequence[tuple[int, int]]) -> list[int]:
-    """Those positions of a wire's ends that lie in one body."""
+def _positions(number: int, ends: Sequence[tuple[int, int]]) -> list[int]:
+    """The positions of a wire's ends in one body."""
     return [position for body, position in ends if body == number]
 
 
 def _reshape(op: Op, operand: Atom, result: Value) -> Op:
-    """The same elements in another shape; a literal is spread."""
+    """The same elements in another shape; a literal is broadcast."""
     kind = "reshape" if isinstance(operand, Value) else "broadcast_in_dim"
     return Op(kind, (operand,), (result,), source=op.source)

@@ -1,65 +1,70 @@
-"""Collectives that a compiler's scheduler starts ahead of where they stand."""
+"""Latency hiding: collectives that the scheduler starts ahead of their position.
+
+XLA: `LatencyHidingScheduler`.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.ir import Value
 
-_HELD = 4
-"""Results that may wait for their first reader: each takes memory while it does."""
+_MAX_WAITING_RESULTS = 4
+"""Results that may wait for their first reader: each takes memory meanwhile."""
 
-_LIGHT = frozenset({FusionKind.LOOP, FusionKind.COLLECTIVE})
-"""Kinds that a weight passes through on its way: casts, and what moves it."""
+_PREPARATORY = frozenset({FusionKind.LOOP, FusionKind.COLLECTIVE})
+"""Kinds between an input and a collective: casts of weights, and other collectives."""
 
 
-class Ahead:
-    """Which units may run before their turn, and which have.
+class EarlyStarts:
+    """The collectives that may start early, and which fusions have been started.
 
-    A collective may that runs beside computation and needs nothing but what is there
-    from the start, or what casts and other such collectives make of that.
+    A collective may start early if it is asynchronous and needs nothing but inputs, or
+    what casts and other such collectives make of them.
     """
 
     def __init__(
         self,
-        units: Sequence[Fusion],
+        fusions: Sequence[Fusion],
         inputs: Iterable[Value],
-        is_async: Collection[str],
+        async_collectives: Collection[str],
     ) -> None:
         self._waiting: deque[tuple[Fusion, ...]] = deque()
-        self._done: set[Fusion] = set()
-        self._held: set[Value] = set()
+        self._started: set[Fusion] = set()
+        self._unread: set[Value] = set()
         chains: dict[Value, tuple[Fusion, ...]] = dict.fromkeys(inputs, ())
-        for unit in units:
-            moves = unit.kind is FusionKind.COLLECTIVE
-            if unit.kind not in _LIGHT or (moves and unit.root.kind not in is_async):
+        for fusion in fusions:
+            is_collective = fusion.kind is FusionKind.COLLECTIVE
+            if fusion.kind not in _PREPARATORY or (
+                is_collective and fusion.root.kind not in async_collectives
+            ):
                 continue
-            if not all(map(chains.__contains__, unit.reads)):
+            if not all(map(chains.__contains__, fusion.reads)):
                 continue
-            chain = (*(u for v in unit.reads for u in chains[v]), unit)
-            chains |= dict.fromkeys(unit.writes, () if moves else chain)
-            if moves:
+            chain = (*(f for v in fusion.reads for f in chains[v]), fusion)
+            chains |= dict.fromkeys(fusion.writes, () if is_collective else chain)
+            if is_collective:
                 self._waiting.append(chain)
 
     def next(self) -> tuple[Fusion, ...]:
-        """The next collective with what it needs, from now on as good as run."""
-        while self._waiting and len(self._held) < _HELD:
+        """The next collective with what it needs; they count as started."""
+        while self._waiting and len(self._unread) < _MAX_WAITING_RESULTS:
             chain = self._waiting.popleft()
-            early = tuple(u for u in dict.fromkeys(chain) if u not in self._done)
-            if chain[-1] in self._done:
+            early = tuple(f for f in dict.fromkeys(chain) if f not in self._started)
+            if chain[-1] in self._started:
                 continue
-            self._done.update(early)
-            self._held.update(chain[-1].writes)
+            self._started.update(early)
+            self._unread.update(chain[-1].writes)
             return early
         return ()
 
-    def take(self, unit: Fusion) -> bool:
-        """Whether a unit, whose turn has come, has still to run."""
-        if self._held:
-            self._held.difference_update(unit.reads)
-        if unit in self._done:
+    def start(self, fusion: Fusion) -> bool:
+        """Whether a fusion at its own position still has to start; it has afterwards."""
+        if self._unread:
+            self._unread.difference_update(fusion.reads)
+        if fusion in self._started:
             return False
-        self._done.add(unit)
+        self._started.add(fusion)
         return True

@@ -1,72 +1,87 @@
-"""Products that finish what is made of them."""
+"""Output fusion: products that also compute the elementwise ops on their result."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 
-from meshwright.predict.compilers.xla.dataflow import stored_outputs
-from meshwright.predict.compilers.xla.fusion import Fusion, FusionKind, shares_of
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind, read_shares
+from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.ir import Program, Value, num_bytes
 
 
-def with_epilogues(units: tuple[Fusion, ...], program: Program) -> tuple[Fusion, ...]:
-    """Products that finish, element by element, what one other unit makes of them.
+def fuse_outputs(compilation: Compilation) -> Compilation:
+    """The compilation with elementwise consumers fused into the products they read."""
+    return rewrite_fusions(compilation, with_epilogues)
 
-    Such a unit is the product's own end, and the product as such is never written.
+
+def with_epilogues(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+    """The fusions, each product merged with the elementwise fusion that alone reads it.
+
+    That fusion becomes the product's epilogue, and the product as such is not written.
     """
     kept = set(stored_outputs(program))
     readers: dict[Value, list[int]] = {}
-    for index, unit in enumerate(units):
-        for value in unit.reads:
+    for index, fusion in enumerate(fusions):
+        for value in fusion.reads:
             readers.setdefault(value, []).append(index)
     made_at = {
-        value: index for index, unit in enumerate(units) for value in unit.writes
+        value: index for index, fusion in enumerate(fusions) for value in fusion.writes
     }
-    found: list[Fusion | None] = list(units)
-    for index, unit in enumerate(units):
-        if unit.kind is not FusionKind.PRODUCT or len(unit.writes) != 1:
+    found: list[Fusion | None] = list(fusions)
+    for index, product in enumerate(fusions):
+        if product.kind is not FusionKind.PRODUCT or len(product.writes) != 1:
             continue
-        (value,) = unit.writes
+        (value,) = product.writes
         used_by = readers.get(value, [])
         if len(used_by) != 1 or value in kept:
             continue
         end = found[used_by[0]]
-        if end is not None and _is_epilogue(end, value):
-            others = [v for v in end.reads if v is not value]
-            early = all(made_at.get(v, -1) < index for v in others)
-            held = sum(
-                num_bytes(v)
-                for v in unit.reads
-                if v in made_at and readers[v][-1] < used_by[0]
-            )
-            if not early and held > num_bytes(value):
-                continue
-            found[index] = found[used_by[0]] = None
-            found[index if early else used_by[0]] = Fusion(
-                unit.root,
-                unit.kind,
-                tuple(dict.fromkeys((*unit.reads, *others))),
-                end.writes,
-                unit.work + end.work,
-                _in_place((v for v in others if v not in unit.reads), end.writes),
-                overwrites=tuple(v for v in end.overwrites if v not in unit.reads),
-                shares=shares_of((unit, end)),
-                sides=unit.sides,
-            )
-    return tuple(unit for unit in found if unit is not None)
+        if end is None or not _is_epilogue(end, value):
+            continue
+        others = [v for v in end.reads if v is not value]
+        is_early = all(made_at.get(v, -1) < index for v in others)
+        held = sum(
+            num_bytes(v)
+            for v in product.reads
+            if v in made_at and readers[v][-1] < used_by[0]
+        )
+        # A later epilogue would keep the operands alive, which may be more.
+        if not is_early and held > num_bytes(value):
+            continue
+        found[index] = found[used_by[0]] = None
+        found[index if is_early else used_by[0]] = _merged(product, end, others)
+    return [fusion for fusion in found if fusion is not None]
 
 
-def _is_epilogue(unit: Fusion, product: Value) -> bool:
-    return unit.kind is FusionKind.LOOP and all(
-        math.prod(v.shape) == math.prod(product.shape) for v in unit.writes
+def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
+    """The product with an epilogue that reads `others` besides its result."""
+    added = [v for v in others if v not in product.reads]
+    return Fusion(
+        product.root,
+        product.kind,
+        tuple(dict.fromkeys((*product.reads, *others))),
+        end.writes,
+        product.work + end.work,
+        _in_place(added, end.writes),
+        overwrites=tuple(v for v in end.overwrites if v not in product.reads),
+        shares=read_shares((product, end)),
+        sides=product.sides,
+    )
+
+
+def _is_epilogue(fusion: Fusion, product: Value) -> bool:
+    return fusion.kind is FusionKind.LOOP and all(
+        math.prod(v.shape) == math.prod(product.shape) for v in fusion.writes
     )
 
 
 def _in_place(operands: Iterable[Value], writes: Sequence[Value]) -> Value | None:
-    """The first operand of the element-by-element end that is as what it writes.
+    """The first operand of an epilogue with the shape and dtype of what it writes.
 
-    None of those that the product reads: of them it needs more than one element each.
+    Operands of the product itself do not count: it needs many elements of them for one.
     """
-    kind = [(v.shape, v.dtype) for v in writes]
-    return next((v for v in operands if [(v.shape, v.dtype)] == kind), None)
+    like = [(v.shape, v.dtype) for v in writes]
+    return next((v for v in operands if [(v.shape, v.dtype)] == like), None)

@@ -66,7 +66,7 @@ class _Reduction:
         return self.is_truncated or (is_rounded and self.is_scattered)
 
     def converted(self, dtype: str) -> _Reduction:
-        """The same reduction in another dtype."""
+        """The reduction in another dtype."""
         loses = self.dtype.startswith(_INEXACT) and not dtype.startswith(_INEXACT)
         return replace(
             self,

@@ -1,0 +1,81 @@
+"""Breadth-first schedule: the order in which XLA's CPU compiler runs fusions.
+
+XLA: `BFScheduler`. Independent work stands side by side for its threads, at the price of
+memory: what depends on arguments alone is computed at the start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
+from meshwright.program.ir import Program, Value
+
+
+def schedule_breadth_first(compilation: Compilation) -> Compilation:
+    """The compilation with its fusions, and those of each body, in breadth-first order."""
+    return rewrite_fusions(compilation, breadth_first)
+
+
+def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+    """The fusions, each queued when the last of its operands is available.
+
+    All-reduces over the same devices that do not need each other are launched together.
+    """
+    groups = _launch_groups(fusions)
+    num_missing = [0] * len(fusions)
+    readers: dict[Value, list[int]] = {}
+    for index, fusion in enumerate(fusions):
+        for value in dict.fromkeys(fusion.reads):
+            readers.setdefault(value, []).append(index)
+            num_missing[groups[index]] += 1
+    members: dict[int, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    ready: deque[Value | int] = deque((*program.inputs, *program.constants))
+    ready.extend(g for g in members if not num_missing[g])
+    made: set[Value] = {v for v in ready if isinstance(v, Value)}
+    made.update(v for fusion in fusions for v in fusion.writes)
+    outside = [v for v in readers if v not in made]
+    ready.extendleft(reversed(outside))
+    found: list[Fusion] = []
+    while ready:
+        next_ = ready.popleft()
+        if isinstance(next_, Value):
+            written: Sequence[Value] = (next_,)
+        else:
+            launched = [fusions[i] for i in members[next_]]
+            found.append(launched[0])
+            found.extend(replace(fusion, is_joined=True) for fusion in launched[1:])
+            written = [v for fusion in launched for v in fusion.writes]
+        for value in written:
+            for index in readers.get(value, ()):
+                group = groups[index]
+                num_missing[group] -= 1
+                if not num_missing[group]:
+                    ready.append(group)
+    assert len(found) == len(fusions), "fusions wait for each other"
+    return found
+
+
+def _launch_groups(fusions: Sequence[Fusion]) -> list[int]:
+    """By fusion, the index of the first fusion that it is launched with.
+
+    All-reduces form a group if they are alike, and depend on equally many in a row.
+    """
+    depth: dict[Value, int] = {}
+    first: dict[tuple[int, str], int] = {}
+    found: list[int] = []
+    for index, fusion in enumerate(fusions):
+        above = max((depth.get(v, 0) for v in fusion.reads), default=0)
+        is_reduction = fusion.root.kind == "all_reduce"
+        depth.update(dict.fromkeys(fusion.writes, above + is_reduction))
+        if is_reduction:
+            key = above, f"{fusion.root.results[0].dtype} {fusion.root.params}"
+            index = first.setdefault(key, index)
+        found.append(index)
+    return found

@@ -1,0 +1,225 @@
+"""Fusion decisions of XLA's CPU compiler: what is recomputed, and what a library computes.
+
+Products, convolutions and large reductions are library calls (YNNPACK, Eigen): they read
+their operands from memory, in one order of dims, and write their results. All else is
+fused into loops. Consumers recompute an op if that reads no more than its result, or if
+none of them needs it stored (XLA's `InstructionFusion`, `CpuInstructionFusion` and
+`LibraryRewriter`; jaxlib 0.12).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from meshwright.predict.compilers.cpu.library_rewriter import reads_through
+from meshwright.predict.compilers.hlo.control_flow import stacked_ends
+from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.hlo.fusion_policy import Decision, FusionPolicy
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.producers import FusedProducers
+from meshwright.predict.compilers.xla.aliasing import elementwise_aliases
+from meshwright.program.ir import Atom, Op, Value, itemsize_bytes
+from meshwright.program.ops import Trait, has_trait
+
+_EXPENSIVE = frozenset(
+    {
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cosh",
+        "digamma", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "gather",
+        "lgamma", "log", "log1p", "logistic", "pow", "rem", "rsqrt", "sinh", "sqrt",
+        "tan", "tanh",
+    }
+)  # fmt: skip
+"""Ops that are computed once, however many read them."""
+
+_LIBRARY_REDUCTIONS = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
+
+_LIBRARY_OPS = frozenset(
+    {
+        "abs", "add", "add_any", "broadcast_in_dim", "ceil", "convert_element_type",
+        "cos", "div", "erf", "exp", "expm1", "floor", "integer_pow", "iota", "log",
+        "log1p", "logistic", "max", "min", "mul", "neg", "pad", "pow", "rsqrt", "sign",
+        "sin", "sqrt", "square", "sub", "tan", "tanh", "transpose",
+    }
+)  # fmt: skip
+"""Ops that a library's reduction computes itself, for floats."""
+
+_MIN_LIBRARY_ELEMENTS = 4096
+"""Elements from which a reduction is the library's."""
+
+_MIN_ROW_BYTES, _MIN_JOINED_BYTES = 64, 2048
+"""Bytes of a row, and in all, from which a concatenation is a loop of its own."""
+
+_MAX_JOINED_OPERANDS = 8
+
+
+def decide(
+    op: Op, kind: FusionKind, producers: FusedProducers, flow: Flow, layouts: Layouts
+) -> list[Decision]:
+    """What becomes of each result of an op; `producers` are fused into it."""
+    del kind, layouts  # a library has kinds of its own, and no layouts matter to it
+    found: list[Decision] = []
+    for value in op.results:
+        consumers = flow.consumers.get(value, ())
+        private = _private_producers(op, producers.ops, flow)
+        fusing = _fusing_consumers(op, consumers, private, _reads_no_more(op, flow))
+        is_stored = value in flow.stored or len(fusing) < len(consumers)
+        found.append(Decision(is_stored, bool(fusing), frozenset(fusing)))
+    return found
+
+
+def elementwise_aliases_of(
+    op: Op, kind: FusionKind, producers: FusedProducers, flow: Flow
+) -> tuple[Value, ...]:
+    """Operands whose buffers any elementwise result may take."""
+    del kind
+    return elementwise_aliases(op, producers, flow)
+
+
+def no_chains(flow: Flow) -> Mapping[Value, Op]:
+    """No chains: every op is decided on by itself."""
+    del flow
+    return {}
+
+
+def no_carried_operands(op: Op, flow: Flow) -> Mapping[Value, Value]:
+    """No operands: the results of loops have memory of their own all along."""
+    del op, flow
+    return {}
+
+
+def stack_outputs(op: Op) -> set[Value]:
+    """Outputs of bodies that a loop stacks and that nothing else in the body reads."""
+    return {
+        end
+        for body, end in stacked_ends(op)
+        if not any(end in each.operands for each in body.ops)
+        and all(is_loop(each) for each in body.ops if end in each.results)
+    }
+
+
+CPU_FUSION = FusionPolicy(
+    decide=decide,
+    single_consumer_chains=no_chains,
+    aliased_operands=elementwise_aliases_of,
+    carried_operands=no_carried_operands,
+    stack_outputs=stack_outputs,
+    slice_readers=frozenset({FusionKind.LOOP}),
+)
+
+
+def is_loop(op: Op) -> bool:
+    """Whether an op is fused into loops, with its consumers or its operands."""
+    if has_trait(op.kind, Trait.SCATTERS) or op.kind == "concatenate":
+        return op.kind == "concatenate" and not _joins_rows(op)
+    is_indexed = op.kind in {"gather", "dynamic_update_slice"}
+    return is_indexed or kind_of(op) is FusionKind.LOOP
+
+
+def _private_producers(
+    op: Op, producers: Collection[Op], flow: Flow
+) -> Collection[Op] | None:
+    """The producers fused into an op; `None` if others read large results of them.
+
+    Large are results with as many elements as the op's.
+    """
+    size = math.prod(op.results[0].shape)
+    made = (r for each in producers for r in each.results)
+    large = [r for r in made if math.prod(r.shape) >= size]
+    chain, consumers = {op, *producers}, flow.consumers
+    is_private = all(chain.issuperset(consumers.get(r, ())) for r in large)
+    return producers if is_private else None
+
+
+def _reads_no_more(op: Op, flow: Flow) -> bool:
+    """Whether an op reads one large operand, or no more elements than it makes.
+
+    Operands that only repeat a smaller value are not large.
+    """
+    operands, producers = flow.operands[op], flow.producers
+    (result, *_) = op.results
+    read = sum(math.prod(v.shape) for v in dict.fromkeys(operands))
+    if read <= math.prod(result.shape):
+        return True
+    repeated = {
+        v
+        for v in operands
+        if v in producers and has_trait(producers[v].kind, Trait.REPEATS)
+    }
+    large = (v for v in operands if v not in repeated)
+    return sum(_rank(v) >= _rank(result) for v in large) <= 1
+
+
+def _rank(value: Value) -> int:
+    """The number of dims with more than one element."""
+    return sum(n > 1 for n in value.shape)
+
+
+def _fusing_consumers(
+    op: Op,
+    consumers: Sequence[Op],
+    producers: Collection[Op] | None,
+    reads_no_more: bool,
+) -> tuple[Op, ...]:
+    """The consumers of a result that recompute it.
+
+    producers: fused into the op; `None` if others read some of their results too.
+    """
+    if not is_loop(op) or op.kind == "dynamic_update_slice":
+        return ()
+    if op.kind in _EXPENSIVE and len(consumers) > 1:
+        return ()
+    is_library = (
+        producers is not None and len(consumers) == 1 and _is_for_library(op, producers)
+    )
+    found = tuple(c for c in consumers if _fuses(c, op, is_library))
+    return found if reads_no_more or len(found) == len(consumers) else ()
+
+
+def _is_for_library(op: Op, producers: Collection[Op]) -> bool:
+    """Whether a library computes all that has as many elements as the result."""
+    size = math.prod(op.results[0].shape)
+    return all(
+        each.kind in _LIBRARY_OPS and _is_float(each.results[0])
+        for each in (op, *producers)
+        if math.prod(each.results[0].shape) >= size
+    )
+
+
+def _fuses(consumer: Op, op: Op, is_library: bool) -> bool:
+    """Whether a consumer recomputes the result of an op."""
+    if kind_of(consumer) is FusionKind.REDUCTION:
+        return is_library or not _is_library_reduction(consumer)
+    if consumer.kind == "broadcast_in_dim" and op.kind in _EXPENSIVE:
+        return False
+    if consumer.kind == "dynamic_update_slice":
+        return consumer.operands[0] is not op.results[0]
+    if kind_of(consumer) is FusionKind.PRODUCT:
+        return op.kind == "transpose" and reads_through(consumer, op)
+    return is_loop(consumer)
+
+
+def _is_library_reduction(op: Op) -> bool:
+    operand = op.operands[0]
+    return (
+        op.kind in _LIBRARY_REDUCTIONS
+        and _is_float(operand)
+        and math.prod(operand.shape) >= _MIN_LIBRARY_ELEMENTS
+    )
+
+
+def _is_float(atom: Atom) -> bool:
+    return atom.dtype in {"bfloat16", "float32", "float64"}
+
+
+def _joins_rows(op: Op) -> bool:
+    """Whether a concatenation joins long rows, or many operands: a loop of its own."""
+    (result,) = op.results
+    minor, size = len(result.shape) - 1, itemsize_bytes(result.dtype)
+    return len(op.operands) > _MAX_JOINED_OPERANDS or (
+        minor > 0
+        and op.params.get("dimension") == minor
+        and result.shape[minor] * size >= _MIN_ROW_BYTES
+        and math.prod(result.shape) * size >= _MIN_JOINED_BYTES
+    )

@@ -1,0 +1,1 @@
+"""XLA's GPU compiler: its pipeline."""

@@ -1,0 +1,153 @@
+"""A compiler as a list of named passes, and the compilation that they work on.
+
+As in XLA, a pass is looked up by its name, and a compiler is the tuple of passes that it
+runs (`tpu/pipeline.py`, `gpu/pipeline.py`, ...). A pass takes a `Compilation` and returns
+a new one; it changes nothing in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import chain
+from types import MappingProxyType
+
+from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.fusion_policy import FusionPolicy
+from meshwright.predict.compilers.hlo.kernels import (
+    NO_KERNELS,
+    KernelSequence,
+    OnChipCandidates,
+)
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.program.ir import Op, Program, Value
+
+
+class Stage(Enum):
+    """Part of a pipeline; the value says what its passes change."""
+
+    OPS = "ops of the program"
+    LAYOUTS = "layouts of its values"
+    PRECISION = "dtypes in which values are stored"
+    FUSION = "fusions and kernels"
+    MEMORY = "memory spaces of values"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named step of a compiler, under the name that XLA gives it where it has one."""
+
+    name: str
+    stage: Stage
+    run: Callable[[Compilation], Compilation]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A compiler: the passes that it runs, and how it decides on fusions and buffers.
+
+    name: value of `Machine.compiler` that selects it.
+    platform: name of the platform in JAX, "" if the compiler stands for no real one.
+    async_collectives: kinds of collectives that run at the same time as computation.
+    passes: in the order in which they run.
+    """
+
+    name: str
+    platform: str
+    async_collectives: frozenset[str]
+    passes: tuple[Pass, ...]
+    fusion: FusionPolicy
+    buffers: BufferPolicy
+
+    @property
+    def assigns_memory_spaces(self) -> bool:
+        """Whether scratch memory is the compiler's to place values in, and no cache."""
+        return any(each.stage is Stage.MEMORY for each in self.passes)
+
+
+_NO_OPS: Mapping[Op, Op] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compilation:
+    """A device program between two passes of a compiler.
+
+    input: the program that is compiled.
+    program: the same as the passes so far have rewritten it.
+    layouts: of its values; none of them is in scratch memory.
+    num_devices: among which the batch of the program is still to be divided; 1 for the
+        program of one device.
+    origins: by op that a pass made in the place of another, the op of the input program.
+    fusions: in the order in which they run; the curve of memory is over them.
+    kernels: fusions after multi-output fusion; the timeline is over them.
+    on_chip: values that may stay in scratch memory, of the program and of each body.
+    """
+
+    input: Program
+    program: Program
+    compiler: Compiler
+    layouts: Layouts
+    num_devices: int = 1
+    origins: Mapping[Op, Op] = _NO_OPS
+    fusions: tuple[Fusion, ...] = ()
+    kernels: KernelSequence = NO_KERNELS
+    on_chip: tuple[OnChipCandidates, ...] = ()
+
+    @property
+    def outputs(self) -> list[Value]:
+        """Values that leave the program, without the bitcasts that rename them."""
+        return [v for v in stored_outputs(self.program) if isinstance(v, Value)]
+
+    def after(self, *stages: Stage) -> Compilation:
+        """The compilation after the compiler's passes of these stages."""
+        compilation = self
+        for each in self.compiler.passes:
+            if each.stage in stages:
+                compilation = each.run(compilation)
+        return compilation
+
+    def with_program(
+        self,
+        program: Program,
+        replaced: Mapping[Op, Op],
+        layouts: Layouts | None = None,
+    ) -> Compilation:
+        """The compilation after a pass that rewrote ops.
+
+        replaced: by op that the pass made, the op in whose place it stands.
+        """
+        known = self.origins
+        origins = {
+            **known,
+            **{new: known.get(old, old) for new, old in replaced.items()},
+        }
+        return replace(
+            self, program=program, origins=origins, layouts=layouts or self.layouts
+        )
+
+    def layouts_on(self, scratch_bytes: float) -> Layouts:
+        """The layouts after values are placed in scratch memory of this size."""
+        placed = (each.fitting(scratch_bytes) for each in self.on_chip)
+        return self.layouts.with_on_chip(frozenset[Value](chain.from_iterable(placed)))
+
+
+def start_compilation(
+    program: Program, compiler: Compiler, tile: tuple[int, int], num_devices: int = 1
+) -> Compilation:
+    """A compilation before the first pass.
+
+    tile: rows and columns to which the two minor dims of an array are padded.
+    num_devices: 1 for a device program; more for a program whose batch is still to be
+        divided among so many, which matters to passes that count images.
+    """
+    return Compilation(program, program, compiler, Layouts(tile), num_devices)
+
+
+def compile_program(
+    program: Program, compiler: Compiler, tile: tuple[int, int]
+) -> Compilation:
+    """The compilation of a device program after all passes of a compiler."""
+    return start_compilation(program, compiler, tile).after(*Stage)

@@ -1,0 +1,158 @@
+"""Buffers of loops and branches: what their bodies share with the values outside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+from meshwright.predict.compilers.hlo.dataflow import Flow, stored_outputs
+from meshwright.predict.compilers.hlo.fusion import (
+    BARRIER,
+    Fusion,
+    FusionKind,
+    kind_of,
+)
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.producers import SLICE_OF_DEVICE
+from meshwright.program.analysis.accumulators import loop_carries
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
+
+
+def layouts_in_bodies(
+    op: Op,
+    layouts: Layouts,
+    fused: Collection[Value],
+    stack_outputs: Callable[[Op], set[Value]],
+    slice_readers: Collection[FusionKind],
+) -> Layouts:
+    """Layouts that say which values of an op's bodies have no buffer of their own.
+
+    fused: values that their consumers compute, so that a body computes them itself.
+    stack_outputs: outputs of bodies that are written into the stacked result.
+    slice_readers: kinds of fusions that read a slice of a stacked operand where it is.
+    """
+    sliced: list[set[Value]] = [set() for _ in op.bodies]
+    recomputed: set[Value] = set()
+    for wire in op.wires:
+        operand = None if wire.operand is None else op.operands[wire.operand]
+        inputs = [(body, op.bodies[body].inputs[i]) for body, i in wire.inputs]
+        if wire.is_stacked:
+            for body, value in inputs:
+                sliced[body].add(value)
+        elif operand in fused and wire.result is None:
+            recomputed.update(value for _, value in inputs)
+    slices = stack_outputs(op)
+    for values, body in zip(sliced, op.bodies, strict=True):
+        slices |= values - _read_whole(body, slice_readers)
+    return layouts.with_body_values(recomputed, slices)
+
+
+def uncarried_stack_outputs(op: Op) -> set[Value]:
+    """Outputs of an op's bodies that are stacked, unless the loop carries them too.
+
+    What a loop makes for a stack and for its next iteration is written to the stack and
+    copied from there; what it carries already is copied to the stack.
+    """
+    carried = {
+        op.bodies[body].inputs[i]
+        for _, _, wire in loop_carries(op)
+        for body, i in wire.inputs
+    }
+    return {end for _, end in stacked_ends(op) if end not in carried}
+
+
+def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
+    """Outputs of bodies that a loop stacks over its iterations, each with its body."""
+    return [
+        (op.bodies[body], end)
+        for wire in op.wires
+        if wire.is_stacked
+        for body, i in wire.outputs
+        if isinstance(end := op.bodies[body].outputs[i], Value)
+    ]
+
+
+def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
+    """Values of a body that an op of another kind than these reads from memory."""
+    return {
+        v
+        for op in body.ops
+        if kind_of(op) not in slice_readers or op.kind == BARRIER
+        for v in op.operands
+        if isinstance(v, Value)
+    }
+
+
+def recomputed_carries(op: Op) -> set[Value]:
+    """Results that a loop computes anew in each iteration: it stores them in any case."""
+    ends = [stored_outputs(body) for body in op.bodies]
+    return {
+        op.results[result]
+        for _, result, wire in loop_carries(op)
+        if not all(
+            ends[body][i] in [op.bodies[n].inputs[j] for n, j in wire.inputs]
+            for body, i in wire.outputs
+        )
+    }
+
+
+def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
+    """The operand whose buffer a result of a loop takes, by result.
+
+    An operand that the loop also reads in every iteration keeps its buffer.
+    """
+    pairs = [
+        (op.results[result], operand)
+        for position, result, _ in loop_carries(op)
+        if (operand := flow.operand(op, position)) is not None
+    ]
+    carried = Counter(operand for _, operand in pairs)
+    others = Counter(flow.operands[op]) - carried
+    return {result: operand for result, operand in pairs if operand not in others}
+
+
+def carried_in_place(
+    op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
+) -> dict[Value, Atom]:
+    """The output that fusions write into an input's buffer, by input of one body."""
+    body, size = op.bodies[number], layouts.size
+    outputs = stored_outputs(body)
+    made = {value for fusion in fusions for value in fusion.writes}
+    pairs = [
+        (body.inputs[i], outputs[j])
+        for _, _, wire in loop_carries(op)
+        for n, i in wire.inputs
+        for m, j in wire.outputs
+        if n == m == number
+    ]
+    return {
+        p: o
+        for p, o in pairs
+        if isinstance(o, Value) and o in made and size(o) == size(p)
+    }
+
+
+def is_sliced_inside(op: Op, values: Collection[Value]) -> bool:
+    """Whether an op's bodies, or bodies within, slice a device's own part of a value.
+
+    values: inputs of its bodies.
+    """
+    for body in op.bodies:
+        names = set(values)
+        for each in body.ops:
+            if names.isdisjoint(each.operands):
+                continue
+            if each.kind == SLICE_OF_DEVICE:
+                return True
+            if has_trait(each.kind, Trait.ALIASES_OPERAND):
+                names.update(each.results)
+            inside = {
+                each.bodies[number].inputs[i]
+                for wire in each.wires
+                if wire.operand is not None and each.operands[wire.operand] in names
+                for number, i in wire.inputs
+            }
+            if inside and is_sliced_inside(each, inside):
+                return True
+    return False

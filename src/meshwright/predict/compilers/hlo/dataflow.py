@@ -1,0 +1,214 @@
+"""Producers and consumers of each value of a program, with bitcasts looked through.
+
+A bitcast (a reshape and its like) is the same memory under another name, so it produces
+nothing: its result stands for the operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from meshwright.predict.compilers.hlo.fusion import (
+    BARRIER,
+    FUSES_OPERANDS,
+    FusionKind,
+    kind_of,
+)
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
+
+_MOST_STEPS = 8
+"""Elementwise ops within which paths that part must join again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """The dataflow of one program or body.
+
+    kinds, operands: by op that computes something, in the order of the program; an
+        operand that the bodies of a loop keep as bfloat16 is the cast of the value.
+    producers: the op that makes a value. consumers: by value, once for each time that
+        an op reads it.
+    stored: values that are in memory whoever reads them: outputs, operands of barriers,
+        and operands of `casts`.
+    casts: by result, conversions in front of a loop that its body would otherwise do in
+        every iteration.
+    sources: by result of a bitcast, the value whose memory it is.
+    """
+
+    kinds: Mapping[Op, FusionKind]
+    operands: Mapping[Op, list[Value]]
+    producers: Mapping[Value, Op]
+    consumers: Mapping[Value, Sequence[Op]]
+    stored: Collection[Value]
+    casts: Mapping[Value, Op]
+    sources: Mapping[Value, Value]
+    positions: Mapping[Op, int]
+
+    def operand(self, op: Op, position: int) -> Value | None:
+        """An operand as an op reads it; `None` for a literal."""
+        if not isinstance(op.operands[position], Value):
+            return None
+        before = sum(isinstance(v, Value) for v in op.operands[:position])
+        return self.operands[op][before]
+
+    def chain_links(self) -> dict[Value, Op]:
+        """The producer of each value that passes between two elementwise ops alone."""
+        kinds, stored, loop = self.kinds, self.stored, FusionKind.LOOP
+        producer_of = self.producers.get
+        return {
+            value: producer
+            for value, consumers in self.consumers.items()
+            if len(consumers) == 1
+            and kinds[consumers[0]] is loop
+            and value not in stored
+            and (producer := producer_of(value)) is not None
+            and kinds[producer] is loop
+            and len(producer.results) == 1
+        }
+
+    def paths_join(self, value: Value) -> bool:
+        """Whether all paths from a value join in one op whose result is stored.
+
+        True of `x` in `x * logistic(x)` if the product is written: each path from `x` is
+        elementwise and ends there. A result that several ops read counts as stored, as
+        most such results are.
+        """
+        ops = set(self.consumers.get(value, ()))
+        for _ in range(_MOST_STEPS):
+            first = min(ops, key=self.positions.__getitem__)
+            if not has_trait(first.kind, Trait.ELEMENTWISE):
+                return False
+            (made,) = first.results
+            consumers = self.consumers.get(made, ())
+            if len(ops) == 1:
+                is_fused = all(self.kinds[op] in FUSES_OPERANDS for op in consumers)
+                return made in self.stored or not is_fused or len(consumers) > 1
+            if made in self.stored or not consumers:
+                return False
+            ops.remove(first)
+            ops.update(consumers)
+        return False
+
+    def is_reshaped_for(self, consumer: Op, value: Value) -> bool:
+        """Whether a convolution reads an operand in another shape than it was made in."""
+        if consumer.kind != "conv_general_dilated":
+            return False
+        return any(
+            made is value and read.shape != made.shape
+            for read, made in zip(
+                consumer.operands, self.operands[consumer], strict=True
+            )
+        )
+
+    def body_inputs(self, op: Op, value: Value) -> list[Value]:
+        """The inputs of an op's bodies that stand for a value it reads."""
+        return _body_inputs(op, value, self.sources)
+
+
+def _body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Value]:
+    return [
+        op.bodies[body].inputs[i]
+        for wire in op.wires
+        if wire.operand is not None
+        for operand in [op.operands[wire.operand]]
+        if isinstance(operand, Value) and sources.get(operand, operand) is value
+        for body, i in wire.inputs
+    ]
+
+
+def dataflow_of(program: Program, layouts: Layouts) -> Flow:
+    """The dataflow of a program whose values have these layouts."""
+    sources = _sources(program)
+    source = sources.get
+    ops = [op for op in program.ops if not _only_renames(op)]
+    kinds = {op: kind_of(op) for op in ops}
+    producers = {result: op for op in ops for result in op.results}
+    operands = {
+        op: [source(v, v) for v in op.operands if isinstance(v, Value)] for op in ops
+    }
+    kept = [*program.outputs, *_barrier_operands(program)]
+    stored = {source(v, v) for v in kept if isinstance(v, Value)}
+    casts: dict[Value, Op] = {}
+    if layouts.bfloat16:
+        rounded = _round_loop_operands(operands, layouts.bfloat16, sources)
+        stored |= rounded.keys()
+        casts = {cast.results[0]: cast for cast in rounded.values()}
+        producers |= casts
+    consumers: dict[Value, list[Op]] = {}
+    for op in ops:
+        for value in operands[op]:
+            if value in consumers:
+                consumers[value].append(op)
+            else:
+                consumers[value] = [op]
+    positions = {op: i for i, op in enumerate(kinds)}
+    return Flow(
+        kinds, operands, producers, consumers, stored, casts, sources, positions
+    )
+
+
+def _round_loop_operands(
+    operands: dict[Op, list[Value]],
+    bfloat16: Collection[Value],
+    sources: Mapping[Value, Value],
+) -> dict[Value, Op]:
+    """Casts in front of loops, by value that the bodies keep as bfloat16.
+
+    operands: of each op; those of loops are replaced, those of casts added.
+    """
+    casts: dict[Value, Op] = {}
+    for op in [op for op in operands if op.bodies]:
+        found: list[Value] = []
+        for value in operands[op]:
+            inside = [] if value in bfloat16 else _body_inputs(op, value, sources)
+            if not inside or not all(v in bfloat16 for v in inside):
+                found.append(value)
+                continue
+            cast = casts.get(value)
+            if cast is None:
+                made = Value(value.shape, "bfloat16")
+                cast = Op("convert_element_type", (value,), (made,), source=op.source)
+                casts[value] = cast
+                operands[cast] = [value]
+            found.append(cast.results[0])
+        operands[op] = found
+    return casts
+
+
+def stored_outputs(program: Program) -> tuple[Atom, ...]:
+    """The outputs of a program, each bitcast replaced by the value it renames."""
+    known = _OUTPUTS.get(program)
+    if known is None:
+        sources = _sources(program)
+        known = _OUTPUTS[program] = tuple(
+            sources.get(v, v) if isinstance(v, Value) else v for v in program.outputs
+        )
+    return known
+
+
+_OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
+"""Outputs of programs that are in use: every analysis of live ranges asks for them."""
+
+
+def _sources(program: Program) -> dict[Value, Value]:
+    """The value whose memory a bitcast's result is, by result."""
+    found: dict[Value, Value] = {}
+    for op in filter(_only_renames, program.ops):
+        for result, operand in zip(op.results, op.operands, strict=False):
+            assert isinstance(operand, Value), f"{op.kind} of a literal"
+            found[result] = found.get(operand, operand)
+    return found
+
+
+def _barrier_operands(program: Program) -> list[Atom]:
+    return [v for op in program.ops if op.kind == BARRIER for v in op.operands]
+
+
+def _only_renames(op: Op) -> bool:
+    return has_trait(op.kind, Trait.ALIASES_OPERAND) and isinstance(
+        op.operands[0], Value
+    )

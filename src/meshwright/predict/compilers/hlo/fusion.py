@@ -1,0 +1,176 @@
+"""Fusions: ops that a compiler emits as one, by the kind of their root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, cast
+
+from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
+from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
+from meshwright.program.records.fast_frozen import fast_frozen
+
+
+class FusionKind(Enum):
+    """Kind of the root of a fusion, which decides what bounds its time."""
+
+    PRODUCT = "product"  # the matrix unit
+    REDUCTION = "reduction"
+    LOOP = "loop"  # elementwise; XLA: kLoop
+    COLLECTIVE = "collective"
+    REGION = "region"  # control flow: a loop or a branch, with fusions of its own
+    OTHER = "other"  # sorts, gathers, scatters, factorisations, random bits
+
+    # Enum's own hash calls Python code; members are singletons, so identity will do.
+    __hash__ = object.__hash__
+
+
+BARRIER = "optimization_barrier"
+"""An op that nothing is fused across, so that its operands are in memory."""
+
+SPACE_TO_BATCH_COPY = "space_to_batch"
+"""An op that copies images split in space to another layout; it is in no input program."""
+
+_KIND_OF = {
+    **dict.fromkeys(ops_with(Trait.REGION), FusionKind.REGION),
+    **dict.fromkeys(
+        (*ops_with(Trait.STANDALONE), "clz", SPACE_TO_BATCH_COPY), FusionKind.OTHER
+    ),
+    **dict.fromkeys(ops_with(Trait.COLLECTIVE), FusionKind.COLLECTIVE),
+    **dict.fromkeys(ops_with(Trait.REDUCTION), FusionKind.REDUCTION),
+    **dict.fromkeys((*ops_with(Trait.CONTRACTION), "scaled_dot"), FusionKind.PRODUCT),
+}
+
+
+def kind_of(op: Op) -> FusionKind:
+    """The kind of fusion that has `op` at its root."""
+    known = _KIND_OF.get(op.kind)
+    if known is not None:
+        return known
+    if op.bodies:
+        return FusionKind.REGION
+    if op.has_effect:
+        return FusionKind.OTHER
+    if has_trait(op.kind, Trait.SCATTERS):
+        return FusionKind.LOOP if _is_one_hot(op) else FusionKind.OTHER
+    return FusionKind.LOOP
+
+
+def is_zeros(producers: Mapping[Value, Op], atom: Atom) -> bool:
+    """Whether an atom is a broadcast of 0; `producers` has the op that makes a value."""
+    producer = producers.get(atom) if isinstance(atom, Value) else None
+    if producer is None or producer.kind != "broadcast_in_dim":
+        return False
+    (repeated,) = producer.operands
+    return isinstance(repeated, Literal) and repeated.value == 0
+
+
+def _is_one_hot(op: Op) -> bool:
+    """Whether a scatter puts one element into each row: a comparison with the index.
+
+    That is the gradient of picking one element of each row, as losses do.
+    """
+    numbers: Any = op.params.get("dimension_numbers")
+    batching = getattr(numbers, "operand_batching_dims", ())
+    rank, indices = len(op.operands[0].shape), op.operands[1].shape
+    return rank > 1 and len(batching) == rank - 1 and indices[-2:] in ((1, 1), (1,))
+
+
+FUSES_OPERANDS = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind.LOOP})
+"""Kinds of fusions that may compute their operands themselves (XLA: producer fusion)."""
+
+
+_NO_ALIASES: Mapping[Value, Value] = MappingProxyType({})
+
+_ALL_WHOLE: Mapping[Value, float] = MappingProxyType({})
+
+
+@fast_frozen
+@dataclass(frozen=True, slots=True, eq=False)
+class Fusion:
+    """Ops that run as one; only the root writes to memory.
+
+    root: the op that writes. reads, writes: values in memory. work: of all ops,
+        including those that other fusions compute as well.
+    in_place: the operand whose memory the result may take over if nothing reads it
+        later.
+    bodies: of control flow, the fusions of each body.
+    merged: the fusions that multi-output fusion merged into this one.
+    overwrites: operands whose buffer the result takes, element by element, if they are
+        read here for the last time and the compiler does so.
+    replaces: by result of a loop, the operand whose buffer it takes: what it carries.
+    is_joined: whether it is launched together with the fusion before it but keeps its
+        own buffers.
+    shares: by operand that is read only to slice the device's own part out of it, the
+        share that is read.
+    sides: of a matrix product, by operand, the values in `reads` it is computed from.
+    """
+
+    root: Op
+    kind: FusionKind
+    reads: tuple[Value, ...]
+    writes: tuple[Value, ...]
+    work: OpWork
+    in_place: Value | None = None
+    bodies: tuple[tuple[Fusion, ...], ...] = ()
+    merged: tuple[Fusion, ...] = ()
+    overwrites: tuple[Value, ...] = ()
+    replaces: Mapping[Value, Value] = _NO_ALIASES
+    is_joined: bool = False
+    shares: Mapping[Value, float] = _ALL_WHOLE
+    sides: tuple[tuple[Value, ...], ...] = ()
+
+    @property
+    def parts(self) -> tuple[Fusion, ...]:
+        """The fusions before multi-output fusion merged them."""
+        return self.merged or (self,)
+
+
+def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
+    """The share of each value that several fusions read together, if below 1."""
+    shares: dict[Value, float] = {}
+    for fusion in fusions:
+        for value in fusion.reads:
+            share = fusion.shares.get(value, 1.0)
+            shares[value] = max(shares.get(value, 0.0), share)
+    return {value: share for value, share in shares.items() if share < 1}
+
+
+def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
+    """By fusion, the first and the last index of those that are launched with it."""
+    if not any(fusion.is_joined for fusion in fusions):
+        return [(i, i) for i in range(len(fusions))]
+    starts = [i for i, fusion in enumerate(fusions) if not fusion.is_joined]
+    ends = [*starts[1:], len(fusions)]
+    return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
+
+
+HALF = 2
+"""Bytes of 16 bits."""
+
+
+def widens(op: Op) -> bool:
+    """Whether an op converts a value to a dtype of more bits."""
+    return _added_bytes(op) > 0
+
+
+def rounds(op: Op) -> bool:
+    """Whether an op converts a value from more bits to 16."""
+    return _added_bytes(op) < 0 and itemsize_bytes(op.results[0].dtype) == HALF
+
+
+def _added_bytes(op: Op) -> int:
+    if op.kind != "convert_element_type":
+        return 0
+    (operand,), (result,) = op.operands, op.results
+    return itemsize_bytes(result.dtype) - itemsize_bytes(operand.dtype)
+
+
+def transposes_minor_dim(op: Op) -> bool:
+    """Whether an op is a transpose that moves the last dim."""
+    if op.kind != "transpose":
+        return False
+    permutation = cast("tuple[int, ...]", op.params["permutation"])
+    return permutation[-1] != len(permutation) - 1

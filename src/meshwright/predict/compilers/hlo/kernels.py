@@ -1,0 +1,171 @@
+"""Kernels of a device program: their work and traffic, before a chip gives them times.
+
+Fusions that multi-output fusion merges are one kernel. The traffic of a kernel is found
+once; another machine only has to say which values stay in its scratch memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.product_streams import StreamedOperands
+from meshwright.predict.roofline.kernel_time import KernelTraffic
+from meshwright.predict.roofline.padding import uses_matrix_unit
+from meshwright.program.ir import Atom, Value
+from meshwright.program.ops import Trait, has_trait
+from meshwright.program.records.fast_frozen import fast_frozen
+
+
+class OnChipRange(NamedTuple):
+    """A value, the first and the last fusion of its live range, and its bytes."""
+
+    value: Value
+    start: int
+    end: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnChipCandidates:
+    """Values of one program or body that may stay in scratch memory.
+
+    ranges: shortest live range first, since those save as much traffic for less.
+    num_fusions: of the program.
+    """
+
+    ranges: tuple[OnChipRange, ...] = ()
+    num_fusions: int = 0
+
+    def fitting(self, scratch_bytes: float) -> frozenset[Value]:
+        """The values that fit into so many bytes throughout their live ranges."""
+        used = np.zeros(self.num_fusions, np.int64)
+        kept: list[Value] = []
+        for value, start, end, size in self.ranges:
+            if size > scratch_bytes:
+                continue
+            meanwhile = used[start : end + 1]
+            if meanwhile.max() + size <= scratch_bytes:
+                kept.append(value)
+                meanwhile += size
+        return frozenset(kept)
+
+
+NO_CANDIDATES = OnChipCandidates()
+
+
+class Access(NamedTuple):
+    """A value that a kernel reads or writes and that scratch memory may hold.
+
+    elements: that are read or written; through_registers: those of them that pass
+        through registers. num_bytes: traffic to main memory, unless the value is in
+        scratch memory.
+    """
+
+    value: Value
+    elements: int
+    through_registers: int
+    num_bytes: int
+
+
+@fast_frozen
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """A fusion, or several merged by multi-output fusion, that is launched once.
+
+    accesses: of values that may stay in scratch memory.
+    num_bytes, elements: of all that it reads and writes, if nothing is in scratch
+        memory; of a collective, the bytes of its whole value.
+    work: equal for kernels that take as long for the same bytes and elements.
+    streams: of a product, the operands that may be read more than once.
+    bodies: of control flow, the kernels of each body.
+    """
+
+    fusion: Fusion
+    accesses: tuple[Access, ...]
+    num_bytes: int
+    elements: int
+    work: Hashable
+    streams: StreamedOperands | None = None
+    bodies: tuple[KernelSequence, ...] = ()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Mesh axes that the kernel, or a collective in its bodies, communicates over."""
+        if self.fusion.kind is FusionKind.COLLECTIVE:
+            params: Mapping[str, Any] = self.fusion.root.params
+            return tuple(params["axes"])
+        return tuple(axis for body in self.bodies for axis in body.axes)
+
+    def traffic(self, on_chip: Collection[Value]) -> KernelTraffic:
+        """Bytes through main memory and elements through registers.
+
+        on_chip: values in scratch memory; they pass through registers once.
+        """
+        num_bytes, elements = self.num_bytes, self.elements
+        for value, accessed, through_registers, moved in self.accesses:
+            if value in on_chip:
+                num_bytes -= moved
+                elements -= through_registers and accessed - accessed // 2
+        streams = None if self.streams is None else self.streams.outside(on_chip)
+        return KernelTraffic(num_bytes, elements, streams)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelSequence:
+    """The kernels of a program or body, in an order that is valid.
+
+    inputs: values that are available from the start.
+    on_chip: values that may stay in scratch memory, numbered by kernel.
+    axes: mesh axes of all collectives, those of bodies included.
+    """
+
+    inputs: tuple[Value, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    on_chip: OnChipCandidates = NO_CANDIDATES
+    axes: tuple[str, ...] = ()
+
+
+NO_KERNELS = KernelSequence()
+
+
+def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
+    """The results of each kernel that has several, those of bodies included."""
+    found: list[tuple[Value, ...]] = []
+    for each in sequence.kernels:
+        if len(each.fusion.writes) > 1:
+            found.append(each.fusion.writes)
+        for body in each.bodies:
+            found += multi_output_writes(body)
+    return found
+
+
+def accessed_values(fusion: Fusion) -> list[Value]:
+    """Values that a fusion reads and writes; a slice stands for an array sliced."""
+    root = fusion.root
+    accessed = [*fusion.reads, *fusion.writes]
+    if has_trait(root.kind, Trait.READS_AT_INDEX) and root.operands[0] in accessed:
+        # As much is read of the table as is taken from it.
+        accessed.remove(root.operands[0])
+        accessed += root.results
+    elif root.kind == "dynamic_update_slice" and fusion.in_place is not None:
+        accessed = [v for v in accessed if v not in (fusion.in_place, *root.results)]
+        accessed += [v for v in root.operands[1:2] if isinstance(v, Value)] * 2
+    return accessed
+
+
+def matrix_unit_operands(fusion: Fusion) -> tuple[Atom, ...]:
+    """Operands that go to the matrix unit without passing through registers."""
+    is_product = fusion.kind is FusionKind.PRODUCT and uses_matrix_unit(fusion.root)
+    return fusion.root.operands[:2] if is_product else ()
+
+
+def collective_bytes(fusion: Fusion, layouts: Layouts) -> int:
+    """Bytes of a collective's whole value on one device: operands or results."""
+    sides = (fusion.reads, fusion.writes)
+    return max((sum(map(layouts.num_bytes, side)) for side in sides if side), default=0)

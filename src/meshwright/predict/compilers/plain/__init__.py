@@ -1,0 +1,1 @@
+"""A compiler of no particular machine: its pipeline."""

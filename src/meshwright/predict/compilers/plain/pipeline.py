@@ -1,0 +1,13 @@
+"""The pipeline of a compiler that fuses as XLA does, and does nothing else.
+
+It stands for machines whose compiler nobody has described.
+"""
+
+from __future__ import annotations
+
+from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy
+from meshwright.predict.compilers.hlo.compilation import Compiler
+from meshwright.predict.compilers.xla.pipeline import XLA_PASSES
+from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
+
+PLAIN = Compiler("plain", "", frozenset(), XLA_PASSES, XLA_FUSION, BufferPolicy())

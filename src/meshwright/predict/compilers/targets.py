@@ -1,0 +1,31 @@
+"""Table of compilers by `Machine.compiler`, and the compiler of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from meshwright.machine import Chip, Machine
+from meshwright.predict.compilers.cpu.pipeline import CPU
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.hlo.compilation import Compiler
+from meshwright.predict.compilers.plain.pipeline import PLAIN
+from meshwright.predict.compilers.tpu.pipeline import tpu_compiler_for
+
+
+def _constant(compiler: Compiler) -> Callable[[Chip], Compiler]:
+    """A compiler that compiles for all chips alike."""
+    return lambda chip: compiler
+
+
+COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
+    "cpu": _constant(CPU),
+    "gpu": _constant(GPU),
+    "plain": _constant(PLAIN),
+    "tpu": tpu_compiler_for,
+}
+"""Functions from a chip to its compiler, by `Machine.compiler`."""
+
+
+def compiler_of(machine: Machine) -> Compiler:
+    """The compiler of a machine, for its chip."""
+    return COMPILERS[machine.compiler](machine.chip)

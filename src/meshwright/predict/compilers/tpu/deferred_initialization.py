@@ -1,0 +1,52 @@
+"""Deferred initialization: buffers that are filled only to be written into.
+
+Such as a cache of keys that starts as a broadcast of one number. Each dynamic-update-slice
+that writes into it fills it itself (its operand is fused). That turns a slice into the
+whole buffer, so the compiler schedules it before the first reader. The slice stays alive
+until then, but no longer than until another value takes its buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
+from meshwright.program.analysis.live_ranges import live_ranges
+from meshwright.program.ir import Program, Value
+
+UPDATE = "dynamic_update_slice"
+"""The kind of op that fills the buffer it writes into, unless that is stored already."""
+
+
+def defer_initializations(compilation: Compilation) -> Compilation:
+    """The compilation with fusions that fill a buffer moved before its first reader."""
+    return rewrite_fusions(compilation, deferred)
+
+
+def deferred(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
+    """The fusions of a program, those that fill what they write before its reader."""
+    del program
+    late = {f for f in fusions if f.root.kind == UPDATE and f.in_place is None}
+    if not late:
+        return fusions
+    first_use = live_ranges((f.reads, f.writes) for f in fusions).first_uses
+    taken_at: dict[Value, int] = {}
+    for index, fusion in enumerate(fusions):
+        updated = (fusion.in_place,) if fusion.root.kind == UPDATE else ()
+        for value in (*updated, *fusion.replaces.values()):
+            if value is not None:
+                taken_at[value] = index
+    deferred_to: dict[int, list[Fusion]] = {}
+    for index, fusion in enumerate(fusions):
+        if fusion in late:
+            ends = [first_use.get(v, len(fusions)) for v in fusion.writes]
+            ends += [at for v in fusion.reads if (at := taken_at.get(v, 0)) > index]
+            deferred_to.setdefault(min(ends, default=index), []).append(fusion)
+    found: list[Fusion] = []
+    for index, fusion in enumerate(fusions):
+        found += deferred_to.get(index, ())
+        if fusion not in late:
+            found.append(fusion)
+    return [*found, *deferred_to.get(len(fusions), ())]

@@ -1,0 +1,77 @@
+"""The order of fusions in one iteration of a loop.
+
+XLA's scheduler for TPUs goes from the end of a body to its beginning, and takes outputs
+that the next iteration does not wait for before those that it does. So gradients of
+weights come last, and keep their operands alive until then. (On v5e some come earlier,
+at the same time as gathers; that is left out.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.program.analysis.accumulators import loop_carries
+from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ops import Trait, has_trait
+
+
+def iteration_order(
+    loop: Op, number: int, fusions: Sequence[Fusion]
+) -> Sequence[Fusion]:
+    """The fusions of one body in the order in which an iteration runs them."""
+    if loop.kind != "scan":
+        return fusions
+    ends = stored_outputs(loop.bodies[number])
+    carried = {
+        ends[i] for _, _, w in loop_carries(loop) for n, i in w.outputs if n == number
+    }
+    ordered = _uncarried_last(fusions, carried) if carried else fusions
+    return _joined_in_order(ordered)
+
+
+def _uncarried_last(fusions: Sequence[Fusion], carried: set[Atom]) -> list[Fusion]:
+    """The fusions with products last that no carried value depends on.
+
+    Fusions that depend on such products come last with them.
+    """
+    needed, is_late = set(carried), [True] * len(fusions)
+    for index in reversed(range(len(fusions))):
+        if not needed.isdisjoint(fusions[index].writes):
+            is_late[index] = False
+            needed.update(fusions[index].reads)
+    late: set[Value] = set()
+    for index, fusion in enumerate(fusions):
+        if is_late[index]:
+            is_product = fusion.kind is FusionKind.PRODUCT
+            is_late[index] = is_product or not late.isdisjoint(fusion.reads)
+        if is_late[index]:
+            late.update(fusion.writes)
+    order = sorted(range(len(fusions)), key=is_late.__getitem__)
+    return [fusions[i] for i in order]
+
+
+def _joined_in_order(fusions: Sequence[Fusion]) -> list[Fusion]:
+    """The fusions with concatenated products in the order of the concatenation.
+
+    Each product that nothing else reads writes its part of the whole; all move to the
+    position of the last of them.
+    """
+    made_at: dict[Value, int] = {}
+    num_reads: dict[Value, int] = {}
+    for index, fusion in enumerate(fusions):
+        if fusion.kind is FusionKind.PRODUCT and len(fusion.writes) == 1:
+            made_at[fusion.writes[0]] = index
+        for value in fusion.reads:
+            num_reads[value] = num_reads.get(value, 0) + 1
+    position = [(index, 0) for index in range(len(fusions))]
+    for fusion in fusions:
+        if not has_trait(fusion.root.kind, Trait.JOINS):
+            continue
+        last = 0
+        for part, value in enumerate(fusion.reads):
+            if value in made_at and num_reads[value] == 1:
+                last = max(last, made_at[value])
+                position[made_at[value]] = last, part
+    return [fusions[i] for i in sorted(range(len(fusions)), key=position.__getitem__)]

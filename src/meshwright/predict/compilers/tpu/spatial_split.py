@@ -1,0 +1,211 @@
+"""Images split in space into parts, and what an op makes of the split.
+
+Each part counts as an image of its own; the last part is padded. A convolution also needs
+the pixels next to a part, its halo (`SpaceToBatchConverter` in XLA).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshwright.program.ir import Op
+
+PARTS = 8
+"""Number of parts into which the TPU compiler splits an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialSplit:
+    """How images are split.
+
+    batch, space, feature: positions of those dims; `space` is the dim that is split.
+    extent: of one part along it.
+    """
+
+    batch: int
+    space: int
+    feature: int
+    extent: int
+
+    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of images after the split."""
+        split = list(shape)
+        split[self.batch] *= PARTS
+        split[self.space] = self.extent
+        return tuple(split)
+
+    def is_along(self, other: SpatialSplit) -> bool:
+        """Whether both splits move the same dim to the same batch dim."""
+        return (self.batch, self.space) == (other.batch, other.space)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A convolution along its last spatial dim.
+
+    image, made: the dims of its operand and its result, as if the whole were one part.
+    kernel: extent of the window, dilation included. stride: of the window.
+    low, high: padding. base_dilation: distance of two pixels of the operand, with zeros
+        in between.
+    is_image: whether the kernel is larger than the result, as in the gradient of a
+        kernel, where it is a batch of images.
+    """
+
+    image: SpatialSplit
+    made: SpatialSplit
+    kernel: int
+    stride: int
+    low: int
+    high: int
+    base_dilation: int
+    is_image: bool
+
+    @classmethod
+    def of(cls, op: Op) -> Window:
+        """The window of a `conv_general_dilated`."""
+        params: Any = op.params
+        numbers = params["dimension_numbers"]
+        (lhs, *_, x), (out, *_, y) = numbers.lhs_spec, numbers.out_spec
+        kernel = op.operands[1].shape[numbers.rhs_spec[-1]]
+        made, dilation = op.results[0].shape[y], params["rhs_dilation"][-1]
+        low, high = params["padding"][-1]
+        return cls(
+            SpatialSplit(lhs, x, numbers.lhs_spec[1], op.operands[0].shape[x]),
+            SpatialSplit(out, y, numbers.out_spec[1], made),
+            (kernel - 1) * dilation + 1,
+            params["window_strides"][-1],
+            low,
+            high,
+            params["lhs_dilation"][-1],
+            dilation > 1 and kernel >= made,
+        )
+
+    @property
+    def span(self) -> int:
+        """Pixels that the window passes over."""
+        return (
+            self.image.extent + self.high + (self.low if self.base_dilation == 1 else 0)
+        )
+
+    @property
+    def _overlap(self) -> int:
+        return self.kernel - (self.base_dilation == 1 or self.base_dilation != self.low)
+
+    @property
+    def halo(self) -> int:
+        """Pixels of the halo: those that a part needs besides its own."""
+        return self._overlap // self.base_dilation
+
+    def made_of(self, part: int) -> int:
+        """Pixels of the result that a part with its halo gives."""
+        if self.base_dilation == 1:
+            return (part - self.kernel) // self.stride + 1
+        low = self.low if self.low != self.base_dilation else 0
+        high = (
+            self._overlap % self.base_dilation if self.low else self.base_dilation - 1
+        )
+        return (part - 1) * self.base_dilation + low + high - self.kernel + 2
+
+    @property
+    def is_splittable(self) -> bool:
+        """Whether images can be split: halos lie in the next part, and parts are alike.
+
+        With base dilation the zeros must be at the same positions in all parts.
+        """
+        if self.is_image or self.halo > -(-self.span // PARTS):
+            return False
+        if self.base_dilation == 1:
+            return True
+        if self.stride != 1 or (self.low == 0 and self.kernel != 1):
+            return False
+        if self.low == self.base_dilation:
+            return self.span >= 3 * PARTS
+        return self.low in (0, self.base_dilation - 1)
+
+    def first_part(self) -> SpatialSplit | None:
+        """Parts with halos of whole images; `None` if the images are too small."""
+        part = self._part
+        while part * PARTS < self.span:
+            part += self.stride
+        if self.span < 2 * PARTS:
+            return None
+        return replace(self.image, extent=part + self.halo)
+
+    def next_part(self, extent: int) -> SpatialSplit:
+        """Parts with halos of images split before, with parts of this extent."""
+        part, halo = self._part, self.halo
+        while part * PARTS + halo < self.span or part < halo - self.low:
+            part += self.stride
+        if part < extent and extent % self.stride == 0 and self.base_dilation == 1:
+            halo = max(self.kernel - self.stride, 0)
+            part = extent
+        return replace(self.image, extent=part + halo)
+
+    @property
+    def _part(self) -> int:
+        """Pixels of the operand for one of equal parts of the result."""
+        each = -(-self.made.extent // PARTS)
+        return -(-each // self.base_dilation) * self.stride
+
+
+def split_of_result(
+    op: Op, splits: Sequence[SpatialSplit | None]
+) -> SpatialSplit | None:
+    """The split of what an op that moves images makes, given those of its operands.
+
+    `None` if it needs whole images, or moves none.
+    """
+    rule, first = _RULES.get(op.kind), splits[0] if splits else None
+    return rule(op, first, splits) if rule is not None and first is not None else None
+
+
+_Splits = Sequence[SpatialSplit | None]
+
+
+def _joined(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
+    """The common split, if operands are alike in all dims and joined along another."""
+    alike = len({v.shape for v in op.operands}) == len(set(splits)) == 1
+    return (
+        split
+        if alike and op.params["dimension"] not in (split.batch, split.space)
+        else None
+    )
+
+
+def _taken(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
+    del splits
+    whole, dims = op.operands[0].shape, (split.batch, split.space)
+    return (
+        split if all(v.shape[d] == whole[d] for v in op.results for d in dims) else None
+    )
+
+
+def _padded(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
+    del splits
+    config: Any = op.params["padding_config"]
+    return None if any((*config[split.batch], *config[split.space])) else split
+
+
+def _reversed(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
+    del splits
+    dims: Any = op.params["dimensions"]
+    return None if split.batch in dims or split.space in dims else split
+
+
+def _transposed(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
+    del splits
+    order: Any = op.params["permutation"]
+    dims = (order.index(d) for d in (split.batch, split.space, split.feature))
+    return SpatialSplit(*dims, extent=split.extent)
+
+
+_RULES: Mapping[str, Callable[[Op, SpatialSplit, _Splits], SpatialSplit | None]] = {
+    "concatenate": _joined,
+    "pad": _padded,
+    "rev": _reversed,
+    "slice": _taken,
+    "split": _taken,
+    "transpose": _transposed,
+}

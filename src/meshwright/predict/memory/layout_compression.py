@@ -1,0 +1,97 @@
+"""Layouts compression: values stored without the padding of tiles if memory is short.
+
+XLA's `HloRematerialization` compresses values before it recomputes any: a value that
+waits for its readers is copied to a layout without padding, and back before it is read.
+So 144 features take 144 columns instead of 256 meanwhile. The time of the copies is not
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.memory.memory_curve import MemoryCurve
+from meshwright.program.ir import Value
+
+
+def compressed(
+    memory: MemoryCurve,
+    layouts: Layouts,
+    limit_bytes: float,
+    compilation: Compilation,
+    measure: Callable[[Layouts], MemoryCurve],
+) -> tuple[MemoryCurve, Layouts]:
+    """The memory with the most padded values stored without padding, until it fits.
+
+    memory: under `layouts`; `measure` returns it for others. limit_bytes: of a device.
+    Values are returned as they are if the compiler does not compress, or if memory does
+    not fit after it. A fusion reads and writes values with padding; inputs, outputs and
+    what loops carry always have it.
+    """
+    compression = compilation.compiler.buffers.compression
+    if compression is None:
+        return memory, layouts
+    fusions, candidates = compilation.fusions, _candidates(compilation)
+    found, tried = memory, layouts
+    unpadded: set[Value] = set()
+    for _ in range(compression.num_rounds):
+        excess = found.peak_bytes - limit_bytes
+        if excess <= 0:
+            return found, tried
+        at_peak = _accessed(fusions[found.peak]) if found.peak >= 0 else set[Value]()
+        saved = {
+            value: padding
+            for value in found.alive
+            if value in candidates
+            and value not in at_peak
+            and (padding := _padding(value, tried))
+            > compression.least_share * tried.size(value)
+        }
+        if sum(saved.values()) < excess:
+            break
+        for value in sorted(saved, key=saved.__getitem__, reverse=True):
+            if excess <= 0:
+                break
+            unpadded.add(value)
+            excess -= saved[value]
+        tried = layouts.with_unpadded(frozenset(unpadded))
+        found = measure(tried)
+        most = _most_restored_bytes(unpadded, fusions, layouts)
+        found = replace(found, extra_bytes=found.extra_bytes + most)
+    return (found, tried) if found.peak_bytes <= limit_bytes else (memory, layouts)
+
+
+def _candidates(compilation: Compilation) -> set[Value]:
+    """Values that may be compressed: written by a fusion, and not carried by a loop."""
+    program, fusions = compilation.program, compilation.fusions
+    carried = {v for f in fusions for pair in f.replaces.items() for v in pair}
+    fixed = {*program.inputs, *program.constants, *compilation.outputs}
+    return {v for fusion in fusions for v in fusion.writes} - carried - fixed
+
+
+def _most_restored_bytes(
+    unpadded: set[Value], fusions: Sequence[Fusion], layouts: Layouts
+) -> int:
+    """The most padding that one fusion needs of values stored without it."""
+    return max(
+        sum(_padding(v, layouts) for v in unpadded & _accessed(fusion))
+        for fusion in fusions
+    )
+
+
+def _padding(value: Value, layouts: Layouts) -> int:
+    """Bytes of padding; a value within another one has none."""
+    return max(0, layouts.size(value) - layouts.num_bytes(value))
+
+
+def _accessed(fusion: Fusion) -> set[Value]:
+    """Values that a fusion needs with padding; not what a loop slices or stacks."""
+    op = fusion.root
+    stacked = [wire for wire in op.wires if wire.is_stacked]
+    sliced = {op.operands[w.operand] for w in stacked if w.operand is not None}
+    made = {op.results[w.result] for w in stacked if w.result is not None}
+    return {*fusion.reads, *fusion.writes} - sliced - made

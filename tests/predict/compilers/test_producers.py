@@ -1,0 +1,80 @@
+"""Work and reads of fusions that slice a device's own part out of a value."""
+
+import pytest
+
+from meshwright.program.ir import Op, Program, Value, Wire
+from tests.predict.compilers.compiled import fusions_of
+
+PART = {"axes": ("data",), "dim": 0}
+
+
+def value(*shape):
+    return Value(shape, "float32")
+
+
+def unit_of(x, ops, output):
+    """The only fusion of a program."""
+    (fusion,) = fusions_of(Program((x,), tuple(ops), (output,)))
+    return fusion
+
+
+def test_only_the_devices_slice_is_read_and_computed():
+    """The device reads 2 of 8 numbers, and computes their cosine."""
+    x, y, part, z = value(8), value(8), value(2), value(2)
+    ops = [
+        Op("neg", (x,), (y,)),
+        Op("all_slice", (y,), (part,), PART),
+        Op("neg", (part,), (z,)),
+    ]
+    fusion = unit_of(x, ops, z)
+    assert fusion.shares == {x: 0.25}
+    assert fusion.work.flops == 2 + 2
+
+
+def test_a_value_that_another_consumer_needs_whole_is_computed_whole():
+    x, part, whole, z = value(8), value(2), value(8), value(8)
+    ops = [
+        Op("all_slice", (x,), (part,), PART),
+        Op("broadcast_in_dim", (part,), (whole,), {"shape": (8,)}),
+        Op("add", (x, whole), (z,)),
+    ]
+    assert unit_of(x, ops, z).shares == {}
+
+
+def test_a_value_that_is_broadcast_before_the_slice_is_read_whole():
+    """A slice of a broadcast needs the whole operand."""
+    x, wide, part, z = value(4), value(8, 4), value(2, 4), value(2, 4)
+    ops = [
+        Op("broadcast_in_dim", (x,), (wide,), {"shape": (8, 4)}),
+        Op("all_slice", (wide,), (part,), PART),
+        Op("neg", (part,), (z,)),
+    ]
+    assert unit_of(x, ops, z).shares == {}
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 8)])
+def test_a_slice_of_an_empty_value_reads_nothing(shape):
+    x, part, z = value(*shape), value(*shape), value(*shape)
+    ops = [Op("all_slice", (x,), (part,), PART), Op("neg", (part,), (z,))]
+    assert unit_of(x, ops, z).work.flops == 0
+
+
+def test_a_loop_body_recomputes_a_broadcast_unless_it_slices_it_by_device():
+    """A mask that each iteration slices is made whole before the loop, once."""
+    x, wide = value(8), value(64, 8)
+    for rows, stored in ((64, 0), (16, 1)):
+        carry, result, inner = value(rows, 8), value(rows, 8), value(rows, 8)
+        mask, part = value(64, 8), value(rows, 8)
+        cut = [Op("all_slice", (mask,), (part,), PART)] if rows < 64 else []
+        last = Op("mul", (inner, part if cut else mask), (made := value(rows, 8),))
+        body = Program((mask, inner), (*cut, last), (made,))
+        wires = (
+            Wire(operand=0, inputs=((0, 0),)),
+            Wire(operand=1, inputs=((0, 1),), outputs=((0, 0),), result=0),
+        )
+        ops = (
+            Op("broadcast_in_dim", (x,), (wide,), {"shape": (64, 8)}),
+            Op("scan", (wide, carry), (result,), {"length": 3}, (body,), wires=wires),
+        )
+        fusions = fusions_of(Program((x, carry), ops, (result,)))
+        assert sum(wide in fusion.writes for fusion in fusions) == stored
