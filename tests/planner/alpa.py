@@ -23,7 +23,7 @@ from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.integer_program import IntegerProgramBuilder
 from meshwright.planner.prices.live_counts import live_counts
 from meshwright.planner.prices.resharding import ReshardingPrices
-from meshwright.planner.prices.strategy import Strategies
+from meshwright.planner.prices.strategies import Strategies
 from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum

@@ -1,4 +1,4 @@
-"""Decisions about every node, as one tactic."""
+"""A strategy for every node, as one tactic."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Cause, Graph, State
 from meshwright.partitioner.tactics import TacticKind, Workspace
 from meshwright.planner.prices.integer_program import IntegerProgram
-from meshwright.planner.prices.strategy import KEEP_PARTIAL, Cuts, Strategy
+from meshwright.planner.prices.strategy import KEEP_PARTIAL, DimAxes, Strategy
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenStrategies:
-    """What a search decided, node by node; it fits the program that was searched.
+    """A search's decisions, node by node; they fit only the program that was searched.
 
-    strategies: by node. kept: the form in which values are kept for their readers, by
-    value. shape: numbers of nodes and values of that program.
+    strategies: by node. kept: per value with several readers, the axes that split it for
+    them. shape: numbers of nodes and values of the program.
     """
 
     strategies: tuple[Strategy, ...] = field(repr=False)
-    kept: tuple[tuple[int, Cuts], ...] = field(repr=False)
+    kept: tuple[tuple[int, DimAxes], ...] = field(repr=False)
     shape: tuple[int, int]
     name: str = "auto"
     axes = ()
@@ -28,12 +28,13 @@ class ChosenStrategies:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Write all decisions that are not taken yet; nothing is left to propagate."""
-        if self.shape != shape_of(work.graph):
+        """Write all decisions that the state lacks; nothing is left to propagate."""
+        shape = shape_of(work.graph)
+        if self.shape != shape:
             raise TacticError(
                 f"{self} was found for a program of {self.shape[0]} nodes and "
-                f"{self.shape[1]} values, this one has {shape_of(work.graph)}; "
-                "search again"
+                f"{self.shape[1]} values, but this program has {shape[0]} nodes and "
+                f"{shape[1]} values; search again"
             )
         state, cause = work.state, Cause("tactic", str(self))
         for node, strategy in zip(work.graph.nodes, self.strategies, strict=True):
@@ -42,38 +43,35 @@ class ChosenStrategies:
                 for axis in axes:
                     if axis not in decided:
                         state.assign(node, axis, factor, cause)
-            for axis, what in strategy.reductions:
-                sum_ = node.outs[0][0], axis
-                if what >= 0 and sum_ not in state.scattered:
-                    state.scatter(*sum_, what)
-                if what != KEEP_PARTIAL:
-                    state.settle(*sum_)
-        for value, form in self.kept:
-            state.keep(value, form)
+            for axis, end in strategy.reductions:
+                reduction = node.outs[0][0], axis
+                if end >= 0 and reduction not in state.scattered:
+                    state.scatter(*reduction, end)
+                if end != KEEP_PARTIAL:
+                    state.settle(*reduction)
+        for value, split in self.kept:
+            state.keep(value, split)
 
     def __str__(self) -> str:
         return self.name
 
 
 def shape_of(graph: Graph) -> tuple[int, int]:
-    """How many nodes and values a graph has."""
+    """Numbers of nodes and of values of a graph."""
     return len(graph.nodes), len(graph.values)
 
 
 def chosen_strategies(
-    model: IntegerProgram, choices: tuple[int, ...], state: State, name: str
+    program: IntegerProgram, choices: tuple[int, ...], state: State, name: str
 ) -> ChosenStrategies:
-    """The tactic that choices of a model's variables mean."""
-    fold = model.reduced_graph
-    strategies = tuple(model.choices[g][choices[g]] for g in fold.class_of)
-    kept: dict[int, Cuts] = {}
-    nodes = state.graph.nodes
-    for view, choice in zip(
-        model.shared_values, choices[len(model.choices) :], strict=True
-    ):
-        form, left = view.shardings[choice]
-        for index in () if left else fold.classes[view.producer].members:
-            kept[nodes[index].outs[view.result][0]] = form
-    return ChosenStrategies(
-        strategies, tuple(kept.items()), shape_of(state.graph), name
-    )
+    """The tactic that choices of an integer program's variables mean."""
+    reduced = program.reduced_graph
+    strategies = tuple(program.choices[c][choices[c]] for c in reduced.class_of)
+    kept: dict[int, DimAxes] = {}
+    nodes, first = state.graph.nodes, len(program.choices)
+    for shared, choice in zip(program.shared_values, choices[first:], strict=True):
+        split, partial = shared.shardings[choice]
+        for index in () if partial else reduced.classes[shared.producer].members:
+            kept[nodes[index].outs[shared.result][0]] = split
+    shape = shape_of(state.graph)
+    return ChosenStrategies(strategies, tuple(kept.items()), shape, name)

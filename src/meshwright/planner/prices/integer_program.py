@@ -1,8 +1,18 @@
-"""The choices of all groups as one integer program: a cost each, and one for each pair.
+"""Where the planner's integer program is built: its variables, costs and pair costs.
 
-A value with several readers gets a node of its own, a *view*: the form in which it is
-kept for them. What leads to it is paid once, what leads on from it by each reader; so
-gathering once or at every use is a choice like any other.
+Alpa's formulation (Zheng et al., OSDI 2022, section 4.2), over classes of nodes:
+
+- A variable for each node class; its choices are the class's strategies, its cost the
+  seconds to compute and to reduce partial results, over all executions in a step.
+- A variable for each value with several readers (`SharedValue`); its choices are the
+  shardings in which the value can be kept. The way from the producer to the kept sharding
+  is paid once, the way from there by each reader: so gathering once or at every use is a
+  choice like any other.
+- A cost for each pair of choices of two variables that a value connects: the seconds of
+  resharding it, and the bytes of the copy (`PairCost`).
+- Bytes of each result by choice; `live_counts` says when they count.
+
+`IntegerProgramBuilder.build` makes the program, `planner.solve` solves it.
 """
 
 from __future__ import annotations
@@ -16,11 +26,17 @@ from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Node, State
 from meshwright.planner.prices.compute_times import ComputeTimes
-from meshwright.planner.prices.live_counts import Key
+from meshwright.planner.prices.live_counts import BufferKey
 from meshwright.planner.prices.resharding import ReshardingPrices
-from meshwright.planner.prices.strategy import ALL_REDUCE, Strategies, Strategy
+from meshwright.planner.prices.resharding_tables import (
+    OperandShardings,
+    ReshardingTables,
+    ResultSharding,
+    ResultShardings,
+)
+from meshwright.planner.prices.strategies import Strategies
+from meshwright.planner.prices.strategy import ALL_REDUCE, Strategy, StrategySet
 from meshwright.planner.prices.symmetry import ClassEdge, NodeClass, ReducedGraph
-from meshwright.planner.prices.tables import Form, Forms, Needs, Tables
 from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
@@ -30,40 +46,41 @@ type Table = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class SharedValue:
-    """A value of a group as its readers find it; forms are its choices."""
+    """A result of a class with several readers; its choices are `shardings`."""
 
     producer: int
     result: int
-    shardings: tuple[Form, ...]
+    shardings: tuple[ResultSharding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PairCost:
     """Seconds, and bytes of a copy, over the choices of two variables.
 
-    copy: what the second makes of the first's value, by its key in `LiveCounts.copies`; of
-    `num_bytes`, those of the whole value, it takes the shares `extra` [A, B].
+    copy_key: names the copy of the first variable's value that the second makes, in
+    `LiveCounts.copies`. The copy takes the shares `copy_share` [A, B] of `num_bytes`, the
+    bytes of the whole value.
     """
 
     first: int
     second: int
     seconds: Table
-    copy_key: Key
+    copy_key: BufferKey
     num_bytes: float
     copy_share: Table
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerProgram:
-    """Variables: the groups in order, then the views.
+    """Variables: the node classes in order, then the shared values.
 
-    choices: of each group. costs: seconds per choice and variable. held: per group, per
-    result, bytes of one value by choice; where an op takes sums, then those of addends
-    of which devices take their parts.
+    choices: strategies of each class. costs: seconds per choice, of each variable.
+    result_bytes: of each class, for each result, bytes of one value by choice; if the op
+    reduces, then also bytes of the partial result that is reduce-scattered.
     """
 
     reduced_graph: ReducedGraph
-    choices: tuple[tuple[Strategy, ...], ...]
+    choices: tuple[StrategySet, ...]
     shared_values: tuple[SharedValue, ...]
     costs: tuple[Table, ...]
     pair_costs: tuple[PairCost, ...]
@@ -71,178 +88,195 @@ class IntegerProgram:
 
 
 class IntegerProgramBuilder:
-    """Prices all choices on one mesh."""
+    """Builds the integer program of one mesh from the prices of its parts."""
 
     def __init__(
         self,
         state: State,
-        fold: ReducedGraph,
+        reduced_graph: ReducedGraph,
         strategies: Strategies,
         compute: ComputeTimes,
     ) -> None:
         self.state = state
         self.graph = state.graph
-        self.reduced_graph = fold
+        self.reduced_graph = reduced_graph
         self.strategies = strategies
         self.compute = compute
         self._roles = roles_of(state.graph.program)
-        self._tables = Tables(compute)
-        self._ends: dict[tuple[int, Dims, Role], Table] = {}
-        self._computed: dict[int, Table] = {}  # seconds by node, collectives left out
+        self._tables = ReshardingTables(compute)
+        self._reduction_lines: dict[tuple[StrategySet, Dims, Role], Table] = {}
+        self._compute_s: dict[int, Table] = {}  # by node, without collectives
 
-    def build(self, moves: ReshardingPrices) -> IntegerProgram:
-        """The model with these prices of collectives; again, it is quicker."""
-        self._ends.clear()
+    def build(self, prices: ReshardingPrices) -> IntegerProgram:
+        """The program at these prices of collectives; a second call reuses tables."""
+        self._reduction_lines.clear()
         self._tables.forget_prices()
-        choices = tuple(self.strategies.of(g.node) for g in self.reduced_graph.classes)
+        classes = self.reduced_graph.classes
+        choices = tuple(self.strategies.of(c.node) for c in classes)
         costs = [
-            self._costs(group, own, moves)
-            for group, own in zip(self.reduced_graph.classes, choices, strict=True)
+            self._class_cost(each, own, prices)
+            for each, own in zip(classes, choices, strict=True)
         ]
-        by_value: dict[tuple[int, int], list[ClassEdge]] = defaultdict(list)
+        consumers: dict[tuple[int, int], list[ClassEdge]] = defaultdict(list)
         for edge in self.reduced_graph.edges:
-            by_value[edge.producer, edge.result].append(edge)
-        views: list[SharedValue] = []
-        links: list[PairCost] = []
-        for (maker, result), edges in by_value.items():
-            _, dims = self.reduced_graph.classes[maker].node.outs[result]
-            made = self._tables.made(choices[maker], dims)
+            consumers[edge.producer, edge.result].append(edge)
+        shared: list[SharedValue] = []
+        pairs: list[PairCost] = []
+        for (producer, result), edges in consumers.items():
+            _, dims = classes[producer].node.outs[result]
+            produced = self._tables.produced(choices[producer], dims)
             if len(edges) == 1:
-                links.append(self._link(maker, made, edges[0], choices, moves))
+                pairs.append(self._pair(producer, produced, edges[0], choices, prices))
                 continue
-            needs = [self._needs(e, choices[e.consumer]) for e in edges]
-            forms = self._tables.kept(made, needs)
-            number = len(choices) + len(views)
-            views.append(SharedValue(maker, result, forms))
-            costs.append(np.zeros(len(forms)))
-            runs = self.reduced_graph.classes[maker].runs
-            links.append(
-                self._view_link(maker, result, number, made, forms, runs, moves)
+            expected = [self._expected(e, choices[e.consumer]) for e in edges]
+            kept = self._tables.kept(produced, expected)
+            variable = len(choices) + len(shared)
+            shared.append(SharedValue(producer, result, kept.by_choice))
+            costs.append(np.zeros(len(kept.by_choice)))
+            pairs.append(
+                self._shared_pair(shared[-1], variable, produced, kept, prices)
             )
-            links += [self._link(number, forms, edge, choices, moves) for edge in edges]
-        held = tuple(
-            tuple(self._held(group.node, own))
-            for group, own in zip(self.reduced_graph.classes, choices, strict=True)
+            pairs += [self._pair(variable, kept, e, choices, prices) for e in edges]
+        result_bytes = tuple(
+            tuple(self._result_bytes(each.node, own))
+            for each, own in zip(classes, choices, strict=True)
         )
         return IntegerProgram(
-            self.reduced_graph, choices, tuple(views), tuple(costs), tuple(links), held
+            self.reduced_graph,
+            choices,
+            tuple(shared),
+            tuple(costs),
+            tuple(pairs),
+            result_bytes,
         )
 
-    # -- one group ------------------------------------------------------------------
+    # -- one class ------------------------------------------------------------------
 
-    def _costs(
-        self, group: NodeClass, choices: Sequence[Strategy], moves: ReshardingPrices
+    def _class_cost(
+        self, each: NodeClass, choices: StrategySet, prices: ReshardingPrices
     ) -> Table:
-        seconds = self._computed.get(group.node.index)
+        seconds = self._compute_s.get(each.node.index)
         if seconds is None:
-            seconds = self.compute.seconds(group.node, choices)
-            self._computed[group.node.index] = seconds
-        return group.runs * (seconds + self._sums(group.node, choices, moves))
+            seconds = self.compute.seconds(each.node, choices)
+            self._compute_s[each.node.index] = seconds
+        return each.runs * (seconds + self._collective_s(each.node, choices, prices))
 
-    def _sums(
-        self, node: Node, choices: Sequence[Strategy], moves: ReshardingPrices
+    def _collective_s(
+        self, node: Node, choices: StrategySet, prices: ReshardingPrices
     ) -> Table:
-        """Seconds of the collectives that a node itself writes, by choice."""
+        """Seconds by choice of the collectives of a node itself, reductions included."""
         seconds = np.zeros(len(choices))
         if node.rule is not None and node.rule.expand is not None:
             for index, strategy in enumerate(choices):
                 for kind, axes, num_bytes in self.compute.collectives(node, strategy):
-                    seconds[index] += moves.seconds(kind, axes, num_bytes, Role.OTHER)
+                    seconds[index] += prices.seconds(kind, axes, num_bytes, Role.OTHER)
         if not any(strategy.reductions for strategy in choices):
             return seconds
         role = self._role(node.outs[0][0])
-        for value, dims in node.outs:
-            key = id(choices), dims, role
-            lines = self._ends.get(key)
+        for number, dims in node.outs:
+            key = choices, dims, role
+            lines = self._reduction_lines.get(key)
             if lines is None:
-                found = [self._end_line(s, dims, role, moves) for s in choices]
-                lines = self._ends[key] = np.array(found)
-            whole = self.compute.prices.layout.num_bytes(self._value(value))
-            seconds += lines[:, 0] + whole * lines[:, 1]
+                found = [self._reduction_line(s, dims, role, prices) for s in choices]
+                lines = self._reduction_lines[key] = np.array(found)
+            seconds += lines[:, 0] + self._num_bytes(number) * lines[:, 1]
         return seconds
 
-    def _end_line(
-        self, strategy: Strategy, dims: Dims, role: Role, moves: ReshardingPrices
+    def _reduction_line(
+        self, strategy: Strategy, dims: Dims, role: Role, prices: ReshardingPrices
     ) -> tuple[float, float]:
-        """Seconds to take a result's sums, as a line over the bytes of the whole value."""
+        """Seconds to reduce a partial result, as a line over bytes of the whole value."""
         if not strategy.reductions:
             return 0.0, 0.0
-        share = 1 / self.compute.parts(strategy.cuts(dims))
+        share = 1 / self.compute.parts(strategy.dim_axes(dims))
         start = per_byte = 0.0
         ends = [(dim, "reduce_scatter") for dim in range(len(dims))]
         for end, kind in (*ends, (ALL_REDUCE, "all_reduce")):
-            run = tuple(axis for axis, what in strategy.reductions if what == end)
-            if run:
-                first, each = moves.line(kind, run, role)
+            axes = tuple(axis for axis, its in strategy.reductions if its == end)
+            if axes:
+                first, each = prices.line(kind, axes, role)
                 start, per_byte = start + first, per_byte + share * each
-                share /= self.state.mesh.size(run)
+                share /= self.state.mesh.size(axes)
         return start, per_byte
 
     def _role(self, number: int) -> Role:
-        return self._roles.get(self._value(number), Role.OTHER)
+        return self._roles.get(self.graph.values[number], Role.OTHER)
 
-    def _value(self, number: int) -> Value:
-        return self.graph.values[number]
+    def _num_bytes(self, number: int) -> int:
+        return self.compute.prices.layouts.num_bytes(self.graph.values[number])
 
-    def _bytes(self, number: int) -> int:
-        return self.compute.prices.layout.num_bytes(self._value(number))
-
-    def _held(self, node: Node, choices: Sequence[Strategy]) -> Iterator[Table]:
-        """Bytes of each result by choice, and of addends that are scattered."""
+    def _result_bytes(self, node: Node, choices: StrategySet) -> Iterator[Table]:
         for number, dims in node.outs:
-            made = self._tables.made(choices, dims)
-            yield self._bytes(number) / self._tables.parts(made)
+            produced = self._tables.produced(choices, dims)
+            yield self._num_bytes(number) / self._tables.parts(produced)
         if node.rule is not None and node.rule.reductions:
             number, dims = node.outs[0]
-            parts = np.array([self.compute.parts(s.cuts(dims)) for s in choices])
-            is_scattered = [any(dim >= 0 for _, dim in s.reductions) for s in choices]
-            yield np.where(is_scattered, self._bytes(number) / parts, 0.0)
+            parts = np.array([self.compute.parts(s.dim_axes(dims)) for s in choices])
+            is_scattered = [any(end >= 0 for _, end in s.reductions) for s in choices]
+            yield np.where(is_scattered, self._num_bytes(number) / parts, 0.0)
 
-    # -- between two ----------------------------------------------------------------
+    # -- two variables ----------------------------------------------------------------
 
-    def _needs(self, edge: ClassEdge, choices: Sequence[Strategy]) -> Needs:
-        """How a reader wants an operand, by its choice."""
+    def _expected(self, edge: ClassEdge, choices: StrategySet) -> OperandShardings:
+        """Shardings in which a consumer expects an operand, by its choice."""
         node = self.reduced_graph.classes[edge.consumer].node
         dims = node.ins[edge.operand][1]
-        group = self.strategies.carried(node)
-        is_carried = bool(group) and _operand_places(node)[edge.operand] in group
-        return self._tables.needed(choices, dims, is_carried, len(group) > 1)
+        partial = self.strategies.partial_operands(node)
+        may_be_partial = (
+            bool(partial) and _operand_places(node)[edge.operand] in partial
+        )
+        return self._tables.expected(choices, dims, may_be_partial, len(partial) > 1)
 
-    def _link(
+    def _pair(
         self,
         first: int,
-        forms: Forms,
+        sources: ResultShardings,
         edge: ClassEdge,
-        choices: Sequence[Sequence[Strategy]],
-        moves: ReshardingPrices,
+        choices: Sequence[StrategySet],
+        prices: ReshardingPrices,
     ) -> PairCost:
-        needs = self._needs(edge, choices[edge.consumer])
+        """The cost between a class or shared value and a consumer of its value."""
+        expected = self._expected(edge, choices[edge.consumer])
         number = self.reduced_graph.classes[edge.producer].node.outs[edge.result][0]
-        table, extra = self._table(forms, needs, number, moves)
-        copy = edge.producer, edge.result, edge.consumer, edge.operand
-        seconds = edge.runs * table
-        return PairCost(first, edge.consumer, seconds, copy, self._bytes(number), extra)
+        seconds, share = self._resharding(sources, expected, number, prices)
+        key = edge.producer, edge.result, edge.consumer, edge.operand
+        num_bytes = self._num_bytes(number)
+        return PairCost(
+            first, edge.consumer, edge.runs * seconds, key, num_bytes, share
+        )
 
-    def _view_link(  # noqa: PLR0913
-        self, maker: int, result: int, number: int, made: Forms, forms: Forms,
-        runs: float, moves: ReshardingPrices,
-    ) -> PairCost:  # fmt: skip
-        value = self.reduced_graph.classes[maker].node.outs[result][0]
-        table, _ = self._table(made, self._tables.as_needs(forms), value, moves)
-        extra = self._tables.extra(made, forms)
-        copy = maker, result
-        return PairCost(maker, number, runs * table, copy, self._bytes(value), extra)
+    def _shared_pair(
+        self,
+        shared: SharedValue,
+        variable: int,
+        produced: ResultShardings,
+        kept: ResultShardings,
+        prices: ReshardingPrices,
+    ) -> PairCost:
+        """The cost between a class and the variable of its shared value."""
+        each = self.reduced_graph.classes[shared.producer]
+        number = each.node.outs[shared.result][0]
+        targets = self._tables.as_expected(kept)
+        seconds, _ = self._resharding(produced, targets, number, prices)
+        share = self._tables.copy_shares(produced, kept)
+        key, num_bytes = (shared.producer, shared.result), self._num_bytes(number)
+        seconds = each.runs * seconds
+        return PairCost(shared.producer, variable, seconds, key, num_bytes, share)
 
-    def _table(
-        self, forms: Forms, needs: Needs, number: int, moves: ReshardingPrices
+    def _resharding(
+        self,
+        sources: ResultShardings,
+        targets: OperandShardings,
+        number: int,
+        prices: ReshardingPrices,
     ) -> tuple[Table, Table]:
-        """Seconds from each form of a value to each that is needed, and shares copied."""
+        """Seconds, and shares of a copy, for each pair of shardings of a value."""
         role = self._role(number)
-        start, per_byte, copied = self._tables.steps(forms, needs, role, moves)
-        return start + self._bytes(number) * per_byte, copied
+        start, per_byte, copied = self._tables.lines(sources, targets, role, prices)
+        return start + self._num_bytes(number) * per_byte, copied
 
 
 def _operand_places(node: Node) -> list[int]:
-    """Per value that an op reads, as which of its operands."""
+    """The operand number of each value that an op reads; literals have none."""
     assert node.op is not None
     return [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]

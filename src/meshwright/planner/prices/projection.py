@@ -1,4 +1,4 @@
-"""From a state, or from choices on another mesh, to the choices that they mean."""
+"""Choices of an integer program, from a state or from another program's choices."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ import numpy as np
 
 from meshwright.partitioner.propagate import Carrier, Node, State
 from meshwright.planner.prices.integer_program import IntegerProgram
-from meshwright.planner.prices.strategy import ALL_REDUCE, KEEP_PARTIAL, Strategy
+from meshwright.planner.prices.strategy import (
+    ALL_REDUCE,
+    KEEP_PARTIAL,
+    Strategy,
+    StrategySet,
+)
 
 
 def read_strategy(state: State, carrier: Carrier, node: Node) -> Strategy:
-    """What a state says of a node, as one of its strategies."""
+    """The strategy that a state's decisions make of a node."""
     axes = tuple(sorted((f, a) for f, a in state.axes_of[node.index].items() if a))
     rule = node.rule
     if rule is None or not node.outs:
         return Strategy(axes)
-    carries = tuple(a for a in state.size if carrier.addends(node, a))
+    partial = tuple(a for a in state.size if carrier.addends(node, a))
     value = node.outs[0][0]
     opened = [
         axis
         for axis in state.size
-        if axis in carries or state.factor_of[node.index].get(axis) in rule.reductions
+        if axis in partial or state.factor_of[node.index].get(axis) in rule.reductions
     ]
-    sums = tuple((axis, _end(state, carrier, value, axis)) for axis in opened)
-    return Strategy(axes, carries, sums)
+    reductions = tuple((axis, _end(state, carrier, value, axis)) for axis in opened)
+    return Strategy(axes, partial, reductions)
 
 
 def _end(state: State, carrier: Carrier, value: int, axis: str) -> int:
@@ -35,76 +40,76 @@ def _end(state: State, carrier: Carrier, value: int, axis: str) -> int:
     return KEEP_PARTIAL if carrier.can_carry(value, axis) else ALL_REDUCE
 
 
-def read_choices(model: IntegerProgram, state: State) -> tuple[int, ...]:
-    """The choices that come nearest to a state's decisions; views take what is best."""
+def read_choices(program: IntegerProgram, state: State) -> tuple[int, ...]:
+    """The choices nearest to a state's decisions; shared values take their cheapest."""
     carrier = Carrier(state)
     chosen: list[int] = []
-    for group, own in zip(model.reduced_graph.classes, model.choices, strict=True):
-        wanted = read_strategy(state, carrier, group.node)
+    for each, own in zip(program.reduced_graph.classes, program.choices, strict=True):
+        wanted = read_strategy(state, carrier, each.node)
         chosen.append(_nearest(own, wanted))
-    return (*chosen, *_best_views(model, chosen))
+    return (*chosen, *_cheapest_shardings(program, chosen))
 
 
 def spread_choices(
     source: IntegerProgram,
     choices: Sequence[int],
     target: IntegerProgram,
-    units: Sequence[str],
-    all_units: Sequence[str],
+    sub_axes: Sequence[str],
+    all_sub_axes: Sequence[str],
 ) -> tuple[int, ...]:
-    """Choices for a mesh of one axis, with all axes of another mesh in its place.
+    """Choices of a mesh with one axis, with all axes of the target's mesh in its place.
 
-    units: of the one axis. all_units: of all axes of the target's mesh.
+    sub_axes: of the one axis. all_sub_axes: of the target's mesh.
     """
     chosen: list[int] = []
-    run, whole = tuple(units), tuple(all_units)
+    run, whole = tuple(sub_axes), tuple(all_sub_axes)
     pairs = zip(source.choices, target.choices, choices, strict=False)
     for own, others, choice in pairs:
         strategy = own[choice]
         axes = tuple((f, whole) for f, a in strategy.axes if a == run)
-        carries = whole if strategy.partial_inputs else ()
-        ends = {what for _, what in strategy.reductions}
-        sums = tuple((unit, end) for end in ends for unit in whole)
-        chosen.append(_nearest(others, Strategy(axes, carries, sums)))
-    return (*chosen, *_best_views(target, chosen))
+        partial = whole if strategy.partial_inputs else ()
+        ends = {end for _, end in strategy.reductions}
+        reductions = tuple((axis, end) for end in ends for axis in whole)
+        chosen.append(_nearest(others, Strategy(axes, partial, reductions)))
+    return (*chosen, *_cheapest_shardings(target, chosen))
 
 
 def carry_over(
     source: IntegerProgram, choices: Sequence[int], target: IntegerProgram
 ) -> tuple[int, ...]:
-    """The choices of a program for a like one, by what nodes are and where they stand."""
+    """Choices of a program for a similar one, matched by nodes' ops and source lines."""
     known = {
-        _likeness(group.node): own[choice]
-        for group, own, choice in zip(
+        _identity(each.node): own[choice]
+        for each, own, choice in zip(
             source.reduced_graph.classes, source.choices, choices, strict=False
         )
     }
     none = Strategy()
     chosen = [
-        _nearest(own, known.get(_likeness(group.node), none))
-        for group, own in zip(target.reduced_graph.classes, target.choices, strict=True)
+        _nearest(own, known.get(_identity(each.node), none))
+        for each, own in zip(target.reduced_graph.classes, target.choices, strict=True)
     ]
-    return (*chosen, *_best_views(target, chosen))
+    return (*chosen, *_cheapest_shardings(target, chosen))
 
 
-def _likeness(node: Node) -> object:
+def _identity(node: Node) -> object:
     return node.label, str(node.source), node.sizes, node.wire
 
 
-def _nearest(own: Sequence[Strategy], wanted: Strategy) -> int:
-    if wanted in own:
-        return own.index(wanted)
+def _nearest(own: StrategySet, wanted: Strategy) -> int:
+    if wanted in own.strategies:
+        return own.strategies.index(wanted)
     same = [i for i, s in enumerate(own) if s.axes == wanted.axes]
     return same[0] if same else 0
 
 
-def _best_views(model: IntegerProgram, chosen: Sequence[int]) -> list[int]:
-    """Of each view the form that is cheapest for given choices of the groups."""
-    first = len(model.choices)
-    totals = [np.zeros(len(view.shardings)) for view in model.shared_values]
-    for link in model.pair_costs:
-        if link.second >= first:
-            totals[link.second - first] += link.seconds[chosen[link.first]]
-        elif link.first >= first:
-            totals[link.first - first] += link.seconds[:, chosen[link.second]]
+def _cheapest_shardings(program: IntegerProgram, chosen: Sequence[int]) -> list[int]:
+    """The cheapest choice of each shared value for given choices of the classes."""
+    first = len(program.choices)
+    totals = [np.zeros(len(shared.shardings)) for shared in program.shared_values]
+    for pair in program.pair_costs:
+        if pair.second >= first:
+            totals[pair.second - first] += pair.seconds[chosen[pair.first]]
+        elif pair.first >= first:
+            totals[pair.first - first] += pair.seconds[:, chosen[pair.second]]
     return [int(np.argmin(total)) for total in totals]

@@ -23,7 +23,7 @@ from meshwright.planner.prices.integer_program import (
 from meshwright.planner.prices.live_counts import live_counts
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.prices.resharding import ReshardingPrices, collective_lines
-from meshwright.planner.prices.strategy import Strategies
+from meshwright.planner.prices.strategies import Strategies
 from meshwright.planner.prices.symmetry import ReducedGraph, reduce_by_symmetry
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED, Role

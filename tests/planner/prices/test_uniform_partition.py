@@ -36,7 +36,7 @@ def test_what_a_loop_makes_itself_costs_what_writing_it_would():
         for op, v in results(program)
         if v.shape == ARGS[0].shape and v.dtype == "bool"
     )
-    touch = price_ops(program, machine, 8).touches[mask][mask.results[0]]
+    touch = price_ops(program, machine, 8).accesses[mask][mask.results[0]]
     num_bytes = BATCH * WIDTH * WIDTH
     assert touch.seconds == num_bytes / machine.chip.hbm_bytes_per_s
 
@@ -52,7 +52,7 @@ def test_what_a_loop_rounds_is_not_what_it_makes_itself():
     wide = shape(WIDTH, WIDTH)
     program = mw.partition(fn, {"data": 8}).capture(wide, wide).program
     machine = load_machine("tpu-v5e", 8)
-    touches = price_ops(program, machine, 8).touches
+    touches = price_ops(program, machine, 8).accesses
     (sine,) = (op for op, _ in results(program) if op.kind == "sin")
     assert set(touches[sine]) == {*sine.operands, *sine.results}
     written = touches[sine][sine.results[0]]

@@ -13,8 +13,8 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.prices.projection import read_choices
-from meshwright.planner.recompute.forward_pass import cut_points
-from meshwright.planner.recompute.saved_values import SavedValues, recompute_within
+from meshwright.planner.recompute.cut_points import cut_points
+from meshwright.planner.recompute.saved_values import Residuals, recompute_within
 from meshwright.planner.solve.space import Space
 from meshwright.program.ir import Op, Value
 
@@ -32,13 +32,13 @@ def waits(draw):
     seconds = {op: draw(cost) for op in ops}
     num_bytes = {v: float(draw(st.integers(1, 9))) for v in values}
     wanted = draw(st.sets(st.sampled_from(values), min_size=1))
-    return SavedValues(tuple(ops), seconds, num_bytes, frozenset(wanted))
+    return Residuals(tuple(ops), seconds, num_bytes, frozenset(wanted))
 
 
 def cost_of(waits, kept, price):
     """Bytes at their price, and seconds of all that has to be made again."""
     maker = {op.results[0]: op for op in waits.ops}
-    again, todo = set(), [v for v in waits.wanted if v not in kept]
+    again, todo = set(), [v for v in waits.needed if v not in kept]
     while todo:
         value = todo.pop()
         if value not in again:
@@ -56,13 +56,15 @@ def test_the_cut_is_the_cheapest_of_all_sets(waits, price):
         for size in range(len(values) + 1)
         for kept in itertools.combinations(values, size)
     )
-    assert cost_of(waits, waits.best(price), price) == pytest.approx(least, rel=1e-4)
+    assert cost_of(waits, waits.cheapest(price), price) == pytest.approx(
+        least, rel=1e-4
+    )
 
 
 @given(waits(), st.integers(0, 60))
 def test_what_is_kept_is_no_more_than_may_be(waits, limit):
-    kept, least = waits.within(limit), waits.best(1e-6)
-    assert waits.kept_bytes(kept) <= max(limit, waits.kept_bytes(least))
+    kept, least = waits.within(limit), waits.cheapest(1e-6)
+    assert waits.saved_bytes(kept) <= max(limit, waits.saved_bytes(least))
     assert math.isfinite(waits.recompute_s(kept))
 
 
@@ -123,8 +125,9 @@ def test_loops_keep_less_of_each_turn():
     work = space.start(Mesh({"data": 8}))
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
-    waits = SavedValues.under(priced, choices, space.op_prices, 2**30)
-    now, least = waits.kept_bytes(waits.now), waits.kept_bytes(waits.best(1e-6))
+    waits = Residuals.under_plan(priced, choices, space.op_prices, 2**30)
+    now = waits.saved_bytes(waits.saved_by_default)
+    least = waits.saved_bytes(waits.cheapest(1e-6))
     turn = 6 * 4 * ROWS // 8 * WIDTH  # what is carried into each layer
     assert turn <= least <= 1.4 * turn < 3 * turn <= now
     found = recompute_within(priced, choices, space.op_prices, now - least, 2**30)
@@ -155,8 +158,8 @@ def test_narrow_places_are_those_of_the_fewest_bytes():
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
     x_bytes, weights_bytes = 4 * rows * width, 4 * rows**2
-    waits = SavedValues.under(priced, choices, space.op_prices, 1.5 * weights_bytes)
-    least = waits.kept_bytes(waits.best(1e-6))
+    waits = Residuals.under_plan(priced, choices, space.op_prices, 1.5 * weights_bytes)
+    least = waits.saved_bytes(waits.cheapest(1e-6))
     assert least <= 6 * x_bytes < weights_bytes / 2
 
 

@@ -68,7 +68,7 @@ def test_prices_of_few_images_are_near_the_simulation_and_those_of_many_are_not(
     space = space_with(4 * DEVICES)
     said, simulated = said_and_simulated(space)
     assert said == pytest.approx(simulated, rel=0.12)
-    space.op_prices = replace(space.op_prices, few=None)
+    space.op_prices = replace(space.op_prices, small_batch=None)
     said, _ = said_and_simulated(space)
     assert said < 0.8 * simulated
 
@@ -78,7 +78,7 @@ def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
     space = space_with(4 * DEVICES)
     mesh = Mesh({"data": DEVICES // 2, "model": 2})
     prices: list[dict[object, float]] = []
-    for stores in (space.op_prices, replace(space.op_prices, few=None)):
+    for stores in (space.op_prices, replace(space.op_prices, small_batch=None)):
         space.op_prices = stores
         model = space.price(mesh).model
         number = next(
@@ -96,16 +96,16 @@ def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
 
 @pytest.mark.parametrize(("images", "machine"), [(8, "tpu-v5e"), (4, "h100")])
 def test_there_are_no_such_prices_where_nothing_is_cut_in_space(images, machine):
-    assert space_with(images * DEVICES, machine).op_prices.few is None
+    assert space_with(images * DEVICES, machine).op_prices.small_batch is None
 
 
 def test_all_that_is_computed_with_images_is_priced_by_them():
     space = space_with(4 * DEVICES)
-    few = space.op_prices.few
+    few = space.op_prices.small_batch
     program = space.captured.program
     convs = [op for op in program.walk() if op.kind == "conv_general_dilated"]
     assert len(convs) > 8
-    assert few.most == 7
+    assert few.max_images == 7
     for op in program.walk():
         is_image = [v.shape == (4 * DEVICES, SIZE, SIZE, FEATURES) for v in op.operands]
         if op.kind in {"conv_general_dilated", "mul", "logistic"} and any(is_image):
@@ -140,9 +140,9 @@ def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
         op for op in program.walk() if not has_trait(op.kind, Trait.ALIASES_OPERAND)
     }
     told = credit_original_ops(taken, changed, origins, priced)
-    for each in (told.matrix, told.vector, told.launch):
+    for each in (told.matrix, told.vector_s, told.launch_s):
         assert not any(op.kind == SPACE_TO_BATCH_COPY for op in each)
-    assert sum(told.launch.values()) == pytest.approx(sum(taken.launch.values()))
+    assert sum(told.launch_s.values()) == pytest.approx(sum(taken.launch_s.values()))
     assert seconds_of(told, priced) == pytest.approx(
         seconds_of(
             taken,
@@ -158,5 +158,5 @@ def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
 def seconds_of(stores, ops):
     """In memory and the vector unit, of what some ops touch."""
     return sum(
-        touch.seconds for op in ops for touch in stores.touches.get(op, {}).values()
+        touch.seconds for op in ops for touch in stores.accesses.get(op, {}).values()
     )
