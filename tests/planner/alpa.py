@@ -18,16 +18,16 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes
 from meshwright.planner.columns.input_families import split_groups
-from meshwright.planner.prices.chosen_strategies import chosen_strategies
+from meshwright.planner.integer_program.builder import IntegerProgramBuilder
+from meshwright.planner.integer_program.chosen_strategies import chosen_strategies
+from meshwright.planner.integer_program.live_counts import live_counts
 from meshwright.planner.prices.compute_times import ComputeTimes
-from meshwright.planner.prices.integer_program import IntegerProgramBuilder
-from meshwright.planner.prices.live_counts import live_counts
 from meshwright.planner.prices.resharding import ReshardingPrices
-from meshwright.planner.prices.strategies import Strategies
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.pricer import Pricer
+from meshwright.planner.strategies.enumeration import Strategies
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.predict.roofline.padding import uses_matrix_unit
 from tests.alpa.cases import CASES, built
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh, load_machine
-from meshwright.planner.prices.projection import read_choices
+from meshwright.planner.integer_program.projection import read_choices
 from meshwright.planner.recompute.cut_points import cut_points
 from meshwright.planner.recompute.saved_values import Residuals, recompute_within
 from meshwright.planner.solve.space import Space

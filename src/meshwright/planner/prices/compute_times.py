@@ -13,7 +13,7 @@ from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
 from meshwright.planner.prices.local_ops import accessed_values, local_atoms, local_op
 from meshwright.planner.prices.op_prices import OpPrices
-from meshwright.planner.prices.strategy import DimAxes, Strategy, StrategySet
+from meshwright.planner.strategies.strategy import DimAxes, Strategy, StrategySet
 from meshwright.predict.roofline.bound import roofline_s
 from meshwright.predict.roofline.kernel_time import (
     KernelTraffic,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from meshwright.machine import Mesh
 from meshwright.machine.placement import Placement
 from meshwright.partitioner.lower.reshard import reshard_steps
-from meshwright.planner.prices.strategy import DimAxes
 from meshwright.planner.prices.value_roles import Role
+from meshwright.planner.strategies.strategy import DimAxes
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.program.ir import Sharding
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Cause, Graph, State
 from meshwright.partitioner.tactics import TacticKind, Workspace
-from meshwright.planner.prices.integer_program import IntegerProgram
-from meshwright.planner.prices.strategy import KEEP_PARTIAL, DimAxes, Strategy
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.strategies.strategy import KEEP_PARTIAL, DimAxes, Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Carrier
-from meshwright.planner.prices.projection import read_strategy
-from meshwright.planner.prices.strategies import Strategies
+from meshwright.planner.integer_program.projection import read_strategy
+from meshwright.planner.strategies.enumeration import Strategies
 from tests.planner.programs import MESH, MLP, shape, space_of
 
 

@@ -6,7 +6,7 @@ import pytest
 import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from tests.planner.programs import DEEP, MESH, MLP, space_of
 
 TACTICS = {

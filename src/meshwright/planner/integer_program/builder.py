@@ -12,79 +12,36 @@ Alpa's formulation (Zheng et al., OSDI 2022, section 4.2), over classes of nodes
   resharding it, and the bytes of the copy (`PairCost`).
 - Bytes of each result by choice; `live_counts` says when they count.
 
-`IntegerProgramBuilder.build` makes the program, `planner.solve` solves it.
+`IntegerProgramBuilder.build` builds the program, `planner.solve` solves it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Node, State
-from meshwright.planner.prices.compute_times import ComputeTimes
-from meshwright.planner.prices.live_counts import BufferKey
-from meshwright.planner.prices.resharding import ReshardingPrices
-from meshwright.planner.prices.resharding_tables import (
+from meshwright.planner.integer_program.integer_program import (
+    IntegerProgram,
+    PairCost,
+    SharedValue,
+    Table,
+)
+from meshwright.planner.integer_program.resharding_tables import (
     OperandShardings,
     ReshardingTables,
-    ResultSharding,
     ResultShardings,
 )
-from meshwright.planner.prices.strategies import Strategies
-from meshwright.planner.prices.strategy import ALL_REDUCE, Strategy, StrategySet
-from meshwright.planner.prices.symmetry import ClassEdge, NodeClass, ReducedGraph
+from meshwright.planner.prices.compute_times import ComputeTimes
+from meshwright.planner.prices.resharding import ReshardingPrices
 from meshwright.planner.prices.value_roles import Role, roles_of
+from meshwright.planner.strategies.enumeration import Strategies
+from meshwright.planner.strategies.strategy import ALL_REDUCE, Strategy, StrategySet
+from meshwright.planner.strategies.symmetry import ClassEdge, NodeClass, ReducedGraph
 from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
-
-type Table = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class SharedValue:
-    """A result of a class with several readers; its choices are `shardings`."""
-
-    producer: int
-    result: int
-    shardings: tuple[ResultSharding, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PairCost:
-    """Seconds, and bytes of a copy, over the choices of two variables.
-
-    copy_key: names the copy of the first variable's value that the second makes, in
-    `LiveCounts.copies`. The copy takes the shares `copy_share` [A, B] of `num_bytes`, the
-    bytes of the whole value.
-    """
-
-    first: int
-    second: int
-    seconds: Table
-    copy_key: BufferKey
-    num_bytes: float
-    copy_share: Table
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerProgram:
-    """Variables: the node classes in order, then the shared values.
-
-    choices: strategies of each class. costs: seconds per choice, of each variable.
-    result_bytes: of each class, for each result, bytes of one value by choice; if the op
-    reduces, then also bytes of the partial result that is reduce-scattered.
-    """
-
-    reduced_graph: ReducedGraph
-    choices: tuple[StrategySet, ...]
-    shared_values: tuple[SharedValue, ...]
-    costs: tuple[Table, ...]
-    pair_costs: tuple[PairCost, ...]
-    result_bytes: tuple[tuple[Table, ...], ...]
 
 
 class IntegerProgramBuilder:

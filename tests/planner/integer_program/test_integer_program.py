@@ -15,7 +15,7 @@ from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.candidates.expert_strategies import expert_strategies
-from meshwright.planner.prices.projection import read_choices
+from meshwright.planner.integer_program.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.solve.optimum import Optimum, best_within
 from meshwright.planner.solve.pricer import Pricer

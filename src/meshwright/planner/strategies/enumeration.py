@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, permutations, product
 
 from meshwright.partitioner.propagate import Carrier, Cause, Node, State, user_axes
-from meshwright.planner.prices.strategy import (
+from meshwright.planner.strategies.strategy import (
     ALL_REDUCE,
     KEEP_PARTIAL,
     Strategy,

@@ -8,7 +8,7 @@ import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.prices.projection import read_choices
+from meshwright.planner.integer_program.projection import read_choices
 from meshwright.planner.solve.optimum import Optimum
 from meshwright.predict.estimate import estimate
 from tests.planner.programs import recurrent, shape, space_of

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.resharding import ReshardingPrices
-from meshwright.planner.prices.strategy import DimAxes, StrategySet
 from meshwright.planner.prices.value_roles import Role
+from meshwright.planner.strategies.strategy import DimAxes, StrategySet
 from meshwright.program.rules.rule import Dims
 
 type Table = NDArray[np.float64]

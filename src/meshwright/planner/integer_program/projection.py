@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.partitioner.propagate import Carrier, Node, State
-from meshwright.planner.prices.integer_program import IntegerProgram
-from meshwright.planner.prices.strategy import (
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.strategies.strategy import (
     ALL_REDUCE,
     KEEP_PARTIAL,
     Strategy,

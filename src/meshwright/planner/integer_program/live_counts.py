@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Graph
 from meshwright.planner.prices.op_prices import OpPrices
-from meshwright.planner.prices.symmetry import ReducedGraph, producers_of
+from meshwright.planner.strategies.symmetry import ReducedGraph, producers_of
 from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
