@@ -71,11 +71,8 @@ def live_counts(
             row = rows.setdefault(key, np.zeros(len(samples)))
             row[first:last] += 1
 
-    runs, class_of, producers = (
-        _running_spans(graph, ranges),
-        reduced.class_of,
-        producers_of(graph),
-    )
+    class_of, producers = reduced.class_of, producers_of(graph)
+    runs = _running_spans(graph, ranges)
     invariant = _invariant_spans(graph, runs)
     for node in graph.nodes:
         for result, (number, _) in enumerate(node.outs):

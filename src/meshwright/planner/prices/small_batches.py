@@ -76,7 +76,7 @@ def credit_original_ops(
 def _owners(
     changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
 ) -> dict[Op, Access]:
-    """By copy the access of the original program that pays for it."""
+    """The access of the original program that pays for each copy."""
     owners: dict[Op, Access] = {}
     read: dict[Value, Access] = {}
     produced: dict[Value, Access] = {}

@@ -247,7 +247,7 @@ def _has_one_result(node: Node) -> bool:
 
 
 def _orders(split: _FactorAxes, decided: _FactorAxes) -> Iterator[_FactorAxes]:
-    """The same split with the axes of each factor in each order, decided ones first."""
+    """The split with the axes of each factor in each order; decided axes stay first."""
     factors = list(split)
     orders_of: list[list[tuple[str, ...]]] = []
     for factor in factors:
