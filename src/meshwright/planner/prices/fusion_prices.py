@@ -26,6 +26,7 @@ from meshwright.predict.compilers.hlo.kernels import (
     matrix_unit_operands,
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.kernel_time import (
     MOVE_FLOPS,
@@ -58,7 +59,11 @@ class FusionPriceReader:
 
     def read(self, program: Program, sequence: KernelSequence) -> None:
         """Add the prices of the ops of a program or body."""
-        on_chip = sequence.on_chip.fitting(self.chip.lasting_bytes * self.num_devices)
+        # Not `sequence.on_chip`, which leaves out values that alias an output: that would
+        # change the prices of programs that reshape what they return.
+        fusions = [kernel.fusion for kernel in sequence.kernels]
+        candidates = on_chip_candidates(fusions, program.outputs, self.layouts)
+        on_chip = candidates.fitting(self.chip.lasting_bytes * self.num_devices)
         producers = {result: op for op in program.ops for result in op.results}
         aliases = _aliases(program)
         for kernel in sequence.kernels:

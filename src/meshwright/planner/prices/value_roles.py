@@ -7,7 +7,7 @@ other values are needed at once, so that a step waits for collectives on them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
@@ -43,7 +43,8 @@ _LIGHT = frozenset({FusionKind.LOOP, FusionKind.REDUCTION, FusionKind.COLLECTIVE
 def roles_of(program: Program) -> dict[Value, Role]:
     """Roles of the values of a program and its bodies; role OTHER is left out."""
     roles: dict[Value, Role] = {}
-    for each in _nested_programs(program):
+    bodies = (body for op in program.walk() for body in op.bodies)
+    for each in (program, *bodies):
         roles |= _roles(each)
     return roles
 
@@ -71,13 +72,6 @@ def exposed_by_role(
         for role in Role
         if exposed[role] + hidden[role] > 0
     }
-
-
-def _nested_programs(program: Program) -> Iterator[Program]:
-    yield program
-    for op in program.ops:
-        for body in op.bodies:
-            yield from _nested_programs(body)
 
 
 def _roles(program: Program) -> dict[Value, Role]:
