@@ -35,7 +35,7 @@ from meshwright.planner.columns.input_families import split_by_inputs, split_gro
 from meshwright.planner.columns.propagation import cut
 from meshwright.planner.columns.state_cells import start_cells
 from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.prices.symmetry import ReducedGraph, reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
 
 RESULTS = Path(__file__).parent / "results" / "propagation_speed.json"
 MESH = Mesh({"batch": 8, "model": 4})

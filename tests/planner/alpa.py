@@ -1,6 +1,6 @@
-"""Alpa's models through our integer program, at what Alpa says that collectives cost.
+"""Alpa's models through our integer program, at Alpa's costs of collectives.
 
-Computing costs nothing, but every product has to be cut along all axes, as theirs are.
+Computing costs nothing, but every product has to be split along all axes, as in Alpa.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes
 from meshwright.planner.columns.input_families import split_groups
-from meshwright.planner.prices.chosen_strategies import chosen_strategies
+from meshwright.planner.integer_program.builder import IntegerProgramBuilder
+from meshwright.planner.integer_program.chosen_strategies import chosen_strategies
+from meshwright.planner.integer_program.live_counts import live_counts
 from meshwright.planner.prices.compute_times import ComputeTimes
-from meshwright.planner.prices.integer_program import IntegerProgramBuilder
-from meshwright.planner.prices.live_counts import live_counts
 from meshwright.planner.prices.resharding import ReshardingPrices
-from meshwright.planner.prices.strategy import Strategies
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.pricer import Pricer
+from meshwright.planner.strategies.enumeration import Strategies
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.predict.roofline.padding import uses_matrix_unit
 from tests.alpa.cases import CASES, built
 
 MACHINE = load_machine("h100", 4)
-"""Its arrays are not padded; nothing else of it counts."""
+"""A machine that does not pad arrays; nothing else about it matters."""
 
 
 @dataclass(frozen=True)
 class Products:
-    """In place of `ComputeTimes`: each axis cuts a factor of a product for itself.
+    """Stands in for `ComputeTimes`: each axis splits a factor of a product of its own.
 
-    So no product is computed twice, and no dim is cut by two axes. All else is free.
+    So no product is computed twice, and no dim is split by two axes. All else is free.
     """
 
     compute: ComputeTimes
@@ -60,9 +60,9 @@ class Products:
 
 
 def lines_of(costs, axes, mesh):
-    """Alpa's closed forms as lines; what it has none for is not to be used.
+    """Alpa's closed forms as lines; a collective without one is forbidden.
 
-    Nor are both axes at once, or parts of one: `allow_mixed_mesh_shape` is off.
+    So are both axes at once, and parts of one: `allow_mixed_mesh_shape` is off.
     """
 
     def line(kind, own, role):
@@ -73,7 +73,7 @@ def lines_of(costs, axes, mesh):
         if kind not in FORMS or mesh.size(own) != size:
             return math.inf, 0.0
         share, tie = FORMS[kind]
-        # Alpa counts what all devices exchange, we what one of them holds.
+        # Alpa counts the bytes that all devices exchange, we those of one device.
         times = size if kind == "all_to_all" else 1
         return costs.alphas[place] + tie, times * costs.betas[place] * share(size)
 
@@ -92,26 +92,28 @@ def optimum_of(name, costs, *given):
     for tactic in given:
         tactic.apply(work)
     state = work.state
-    folded = split_groups(
+    reduced = split_groups(
         work.graph, reduce_by_symmetry(state), list(range(len(work.graph.nodes)))
     )
-    stores = price_ops(captured.program, MACHINE, mesh.num_devices)
-    compute = Products(ComputeTimes(MACHINE.chip, state.mesh, stores))
+    prices = price_ops(captured.program, MACHINE, mesh.num_devices)
+    compute = Products(ComputeTimes(MACHINE.chip, state.mesh, prices))
     strategies = Strategies(state, tuple(state.size))
-    moves = ReshardingPrices(state.mesh, lines_of(costs, mesh.axes, state.mesh))
-    model = IntegerProgramBuilder(state, folded, strategies, compute).build(moves)
-    lives = live_counts(work.graph, folded, stores, tuple(work.graph.ties))
-    pricer = replace(Pricer.of(model, lives), gap=0.0)
+    resharding = ReshardingPrices(state.mesh, lines_of(costs, mesh.axes, state.mesh))
+    program = IntegerProgramBuilder(state, reduced, strategies, compute).build(
+        resharding
+    )
+    counts = live_counts(work.graph, reduced, prices, tuple(work.graph.ties))
+    pricer = replace(Pricer.of(program, counts), gap=0.0)
     found = find_optimum(
         pricer, None, SolveBudget(400, time.monotonic, time.monotonic() + 20)
     )
-    chosen = chosen_strategies(model, found.choices, state, "alpa")
+    chosen = chosen_strategies(program, found.choices, state, "alpa")
     plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
     return found, plan
 
 
 def cost_of(plan, costs):
-    """What the collectives of a lowered plan cost on a logical mesh."""
+    """The cost of the collectives of a lowered plan on a logical mesh."""
     axes, total = plan.mesh.axes, 0.0
     for found in plan.collectives:
         place = axes.index(*found.axes)

@@ -17,9 +17,9 @@ from meshwright.planner.columns.input_families import split_by_inputs, split_gro
 from meshwright.planner.columns.propagation import cut
 from meshwright.planner.columns.state_cells import CellRows, start_cells
 from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.prices.projection import read_strategy
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.integer_program.projection import read_strategy
 from meshwright.planner.solve.pricer import Pricer
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.planner.tree.search import make_problem, model_of, pricing_of
 from tests.planner.programs import DEEP, MLP, space_of
 from zoo import gpt3, lstm, moe

@@ -14,7 +14,7 @@ from meshwright.planner.columns.input_families import split_groups
 from meshwright.planner.columns.propagation import cut
 from meshwright.planner.columns.state_cells import start_cells
 from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from tests.fuzz.case import draw_case
 
 CUTS = 12

@@ -12,8 +12,8 @@ import meshwright as mw
 from meshwright.planner.solve.frontier import frontier
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.optimum import Optimum
+from tests.planner.integer_program.test_integer_program import SMALL, all_choices
 from tests.planner.programs import DEEP, LARGE, MESH, PAIR
-from tests.planner.test_model import SMALL, all_choices
 
 
 def solve_within(pricer, limit, known=None):

@@ -24,6 +24,8 @@ class Node:
 
     sizes: extent of each factor. ins, outs: the values read and made. has_products:
     whether some dim is a product of factors. rule: the factor rule; only ops have one.
+    signature: a number that ops of equal kind, shapes and parameters share, as they
+    share one rule.
     """
 
     index: int
@@ -35,6 +37,7 @@ class Node:
     wire: Wire | None = None
     input_position: int | None = None
     has_products: bool = False
+    signature: int | None = None
 
     @property
     def label(self) -> str:
@@ -88,7 +91,8 @@ class Graph:
         self.op_node: dict[Op, Node] = {}
         self.wire_nodes: dict[Op, tuple[Node, ...]] = {}
         self.input_nodes: tuple[Node, ...] = ()
-        self._rules: dict[object, FactorRule] = {}
+        self._rules: list[FactorRule] = []
+        self._signatures: dict[object, int] = {}
         self._add_program(program, self.ties)
         for node in self.nodes:
             self._link(node)
@@ -120,7 +124,8 @@ class Graph:
         if op.bodies:
             self._add_region(op)
             return
-        rule = self._rule(op)
+        signature = self._signature(op)
+        rule = self._rules[signature]
         ins = tuple(
             (self._number(a), dims)
             for a, dims in zip(op.operands, rule.operands, strict=True)
@@ -131,12 +136,12 @@ class Graph:
             for r, dims in zip(op.results, rule.results, strict=True)
         )
         node = self._node(rule.sizes, ins, outs)
-        node.op, node.rule = op, rule
+        node.op, node.rule, node.signature = op, rule, signature
         node.has_products = any(len(fs) > 1 for _, dims in (*ins, *outs) for fs in dims)
         self.op_node[op] = node
 
-    def _rule(self, op: Op) -> FactorRule:
-        """The op's rule; ops of equal kind, shapes and parameters share one object."""
+    def _signature(self, op: Op) -> int:
+        """The number of the op's rule; ops of equal kind, shapes, parameters share it."""
         key = (
             op.kind,
             tuple((a.shape, a.dtype, getattr(a, "value", None)) for a in op.operands),
@@ -144,12 +149,12 @@ class Graph:
             tuple(op.params.items()),
         )
         try:
-            rule = self._rules.get(key)
+            number = self._signatures.setdefault(key, len(self._rules))
         except TypeError:  # some parameter cannot be hashed
-            return rule_of(op)
-        if rule is None:
-            rule = self._rules[key] = rule_of(op)
-        return rule
+            number = len(self._rules)
+        if number == len(self._rules):
+            self._rules.append(rule_of(op))
+        return number
 
     def _add_region(self, op: Op) -> None:
         nodes = []

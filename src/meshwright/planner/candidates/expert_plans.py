@@ -10,8 +10,8 @@ from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.expert_strategies import expert_strategies
 from meshwright.planner.candidates.proposal import Proposal
-from meshwright.planner.prices.integer_program import IntegerProgram
-from meshwright.planner.prices.projection import read_choices, spread_choices
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.integer_program.projection import read_choices, spread_choices
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Priced, Space
 from meshwright.program.records.paused_collector import paused_collector

@@ -27,7 +27,7 @@ from meshwright.planner.columns.price_tables import (
 )
 from meshwright.planner.columns.reduction_placement import place_reductions
 from meshwright.planner.columns.state_cells import Cells
-from meshwright.planner.prices.strategy import ALL_REDUCE, KEEP_PARTIAL
+from meshwright.planner.strategies.strategy import ALL_REDUCE, KEEP_PARTIAL
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 

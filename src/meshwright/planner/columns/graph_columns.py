@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.partitioner.propagate import Carrier, Node, State
-from meshwright.planner.prices.symmetry import ReducedGraph
+from meshwright.planner.strategies.symmetry import ReducedGraph
 from meshwright.program.ir import Value
 from meshwright.search.arrays import Ints
 

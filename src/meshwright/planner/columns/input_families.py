@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.planner.prices.symmetry import ClassEdge, NodeClass, ReducedGraph
+from meshwright.planner.strategies.symmetry import ClassEdge, NodeClass, ReducedGraph
 
 
 def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:

@@ -9,9 +9,13 @@ import numpy as np
 
 from meshwright.errors import SearchError
 from meshwright.planner.columns.graph_columns import ints, offsets_of
-from meshwright.planner.prices.integer_program import IntegerProgram, PairCost, Table
-from meshwright.planner.prices.live_counts import LiveCounts
-from meshwright.planner.prices.strategy import Strategy
+from meshwright.planner.integer_program.integer_program import (
+    IntegerProgram,
+    PairCost,
+    Table,
+)
+from meshwright.planner.integer_program.live_counts import LiveCounts
+from meshwright.planner.strategies.strategy import Strategy
 from meshwright.search.arrays import Floats, Ints
 
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12

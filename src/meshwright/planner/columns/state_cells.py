@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Graph, State
 from meshwright.planner.columns.graph_columns import VALUES_AT, Columns
-from meshwright.planner.prices.symmetry import ReducedGraph
+from meshwright.planner.strategies.symmetry import ReducedGraph
 
 type Cells = NDArray[np.int16]
 """A state, [rows, A]; `CellRows` says what each row holds."""

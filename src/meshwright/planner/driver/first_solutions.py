@@ -10,7 +10,7 @@ from meshwright.machine import Mesh
 from meshwright.planner.candidates.expert_plans import spread_over_axes
 from meshwright.planner.candidates.meshes import shape_text
 from meshwright.planner.driver.mesh_programs import FIRST_ROUNDS, WHOLE_S, MeshPrograms
-from meshwright.planner.prices.projection import carry_over
+from meshwright.planner.integer_program.projection import carry_over
 from meshwright.planner.solve.optimum import Choices, Optimum
 from meshwright.planner.solve.space import Priced, solving_s
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.proposal import OnProgress, ValueOf
-from meshwright.planner.prices.integer_program import IntegerProgram
+from meshwright.planner.integer_program.integer_program import IntegerProgram
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Space
 

@@ -1,1 +1,1 @@
-"""Prices of all choices on one mesh, as an integer program."""
+"""Prices of the planner: seconds to compute an op, and to reshard a value."""

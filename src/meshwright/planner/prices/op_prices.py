@@ -1,9 +1,9 @@
-"""What each op of a program adds to the seconds of the fused units it is part of."""
+"""The seconds that each op of a program adds to the fusions it is part of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from meshwright.predict.compilers.hlo.fusion import Fusion
@@ -12,10 +12,10 @@ from meshwright.program.ir import Op, Value
 
 
 class AccessPrice(NamedTuple):
-    """What the whole of a value adds to an op that reads or writes it.
+    """Seconds that an op pays to read or write the whole of a value.
 
-    seconds: by the slopes of its unit. memory_s, vector_s: in memory and in the vector
-    unit, if there were nothing else.
+    seconds: its part of the fusion's time. memory_s, vector_s: time in memory and in the
+    vector unit if nothing else ran.
     """
 
     seconds: float
@@ -23,44 +23,43 @@ class AccessPrice(NamedTuple):
     vector_s: float
 
     def plus(self, other: AccessPrice) -> AccessPrice:
-        """Both together."""
+        """The sum of two prices."""
         return AccessPrice(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class OpPrices:
-    """What passes through main memory in a program, and what its ops take.
+    """Prices of the ops of a program at its uniform partition over `num_devices`.
 
-    layout: bytes of values. units: what runs as one, before any are merged.
-    matrix: share of an op's seconds in the matrix unit that counts. vector: seconds for
-    one of its vector operations. touches: of each value that it reads or writes. launch:
-    seconds, however it is cut. num_devices: among which the even share is. overwritten:
-    values in whose place others come. covered: ops whose time passes under that of a
-    product. few: the same where images are few.
+    layouts: bytes of values. fusions: of the program, before multi-output fusion.
+    overwritten: values in whose buffers later values are written. hidden: ops that run in
+    the vector unit while the matrix unit computes the product that they are fused into.
+    matrix: seconds that a second in the matrix unit adds to a step. vector_s: seconds per
+    vector operation. accesses: prices of the values that an op reads and writes. launch_s:
+    seconds of the launch, whatever the partition. small_batch: prices where each device
+    has few images, if there are such.
     """
 
-    layout: Layouts
-    units: tuple[Fusion, ...]
+    layouts: Layouts
+    fusions: tuple[Fusion, ...]
     num_devices: int
-    overwritten: frozenset[Value] = frozenset()
-    covered: set[Op] = field(default_factory=set[Op])
-    matrix: dict[Op, float] = field(default_factory=dict[Op, float])
-    vector: dict[Op, float] = field(default_factory=dict[Op, float])
-    touches: dict[Op, dict[Value, AccessPrice]] = field(
-        default_factory=dict[Op, dict[Value, AccessPrice]]
-    )
-    launch: dict[Op, float] = field(default_factory=dict[Op, float])
-    few: SmallBatchPrices | None = None
+    overwritten: frozenset[Value]
+    hidden: frozenset[Op]
+    matrix: Mapping[Op, float]
+    vector_s: Mapping[Op, float]
+    accesses: Mapping[Op, Mapping[Value, AccessPrice]]
+    launch_s: Mapping[Op, float]
+    small_batch: SmallBatchPrices | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SmallBatchPrices:
-    """What ops take where a device has few images, which are cut in space there.
+    """Prices of ops on devices with few images, which space-to-batch cuts in space.
 
-    That fuses less, and makes copies. images: by op, one of its images and the dim that
-    counts them. most: that are few.
+    The pass fuses less and adds copies. images: by op, one of its images and the dim that
+    counts them. max_images: the most images on a device that are few.
     """
 
     images: Mapping[Op, tuple[Value, int]]
-    most: int
-    stores: OpPrices
+    max_images: int
+    prices: OpPrices

@@ -1,4 +1,4 @@
-"""Seconds to bring values from one sharding to another, as a line over their bytes."""
+"""Seconds to bring values from one sharding to another, as lines over their bytes."""
 
 from __future__ import annotations
 
@@ -12,85 +12,87 @@ from numpy.typing import NDArray
 from meshwright.machine import Mesh
 from meshwright.machine.placement import Placement
 from meshwright.partitioner.lower.reshard import reshard_steps
-from meshwright.planner.prices.strategy import Cuts
 from meshwright.planner.prices.value_roles import Role
+from meshwright.planner.strategies.strategy import DimAxes
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.program.ir import Sharding
 
 Line = tuple[float, float]
-"""Seconds for no bytes at all, and seconds for each byte."""
+"""Seconds for zero bytes (latency), and seconds per byte."""
 
-PART_S = 0.01
-"""Times what it takes to read it that a device's own part of a value costs: readers take
-it in passing, but between two plans it is better to have had only that part."""
+SLICE_SHARE = 0.01
+"""Price of an all_slice, as a share of the time to read the part from memory. The slice is
+fused into its readers and costs next to nothing, but of two equal plans the one that had
+only this part from the start is better."""
 
-type Step = tuple[float, float, float]
-"""A line over the bytes of a whole value, and the share of them that what comes of it
-takes beside it: none where devices have their parts already."""
+type ReshardingLine = tuple[float, float, float]
+"""A line over the bytes of the whole value, and the share of these bytes that the new copy
+takes in a device's memory: 0 if the device only slices what it has."""
 
-type Steps = NDArray[np.float64]
+type ReshardingLines = NDArray[np.float64]
 
-type LineOf = Callable[[str, tuple[str, ...], Role], Line]
-"""Of one collective, by kind, axes and what its value is to the step: its line over the
-bytes of its larger side."""
+type CollectiveLine = Callable[[str, tuple[str, ...], Role], Line]
+"""(kind, axes, role of the value) -> a line over the bytes of the larger side."""
 
 
 def collective_lines(
-    placement: Placement, beside: Collection[str], exposed: Mapping[Role, float]
-) -> LineOf:
-    """Those of a machine.
+    placement: Placement, asynchronous: Collection[str], exposed: Mapping[Role, float]
+) -> CollectiveLine:
+    """The lines of collectives on a machine's links.
 
-    beside: kinds that run beside computation. exposed: by the role of the value the share
-        of their time that they add to a step.
+    asynchronous: kinds that run concurrently with computation. exposed: share of the time
+    of such a collective that it adds to a step, by the role of its value.
     """
     chip = placement.machine.chip
 
     def line(kind: str, axes: tuple[str, ...], role: Role) -> Line:
         if kind == "all_slice":
-            return 0.0, PART_S / chip.hbm_bytes_per_s
+            return 0.0, SLICE_SHARE / chip.hbm_bytes_per_s
         seconds: Callable[..., float] = COLLECTIVE_S[kind]
         segments = placement.of(axes)
         start, end = seconds(0.0, segments), seconds(1e9, segments)
-        share = exposed[role] if kind in beside else 1.0
+        share = exposed[role] if kind in asynchronous else 1.0
         return share * start, share * (end - start) / 1e9
 
     return line
 
 
 class ReshardingPrices:
-    """Prices of collectives on one mesh, each asked for once."""
+    """Prices of collectives and of resharding on one mesh, each computed once."""
 
-    def __init__(self, mesh: Mesh, line_of: LineOf) -> None:
+    def __init__(self, mesh: Mesh, line_of: CollectiveLine) -> None:
         self.mesh = mesh
         self.line = cache(line_of)
-        # Shardings are few, and are asked for again and again: by number.
-        self._number: dict[Cuts, int] = {}
-        self._known: dict[Role, Steps] = {}
+        # There are few shardings and many look-ups: a matrix per role, by number.
+        self._number: dict[DimAxes, int] = {}
+        self._known: dict[Role, ReshardingLines] = {}
 
     def seconds(
         self, kind: str, axes: Collection[str], num_bytes: float, role: Role
     ) -> float:
-        """Of one collective."""
+        """Seconds of one collective."""
         if not axes:
             return 0.0
         start, per_byte = self.line(kind, tuple(axes), role)
         return start + per_byte * num_bytes
 
-    def steps(self, haves: Sequence[Cuts], needs: Sequence[Cuts], role: Role) -> Steps:
-        """From each of some shardings to each of others, [H, N, 3], as a `Step` has it."""
-        numbers = [[self._number_of(cuts) for cuts in each] for each in (haves, needs)]
-        known = self._room(role)
+    def lines(
+        self, sources: Sequence[DimAxes], targets: Sequence[DimAxes], role: Role
+    ) -> ReshardingLines:
+        """A `ReshardingLine` from each source sharding to each target, [S, T, 3]."""
+        numbers = [[self._number_of(a) for a in each] for each in (sources, targets)]
+        known = self._matrix(role)
         found = known[np.ix_(*numbers)]
         for row, column in np.argwhere(np.isnan(found[:, :, 0])):
-            step = self._find(haves[row], needs[column], role)
-            found[row, column] = known[numbers[0][row], numbers[1][column]] = step
+            line = self._line(sources[row], targets[column], role)
+            found[row, column] = known[numbers[0][row], numbers[1][column]] = line
         return found
 
-    def _number_of(self, cuts: Cuts) -> int:
-        return self._number.setdefault(cuts, len(self._number))
+    def _number_of(self, sharding: DimAxes) -> int:
+        return self._number.setdefault(sharding, len(self._number))
 
-    def _room(self, role: Role) -> Steps:
-        """What is known so far, NaN for the rest, with room for all numbers."""
+    def _matrix(self, role: Role) -> ReshardingLines:
+        """Known lines by numbers of shardings, NaN for the rest, large enough for all."""
         known = self._known.get(role)
         size = len(self._number)
         if known is None or len(known) < size:
@@ -100,17 +102,17 @@ class ReshardingPrices:
             known = self._known[role] = larger
         return known
 
-    def _find(self, have: Cuts, need: Cuts, role: Role) -> Step:
-        if have == need:
+    def _line(self, source: DimAxes, target: DimAxes, role: Role) -> ReshardingLine:
+        if source == target:
             return 0.0, 0.0, 0.0
-        share = 1 / math.prod(self.mesh.size(axes) for axes in have)
+        share = 1 / math.prod(self.mesh.size(axes) for axes in source)
         start = per_byte = copied = 0.0
-        for step in reshard_steps(Sharding(have), Sharding(need)):
+        for step in reshard_steps(Sharding(source), Sharding(target)):
             parts = self.mesh.size(step.axes)
             if step.kind == "all_slice":
                 share /= parts
             else:
-                copied = 1 / math.prod(self.mesh.size(axes) for axes in need)
+                copied = 1 / math.prod(self.mesh.size(axes) for axes in target)
             if step.kind == "all_gather":
                 share *= parts
             first, each = self.line(step.kind, step.axes, role)

@@ -1,92 +1,104 @@
-"""What the ops of a program take where a device has few images.
+"""Prices of ops on devices with few images, where space-to-batch rewrites convolutions.
 
-Such images are cut in space, with copies, and less is one with other ops
-(`simulate.regroup`). Which images are cut follows from their shapes, and hardly from how
-many there are: so a program is priced twice, and a choice goes by the number of images
-that it leaves a device.
+XLA's SpaceToBatchConverter cuts such images in space. It adds copies, and less is fused
+(`predict.compilers.tpu.space_to_batch`). Which images are cut depends on their shapes and
+hardly on their number: so a program is priced twice, with and without the pass, and a
+strategy takes the prices for the number of images that it leaves on a device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
-from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.planner.prices.op_prices import AccessPrice, OpPrices
 from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
 from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.program.ir import Op, Program, Value
 
-type Place = tuple[Op, Value]
+type Access = tuple[Op, Value]
 """An op, and a value that it reads or writes."""
 
 
-def images_of(program: Program, most: int) -> dict[Op, tuple[Value, int]]:
-    """By op one of its images, were so many of them cut, and the dim that counts them."""
+def images_of(program: Program, max_images: int) -> dict[Op, tuple[Value, int]]:
+    """By op one of its images and the dim that counts them, if `max_images` were cut."""
     found: dict[Op, tuple[Value, int]] = {}
-    cuts = ImageSplits(program, most)
+    splits = ImageSplits(program, max_images)
     for op in program.ops:
         for body in op.bodies:
-            found |= images_of(body, most)
-        image = cuts.images(op)
+            found |= images_of(body, max_images)
+        image = splits.images(op)
         if image is not None:
             found[op] = image
     return found
 
 
 def credit_original_ops(
-    stores: OpPrices, changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
+    prices: OpPrices,
+    changed: Program,
+    origins: Mapping[Op, Op],
+    priced: Collection[Op],
 ) -> OpPrices:
-    """What the ops of a changed program take, told of those that they stand for.
+    """The prices of a changed program, by the ops of the original program.
 
-    A copy's seconds count as the op's that reads it, for the value that is copied; of
-    those among `priced`, else as the op's that makes what is copied.
+    The seconds of a copy become an access of the op among `priced` that reads it, else of
+    the op that produces what is copied.
     """
-    homes = _homes(changed, origins, priced)
-    told = OpPrices(stores.layout, stores.units, stores.num_devices)
-    told.covered.update(origins.get(op, op) for op in stores.covered if op not in homes)
-    for mine, its in (told.matrix, stores.matrix), (told.vector, stores.vector):
-        # Copies have neither products nor operations.
-        mine.update(
-            (origins.get(op, op), s) for op, s in its.items() if op not in homes
-        )
-    for op, seconds in stores.launch.items():
-        owner = homes[op][0] if op in homes else origins.get(op, op)
-        told.launch[owner] = told.launch.get(owner, 0.0) + seconds
-    for op, touches in stores.touches.items():
+    owners = _owners(changed, origins, priced)
+    launch_s: dict[Op, float] = {}
+    for op, seconds in prices.launch_s.items():
+        owner = owners[op][0] if op in owners else origins.get(op, op)
+        launch_s[owner] = launch_s.get(owner, 0.0) + seconds
+    accesses: dict[Op, dict[Value, AccessPrice]] = {}
+    for op, by_value in prices.accesses.items():
         origin = origins.get(op, op)
-        names = dict(_renamed(op, origin))
-        for value, touch in touches.items():
-            owner, name = homes.get(op) or (origin, names[value])
-            known = told.touches.setdefault(owner, {})
-            known[name] = touch.plus(known[name]) if name in known else touch
-    return told
+        names = dict(_paired_values(op, origin))
+        for value, price in by_value.items():
+            owner, name = owners.get(op) or (origin, names[value])
+            known = accesses.setdefault(owner, {})
+            known[name] = price.plus(known[name]) if name in known else price
+
+    def of_originals(seconds: Mapping[Op, float]) -> dict[Op, float]:
+        # Copies have neither products nor vector operations.
+        return {origins.get(o, o): s for o, s in seconds.items() if o not in owners}
+
+    return replace(
+        prices,
+        overwritten=frozenset(),
+        hidden=frozenset(origins.get(o, o) for o in prices.hidden if o not in owners),
+        matrix=of_originals(prices.matrix),
+        vector_s=of_originals(prices.vector_s),
+        accesses=accesses,
+        launch_s=launch_s,
+    )
 
 
-def _homes(
+def _owners(
     changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
-) -> dict[Op, Place]:
-    """By copy the op that reads it, and of what, else the op that makes that."""
-    homes: dict[Op, Place] = {}
-    read: dict[Value, Place] = {}
-    made: dict[Value, Place] = {}
+) -> dict[Op, Access]:
+    """The access of the original program that pays for each copy."""
+    owners: dict[Op, Access] = {}
+    read: dict[Value, Access] = {}
+    produced: dict[Value, Access] = {}
     copies: list[Op] = []
     for op in reversed([*changed.walk()]):
         if op.kind == SPACE_TO_BATCH_COPY:
             copies.append(op)
             if op.results[0] in read:
-                read[_source(op)] = homes[op] = read[op.results[0]]
+                read[_source(op)] = owners[op] = read[op.results[0]]
             continue
         origin = origins.get(op, op)
         for result, old in zip(op.results, origin.results, strict=True):
-            made[result] = origin, old
+            produced[result] = origin, old
         if origin in priced:
-            for operand, old in _renamed(op, origin):
-                if operand not in made:
+            for operand, old in _paired_values(op, origin):
+                if operand not in produced:
                     read[operand] = origin, old
     for op in reversed(copies):
-        home = homes.get(op) or made.get(_source(op))
-        if home is not None:  # else what is copied comes from outside, and nobody pays
-            homes[op] = made[op.results[0]] = home
-    return homes
+        owner = owners.get(op) or produced.get(_source(op))
+        if owner is not None:  # else a program input is copied, and no op pays for it
+            owners[op] = produced[op.results[0]] = owner
+    return owners
 
 
 def _source(copy: Op) -> Value:
@@ -95,8 +107,8 @@ def _source(copy: Op) -> Value:
     return value
 
 
-def _renamed(op: Op, origin: Op) -> Iterator[tuple[Value, Value]]:
-    """What an op touches, and what the one that it stands for knows that by."""
+def _paired_values(op: Op, origin: Op) -> Iterator[tuple[Value, Value]]:
+    """Each value that an op accesses, with the value of its origin in the same place."""
     new, old = (*op.operands, *op.results), (*origin.operands, *origin.results)
     for one, other in zip(new, old, strict=True):
         if isinstance(one, Value) and isinstance(other, Value):

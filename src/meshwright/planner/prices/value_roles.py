@@ -1,13 +1,13 @@
-"""What a value is to a step, and so how long a collective on it may take unnoticed.
+"""Roles of values in a training step, and how much of their collectives is exposed.
 
-Weights are there from the start, gradients are wanted by the optimiser only, and new
-weights by nobody before the next step: collectives on them run beside computation.
-Whatever else is made is wanted at once.
+Weights are there from the start, only the optimizer needs gradients, and nothing needs new
+weights before the next step: collectives on these values overlap with computation. All
+other values are needed at once, so that a step waits for collectives on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
@@ -17,11 +17,11 @@ from meshwright.program.ops import Trait, has_trait
 
 
 class Role(Enum):
-    """Of a value in a step."""
+    """The role of a value in a step."""
 
-    WEIGHT = "weight"  # there from the start, or made of nothing else by light ops
-    GRADIENT = "gradient"  # leads to the end by light ops alone
-    UPDATE = "update"  # a gradient that weights or other state went into
+    WEIGHT = "weight"  # an input, or computed from inputs alone by light ops
+    GRADIENT = "gradient"  # light ops alone lead from it to the outputs
+    UPDATE = "update"  # a gradient that is combined with weights or optimizer state
     OTHER = "other"
 
 
@@ -31,68 +31,66 @@ EXPOSED: Mapping[Role, float] = {
     Role.UPDATE: 0.8,
     Role.OTHER: 1.0,
 }
-"""Share of a collective beside computation that a step waits for: about what simulated
-steps of transformers and ResNets under ZeRO and sequence parallelism come to."""
+"""Share of an asynchronous collective's time that a step waits for: about the mean of
+simulated steps of transformers and ResNets under ZeRO and sequence parallelism."""
 
 LEAST_EXPOSED = 0.05
-"""Share of any collective that a step is taken to wait for at least."""
+"""Least share that is assumed, even if a simulated step hides all of a role's time."""
 
 _LIGHT = frozenset({FusionKind.LOOP, FusionKind.REDUCTION, FusionKind.COLLECTIVE})
 
 
 def roles_of(program: Program) -> dict[Value, Role]:
-    """The role of each value, in bodies of loops for one turn; those of others left out."""
+    """Roles of the values of a program and its bodies; role OTHER is left out."""
     roles: dict[Value, Role] = {}
-    for each in _programs(program):
+    bodies = (body for op in program.walk() for body in op.bodies)
+    for each in (program, *bodies):
         roles |= _roles(each)
     return roles
 
 
 def exposed_by_role(
-    program: Program, timeline: Timeline, beside: Collection[str]
+    program: Program, timeline: Timeline, asynchronous: Collection[str]
 ) -> dict[Role, float]:
-    """By role the share of its collectives beside computation that was waited for.
+    """Exposed share of the asynchronous collectives of each role in a simulated step.
 
-    program: the device program of a simulated step. beside: kinds that can run beside
-    computation; the others are always waited for. What has none is left out.
+    program: the device program that was simulated. asynchronous: kinds that can run
+    concurrently with computation. Roles without such collectives are left out.
     """
     roles = roles_of(program)
-    waited = dict.fromkeys(Role, 0.0)
+    exposed = dict.fromkeys(Role, 0.0)
     hidden = dict.fromkeys(Role, 0.0)
-    for unit, exposed_s, hidden_s in collective_overlaps(timeline):
-        if unit.root.kind not in beside:
+    for fusion, exposed_s, hidden_s in collective_overlaps(timeline):
+        if fusion.root.kind not in asynchronous:
             continue
-        operands = _operands(unit.root)
+        operands = _operands(fusion.root)
         role = roles.get(operands[0], Role.OTHER) if operands else Role.OTHER
-        waited[role] += exposed_s
+        exposed[role] += exposed_s
         hidden[role] += hidden_s
     return {
-        role: max(LEAST_EXPOSED, waited[role] / (waited[role] + hidden[role]))
+        role: max(LEAST_EXPOSED, exposed[role] / (exposed[role] + hidden[role]))
         for role in Role
-        if waited[role] + hidden[role] > 0
+        if exposed[role] + hidden[role] > 0
     }
 
 
-def _programs(program: Program) -> Iterator[Program]:
-    yield program
-    for op in program.ops:
-        for body in op.bodies:
-            yield from _programs(body)
-
-
 def _roles(program: Program) -> dict[Value, Role]:
+    """Roles of the values of one program or body, its own inputs being weights."""
     light = {op for op in program.ops if _is_light(op)}
     roles = dict.fromkeys((*program.inputs, *program.constants), Role.WEIGHT)
     for op in program.ops:
         if op in light and all(v in roles for v in _operands(op)):
             roles |= dict.fromkeys(op.results, Role.WEIGHT)
+    # Values and ops from which light ops alone lead to the outputs.
     late_ops: set[Op] = set()
     late: set[Value] = set()
     readers = _readers(program.ops)
     for op in reversed(program.ops):
-        ends = [r for r in op.results if late_ops.issuperset(readers.get(r, ()))]
-        late.update(ends)
-        if op in light and len(ends) == len(op.results):
+        late_results = [
+            r for r in op.results if late_ops.issuperset(readers.get(r, ()))
+        ]
+        late.update(late_results)
+        if op in light and len(late_results) == len(op.results):
             late_ops.add(op)
     for op in program.ops:
         known = {roles.get(v) for v in _operands(op)}
@@ -104,6 +102,7 @@ def _roles(program: Program) -> dict[Value, Role]:
 
 
 def _is_light(op: Op) -> bool:
+    """Whether an op takes little time: no product, convolution or region."""
     return has_trait(op.kind, Trait.ALIASES_OPERAND) or kind_of(op) in _LIGHT
 
 

@@ -1,1 +1,1 @@
-"""What to keep for the backward pass, and what to recompute."""
+"""Rematerialization under a plan: which residuals to save, and which to recompute."""

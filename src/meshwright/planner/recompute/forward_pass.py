@@ -1,211 +1,161 @@
-"""What runs before the turn of a step under a plan: seconds, bytes, and what waits."""
+"""The forward pass of a step under a plan: seconds and bytes of each op, and residuals.
+
+The boundary between forward and backward pass is where most bytes are live
+(`program.rewrite.rematerialization.backward_start`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.planner.recompute.cut_points import cut_points
 from meshwright.planner.solve.space import Priced
 from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.rewrite.rematerialization import backward_start, residuals
 from meshwright.program.rewrite.rematerialized_scans import stacked_residuals
 
-_NEARLY_ALL = 1.25
-"""Times its bytes that all may take which later ops read, for a value to be a waist."""
 
-
-class _Sizes:
-    """Seconds and bytes of ops and values under a plan."""
+class _PlanCosts:
+    """Seconds of ops and bytes of values under a plan."""
 
     def __init__(
-        self, priced: Priced, choices: tuple[int, ...], stores: OpPrices
+        self, priced: Priced, choices: tuple[int, ...], prices: OpPrices
     ) -> None:
-        self.graph, self.model = priced.work.graph, priced.model
+        self.graph, self.program = priced.work.graph, priced.model
         self.choices = choices
-        self._stored = frozenset(_written(stores.units))
+        self._stored = frozenset(_written_values(prices.fusions))
 
     def is_stored(self, value: Value) -> bool:
-        """Whether some unit writes it."""
+        """Whether some fusion writes the value to memory."""
         return value in self._stored
 
     def seconds(self, op: Op) -> float:
-        """Of an op in all turns; endless of one that cannot run twice."""
+        """Seconds of all executions of an op; infinite if it cannot run twice."""
         node = self.graph.op_node.get(op)
         if node is None or op.bodies or op.has_effect:
             return math.inf
         if not any(map(self.is_stored, op.results)):
-            return 0.0  # with its readers, then as now
-        fold = self.model.reduced_graph
-        group = fold.class_of[node.index]
-        members = len(fold.classes[group].members)
-        return float(self.model.costs[group][self.choices[group]]) / members
+            return 0.0  # its readers compute it anyway, as they do now
+        reduced = self.program.reduced_graph
+        number = reduced.class_of[node.index]
+        members = len(reduced.classes[number].members)
+        return float(self.program.costs[number][self.choices[number]]) / members
 
     def num_bytes(self, value: Value) -> float:
-        """Of one device's part."""
-        number = self.graph.number[value]
-        maker = self.graph.nodes[self.graph.producer[number]]
-        place = [v for v, _ in maker.outs].index(number)
-        group = self.model.reduced_graph.class_of[maker.index]
-        return float(self.model.result_bytes[group][place][self.choices[group]])
+        """Bytes of one device's part."""
+        index = self.graph.number[value]
+        producer = self.graph.nodes[self.graph.producer[index]]
+        result = [v for v, _ in producer.outs].index(index)
+        number = self.program.reduced_graph.class_of[producer.index]
+        return float(self.program.result_bytes[number][result][self.choices[number]])
 
 
-def _written(units: Iterable[Fusion]) -> Iterator[Value]:
-    for unit in units:
-        yield from unit.writes
-        for body in unit.bodies:
-            yield from _written(body)
+def _written_values(fusions: Iterable[Fusion]) -> Iterator[Value]:
+    for fusion in fusions:
+        yield from fusion.writes
+        for body in fusion.bodies:
+            yield from _written_values(body)
 
 
 class ForwardPass:
-    """What runs before the turn, loops whose turns can be made again opened.
+    """Ops of the forward pass, with loops opened whose iterations can be recomputed.
 
-    seconds: of each op, endless where it cannot run twice. num_bytes: of one device's
-    part of results; endless of those that no unit stores, since their readers make them
-    anyway. wanted: what is read behind the turn.
-    An opened loop is its body's ops, with the bytes of all turns; ops named "slice"
-    before them bring in what a turn reads, those named "carry" what the turn before
-    left, and one named "loop" ends with what the loop makes once.
+    seconds: of each op, infinite if it cannot run twice. num_bytes: of one device's part of
+    each result; infinite if no fusion stores it, since its readers compute it anyway.
+    needed: the residuals, which the backward pass reads.
+    An opened loop stands for its body's ops, with the bytes of all iterations. Ops "slice"
+    before them bring in what an iteration reads, ops "carry" what the iteration before
+    left, and an op "loop" behind them has the results that the loop produces once.
     """
 
     def __init__(
         self,
         priced: Priced,
         choices: tuple[int, ...],
-        stores: OpPrices,
-        stretch: float,
+        prices: OpPrices,
+        spacing: float,
     ) -> None:
-        """Of a plan, by its choices of a model's variables.
+        """Read the forward pass of the plan that `choices` mean.
 
-        stretch: bytes that may be made again at once; about so far apart are the values
-        that are not made again, so that no chain leads behind them.
+        spacing: bytes that may be recomputed at once; values about so far apart are always
+        kept, so that no chain of recomputation leads past them.
         """
         program = priced.work.graph.program
-        turn = backward_start(program)
+        start = backward_start(program)
         self.seconds: dict[Op, float] = {}
         self.num_bytes: dict[Value, float] = {}
-        self.wanted = set(residuals(program, turn))
-        self._sizes = _Sizes(priced, choices, stores)
-        behind = [op for op in program.ops[turn:] if op.kind == "scan"]
-        for op in program.ops[:turn]:
-            pairs = [(then, p) for then in behind if (p := stacked_residuals(op, then))]
+        self.needed = set(residuals(program, start))
+        self._costs = _PlanCosts(priced, choices, prices)
+        backward = [op for op in program.ops[start:] if op.kind == "scan"]
+        for op in program.ops[:start]:
+            pairs = [
+                (scan, p) for scan in backward if (p := stacked_residuals(op, scan))
+            ]
             if pairs:
-                self._open(op, program, pairs)
+                self._add_opened(op, program, pairs)
             else:
-                self._note(op, 1)
-        for op in cut_points(program.ops[:turn], self._sizes, stretch):
+                self._add(op, 1)
+        for op in cut_points(program.ops[:start], self._costs, spacing):
             if op in self.seconds:
                 self.seconds[op] = math.inf
 
-    def _note(self, op: Op, turns: int) -> None:
-        self.seconds[op] = self._sizes.seconds(op)
+    def _add(self, op: Op, iterations: int) -> None:
+        self.seconds[op] = self._costs.seconds(op)
         for result in op.results:
-            size = turns * self._sizes.num_bytes(result)
-            self.num_bytes[result] = size if self._sizes.is_stored(result) else math.inf
+            size = iterations * self._costs.num_bytes(result)
+            self.num_bytes[result] = size if self._costs.is_stored(result) else math.inf
 
-    def _open(
+    def _add_opened(
         self,
         loop: Op,
         program: Program,
         pairs: Sequence[tuple[Op, Mapping[Value, Value]]],
     ) -> None:
-        """A loop, and for each that reads what it stacks the values of a turn."""
+        """Add a loop's body.
+
+        pairs: each backward loop that reads what this one stacks, and which values of an
+        iteration it reads.
+        """
         (body,) = loop.bodies
-        turns = int(str(loop.params["length"]))
+        iterations = int(str(loop.params["length"]))
         for wire in loop.wires:
             if not wire.inputs:
                 continue
             inner = body.inputs[wire.inputs[0][1]]
             if wire.outputs:
                 self.seconds[Op("carry", (), (inner,))] = math.inf
-                self.num_bytes[inner] = turns * self._sizes.num_bytes(inner)
+                self.num_bytes[inner] = iterations * self._costs.num_bytes(inner)
             else:
                 assert wire.operand is not None
                 operands = (loop.operands[wire.operand],)
                 self.seconds[Op("slice", operands, (inner,))] = 0.0
                 self.num_bytes[inner] = math.inf
         for op in body.ops:
-            self._note(op, turns)
-        again = {value for _, made in pairs for value in made.values()}
-        alone = self._read_in_turns_only(loop, program, [then for then, _ in pairs])
-        self.wanted |= {value for value in again if value in self.num_bytes}
-        self.wanted -= alone
-        ends = tuple(r for r in loop.results if r not in alone)
-        self.seconds[Op("loop", (), ends)] = math.inf
-        for result in ends:
-            self.num_bytes[result] = self._sizes.num_bytes(result)
-
-    def _read_in_turns_only(
-        self, loop: Op, program: Program, pairs: Sequence[Op]
-    ) -> set[Value]:
-        """What a loop stacks that nobody reads as a whole."""
-        stacked = {
-            loop.results[w.result]
-            for w in loop.wires
-            if w.is_stacked and w.result is not None
-        }
-        for op in program.ops:
-            for wire in op.wires if op in pairs else ():
-                if wire.operand is not None and not wire.is_stacked:
-                    stacked.discard(op.operands[wire.operand])  # pyright: ignore[reportArgumentType]
-            if op not in pairs:
-                stacked.difference_update(op.operands)
-        return stacked.difference(program.outputs)
+            self._add(op, iterations)
+        read = {value for _, values in pairs for value in values.values()}
+        by_iteration = _read_by_iteration(loop, program, [scan for scan, _ in pairs])
+        self.needed |= {value for value in read if value in self.num_bytes}
+        self.needed -= by_iteration
+        results = tuple(r for r in loop.results if r not in by_iteration)
+        self.seconds[Op("loop", (), results)] = math.inf
+        for result in results:
+            self.num_bytes[result] = self._costs.num_bytes(result)
 
 
-class _Waist(NamedTuple):
-    """An op whose result is nearly all that later ones read of what was made so far.
-
-    made: bytes that were stored up to there. size: of the result.
-    """
-
-    made: float
-    size: float
-    op: Op
-
-    def is_far(self, since: float, stretch: float) -> bool:
-        """Whether keeping it is worth it, so much after the last one that is kept.
-
-        One that is half of all that was made since spares little.
-        """
-        return self.made - since >= max(stretch, 2 * self.size)
-
-
-def cut_points(ops: Sequence[Op], sizes: _Sizes, stretch: float) -> Iterator[Op]:
-    """One waist after each `stretch` of stored bytes, the smallest of a `stretch` more.
-
-    Of what is left at the end none: the narrow place of a layer may lie behind it.
-    """
-    since, soon = 0.0, list[_Waist]()
-    for waist in _all_waists(ops, sizes):
-        if soon and waist.made - soon[0].made > stretch:
-            least = min(soon, key=lambda each: each.size)
-            yield least.op
-            since = least.made
-            soon = [each for each in soon if each.is_far(since, stretch)]
-        if waist.is_far(since, stretch):
-            soon.append(waist)
-
-
-def _all_waists(ops: Sequence[Op], sizes: _Sizes) -> Iterator[_Waist]:
-    ranges = live_ranges((op.operands, op.results) for op in ops)
-    alive: dict[Value, float] = {}
-    ends: dict[int, list[Value]] = {}
-    made = 0.0
-    for index, op in enumerate(ops):
-        for result in op.results:
-            size = sizes.num_bytes(result)
-            made += size if sizes.is_stored(result) else 0.0
-            if ranges.end(result) > index:
-                alive[result] = size
-                ends.setdefault(ranges.end(result), []).append(result)
-        for value in ends.pop(index, ()):
-            alive.pop(value, None)
-        if not op.results or op.results[0] not in alive:
-            continue
-        size = alive[op.results[0]]
-        if sizes.is_stored(op.results[0]) and sum(alive.values()) <= _NEARLY_ALL * size:
-            yield _Waist(made, size, op)
+def _read_by_iteration(loop: Op, program: Program, scans: Sequence[Op]) -> set[Value]:
+    """Stacked results of a loop that are read only iteration by iteration, by `scans`."""
+    stacked = {
+        loop.results[w.result]
+        for w in loop.wires
+        if w.is_stacked and w.result is not None
+    }
+    for op in program.ops:
+        for wire in op.wires if op in scans else ():
+            if wire.operand is not None and not wire.is_stacked:
+                stacked.discard(op.operands[wire.operand])  # pyright: ignore[reportArgumentType]
+        if op not in scans:
+            stacked.difference_update(op.operands)
+    return stacked.difference(program.outputs)

@@ -1,9 +1,9 @@
-"""What to keep for the backward pass, and what to compute again, under a plan.
+"""Residuals to save for the backward pass under a plan; the others are recomputed.
 
-With a price for each byte that waits at the turn this is a minimum cut. An op on the
-sink's side is computed again and costs its seconds; a value between an op on the source's
-side and one on the sink's is kept and costs its bytes' price. (As partitioners of traced
-graphs do, there without seconds: He and Yu, "Transcending runtime-memory tradeoffs in
+With a price per byte of a saved residual, the cheapest selection is a minimum cut. An op on
+the sink's side is recomputed and costs its seconds. A value between an op on the source's
+side and one on the sink's is saved and costs the price of its bytes. (So do partitioners of
+traced graphs, there without seconds: He and Yu, "Transcending runtime-memory tradeoffs in
 checkpointing by being fusion aware", MLSys 2023.)
 """
 
@@ -27,117 +27,118 @@ from meshwright.planner.solve.space import Priced
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import Trait, has_trait
 
-_ENDLESS = 2**30
-"""Capacity of what is not to be cut; all finite ones together stay below."""
+_UNCUTTABLE = 2**30
+"""Capacity of arcs that are not to be cut; all others together stay below it."""
 
-_STEPS = 12
-"""Halvings of the range of prices, to 1 % of a price."""
+_HALVINGS = 12
+"""Halvings of the range of prices: to 1 % of a price."""
 
-_PRICES = (1e-15, 1e-6)
-"""Seconds for a byte: from next to nothing to more than any op takes for what it makes."""
+_PRICE_RANGE = (1e-15, 1e-6)
+"""Seconds per byte: from next to nothing to more than any op takes for its results."""
 
 
 @dataclass(frozen=True)
-class SavedValues:
-    """What waits at the turn of a program under a plan.
+class Residuals:
+    """The values that the forward pass can save, and what it costs to recompute them.
 
-    ops: those before the turn. seconds: of each of them, endless where it cannot run
-    twice. num_bytes: of one device's part of their results; endless of those that no
-    unit stores, since their readers make them anyway. wanted: what is read behind.
+    ops: of the forward pass. seconds: of each of them, infinite if it cannot run twice.
+    num_bytes: of one device's part of their results; infinite if no fusion stores it, since
+    its readers compute it anyway. needed: values that the backward pass reads.
     """
 
     ops: tuple[Op, ...]
     seconds: dict[Op, float]
     num_bytes: dict[Value, float]
-    wanted: frozenset[Value]
+    needed: frozenset[Value]
 
     @classmethod
-    def under(
-        cls, priced: Priced, choices: tuple[int, ...], stores: OpPrices, stretch: float
-    ) -> SavedValues:
-        """A plan; see `ForwardPass` for the arguments."""
-        found = ForwardPass(priced, choices, stores, stretch)
+    def under_plan(
+        cls, priced: Priced, choices: tuple[int, ...], prices: OpPrices, spacing: float
+    ) -> Residuals:
+        """The residuals of a plan; arguments as of `ForwardPass`."""
+        found = ForwardPass(priced, choices, prices, spacing)
         return cls(
             tuple(found.seconds),
             found.seconds,
             found.num_bytes,
-            frozenset(found.wanted),
+            frozenset(found.needed),
         )
 
     @cached_property
-    def now(self) -> frozenset[Value]:
-        """What is kept as things are: all that takes any time to make."""
-        return self.best(_PRICES[0])
+    def saved_by_default(self) -> frozenset[Value]:
+        """The values saved without rematerialization: all that take any time to compute."""
+        return self.cheapest(_PRICE_RANGE[0])
 
-    def recompute_s(self, kept: frozenset[Value]) -> float:
-        """Seconds of all that is made again where only this is kept."""
-        maker = {result: op for op in self.ops for result in op.results}
-        again: set[Op] = set()
-        waiting = [v for v in self.wanted if v not in kept]
+    def recompute_s(self, saved: frozenset[Value]) -> float:
+        """Seconds to recompute everything else that the backward pass needs."""
+        producer = {result: op for op in self.ops for result in op.results}
+        repeated: set[Op] = set()
+        waiting = [v for v in self.needed if v not in saved]
         while waiting:
-            op = maker[waiting.pop()]
-            if op not in again:
-                again.add(op)
+            op = producer[waiting.pop()]
+            if op not in repeated:
+                repeated.add(op)
                 waiting += [
                     v
                     for v in op.operands
-                    if isinstance(v, Value) and v in maker and v not in kept
+                    if isinstance(v, Value) and v in producer and v not in saved
                 ]
-        return sum(self.seconds[op] for op in again)
+        return sum(self.seconds[op] for op in repeated)
 
-    def kept_bytes(self, kept: frozenset[Value]) -> float:
-        """That wait."""
-        return sum(self.num_bytes[v] for v in kept)
+    def saved_bytes(self, saved: frozenset[Value]) -> float:
+        """Bytes of saved values on one device."""
+        return sum(self.num_bytes[v] for v in saved)
 
-    def best(self, price: float) -> frozenset[Value]:
-        """The values to keep when a byte costs so many seconds."""
-        return _Cut(self, price).kept()
+    def cheapest(self, byte_s: float) -> frozenset[Value]:
+        """The values to save at a price of `byte_s` seconds per byte."""
+        return _MinimumCut(self, byte_s).saved()
 
     def within(self, num_bytes: float) -> frozenset[Value]:
-        """Cheap ones to keep, of at most so many bytes; if none, the fewest bytes.
+        """A cheap selection of at most so many bytes; if there is none, the fewest bytes.
 
-        The cheapest at some price of bytes. Layers that are alike have one price at which
-        all of them are made again: what room that leaves is filled from the last layers
-        with what would be kept at a lower price.
+        It is the cheapest at some price of bytes. Equal layers are all recomputed from the
+        same price on, which leaves room: the last layers fill it with values that a lower
+        price would save.
         """
-        low, high = map(math.log, _PRICES)
-        best, more = self.best(_PRICES[1]), self.now
-        for _ in range(_STEPS):
+        low, high = map(math.log, _PRICE_RANGE)
+        best, larger = self.cheapest(_PRICE_RANGE[1]), self.saved_by_default
+        for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            kept = self.best(math.exp(middle))
-            if self.kept_bytes(kept) <= num_bytes:
-                best, high = kept, middle
+            saved = self.cheapest(math.exp(middle))
+            if self.saved_bytes(saved) <= num_bytes:
+                best, high = saved, middle
             else:
-                more, low = kept, middle
-        left = num_bytes - self.kept_bytes(best)
+                larger, low = saved, middle
+        room = num_bytes - self.saved_bytes(best)
         for value in (r for op in reversed(self.ops) for r in op.results):
-            if value in more and value not in best:
+            if value in larger and value not in best:
                 size = self.num_bytes[value]
-                if size <= left:
-                    left -= size
+                if size <= room:
+                    room -= size
                     best |= {value}
         return best
 
 
-class _Cut:
-    """A flow network: source 0, sink 1, the ops, then the values."""
+class _MinimumCut:
+    """A flow network: source 0, sink 1, then the ops, then the values."""
 
-    def __init__(self, waits: SavedValues, price: float) -> None:
-        self.waits = waits
-        self.price = price
-        self._op = {op: 2 + i for i, op in enumerate(waits.ops)}
-        first = 2 + len(waits.ops)
-        self._value = {v: first + i for i, v in enumerate(waits.num_bytes)}
+    def __init__(self, residuals: Residuals, byte_s: float) -> None:
+        self.residuals = residuals
+        self.byte_s = byte_s
+        self._op = {op: 2 + i for i, op in enumerate(residuals.ops)}
+        first = 2 + len(residuals.ops)
+        self._value = {v: first + i for i, v in enumerate(residuals.num_bytes)}
         self._size = first + len(self._value)
 
-    def kept(self) -> frozenset[Value]:
-        ends = np.array([*self._arcs()])
-        one, two = ends[:, 0].astype(np.int32), ends[:, 1].astype(np.int32)
-        weights = ends[:, 2]
+    def saved(self) -> frozenset[Value]:
+        """Values between ops on the source's side and the sink's side."""
+        arcs = np.array([*self._arcs()])
+        starts, ends = arcs[:, 0].astype(np.int32), arcs[:, 1].astype(np.int32)
+        weights = arcs[:, 2]
         finite = weights[weights < math.inf].sum() or 1.0
-        scaled = np.minimum(weights * (0.9 * _ENDLESS / finite), _ENDLESS)
+        scaled = np.minimum(weights * (0.9 * _UNCUTTABLE / finite), _UNCUTTABLE)
         capacities = csr_matrix(
-            (scaled.astype(np.int32), (one, two)), (self._size, self._size)
+            (scaled.astype(np.int32), (starts, ends)), (self._size, self._size)
         )
         flow = maximum_flow(capacities, 0, 1).flow
         left = capacities - flow
@@ -146,49 +147,55 @@ class _Cut:
         reached = set(breadth_first_order(left, 0, return_predecessors=False).tolist())
         return frozenset(
             result
-            for op in self.waits.ops
+            for op in self.residuals.ops
             if self._op[op] in reached
             for result in op.results
             if self._value[result] not in reached
         )
 
     def _arcs(self) -> Iterator[tuple[int, int, float]]:
-        for op, at in self._op.items():
-            yield 0, at, self.waits.seconds[op]
+        """Each arc as (start, end, capacity)."""
+        for op, node in self._op.items():
+            yield 0, node, self.residuals.seconds[op]
             for result in op.results:
-                place = self._value[result]
-                yield at, place, self.price * self.waits.num_bytes[result]
-                if result in self.waits.wanted:
-                    yield place, 1, math.inf
+                value = self._value[result]
+                yield node, value, self.byte_s * self.residuals.num_bytes[result]
+                if result in self.residuals.needed:
+                    yield value, 1, math.inf
             for operand in dict.fromkeys(op.operands):
                 if isinstance(operand, Value) and operand in self._value:
-                    yield self._value[operand], at, math.inf
+                    yield self._value[operand], node, math.inf
 
 
 def recompute_within(
     priced: Priced,
     choices: tuple[int, ...],
-    stores: OpPrices,
-    too_many: float,
-    stretch: float,
+    prices: OpPrices,
+    excess_bytes: float,
+    spacing: float,
 ) -> tuple[Recompute, float] | None:
-    """What keeps so many bytes less than a plan does, and the seconds that it takes.
+    """The tactic that saves `excess_bytes` less than a plan does, and its extra seconds.
 
-    Of as many as can be spared; None if none can. stretch: as of `ForwardPass`.
+    It saves as few bytes as it can if so many cannot be spared; `None` if none can.
+    spacing: as of `ForwardPass`.
     """
-    waits = SavedValues.under(priced, choices, stores, stretch)
-    kept = waits.within(waits.kept_bytes(waits.now) - too_many)
-    if kept >= waits.now:
+    residuals = Residuals.under_plan(priced, choices, prices, spacing)
+    before = residuals.saved_by_default
+    saved = residuals.within(residuals.saved_bytes(before) - excess_bytes)
+    if saved >= before:
         return None
-    return _tactic(waits, kept, priced.work.graph), waits.recompute_s(kept)
+    tactic = _tactic(residuals, saved, priced.work.graph)
+    return tactic, residuals.recompute_s(saved)
 
 
-def _tactic(waits: SavedValues, kept: frozenset[Value], graph: Graph) -> Recompute:
-    """The tactic that keeps this, and what branches make."""
+def _tactic(residuals: Residuals, saved: frozenset[Value], graph: Graph) -> Recompute:
+    """The tactic that keeps the saved values, and the results of branches and calls."""
     sites = sites_of(graph)
-    makers = {graph.producer[graph.number[value]] for value in kept}
-    names = sites.names([graph.nodes[i] for i in makers if i in sites.place_of])
+    producers = {graph.producer[graph.number[value]] for value in saved}
+    names = sites.names([graph.nodes[i] for i in producers if i in sites.place_of])
     regions = dict.fromkeys(
-        op.kind for op in waits.ops if op.bodies and not has_trait(op.kind, Trait.LOOP)
+        op.kind
+        for op in residuals.ops
+        if op.bodies and not has_trait(op.kind, Trait.LOOP)
     )
     return Recompute((*regions, *sorted(names)))

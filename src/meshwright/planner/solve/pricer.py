@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import AssignmentError
-from meshwright.planner.prices.integer_program import IntegerProgram, PairCost, Table
-from meshwright.planner.prices.live_counts import LiveCounts
+from meshwright.planner.integer_program.integer_program import (
+    IntegerProgram,
+    PairCost,
+    Table,
+)
+from meshwright.planner.integer_program.live_counts import LiveCounts
 from meshwright.planner.solve.optimum import Choices
 from meshwright.search.assignment import Assignment, Solution, SolveOptions, solve
 

@@ -11,24 +11,22 @@ from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import axes_of, rewritten, start_workspace
 from meshwright.partitioner.propagate import Graph, State
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
-from meshwright.planner.prices.chosen_strategies import (
+from meshwright.planner.integer_program.builder import IntegerProgramBuilder
+from meshwright.planner.integer_program.chosen_strategies import (
     ChosenStrategies,
     chosen_strategies,
 )
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.integer_program.live_counts import live_counts
 from meshwright.planner.prices.compute_times import ComputeTimes
-from meshwright.planner.prices.integer_program import (
-    IntegerProgram,
-    IntegerProgramBuilder,
-)
-from meshwright.planner.prices.live_counts import live_counts
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.prices.resharding import ReshardingPrices, collective_lines
-from meshwright.planner.prices.strategy import Strategies
-from meshwright.planner.prices.symmetry import ReducedGraph, reduce_by_symmetry
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED, Role
 from meshwright.planner.solve.optimum import Optimum
 from meshwright.planner.solve.pricer import Pricer
+from meshwright.planner.strategies.enumeration import Strategies
+from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.program.capture import Captured
 from meshwright.program.records.paused_collector import paused_collector

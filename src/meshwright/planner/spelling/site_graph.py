@@ -17,7 +17,7 @@ from meshwright.partitioner.propagate.graph import Port
 from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.tactics import Workspace
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import work_of
 

@@ -11,11 +11,11 @@ from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.tactics import Shard, Tactic, TacticKind, Workspace
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SEARCHES
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.space import Pricing, price
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.planner.tree.cut_problem import CutState
 from meshwright.planner.tree.search import (
     TRAJECTORIES,

@@ -25,8 +25,8 @@ from meshwright.planner.columns.price_tables import price_tables_of
 from meshwright.planner.columns.propagation import cut
 from meshwright.planner.columns.state_cells import CellRows, Cells, start_cells
 from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.prices.integer_program import IntegerProgram
-from meshwright.planner.prices.live_counts import LiveCounts
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.integer_program.live_counts import LiveCounts
 
 
 class InputCut(NamedTuple):

@@ -14,11 +14,11 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Shard, Workspace
 from meshwright.planner.columns.input_families import split_by_inputs
 from meshwright.planner.columns.price_tables import MOST_AXES
-from meshwright.planner.prices.integer_program import IntegerProgram
-from meshwright.planner.prices.live_counts import LiveCounts
-from meshwright.planner.prices.symmetry import ReducedGraph, reduce_by_symmetry
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.integer_program.live_counts import LiveCounts
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.space import Pricing, Space, price
+from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
 from meshwright.planner.tree.cut_problem import (
     CutProblem,
     CutState,

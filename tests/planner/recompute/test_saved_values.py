@@ -1,4 +1,4 @@
-"""What is kept, against every set of values that could be."""
+"""Saved residuals, against all sets of values that could be saved."""
 
 import itertools
 import math
@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh, load_machine
-from meshwright.planner.prices.projection import read_choices
-from meshwright.planner.recompute.forward_pass import cut_points
-from meshwright.planner.recompute.saved_values import SavedValues, recompute_within
+from meshwright.planner.integer_program.projection import read_choices
+from meshwright.planner.recompute.cut_points import cut_points
+from meshwright.planner.recompute.saved_values import Residuals, recompute_within
 from meshwright.planner.solve.space import Space
 from meshwright.program.ir import Op, Value
 
 
 @st.composite
-def waits(draw):
-    """A few ops of up to two operands each, some of whose results are read behind."""
+def residuals(draw):
+    """A few ops of up to two operands each; the backward pass reads some results."""
     ops, values = [], []
     for _ in range(draw(st.integers(1, 7))):
         chosen = draw(st.sets(st.sampled_from(values), max_size=2)) if values else set()
@@ -32,38 +32,41 @@ def waits(draw):
     seconds = {op: draw(cost) for op in ops}
     num_bytes = {v: float(draw(st.integers(1, 9))) for v in values}
     wanted = draw(st.sets(st.sampled_from(values), min_size=1))
-    return SavedValues(tuple(ops), seconds, num_bytes, frozenset(wanted))
+    return Residuals(tuple(ops), seconds, num_bytes, frozenset(wanted))
 
 
-def cost_of(waits, kept, price):
-    """Bytes at their price, and seconds of all that has to be made again."""
-    maker = {op.results[0]: op for op in waits.ops}
-    again, todo = set(), [v for v in waits.wanted if v not in kept]
+def cost_of(residuals, saved, byte_s):
+    """Saved bytes at their price, plus the seconds of all recomputed ops."""
+    producer = {op.results[0]: op for op in residuals.ops}
+    recomputed, todo = set(), [v for v in residuals.needed if v not in saved]
     while todo:
         value = todo.pop()
-        if value not in again:
-            again.add(value)
-            todo += [v for v in maker[value].operands if v not in kept]
-    bytes_ = sum(waits.num_bytes[v] for v in kept)
-    return price * bytes_ + sum(waits.seconds[maker[v]] for v in again)
+        if value not in recomputed:
+            recomputed.add(value)
+            todo += [v for v in producer[value].operands if v not in saved]
+    num_bytes = sum(residuals.num_bytes[v] for v in saved)
+    seconds = sum(residuals.seconds[producer[v]] for v in recomputed)
+    return byte_s * num_bytes + seconds
 
 
-@given(waits(), st.integers(1, 20).map(lambda n: n / 4))
-def test_the_cut_is_the_cheapest_of_all_sets(waits, price):
-    values = [*waits.num_bytes]
+@given(residuals(), st.integers(1, 20).map(lambda n: n / 4))
+def test_the_minimum_cut_is_the_cheapest_of_all_sets(residuals, byte_s):
+    values = [*residuals.num_bytes]
     least = min(
-        cost_of(waits, set(kept), price)
+        cost_of(residuals, set(saved), byte_s)
         for size in range(len(values) + 1)
-        for kept in itertools.combinations(values, size)
+        for saved in itertools.combinations(values, size)
     )
-    assert cost_of(waits, waits.best(price), price) == pytest.approx(least, rel=1e-4)
+    assert cost_of(residuals, residuals.cheapest(byte_s), byte_s) == pytest.approx(
+        least, rel=1e-4
+    )
 
 
-@given(waits(), st.integers(0, 60))
-def test_what_is_kept_is_no_more_than_may_be(waits, limit):
-    kept, least = waits.within(limit), waits.best(1e-6)
-    assert waits.kept_bytes(kept) <= max(limit, waits.kept_bytes(least))
-    assert math.isfinite(waits.recompute_s(kept))
+@given(residuals(), st.integers(0, 60))
+def test_saved_bytes_stay_within_the_limit_if_any_selection_does(residuals, limit):
+    saved, least = residuals.within(limit), residuals.cheapest(1e-6)
+    assert residuals.saved_bytes(saved) <= max(limit, residuals.saved_bytes(least))
+    assert math.isfinite(residuals.recompute_s(saved))
 
 
 WIDTH, ROWS = 512, 1 << 18
@@ -89,8 +92,8 @@ def args(layers=6):
     return params, jax.ShapeDtypeStruct((ROWS, WIDTH), jnp.float32)
 
 
-def test_what_does_not_fit_is_made_again():
-    """Plain plans take some 2 GiB and more; with 1.2 something is computed twice."""
+def test_a_plan_that_does_not_fit_is_rematerialized():
+    """Plans without it take about 2 GiB and more; the limit is 60 % of that."""
     options = {"machine": "tpu-v5e", "chips": 8, "budget_s": 30}
     free = mw.autoplan(step, args(), **options)
     limit = 0.6 * free.peak_memory_bytes
@@ -114,8 +117,8 @@ def looped_step(params, x):
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
 
 
-def test_loops_keep_less_of_each_turn():
-    """Six layers of 512 and 2,048 wide: without the wide ones a fifth is left."""
+def test_loops_save_less_of_each_iteration():
+    """Six layers of widths 512 and 2,048: without the wide values a fifth is left."""
     machine = load_machine("tpu-v5e", None, 8)
     captured = mw.partition(looped_step, {"data": 8}).capture(*args())
     space = Space(captured, machine)
@@ -123,27 +126,25 @@ def test_loops_keep_less_of_each_turn():
     work = space.start(Mesh({"data": 8}))
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
-    waits = SavedValues.under(priced, choices, space.op_prices, 2**30)
-    now, least = waits.kept_bytes(waits.now), waits.kept_bytes(waits.best(1e-6))
-    turn = 6 * 4 * ROWS // 8 * WIDTH  # what is carried into each layer
-    assert turn <= least <= 1.4 * turn < 3 * turn <= now
+    residuals = Residuals.under_plan(priced, choices, space.op_prices, 2**30)
+    now = residuals.saved_bytes(residuals.saved_by_default)
+    least = residuals.saved_bytes(residuals.cheapest(1e-6))
+    carried = 6 * 4 * ROWS // 8 * WIDTH  # bytes carried into the layers
+    assert carried <= least <= 1.4 * carried < 3 * carried <= now
     found = recompute_within(priced, choices, space.op_prices, now - least, 2**30)
     assert found is not None
-    assert found[1] == pytest.approx(waits.recompute_s(waits.within(least)))
+    assert found[1] == pytest.approx(residuals.recompute_s(residuals.within(least)))
 
 
 def attending_loss(params, x):
-    for w in params:  # scores are 16 times the rows that go in, and their softmax 8
+    for w in params:  # scores have 16 times the bytes of x, their softmax 8 times
         weights = jax.nn.softmax((x @ w) @ x.mT)
         x = x + weights @ x
     return (x**2).mean()
 
 
-def test_narrow_places_are_those_of_the_fewest_bytes():
-    """What is a little before the narrowest place of a layer may be made again, too.
-
-    Weights of attention are nearly all that is read of what was made before them.
-    """
+def test_cut_points_are_the_values_with_the_fewest_bytes():
+    """Attention weights are nearly all live bytes, but the rows of x are fewer bytes."""
     rows, width = 1024, 64
     params = [jnp.ones((width, width))] * 6
     x = jax.ShapeDtypeStruct((8, rows, width), jnp.float32)
@@ -155,13 +156,15 @@ def test_narrow_places_are_those_of_the_fewest_bytes():
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
     x_bytes, weights_bytes = 4 * rows * width, 4 * rows**2
-    waits = SavedValues.under(priced, choices, space.op_prices, 1.5 * weights_bytes)
-    least = waits.kept_bytes(waits.best(1e-6))
+    residuals = Residuals.under_plan(
+        priced, choices, space.op_prices, 1.5 * weights_bytes
+    )
+    least = residuals.saved_bytes(residuals.cheapest(1e-6))
     assert least <= 6 * x_bytes < weights_bytes / 2
 
 
 class Sizes:
-    """Of values that are all stored, an element a byte."""
+    """Sizes of values that are all stored, one byte per element."""
 
     def num_bytes(self, value):
         return float(value.shape[0])
@@ -170,30 +173,30 @@ class Sizes:
         return True
 
 
-def narrow_places(sizes, stretch):
-    """Bytes made up to each, in a chain of values of these sizes."""
+def cut_bytes(sizes, spacing):
+    """Stored bytes up to each cut point, in a chain of values of these sizes."""
     values = [Value((size,), "float32") for size in (1, *sizes, 1)]
     ops = [Op("f", (a,), (b,)) for a, b in itertools.pairwise(values)]
     made = list(itertools.accumulate(sizes))
-    return [made[ops.index(op)] for op in cut_points(ops, Sizes(), stretch)]
+    return [made[ops.index(op)] for op in cut_points(ops, Sizes(), spacing)]
 
 
-def test_equal_values_are_kept_once_per_stretch_but_for_the_last():
-    assert narrow_places([10] * 24, 40) == [40, 80, 120, 160]
+def test_equal_values_have_a_cut_point_per_spacing_but_for_the_last():
+    assert cut_bytes([10] * 24, 40) == [40, 80, 120, 160]
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=40))
-def test_no_stretch_of_a_chain_is_without_a_narrow_place(sizes):
-    """None is nearer than a stretch to the last one, nor much farther than two."""
-    stretch = 40
-    found, made = narrow_places(sizes, stretch), [sum(sizes)]
+def test_cut_points_of_a_chain_are_about_the_spacing_apart(sizes):
+    """The distance is at least the spacing, and not much more than twice of it."""
+    spacing = 40
+    found, made = cut_bytes(sizes, spacing), [sum(sizes)]
     apart = [b - a for a, b in itertools.pairwise([0, *found])]
-    assert all(each >= stretch for each in apart)
+    assert all(each >= spacing for each in apart)
     assert all(
-        each <= 2 * stretch + 2 * max(sizes) for each in (*apart, made[-1] - sum(apart))
+        each <= 2 * spacing + 2 * max(sizes) for each in (*apart, made[-1] - sum(apart))
     )
 
 
-def test_where_that_does_not_help_it_is_said():
+def test_an_error_says_that_nothing_fits_even_with_rematerialization():
     with pytest.raises(MeshwrightError, match="nothing fits"):
         mw.autoplan(step, args(), machine="tpu-v5e", chips=8, memory=1e6, budget_s=10)

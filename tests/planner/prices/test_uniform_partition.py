@@ -1,4 +1,4 @@
-"""What a machine's compiler stores of a program, and what that costs."""
+"""Prices of ops at the uniform partition: values that loops recompute or read."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ BATCH, WIDTH = 64, 512
 
 
 def masked(x, w):
-    """Layers that read one mask, which repeats a smaller one for each of a batch."""
+    """Layers that read one mask, a smaller one broadcast over the batch."""
     mask = jnp.broadcast_to(jnp.tril(jnp.ones((WIDTH, WIDTH), bool)), x.shape)
 
     def layer(x, w):
@@ -28,7 +28,7 @@ def results(program):
     return [(op, value) for op in program.walk() for value in op.results]
 
 
-def test_what_a_loop_makes_itself_costs_what_writing_it_would():
+def test_an_operand_that_a_loop_recomputes_is_priced_as_if_written():
     program = mw.partition(masked, {"data": 8}).capture(*ARGS).program
     machine = load_machine("tpu-v5e", 8)
     (mask,) = (
@@ -36,13 +36,13 @@ def test_what_a_loop_makes_itself_costs_what_writing_it_would():
         for op, v in results(program)
         if v.shape == ARGS[0].shape and v.dtype == "bool"
     )
-    touch = price_ops(program, machine, 8).touches[mask][mask.results[0]]
+    access = price_ops(program, machine, 8).accesses[mask][mask.results[0]]
     num_bytes = BATCH * WIDTH * WIDTH
-    assert touch.seconds == num_bytes / machine.chip.hbm_bytes_per_s
+    assert access.seconds == num_bytes / machine.chip.hbm_bytes_per_s
 
 
-def test_what_a_loop_rounds_is_not_what_it_makes_itself():
-    """Its maker writes it for another reader too, in 32 bits, and reads the argument."""
+def test_an_operand_that_a_loop_rounds_is_not_recomputed():
+    """The producer writes it in 32 bits for another reader, too."""
 
     def fn(x, w):
         y = jnp.sin(x)
@@ -52,8 +52,8 @@ def test_what_a_loop_rounds_is_not_what_it_makes_itself():
     wide = shape(WIDTH, WIDTH)
     program = mw.partition(fn, {"data": 8}).capture(wide, wide).program
     machine = load_machine("tpu-v5e", 8)
-    touches = price_ops(program, machine, 8).touches
+    accesses = price_ops(program, machine, 8).accesses
     (sine,) = (op for op, _ in results(program) if op.kind == "sin")
-    assert set(touches[sine]) == {*sine.operands, *sine.results}
-    written = touches[sine][sine.results[0]]
+    assert set(accesses[sine]) == {*sine.operands, *sine.results}
+    written = accesses[sine][sine.results[0]]
     assert written.seconds != 4 * WIDTH * WIDTH / machine.chip.hbm_bytes_per_s

@@ -1,4 +1,4 @@
-"""Prices where a device has few images, which a TPU's compiler cuts in space."""
+"""Prices on devices with few images, where space-to-batch cuts images in space."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def conv(x, w):
 
 
 def step(weights, images):
-    """Convolutions with what is computed of each image between them, and their step."""
+    """A training step of convolutions, each followed by a gate per image."""
 
     def loss(weights):
         y = images
@@ -54,8 +54,8 @@ def space_with(images, machine="tpu-v5e"):
 MESH = Mesh({"data": DEVICES})
 
 
-def said_and_simulated(space):
-    """Seconds of data parallelism."""
+def priced_and_simulated(space):
+    """Seconds of a data-parallel step, by the prices and simulated."""
     priced = space.price(MESH)
     (plan,) = (
         p for p in ExpertPlans(space, []).on(MESH, priced) if p.name == "data parallel"
@@ -64,21 +64,21 @@ def said_and_simulated(space):
     return plan.seconds, estimate(decided, space.machine).step_time_s
 
 
-def test_prices_of_few_images_are_near_the_simulation_and_those_of_many_are_not():
+def test_prices_of_small_batches_are_near_the_simulation_and_others_are_not():
     space = space_with(4 * DEVICES)
-    said, simulated = said_and_simulated(space)
-    assert said == pytest.approx(simulated, rel=0.12)
-    space.op_prices = replace(space.op_prices, few=None)
-    said, _ = said_and_simulated(space)
-    assert said < 0.8 * simulated
+    priced_s, simulated = priced_and_simulated(space)
+    assert priced_s == pytest.approx(simulated, rel=0.12)
+    space.op_prices = replace(space.op_prices, small_batch=None)
+    priced_s, _ = priced_and_simulated(space)
+    assert priced_s < 0.8 * simulated
 
 
-def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
-    """Only what leaves few has prices of its own, such as a cut along both axes."""
+def test_a_strategy_is_priced_by_the_images_that_it_leaves_on_a_device():
+    """Only strategies that leave few images, such as a split along both axes, differ."""
     space = space_with(4 * DEVICES)
     mesh = Mesh({"data": DEVICES // 2, "model": 2})
     prices: list[dict[object, float]] = []
-    for stores in (space.op_prices, replace(space.op_prices, few=None)):
+    for stores in (space.op_prices, replace(space.op_prices, small_batch=None)):
         space.op_prices = stores
         model = space.price(mesh).model
         number = next(
@@ -95,17 +95,17 @@ def test_a_choice_goes_by_the_images_that_it_leaves_a_device():
 
 
 @pytest.mark.parametrize(("images", "machine"), [(8, "tpu-v5e"), (4, "h100")])
-def test_there_are_no_such_prices_where_nothing_is_cut_in_space(images, machine):
-    assert space_with(images * DEVICES, machine).op_prices.few is None
+def test_there_are_no_small_batch_prices_without_space_to_batch(images, machine):
+    assert space_with(images * DEVICES, machine).op_prices.small_batch is None
 
 
-def test_all_that_is_computed_with_images_is_priced_by_them():
+def test_all_ops_on_images_have_small_batch_prices():
     space = space_with(4 * DEVICES)
-    few = space.op_prices.few
+    few = space.op_prices.small_batch
     program = space.captured.program
     convs = [op for op in program.walk() if op.kind == "conv_general_dilated"]
     assert len(convs) > 8
-    assert few.most == 7
+    assert few.max_images == 7
     for op in program.walk():
         is_image = [v.shape == (4 * DEVICES, SIZE, SIZE, FEATURES) for v in op.operands]
         if op.kind in {"conv_general_dilated", "mul", "logistic"} and any(is_image):
@@ -113,13 +113,13 @@ def test_all_that_is_computed_with_images_is_priced_by_them():
 
 
 def flattened(weights, images):
-    """What follows the convolutions reads images whole, in one row each."""
+    """The convolutions, then a product that reads each image as one row."""
     y = jax.nn.relu(conv(jax.nn.relu(conv(images, weights[0])), weights[1]))
     return y.reshape(y.shape[0], -1) @ jnp.ones((y.size // y.shape[0], 16))
 
 
 def scanned(weights, images):
-    """The same twice, in a loop."""
+    """Two convolutions, twice, in a loop."""
 
     def turn(y, _):
         return jax.nn.relu(conv(jax.nn.relu(conv(y, weights[0])), weights[1])), None
@@ -128,24 +128,26 @@ def scanned(weights, images):
 
 
 @pytest.mark.parametrize("fn", [step, flattened, scanned])
-def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
+def test_seconds_of_copies_are_credited_to_ops_that_have_prices(fn):
     args = [shape(3, 3, FEATURES, FEATURES)] * 4, shape(64, 60, 60, FEATURES)
     program = mw.partition(fn, {"data": DEVICES}).capture(*args).program
     machine = load_machine("tpu-v5e", None, DEVICES)
     layouts = Layouts(machine.chip.tile).with_shapes(shape_layouts(program))
     changed, origins, _ = split_images(program, layouts, DEVICES)
     assert any(op.kind == SPACE_TO_BATCH_COPY for op in changed.walk())
-    taken = price_ops(changed, machine, DEVICES)
+    prices = price_ops(changed, machine, DEVICES)
     priced = {
         op for op in program.walk() if not has_trait(op.kind, Trait.ALIASES_OPERAND)
     }
-    told = credit_original_ops(taken, changed, origins, priced)
-    for each in (told.matrix, told.vector, told.launch):
+    credited = credit_original_ops(prices, changed, origins, priced)
+    for each in (credited.matrix, credited.vector_s, credited.launch_s):
         assert not any(op.kind == SPACE_TO_BATCH_COPY for op in each)
-    assert sum(told.launch.values()) == pytest.approx(sum(taken.launch.values()))
-    assert seconds_of(told, priced) == pytest.approx(
+    assert sum(credited.launch_s.values()) == pytest.approx(
+        sum(prices.launch_s.values())
+    )
+    assert seconds_of(credited, priced) == pytest.approx(
         seconds_of(
-            taken,
+            prices,
             {
                 op
                 for op in changed.walk()
@@ -155,8 +157,8 @@ def test_all_that_copies_take_is_told_of_ops_that_have_prices(fn):
     )
 
 
-def seconds_of(stores, ops):
-    """In memory and the vector unit, of what some ops touch."""
+def seconds_of(prices, ops):
+    """Seconds of all accesses of some ops."""
     return sum(
-        touch.seconds for op in ops for touch in stores.touches.get(op, {}).values()
+        access.seconds for op in ops for access in prices.accesses.get(op, {}).values()
     )

@@ -1,4 +1,4 @@
-"""What the integer program says, against the simulator and against all choices."""
+"""The integer program against the simulator, and its optimum against enumeration."""
 
 import time
 from itertools import product
@@ -15,7 +15,7 @@ from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.candidates.expert_strategies import expert_strategies
-from meshwright.planner.prices.projection import read_choices
+from meshwright.planner.integer_program.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.solve.optimum import Optimum, best_within
 from meshwright.planner.solve.pricer import Pricer
@@ -39,24 +39,22 @@ def collective_s(found):
     )
 
 
-TURNS = mw.data_parallel("data", "xs"), mw.shard({"w": 0, "v": 0}, "data")
+ROWS_IN_LOOP = mw.data_parallel("data", "xs"), mw.shard({"w": 0, "v": 0}, "data")
 
 KNOWN = {
     f"{name}-{tactics}": (program, TACTICS[tactics])
     for name, program in {"mlp": MLP, "deep": DEEP}.items()
     for tactics in TACTICS
-} | {"turns": (RECURRENT, TURNS)}
+} | {"loop": (RECURRENT, ROWS_IN_LOOP)}
 
 
 @pytest.mark.parametrize(("program", "tactics"), KNOWN.values(), ids=KNOWN)
-def test_collectives_of_known_strategies_cost_what_they_are_simulated_to(
-    program, tactics
-):
+def test_collectives_of_known_tactics_cost_what_the_simulator_says(program, tactics):
     space = space_of(program, "v100")
     mesh = Mesh(MESH)
     decided = decide(space.captured, mesh, tactics, Gather.SHARED)
     exact = collective_s(estimate(decided, space.machine, donate_state=True))
-    priced = space.price(mesh, exposed=dict.fromkeys(Role, 1.0))  # as if all waited
+    priced = space.price(mesh, exposed=dict.fromkeys(Role, 1.0))  # a step waits for all
     choices = read_choices(priced.model, decided.work.state)
     free = Pricer.of(_without_compute(priced), priced.pricer.live_counts)
     assert free.seconds(choices) == pytest.approx(exact, rel=0.05)
@@ -66,7 +64,7 @@ SIZES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1)
 
 
 @given(SIZES, st.integers(1, 60))
-def test_the_best_within_a_limit_fits_or_is_about_the_smallest(sizes, limit):
+def test_the_best_within_a_limit_fits_or_is_among_the_smallest(sizes, limit):
     plans = [Optimum((), float(s), float(b), 0.0) for s, b in sizes]
     best = best_within(plans, limit)
     fitting = [p.seconds for p in plans if p.bytes <= limit]
@@ -80,7 +78,7 @@ def test_the_best_within_a_limit_fits_or_is_about_the_smallest(sizes, limit):
 
 
 @pytest.mark.parametrize("mesh", [{"data": 8}, MESH], ids=["one axis", "two axes"])
-def test_experts_read_one_after_the_other_are_as_each_alone(mesh):
+def test_expert_plans_read_one_after_another_equal_each_read_alone(mesh):
     space = space_of(DEEP, "v100")
     mesh = Mesh(mesh)
     priced = space.price(mesh)
@@ -103,14 +101,14 @@ def _without_compute(priced):
     from dataclasses import replace
 
     costs = []
-    for group, own, cost in zip(
+    for each, own, cost in zip(
         priced.model.reduced_graph.classes,
         priced.model.choices,
         priced.model.costs,
         strict=False,
     ):
         compute = priced.compute
-        costs.append(cost - group.runs * compute.seconds(group.node, own))
+        costs.append(cost - each.runs * compute.seconds(each.node, own))
     rest = priced.model.costs[len(costs) :]
     return replace(priced.model, costs=(*costs, *rest))
 
@@ -120,7 +118,7 @@ def all_choices(pricer):
 
 
 def cheapest_of_all(pricer, limit):
-    """By trying every choice of the groups, with the best form for each view."""
+    """The least seconds of all choices that fit, by enumeration."""
     best = np.inf
     for choices in all_choices(pricer):
         seconds = pricer.seconds(choices)
@@ -130,7 +128,7 @@ def cheapest_of_all(pricer, limit):
 
 
 def small(space, most=4):
-    """A program of few choices: of each variable the first ones."""
+    """A program with only the first `most` choices of each variable."""
     from dataclasses import replace
 
     priced = space.price(Mesh({"data": 4}))
@@ -140,30 +138,30 @@ def small(space, most=4):
         model,
         choices=tuple(own[:k] for own, k in zip(model.choices, kept, strict=False)),
         shared_values=tuple(
-            replace(view, shardings=view.shardings[:k])
-            for view, k in zip(
+            replace(shared, shardings=shared.shardings[:k])
+            for shared, k in zip(
                 model.shared_values, kept[len(model.choices) :], strict=True
             )
         ),
         costs=tuple(cost[:k] for cost, k in zip(model.costs, kept, strict=True)),
         pair_costs=tuple(
             replace(
-                link,
-                seconds=link.seconds[: kept[link.first], : kept[link.second]],
-                copy_share=link.copy_share[: kept[link.first], : kept[link.second]],
+                pair,
+                seconds=pair.seconds[: kept[pair.first], : kept[pair.second]],
+                copy_share=pair.copy_share[: kept[pair.first], : kept[pair.second]],
             )
-            for link in model.pair_costs
+            for pair in model.pair_costs
         ),
         result_bytes=tuple(
-            tuple(row[:k] for row in held)
-            for held, k in zip(model.result_bytes, kept, strict=False)
+            tuple(row[:k] for row in rows)
+            for rows, k in zip(model.result_bytes, kept, strict=False)
         ),
     )
     return replace(Pricer.of(cut, priced.pricer.live_counts), gap=0.0)
 
 
 @given(st.floats(0.2, 1.2))
-def test_the_optimum_of_a_small_program_is_that_of_all_choices(share):
+def test_the_optimum_of_a_small_program_is_the_cheapest_of_all_choices(share):
     from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 
     pricer = SMALL

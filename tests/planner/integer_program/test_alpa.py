@@ -1,4 +1,4 @@
-"""What Alpa's tests want of its search, of our integer program: objective and counts."""
+"""Alpa's tests of its search, put to our integer program: objective and counts."""
 
 import pytest
 
@@ -29,27 +29,27 @@ CHEAPER = [
 
 
 def known(name, costs):
-    """The cost of the best sharding that people know, given as tactics."""
+    """The cost of the best known sharding, given as tactics."""
     kinds = "all_gather", "all_reduce", "all_to_all", "reduce_scatter"
     return sum(objective(name, costs, kind) for kind in kinds)
 
 
 def check(found, plan, costs, wanted):
-    """It costs what is wanted, lowered as well, and nothing costs less."""
+    """Assert that the plan costs `wanted`, also when lowered, and that this is a bound."""
     assert found.seconds == pytest.approx(wanted, rel=1e-9)
     assert cost_of(plan, costs) == pytest.approx(wanted, rel=1e-9)
     assert found.bound == pytest.approx(wanted, rel=1e-8)
 
 
 @pytest.mark.parametrize(("name", "counts"), THEIRS)
-def test_it_finds_the_sharding_that_alpa_wants(name, counts):
+def test_it_finds_the_sharding_that_alpa_expects(name, counts):
     found, plan = optimum_of(name, LINE)
     check(found, plan, LINE, known(name, LINE))
     assert Counts.of(plan.counts) == counts
 
 
 @pytest.mark.parametrize(("name", "counts"), CHEAPER)
-def test_it_finds_one_that_costs_less(name, counts):
+def test_it_finds_a_cheaper_sharding_than_alpa_expects(name, counts):
     found, plan = optimum_of(name, LINE)
     assert found.bound <= found.seconds < known(name, LINE)
     assert cost_of(plan, LINE) == pytest.approx(found.seconds, rel=1e-9)

@@ -1,4 +1,4 @@
-"""The choices of a node: what they may be, and that there are not too many."""
+"""Strategies of nodes: which there are, and that there are not too many."""
 
 import jax.numpy as jnp
 
@@ -6,8 +6,8 @@ import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Carrier
-from meshwright.planner.prices.projection import read_strategy
-from meshwright.planner.prices.strategy import Strategies
+from meshwright.planner.integer_program.projection import read_strategy
+from meshwright.planner.strategies.enumeration import Strategies
 from tests.planner.programs import MESH, MLP, shape, space_of
 
 
@@ -18,7 +18,7 @@ def work_of(space, mesh, tactics=()):
     return work
 
 
-def test_the_first_choice_decides_nothing():
+def test_the_first_strategy_decides_nothing():
     space = space_of(MLP)
     state = work_of(space, MESH).state
     strategies = Strategies(state, state.mesh.axes)
@@ -27,7 +27,7 @@ def test_the_first_choice_decides_nothing():
         assert len(set(strategies.of(node))) == len(strategies.of(node))
 
 
-def test_what_tactics_decide_is_among_the_choices():
+def test_strategies_of_tactics_are_enumerated():
     tactics = [mw.data_parallel("data"), mw.megatron("model"), mw.zero(3, "data")]
     space = space_of(MLP)
     decided = work_of(space, MESH, tactics).state
@@ -38,7 +38,7 @@ def test_what_tactics_decide_is_among_the_choices():
         assert read_strategy(decided, carrier, node) in strategies.of(node)
 
 
-def test_decisions_that_stand_are_in_every_choice():
+def test_every_strategy_keeps_the_decisions_of_the_state():
     space = space_of(MLP)
     state = work_of(space, MESH, [mw.data_parallel("data")]).state
     strategies = Strategies(state, ["model"])
@@ -49,8 +49,8 @@ def test_decisions_that_stand_are_in_every_choice():
                 assert axes.get(factor, ())[: len(cut)] == cut
 
 
-def test_units_of_an_axis_go_together():
-    """A reshape splits an axis of 8 into three units; there are few choices still."""
+def test_sub_axes_of_a_mesh_axis_split_the_same_factor():
+    """A reshape splits an axis of 8 into three sub-axes; strategies stay few."""
 
     def step(x):
         y = x.reshape(2, 2, 2, 64, 16)
@@ -63,5 +63,5 @@ def test_units_of_an_axis_go_together():
     assert max(len(strategies.of(node)) for node in space.graph.nodes) < 40
     for node in space.graph.nodes:
         for strategy in strategies.of(node):
-            cut = [unit for _, units in strategy.axes for unit in units]
+            cut = [axis for _, axes in strategy.axes for axis in axes]
             assert len(cut) in (0, len(work.sub_axes["data"]))

@@ -1,4 +1,4 @@
-"""Nodes that stand alike are one group, and what a decision costs stays the same."""
+"""Equal nodes form one class, and classes keep the total of executions."""
 
 import jax
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
-from meshwright.planner.prices.symmetry import reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from tests.planner.programs import DEEP, MESH, MLP, space_of
 
 TACTICS = {
@@ -24,7 +24,7 @@ def state_of(space, tactics=()):
     return work.state
 
 
-def test_twice_as_many_layers_make_as_many_groups():
+def test_twice_as_many_layers_make_as_many_classes():
     fn, ((*layers,), x) = DEEP
     folds = [
         reduce_by_symmetry(state_of(space_of((fn, (layers * times, x)))))
@@ -35,7 +35,7 @@ def test_twice_as_many_layers_make_as_many_groups():
 
 
 @pytest.mark.parametrize("program", [MLP, DEEP], ids=["mlp", "deep"])
-def test_every_node_and_every_reading_is_counted(program):
+def test_members_and_edges_count_each_node_and_each_operand(program):
     space = space_of(program)
     folded = reduce_by_symmetry(state_of(space))
     assert sum(len(g.members) for g in folded.classes) == len(space.graph.nodes)
@@ -44,7 +44,7 @@ def test_every_node_and_every_reading_is_counted(program):
 
 
 @pytest.mark.parametrize("tactics", TACTICS.values(), ids=TACTICS)
-def test_what_is_decided_differently_is_not_one(tactics):
+def test_nodes_with_different_decisions_are_in_different_classes(tactics):
     space = space_of(DEEP)
     state = state_of(space, tactics)
     for group in reduce_by_symmetry(state).classes:
@@ -54,7 +54,7 @@ def test_what_is_decided_differently_is_not_one(tactics):
         assert len(decided) == 1
 
 
-def test_a_loops_body_runs_as_often_as_it_turns():
+def test_a_loops_body_runs_once_per_iteration():
     def step(x, ws):
         return jax.lax.scan(lambda y, w: (jax.numpy.tanh(y @ w), None), x, ws)[0]
 

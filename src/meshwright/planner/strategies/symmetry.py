@@ -1,9 +1,10 @@
-"""Nodes that stand alike in a program decide alike: repeated layers become one.
+"""Symmetry reduction: nodes in equal positions of a program form one class.
 
-Nodes get the same label where their op, its shapes and its neighbourhood are the same,
-neighbours of neighbours included (colour refinement; Weisfeiler and Lehman, 1968). What
-is decided for a label holds for each of its nodes, so that the cost of a decision over
-labels is exactly that of the same decision over nodes, however coarse the labels are.
+Nodes get the same label if their op, its shapes and its neighbourhood are the same,
+neighbours of neighbours included (colour refinement; Weisfeiler and Lehman, 1968), so that
+repeated layers become one. A strategy chosen for a class holds for all its nodes. The cost
+of choices over classes is exactly that of the same choices over nodes, however few classes
+there are; fewer classes only allow fewer plans.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from meshwright.partitioner.propagate import Graph, Node, State
 from meshwright.program.ir import Program
 
 ROUNDS = 3
-"""Neighbours of neighbours of neighbours: enough to tell a query from a value."""
+"""Rounds of refinement: three hops are enough to tell a query from a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes that decide alike; `node` stands for all, `runs` is how often all run."""
+    """Nodes that decide alike.
+
+    node: one of them, which stands for all. members: indices of all. runs: executions in
+    a step, summed over the members.
+    """
 
     index: int
     node: Node
@@ -31,9 +36,10 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True)
 class ClassEdge:
-    """A value of one group that another reads: result number, operand number.
+    """A result of one class that is an operand of another.
 
-    runs: how often it is brought from the one to the other in a step.
+    result, operand: their numbers at the producer and the consumer. runs: how often in a
+    step the value is brought from the one to the other.
     """
 
     producer: int
@@ -45,7 +51,7 @@ class ClassEdge:
 
 @dataclass(frozen=True, slots=True)
 class ReducedGraph:
-    """Groups, edges between them, and the group of each node."""
+    """A dataflow graph reduced by symmetry; class_of: the class of each node, by index."""
 
     classes: tuple[NodeClass, ...]
     edges: tuple[ClassEdge, ...]
@@ -53,15 +59,15 @@ class ReducedGraph:
 
 
 def reduce_by_symmetry(state: State, rounds: int = ROUNDS) -> ReducedGraph:
-    """The groups of a graph; nodes about which a state says different things differ."""
+    """The classes of a state's graph; nodes with different decisions are kept apart."""
     graph = state.graph
     runs = _Runs(graph)
     labels = _labels(state, runs, rounds)
     numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     class_of = tuple(numbers[label] for label in labels)
     members: list[list[int]] = [[] for _ in numbers]
-    for index, group in enumerate(class_of):
-        members[group].append(index)
+    for index, number in enumerate(class_of):
+        members[number].append(index)
     classes = tuple(
         NodeClass(
             index,
@@ -71,19 +77,24 @@ def reduce_by_symmetry(state: State, rounds: int = ROUNDS) -> ReducedGraph:
         )
         for index, own in enumerate(members)
     )
+    return ReducedGraph(classes, _class_edges(graph, runs, class_of), class_of)
+
+
+def _class_edges(
+    graph: Graph, runs: _Runs, class_of: tuple[int, ...]
+) -> tuple[ClassEdge, ...]:
     counted: Counter[tuple[int, int, int, int]] = Counter()
-    places = producers_of(graph)
+    producers = producers_of(graph)
     for node in graph.nodes:
         for operand, (value, _) in enumerate(node.ins):
-            maker, result = places[value]
-            key = (class_of[maker], result, class_of[node.index], operand)
+            producer, result = producers[value]
+            key = (class_of[producer], result, class_of[node.index], operand)
             counted[key] += runs.of_reading(node, value)  # pyright: ignore[reportArgumentType]
-    edges = tuple(ClassEdge(*key, runs=count) for key, count in counted.items())
-    return ReducedGraph(classes, edges, class_of)
+    return tuple(ClassEdge(*key, runs=count) for key, count in counted.items())
 
 
 def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
-    """Per value the node that makes it, and as which of its results."""
+    """Per value the node that produces it, and the number of the result."""
     return {
         value: (node.index, result)
         for node in graph.nodes
@@ -92,70 +103,77 @@ def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
 
 
 class _Runs:
-    """How often things run in a step: a loop's body once for each turn.
+    """Executions of nodes in a step: a loop's body runs once per iteration.
 
-    What a loop is handed for all its turns is brought to its readers once, before it.
+    A loop invariant is brought to its readers once, before the loop.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._of_value: dict[int, float] = {}
-        for program, turns in _programs(graph.program, 1.0):
+        for program, iterations in _nested_programs(graph.program, 1.0):
             made = [r for op in program.ops for r in op.results]
             for value in (*program.inputs, *program.constants, *made):
                 number = graph.number.get(value)
                 if number is not None:
-                    self._of_value[number] = turns
-        self._brought: dict[int, float] = {}
+                    self._of_value[number] = iterations
+        self._of_invariant: dict[int, float] = {}
         for node in graph.nodes:  # outer loops before those in them
             operand = node.ins[0][0] if node.ins else -1
-            is_again = node.is_remat_constant and operand in self._brought
-            if node.is_loop_constant or is_again:
+            is_passed_on = node.is_remat_constant and operand in self._of_invariant
+            if node.is_loop_constant or is_passed_on:
                 outside = self.of_reading(node, operand)
-                self._brought |= dict.fromkeys((v for v, _ in node.outs), outside)
+                self._of_invariant |= dict.fromkeys((v for v, _ in node.outs), outside)
 
     def of_value(self, value: int) -> float:
         return self._of_value.get(value, 1.0)
 
     def of_node(self, node: Node) -> float:
-        """How often a node runs: as often as its results are made."""
-        if node.outs and node.outs[0][0] in self._brought:
-            return self._brought[node.outs[0][0]]
+        """Executions of a node: as many as its results are produced."""
+        if node.outs and node.outs[0][0] in self._of_invariant:
+            return self._of_invariant[node.outs[0][0]]
         return max((self.of_value(v) for v, _ in (*node.outs, *node.ins)), default=1.0)
 
     def of_reading(self, node: Node, value: int) -> float:
-        """A loop's end is met where the value lives, all else where the reader is."""
-        if value in self._brought:
-            return self._brought[value]
+        """How often a value is brought to a node.
+
+        As often as it is produced if the node is a wire of a region, else as often as the
+        node runs; a loop invariant once for the whole loop.
+        """
+        if value in self._of_invariant:
+            return self._of_invariant[value]
         if node.wire is not None or node.op is None:
             return self.of_value(value)
         return self.of_node(node)
 
 
-def _programs(program: Program, turns: float) -> Iterator[tuple[Program, float]]:
-    yield program, turns
+def _nested_programs(
+    program: Program, iterations: float
+) -> Iterator[tuple[Program, float]]:
+    yield program, iterations
     for op in program.ops:
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         for body in op.bodies:
-            yield from _programs(body, turns * float(length))  # pyright: ignore[reportArgumentType]
+            yield from _nested_programs(body, iterations * float(length))  # pyright: ignore[reportArgumentType]
 
 
 def _labels(state: State, runs: _Runs, rounds: int) -> list[Hashable]:
+    """A label for each node, equal for nodes that colour refinement cannot tell apart."""
     graph = state.graph
     labels: list[int] = _numbered(
-        [(*_nature(state, node), runs.of_node(node)) for node in graph.nodes]
+        [(*_first_label(state, node), runs.of_node(node)) for node in graph.nodes]
     )
     for _ in range(rounds):
-        readers: list[list[tuple[int, int]]] = [[] for _ in graph.values]
+        consumers: list[list[tuple[int, int]]] = [[] for _ in graph.values]
         for node in graph.nodes:
             for operand, (value, _) in enumerate(node.ins):
-                readers[value].append((labels[node.index], operand))
+                consumers[value].append((labels[node.index], operand))
         labels = _numbered(
             [
                 (
                     labels[node.index],
                     tuple(labels[graph.producer[v]] for v, _ in node.ins),
-                    tuple(tuple(sorted(set(readers[v]))) for v, _ in node.outs),
+                    tuple(tuple(sorted(set(consumers[v]))) for v, _ in node.outs),
                 )
                 for node in graph.nodes
             ]
@@ -168,9 +186,9 @@ def _numbered(labels: list[tuple[object, ...]]) -> list[int]:
     return [known.setdefault(label, len(known)) for label in labels]
 
 
-def _nature(state: State, node: Node) -> tuple[object, ...]:
-    """What a node is by itself, and what has been decided about it."""
-    ends = tuple(state.graph.values[v].dtype for v, _ in (*node.ins, *node.outs))
+def _first_label(state: State, node: Node) -> tuple[object, ...]:
+    """The node's op, shapes and dtypes, and what the state decides about it."""
+    dtypes = tuple(state.graph.values[v].dtype for v, _ in (*node.ins, *node.outs))
     wire = node.wire
     shape = None if wire is None else (wire.is_stacked, len(wire.inputs))
     decided = tuple(sorted(state.axes_of[node.index].items()))
@@ -182,9 +200,9 @@ def _nature(state: State, node: Node) -> tuple[object, ...]:
     )
     return (
         node.label,
-        id(node.rule),
+        node.signature,
         node.sizes,
-        ends,
+        dtypes,
         shape,
         tuple(len(dims) for _, dims in (*node.ins, *node.outs)),
         decided,

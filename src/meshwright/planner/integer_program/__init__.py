@@ -1,0 +1,1 @@
+"""The integer program of one mesh: records, builder, and choices found elsewhere."""

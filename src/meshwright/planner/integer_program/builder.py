@@ -1,0 +1,239 @@
+"""Where the planner's integer program is built: its variables, costs and pair costs.
+
+Alpa's formulation (Zheng et al., OSDI 2022, section 4.2), over classes of nodes:
+
+- A variable for each node class; its choices are the class's strategies, its cost the
+  seconds to compute and to reduce partial results, over all executions in a step.
+- A variable for each value with several readers (`SharedValue`); its choices are the
+  shardings in which the value can be kept. The way from the producer to the kept sharding
+  is paid once, the way from there by each reader: so gathering once or at every use is a
+  choice like any other.
+- A cost for each pair of choices of two variables that a value connects: the seconds of
+  resharding it, and the bytes of the copy (`PairCost`).
+- Bytes of each result by choice; `live_counts` says when they count.
+
+`IntegerProgramBuilder.build` builds the program, `planner.solve` solves it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from meshwright.partitioner.propagate import Node, State
+from meshwright.planner.integer_program.integer_program import (
+    IntegerProgram,
+    PairCost,
+    SharedValue,
+    Table,
+)
+from meshwright.planner.integer_program.resharding_tables import (
+    OperandShardings,
+    ReshardingTables,
+    ResultShardings,
+)
+from meshwright.planner.prices.compute_times import ComputeTimes
+from meshwright.planner.prices.resharding import ReshardingPrices
+from meshwright.planner.prices.value_roles import Role, roles_of
+from meshwright.planner.strategies.enumeration import Strategies
+from meshwright.planner.strategies.strategy import ALL_REDUCE, Strategy, StrategySet
+from meshwright.planner.strategies.symmetry import ClassEdge, NodeClass, ReducedGraph
+from meshwright.program.ir import Value
+from meshwright.program.rules.rule import Dims
+
+
+class IntegerProgramBuilder:
+    """Builds the integer program of one mesh from the prices of its parts."""
+
+    def __init__(
+        self,
+        state: State,
+        reduced_graph: ReducedGraph,
+        strategies: Strategies,
+        compute: ComputeTimes,
+    ) -> None:
+        self.state = state
+        self.graph = state.graph
+        self.reduced_graph = reduced_graph
+        self.strategies = strategies
+        self.compute = compute
+        self._roles = roles_of(state.graph.program)
+        self._tables = ReshardingTables(compute)
+        self._reduction_lines: dict[tuple[StrategySet, Dims, Role], Table] = {}
+        self._compute_s: dict[int, Table] = {}  # by node, without collectives
+
+    def build(self, prices: ReshardingPrices) -> IntegerProgram:
+        """The program at these prices of collectives; a second call reuses tables."""
+        self._reduction_lines.clear()
+        self._tables.forget_prices()
+        classes = self.reduced_graph.classes
+        choices = tuple(self.strategies.of(c.node) for c in classes)
+        costs = [
+            self._class_cost(each, own, prices)
+            for each, own in zip(classes, choices, strict=True)
+        ]
+        consumers: dict[tuple[int, int], list[ClassEdge]] = defaultdict(list)
+        for edge in self.reduced_graph.edges:
+            consumers[edge.producer, edge.result].append(edge)
+        shared: list[SharedValue] = []
+        pairs: list[PairCost] = []
+        for (producer, result), edges in consumers.items():
+            _, dims = classes[producer].node.outs[result]
+            produced = self._tables.produced(choices[producer], dims)
+            if len(edges) == 1:
+                pairs.append(self._pair(producer, produced, edges[0], choices, prices))
+                continue
+            expected = [self._expected(e, choices[e.consumer]) for e in edges]
+            kept = self._tables.kept(produced, expected)
+            variable = len(choices) + len(shared)
+            shared.append(SharedValue(producer, result, kept.by_choice))
+            costs.append(np.zeros(len(kept.by_choice)))
+            pairs.append(
+                self._shared_pair(shared[-1], variable, produced, kept, prices)
+            )
+            pairs += [self._pair(variable, kept, e, choices, prices) for e in edges]
+        result_bytes = tuple(
+            tuple(self._result_bytes(each.node, own))
+            for each, own in zip(classes, choices, strict=True)
+        )
+        return IntegerProgram(
+            self.reduced_graph,
+            choices,
+            tuple(shared),
+            tuple(costs),
+            tuple(pairs),
+            result_bytes,
+        )
+
+    # -- one class ------------------------------------------------------------------
+
+    def _class_cost(
+        self, each: NodeClass, choices: StrategySet, prices: ReshardingPrices
+    ) -> Table:
+        seconds = self._compute_s.get(each.node.index)
+        if seconds is None:
+            seconds = self.compute.seconds(each.node, choices)
+            self._compute_s[each.node.index] = seconds
+        return each.runs * (seconds + self._collective_s(each.node, choices, prices))
+
+    def _collective_s(
+        self, node: Node, choices: StrategySet, prices: ReshardingPrices
+    ) -> Table:
+        """Seconds by choice of the collectives of a node itself, reductions included."""
+        seconds = np.zeros(len(choices))
+        if node.rule is not None and node.rule.expand is not None:
+            for index, strategy in enumerate(choices):
+                for kind, axes, num_bytes in self.compute.collectives(node, strategy):
+                    seconds[index] += prices.seconds(kind, axes, num_bytes, Role.OTHER)
+        if not any(strategy.reductions for strategy in choices):
+            return seconds
+        role = self._role(node.outs[0][0])
+        for number, dims in node.outs:
+            key = choices, dims, role
+            lines = self._reduction_lines.get(key)
+            if lines is None:
+                found = [self._reduction_line(s, dims, role, prices) for s in choices]
+                lines = self._reduction_lines[key] = np.array(found)
+            seconds += lines[:, 0] + self._num_bytes(number) * lines[:, 1]
+        return seconds
+
+    def _reduction_line(
+        self, strategy: Strategy, dims: Dims, role: Role, prices: ReshardingPrices
+    ) -> tuple[float, float]:
+        """Seconds to reduce a partial result, as a line over bytes of the whole value."""
+        if not strategy.reductions:
+            return 0.0, 0.0
+        share = 1 / self.compute.parts(strategy.dim_axes(dims))
+        start = per_byte = 0.0
+        ends = [(dim, "reduce_scatter") for dim in range(len(dims))]
+        for end, kind in (*ends, (ALL_REDUCE, "all_reduce")):
+            axes = tuple(axis for axis, its in strategy.reductions if its == end)
+            if axes:
+                first, each = prices.line(kind, axes, role)
+                start, per_byte = start + first, per_byte + share * each
+                share /= self.state.mesh.size(axes)
+        return start, per_byte
+
+    def _role(self, number: int) -> Role:
+        return self._roles.get(self.graph.values[number], Role.OTHER)
+
+    def _num_bytes(self, number: int) -> int:
+        return self.compute.prices.layouts.num_bytes(self.graph.values[number])
+
+    def _result_bytes(self, node: Node, choices: StrategySet) -> Iterator[Table]:
+        for number, dims in node.outs:
+            produced = self._tables.produced(choices, dims)
+            yield self._num_bytes(number) / self._tables.parts(produced)
+        if node.rule is not None and node.rule.reductions:
+            number, dims = node.outs[0]
+            parts = np.array([self.compute.parts(s.dim_axes(dims)) for s in choices])
+            is_scattered = [any(end >= 0 for _, end in s.reductions) for s in choices]
+            yield np.where(is_scattered, self._num_bytes(number) / parts, 0.0)
+
+    # -- two variables ----------------------------------------------------------------
+
+    def _expected(self, edge: ClassEdge, choices: StrategySet) -> OperandShardings:
+        """Shardings in which a consumer expects an operand, by its choice."""
+        node = self.reduced_graph.classes[edge.consumer].node
+        dims = node.ins[edge.operand][1]
+        partial = self.strategies.partial_operands(node)
+        may_be_partial = (
+            bool(partial) and _operand_places(node)[edge.operand] in partial
+        )
+        return self._tables.expected(choices, dims, may_be_partial, len(partial) > 1)
+
+    def _pair(
+        self,
+        first: int,
+        sources: ResultShardings,
+        edge: ClassEdge,
+        choices: Sequence[StrategySet],
+        prices: ReshardingPrices,
+    ) -> PairCost:
+        """The cost between a class or shared value and a consumer of its value."""
+        expected = self._expected(edge, choices[edge.consumer])
+        number = self.reduced_graph.classes[edge.producer].node.outs[edge.result][0]
+        seconds, share = self._resharding(sources, expected, number, prices)
+        key = edge.producer, edge.result, edge.consumer, edge.operand
+        num_bytes = self._num_bytes(number)
+        return PairCost(
+            first, edge.consumer, edge.runs * seconds, key, num_bytes, share
+        )
+
+    def _shared_pair(
+        self,
+        shared: SharedValue,
+        variable: int,
+        produced: ResultShardings,
+        kept: ResultShardings,
+        prices: ReshardingPrices,
+    ) -> PairCost:
+        """The cost between a class and the variable of its shared value."""
+        each = self.reduced_graph.classes[shared.producer]
+        number = each.node.outs[shared.result][0]
+        targets = self._tables.as_expected(kept)
+        seconds, _ = self._resharding(produced, targets, number, prices)
+        share = self._tables.copy_shares(produced, kept)
+        key, num_bytes = (shared.producer, shared.result), self._num_bytes(number)
+        seconds = each.runs * seconds
+        return PairCost(shared.producer, variable, seconds, key, num_bytes, share)
+
+    def _resharding(
+        self,
+        sources: ResultShardings,
+        targets: OperandShardings,
+        number: int,
+        prices: ReshardingPrices,
+    ) -> tuple[Table, Table]:
+        """Seconds, and shares of a copy, for each pair of shardings of a value."""
+        role = self._role(number)
+        start, per_byte, copied = self._tables.lines(sources, targets, role, prices)
+        return start + self._num_bytes(number) * per_byte, copied
+
+
+def _operand_places(node: Node) -> list[int]:
+    """The operand number of each value that an op reads; literals have none."""
+    assert node.op is not None
+    return [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]

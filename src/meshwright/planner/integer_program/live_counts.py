@@ -1,0 +1,171 @@
+"""How many values of each class are live at sampled moments of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.partitioner.propagate import Graph
+from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.planner.strategies.symmetry import ReducedGraph, producers_of
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.program.analysis.live_ranges import (
+    BufferInterval,
+    Uses,
+    live_bytes,
+    live_ranges,
+)
+from meshwright.program.ir import Op, Program, Value
+
+NUM_TIMES = 48
+"""Sampled moments: of each of so many stretches of the program the fullest one."""
+
+type Counts = NDArray[np.float64]
+
+type Span = tuple[int, int]
+"""A first and a last moment."""
+
+type BufferKey = tuple[int, ...]
+"""(class, result) names a value, or its copy for several readers; (class, result, reader's
+class, operand) the copy for one reader; (class, number of results) the partial result that
+is reduce-scattered."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCounts:
+    """Number of live values at each sampled moment, [T].
+
+    counts: of each result that is stored, and of partial results that are reduce-scattered.
+    copies: of resharded copies, live while their readers run; also of values that are fused
+    into their readers and not stored themselves.
+    """
+
+    counts: Mapping[BufferKey, Counts]
+    copies: Mapping[BufferKey, Counts]
+    num_times: int
+
+
+def live_counts(
+    graph: Graph,
+    reduced: ReducedGraph,
+    prices: OpPrices,
+    reused: Collection[int] = (),
+) -> LiveCounts:
+    """Counts of all stored values and all copies, from live ranges of the fused program.
+
+    reused: positions of outputs that are written into the buffer of an input.
+    """
+    ranges = _LiveSpans(graph.program, prices, reused)
+    samples = _sampled_moments(ranges, prices)
+    places = np.searchsorted(samples, np.arange(ranges.end + 2)).tolist()
+    counts: dict[BufferKey, Counts] = {}
+    copies: dict[BufferKey, Counts] = {}
+
+    def count(rows: dict[BufferKey, Counts], key: BufferKey, span: Span | None) -> None:
+        first, last = (0, 0) if span is None else (places[span[0]], places[span[1] + 1])
+        if first < last:
+            row = rows.setdefault(key, np.zeros(len(samples)))
+            row[first:last] += 1
+
+    class_of, producers = reduced.class_of, producers_of(graph)
+    runs = _running_spans(graph, ranges)
+    invariant = _invariant_spans(graph, runs)
+    for node in graph.nodes:
+        for result, (number, _) in enumerate(node.outs):
+            key = class_of[node.index], result
+            count(counts, key, ranges.of.get(graph.values[number]))
+            reading = _enclosing_span(runs, graph.consumers[number])
+            count(copies, key, invariant.get(number, reading))
+        if node.rule is not None and node.rule.reductions:
+            count(counts, (class_of[node.index], len(node.outs)), runs.get(node.index))
+        for operand, (number, _) in enumerate(node.ins):
+            producer, result = producers[number]
+            key = class_of[producer], result, class_of[node.index], operand
+            count(copies, key, invariant.get(number, runs.get(node.index)))
+    return LiveCounts(counts, copies, len(samples))
+
+
+def _running_spans(graph: Graph, ranges: _LiveSpans) -> dict[int, Span]:
+    """First and last moment at which each node runs, by its index.
+
+    An op that is fused into its readers runs whenever they do.
+    """
+    runs: dict[int, Span] = {}
+    for node in reversed(graph.nodes):
+        span = None if node.op is None else ranges.runs.get(node.op)
+        if span is None and node.op is not None:
+            readers = (r for number, _ in node.outs for r in graph.consumers[number])
+            span = _enclosing_span(runs, readers)
+        if span is not None:
+            runs[node.index] = span
+    return runs
+
+
+def _invariant_spans(graph: Graph, runs: Mapping[int, Span]) -> dict[int, Span]:
+    """The span of the loop that each loop invariant is passed to, by the invariant."""
+    found: dict[int, Span] = {}
+    for node in graph.nodes:  # outer loops before those in them
+        span = found.get(node.ins[0][0]) if node.ins else None
+        if span is None and node.is_loop_constant:
+            span = runs.get(node.index)
+        if span is not None and (node.is_loop_constant or node.is_remat_constant):
+            found |= dict.fromkeys((number for number, _ in node.outs), span)
+    return found
+
+
+def _enclosing_span(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:
+    """The shortest span around those of `keys`; `None` if none of them has one."""
+    own = [spans[key] for key in keys if key in spans]
+    return (min(a for a, _ in own), max(b for _, b in own)) if own else None
+
+
+class _LiveSpans:
+    """Live ranges of stored values, in moments; bodies of loops lie within their loops.
+
+    A fusion takes one moment. A region takes one before its bodies and one behind them,
+    since its operands stay live until it ends. Moment 0 is the start of the program.
+    of: first and last moment of each value. runs: of each fusion, by its root.
+    """
+
+    def __init__(
+        self, program: Program, prices: OpPrices, reused: Collection[int]
+    ) -> None:
+        self.runs: dict[Op, Span] = {}
+        steps: list[Uses] = [((), ())]
+        self._append(prices.fusions, steps)
+        ranges = live_ranges(steps)
+        self.end = ranges.num_steps - 1
+        held = {*program.inputs, *program.constants}
+        in_place = {v for i, v in enumerate(program.outputs) if i in reused} - held
+        lasting = held | {v for v in program.outputs if isinstance(v, Value)}
+        self.of: dict[Value, Span] = dict.fromkeys(held, (0, self.end))
+        for value, made in ranges.definitions.items():
+            if value not in in_place:
+                last = self.end if value in lasting else ranges.end(value)
+                # Its last reader writes into its buffer, and is counted from there on.
+                last -= value in prices.overwritten and last > made
+                self.of[value] = made, last
+
+    def _append(self, fusions: Sequence[Fusion], steps: list[Uses]) -> None:
+        """Append the moments of fusions to `steps`."""
+        for fusion in fusions:
+            start = len(steps)
+            if fusion.bodies:
+                steps.append((fusion.reads, ()))
+                for body in fusion.bodies:
+                    self._append(body, steps)
+            self.runs[fusion.root] = start, len(steps)
+            steps.append((fusion.reads, fusion.writes))
+
+
+def _sampled_moments(ranges: _LiveSpans, prices: OpPrices) -> NDArray[np.int64]:
+    """The moment with the most live bytes of each stretch of the program."""
+    size = prices.layouts.num_bytes
+    intervals = (BufferInterval(size(v), *span) for v, span in ranges.of.items())
+    live = np.array(live_bytes(intervals, ranges.end + 1))
+    bounds = np.linspace(0, len(live), min(NUM_TIMES, len(live)) + 1).astype(int)
+    return np.array([a + int(np.argmax(live[a:b])) for a, b in pairwise(bounds)])

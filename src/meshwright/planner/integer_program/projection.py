@@ -1,0 +1,115 @@
+"""Choices of an integer program, from a state or from another program's choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from meshwright.partitioner.propagate import Carrier, Node, State
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.strategies.strategy import (
+    ALL_REDUCE,
+    KEEP_PARTIAL,
+    Strategy,
+    StrategySet,
+)
+
+
+def read_strategy(state: State, carrier: Carrier, node: Node) -> Strategy:
+    """The strategy that a state's decisions make of a node."""
+    axes = tuple(sorted((f, a) for f, a in state.axes_of[node.index].items() if a))
+    rule = node.rule
+    if rule is None or not node.outs:
+        return Strategy(axes)
+    partial = tuple(a for a in state.size if carrier.addends(node, a))
+    value = node.outs[0][0]
+    opened = [
+        axis
+        for axis in state.size
+        if axis in partial or state.factor_of[node.index].get(axis) in rule.reductions
+    ]
+    reductions = tuple((axis, _end(state, carrier, value, axis)) for axis in opened)
+    return Strategy(axes, partial, reductions)
+
+
+def _end(state: State, carrier: Carrier, value: int, axis: str) -> int:
+    dim = state.scattered.get((value, axis))
+    if dim is not None:
+        return dim
+    return KEEP_PARTIAL if carrier.can_carry(value, axis) else ALL_REDUCE
+
+
+def read_choices(program: IntegerProgram, state: State) -> tuple[int, ...]:
+    """The choices nearest to a state's decisions; shared values take their cheapest."""
+    carrier = Carrier(state)
+    chosen: list[int] = []
+    for each, own in zip(program.reduced_graph.classes, program.choices, strict=True):
+        wanted = read_strategy(state, carrier, each.node)
+        chosen.append(_nearest(own, wanted))
+    return (*chosen, *_cheapest_shardings(program, chosen))
+
+
+def spread_choices(
+    source: IntegerProgram,
+    choices: Sequence[int],
+    target: IntegerProgram,
+    sub_axes: Sequence[str],
+    all_sub_axes: Sequence[str],
+) -> tuple[int, ...]:
+    """Choices of a mesh with one axis, with all axes of the target's mesh in its place.
+
+    sub_axes: of the one axis. all_sub_axes: of the target's mesh.
+    """
+    chosen: list[int] = []
+    run, whole = tuple(sub_axes), tuple(all_sub_axes)
+    pairs = zip(source.choices, target.choices, choices, strict=False)
+    for own, others, choice in pairs:
+        strategy = own[choice]
+        axes = tuple((f, whole) for f, a in strategy.axes if a == run)
+        partial = whole if strategy.partial_inputs else ()
+        ends = {end for _, end in strategy.reductions}
+        reductions = tuple((axis, end) for end in ends for axis in whole)
+        chosen.append(_nearest(others, Strategy(axes, partial, reductions)))
+    return (*chosen, *_cheapest_shardings(target, chosen))
+
+
+def carry_over(
+    source: IntegerProgram, choices: Sequence[int], target: IntegerProgram
+) -> tuple[int, ...]:
+    """Choices of a program for a similar one, matched by nodes' ops and source lines."""
+    known = {
+        _identity(each.node): own[choice]
+        for each, own, choice in zip(
+            source.reduced_graph.classes, source.choices, choices, strict=False
+        )
+    }
+    none = Strategy()
+    chosen = [
+        _nearest(own, known.get(_identity(each.node), none))
+        for each, own in zip(target.reduced_graph.classes, target.choices, strict=True)
+    ]
+    return (*chosen, *_cheapest_shardings(target, chosen))
+
+
+def _identity(node: Node) -> object:
+    return node.label, str(node.source), node.sizes, node.wire
+
+
+def _nearest(own: StrategySet, wanted: Strategy) -> int:
+    if wanted in own.strategies:
+        return own.strategies.index(wanted)
+    same = [i for i, s in enumerate(own) if s.axes == wanted.axes]
+    return same[0] if same else 0
+
+
+def _cheapest_shardings(program: IntegerProgram, chosen: Sequence[int]) -> list[int]:
+    """The cheapest choice of each shared value for given choices of the classes."""
+    first = len(program.choices)
+    totals = [np.zeros(len(shared.shardings)) for shared in program.shared_values]
+    for pair in program.pair_costs:
+        if pair.second >= first:
+            totals[pair.second - first] += pair.seconds[chosen[pair.first]]
+        elif pair.first >= first:
+            totals[pair.first - first] += pair.seconds[:, chosen[pair.second]]
+    return [int(np.argmin(total)) for total in totals]

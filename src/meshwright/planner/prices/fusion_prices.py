@@ -1,0 +1,243 @@
+"""Prices of ops, read from the fusions that they are part of.
+
+A fusion takes as long as the resource that binds it: matrix unit, vector unit, memory, or
+its launch. Around the uniform partition its time is taken as a sum over its ops and values,
+so that choices of each can be priced alone: the slopes are those of a smooth maximum over
+the bounds, which at the uniform partition is the time itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from meshwright.machine import Chip
+from meshwright.planner.prices.op_prices import AccessPrice
+from meshwright.predict.compilers.hlo.fusion import (
+    FUSES_OPERANDS,
+    Fusion,
+    FusionKind,
+)
+from meshwright.predict.compilers.hlo.kernels import (
+    Kernel,
+    KernelSequence,
+    accessed_values,
+    matrix_unit_operands,
+)
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
+from meshwright.predict.roofline.bound import Bound
+from meshwright.predict.roofline.kernel_time import (
+    MOVE_FLOPS,
+    KernelTraffic,
+    bound_times,
+    vector_flops,
+)
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import OpWork, Trait, has_trait
+
+_SHARPNESS = 4
+"""Power of the norm that stands for the maximum over the bounds of a fusion."""
+
+
+class FusionPriceReader:
+    """Adds up the prices of ops over the fusions of a program, loop bodies included.
+
+    The results are named as in `OpPrices`.
+    """
+
+    def __init__(self, layouts: Layouts, chip: Chip, num_devices: int) -> None:
+        self.layouts = layouts
+        self.chip = chip
+        self.num_devices = num_devices
+        self.hidden: set[Op] = set()
+        self.matrix: dict[Op, float] = {}
+        self.vector_s: dict[Op, float] = {}
+        self.accesses: dict[Op, dict[Value, AccessPrice]] = {}
+        self.launch_s: dict[Op, float] = {}
+
+    def read(self, program: Program, sequence: KernelSequence) -> None:
+        """Add the prices of the ops of a program or body."""
+        # Not `sequence.on_chip`, which leaves out values that alias an output: that would
+        # change the prices of programs that reshape what they return.
+        fusions = [kernel.fusion for kernel in sequence.kernels]
+        candidates = on_chip_candidates(fusions, program.outputs, self.layouts)
+        on_chip = candidates.fitting(self.chip.lasting_bytes * self.num_devices)
+        producers = {result: op for op in program.ops for result in op.results}
+        aliases = _aliases(program)
+        for kernel in sequence.kernels:
+            fusion = kernel.fusion
+            if fusion.kind is FusionKind.REGION:
+                self._add_remade_operands(fusion.root, producers, aliases)
+            elif fusion.kind is not FusionKind.COLLECTIVE:
+                self._add(kernel, on_chip, producers, aliases)
+            for body, inner in zip(fusion.root.bodies, kernel.bodies, strict=False):
+                self.read(body, inner)
+
+    def _add(
+        self,
+        kernel: Kernel,
+        on_chip: frozenset[Value],
+        producers: Mapping[Value, Op],
+        aliases: Mapping[Value, Value],
+    ) -> None:
+        """Split the time of a kernel between its ops and the values that they access."""
+        fusion = kernel.fusion
+        moved, elements = self._traffic_by_value(fusion, on_chip)
+        # As if rows were split: what a tile of a part reads again is a part of it.
+        streams = None if kernel.streams is None else kernel.streams.outside(on_chip)
+        traffic = KernelTraffic(
+            sum(moved.values()), int(sum(elements.values())), streams
+        )
+        slopes = self._slopes(fusion.root, fusion.work, traffic)
+        users: dict[Value, list[tuple[Op, Value]]] = defaultdict(list)
+        for op, value, name in _members(fusion, producers, aliases):
+            if value is None:
+                before = self.vector_s.get(op, 0.0)
+                self.vector_s[op] = before + slopes[Bound.VECTOR]
+                if fusion.kind is FusionKind.PRODUCT and op is not fusion.root:
+                    self.hidden.add(op)
+            else:
+                users[value].append((op, name))
+        for value, uses in users.items():
+            if value not in moved:
+                continue
+            price = self._access_price(
+                value, moved[value], elements[value], len(uses), slopes
+            )
+            for op, name in uses:
+                self._add_access(op, name, price)
+        self.matrix[fusion.root] = slopes[Bound.MATRIX]
+        self.launch_s[fusion.root] = slopes[Bound.LAUNCH] * self.chip.launch_s
+
+    def _traffic_by_value(
+        self, fusion: Fusion, on_chip: frozenset[Value]
+    ) -> tuple[dict[Value, float], dict[Value, float]]:
+        """Bytes through main memory, and elements through registers, of each value."""
+        fed = matrix_unit_operands(fusion)
+        moved: dict[Value, float] = {}
+        through: dict[Value, float] = {}
+        for value in accessed_values(fusion):
+            elements = math.prod(value.shape) * (0.5 if value in on_chip else 1.0)
+            size = 0.0
+            if value not in on_chip:
+                size = elements * self.layouts.itemsize(value)
+            moved[value] = moved.get(value, 0.0) + size
+            elements = 0.0 if value in fed else elements
+            through[value] = through.get(value, 0.0) + elements
+        return moved, through
+
+    def _access_price(
+        self,
+        value: Value,
+        moved: float,
+        elements: float,
+        num_users: int,
+        slopes: Mapping[Bound, float],
+    ) -> AccessPrice:
+        """The price for each of the ops of a fusion that access a value."""
+        flops = MOVE_FLOPS * elements / num_users
+        seconds = moved / num_users * slopes[Bound.MEMORY]
+        return AccessPrice(
+            seconds + flops * slopes[Bound.VECTOR],
+            self.layouts.num_bytes(value) / num_users / self.chip.hbm_bytes_per_s,
+            flops / self.chip.vector_flops_per_s,
+        )
+
+    def _add_access(self, op: Op, value: Value, price: AccessPrice) -> None:
+        known = self.accesses.setdefault(op, {})
+        known[value] = price.plus(known[value]) if value in known else price
+
+    def _add_remade_operands(
+        self, region: Op, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
+    ) -> None:
+        """Price operands that a loop computes itself as if they were written.
+
+        A loop does not compute an operand inside if its device slices it, so a plan has to
+        split the operand as the loop does, or it is written. If a plan does split it so,
+        the price is too high by the time to write a device's part once a step.
+        """
+        for wire in region.wires:
+            inside = [region.bodies[body].inputs[i] for body, i in wire.inputs]
+            if wire.operand is None or self.layouts.recomputed.isdisjoint(inside):
+                continue
+            (value,) = _values([region.operands[wire.operand]])
+            value = aliases.get(value, value)
+            seconds = self.layouts.num_bytes(value) / self.chip.hbm_bytes_per_s
+            price = AccessPrice(seconds, seconds, 0.0)
+            self.accesses.setdefault(producers[value], {})[value] = price
+
+    def _slopes(
+        self, root: Op, work: OpWork, traffic: KernelTraffic
+    ) -> dict[Bound, float]:
+        """Seconds for a second in the matrix unit, a vector operation, a byte, a launch."""
+        whole = bound_times(root, work, traffic, self.chip)
+        uniform = {b: t / self.num_devices for b, t in whole.items()}
+        uniform[Bound.LAUNCH] = whole[Bound.LAUNCH]
+        longest = max(uniform.values())
+        if not longest:
+            return dict.fromkeys(Bound, 0.0)
+        norm = sum((t / longest) ** _SHARPNESS for t in uniform.values())
+        slope = {
+            b: (t / longest) ** (_SHARPNESS - 1) / norm for b, t in uniform.items()
+        }
+        flops = vector_flops(root, work, traffic.elements)
+        slope[Bound.VECTOR] *= whole[Bound.VECTOR] / flops if flops else 0.0
+        moved = traffic.num_bytes
+        slope[Bound.MEMORY] *= whole[Bound.MEMORY] / moved if moved else 0.0
+        return slope
+
+
+def _aliases(program: Program) -> dict[Value, Value]:
+    """The value whose buffer a value has, for results that alias an operand."""
+    aliases: dict[Value, Value] = {}
+    for op in program.ops:
+        operands = _values(op.operands)
+        if has_trait(op.kind, Trait.ALIASES_OPERAND) and operands:
+            for result, operand in zip(op.results, operands, strict=False):
+                aliases[result] = aliases.get(operand, operand)
+    return aliases
+
+
+def _members(
+    fusion: Fusion, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
+) -> Iterator[tuple[Op, Value | None, Value]]:
+    """The ops of a fusion, each once as (op, None, its result), and what they access.
+
+    An access is (op, the value in memory, the name by which the op knows it).
+    """
+    reads = {aliases.get(v, v) for v in fusion.reads}
+    writes = {aliases.get(v, v): v for v in fusion.writes}
+    waiting = [part.root for part in fusion.parts]
+    seen = set(waiting)
+    while waiting:
+        op = waiting.pop()
+        if op.results:
+            yield op, None, op.results[0]
+        for result in op.results:
+            if result in writes:
+                yield op, writes[result], result
+        for operand in dict.fromkeys(_values(op.operands)):
+            value = aliases.get(operand, operand)
+            if value in reads:
+                yield op, _read_as(fusion.reads, value, aliases), operand
+                continue
+            producer = producers.get(value)
+            is_fused = fusion.kind in FUSES_OPERANDS
+            if is_fused and producer is not None and producer not in seen:
+                seen.add(producer)
+                waiting.append(producer)
+
+
+def _values(atoms: Sequence[Atom]) -> list[Value]:
+    return [a for a in atoms if isinstance(a, Value)]
+
+
+def _read_as(
+    reads: Sequence[Value], value: Value, aliases: Mapping[Value, Value]
+) -> Value:
+    """The alias under which a fusion reads a value."""
+    if value in reads:
+        return value
+    return next(v for v in reads if aliases.get(v, v) == value)

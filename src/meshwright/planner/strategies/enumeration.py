@@ -1,0 +1,259 @@
+"""Enumeration of the strategies of each node under the decisions of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby, permutations, product
+
+from meshwright.partitioner.propagate import Carrier, Cause, Node, State, user_axes
+from meshwright.planner.strategies.strategy import (
+    ALL_REDUCE,
+    KEEP_PARTIAL,
+    Strategy,
+    StrategySet,
+)
+from meshwright.program.ir import Value
+
+type _FactorAxes = dict[int, tuple[str, ...]]
+"""Per factor that is split, the sub-axes, major to minor."""
+
+_AUTO = Cause("tactic", "auto")
+
+_MAX_EXHAUSTIVE_AXES = 2
+"""Mesh axes up to which each order of axes and each mix of ends is a strategy. With three
+axes a matrix product has 2,057 strategies; 419 if axes of a dim keep their order and all
+partial results of a node have the same end."""
+
+
+class Strategies:
+    """All strategies of the nodes of a graph, on top of a state's decisions.
+
+    free: the sub-axes that may still be assigned.
+    """
+
+    def __init__(self, state: State, free: Sequence[str]) -> None:
+        self.state = state
+        self.free = frozenset(free)
+        self._mesh_axes = tuple(_by_mesh_axis(state.size))
+        self._is_exhaustive = len(self._mesh_axes) <= _MAX_EXHAUSTIVE_AXES
+        self._carrier = Carrier(state)
+        self._can_be_partial: dict[int, bool] = {}
+        self._sets: dict[object, StrategySet] = {}
+
+    def of(self, node: Node) -> StrategySet:
+        """The strategies of a node; the first adds nothing to the state's decisions."""
+        key = self._key(node)
+        found = self._sets.get(key)
+        if found is None:
+            strategies = tuple(dict.fromkeys(self._enumerate(node)))
+            found = self._sets[key] = StrategySet(len(self._sets), strategies)
+        return found
+
+    def _key(self, node: Node) -> object:
+        """All that the strategies of a node depend on, equal for nodes with equal ones."""
+        state = self.state
+        scattered = tuple(
+            (axis, state.scattered[value, axis])
+            for value, _ in node.outs
+            for axis in state.size
+            if (value, axis) in state.scattered
+        )
+        op = node.sizes if node.signature is None else node.signature
+        decided = tuple(state.axes_of[node.index].items())
+        ranks = tuple(len(dims) for _, dims in node.outs)
+        partial = self._may_keep_partial(node), self._takes_partial(node)
+        return op, ranks, decided, scattered, state.blocked[node.index], partial
+
+    def _enumerate(self, node: Node) -> Iterator[Strategy]:
+        decided = dict(
+            self.state.axes_of[node.index]
+        )  # a copy: `_splits` assigns to it
+        for split, partial in self._splits(node, 0):
+            orders = _orders(split, decided) if self._is_exhaustive else (split,)
+            for axes in orders:
+                for reductions in self._reductions(node, axes, partial):
+                    yield Strategy(tuple(sorted(axes.items())), partial, reductions)
+
+    def _splits(
+        self, node: Node, position: int
+    ) -> Iterator[tuple[_FactorAxes, tuple[str, ...]]]:
+        """Each way to assign the mesh axes from `position` on: splits, partial inputs.
+
+        A mesh axis splits one factor with all its sub-axes, or operands are partial along
+        it, or the node ignores it.
+        """
+        state = self.state
+        if position == len(self._mesh_axes):
+            yield {f: a for f, a in state.axes_of[node.index].items() if a}, ()
+            return
+        sub_axes = self._mesh_axes[position]
+        yield from self._splits(node, position + 1)
+        taken = state.factor_of[node.index].keys() | state.blocked[node.index]
+        if not taken.isdisjoint(sub_axes):
+            return
+        if self._takes_partial(node):
+            for split, partial in self._splits(node, position + 1):
+                yield split, (*sub_axes, *partial)
+        for factor in range(len(node.sizes)) if self.free.issuperset(sub_axes) else ():
+            mark = state.mark()
+            if self._assign(node, sub_axes, factor):
+                yield from self._splits(node, position + 1)
+            state.rollback(mark)
+
+    def _assign(self, node: Node, sub_axes: Sequence[str], factor: int) -> bool:
+        """Split a factor by sub-axes; those that do not divide it split the next one."""
+        for number, axis in enumerate(sub_axes):
+            while self.state.why_not(node, axis, factor) is not None:
+                after = _next_factor(node, factor) if number else None
+                if after is None:
+                    return False
+                factor = after
+            self.state.assign(node, axis, factor, _AUTO)
+        return True
+
+    def _reductions(
+        self, node: Node, axes: _FactorAxes, partial: tuple[str, ...]
+    ) -> Iterator[tuple[tuple[str, int], ...]]:
+        """Each choice of ends for the axes along which the result is partial."""
+        rule = node.rule
+        if rule is None:
+            yield ()
+            return
+        opened = [a for f in sorted(rule.reductions) for a in axes.get(f, ())]
+        opened = [a for a in self.state.size if a in opened or a in partial]
+        is_sum = bool(partial) or rule.monoid == "sum"
+        groups = tuple(_by_mesh_axis(opened))
+        ends = (self._ends(node, sub_axes[0], is_sum) for sub_axes in groups)
+        for chosen in product(*ends):
+            reductions = tuple(
+                (axis, end)
+                for sub_axes, end in zip(groups, chosen, strict=True)
+                for axis in sub_axes
+            )
+            is_wanted = self._is_exhaustive or self._is_uniform(node, reductions)
+            if is_wanted and self._divides(node, axes, reductions):
+                yield reductions
+
+    def _is_uniform(self, node: Node, reductions: tuple[tuple[str, int], ...]) -> bool:
+        """Whether all ends are the same, apart from those that the state decides."""
+        value = node.outs[0][0] if node.outs else -1
+        decided = self.state.scattered
+        ends = {end for axis, end in reductions if (value, axis) not in decided}
+        return len(ends) <= 1
+
+    def _ends(self, node: Node, axis: str, is_sum: bool) -> tuple[int, ...]:
+        value, dims = node.outs[0] if node.outs else (-1, ())
+        if not is_sum or not _has_one_result(node):
+            return (ALL_REDUCE,)
+        decided = self.state.scattered.get((value, axis))
+        if decided is not None:
+            return (decided,)
+        may_keep = self._may_keep_partial(node)
+        ends = (ALL_REDUCE, KEEP_PARTIAL) if may_keep else (ALL_REDUCE,)
+        return ends if axis not in self.free else (*ends, *range(len(dims)))
+
+    def _may_keep_partial(self, node: Node) -> bool:
+        """Whether readers of the result may take it as partial sums."""
+        return _has_one_result(node) and self._carrier.is_cheap(node.outs[0][0])
+
+    def _takes_partial(self, node: Node) -> bool:
+        """Whether some operand can arrive as partial sums."""
+        return bool(self.partial_operands(node))
+
+    def partial_operands(self, node: Node) -> frozenset[int]:
+        """The operands that are partial together, if any operand is.
+
+        A product is linear in either side, not in both at once: the side is the first that
+        has an operand which can be partial.
+        """
+        for group, values in _linear_groups(node):
+            if any(map(self._may_be_partial, values)):
+                return group
+        return frozenset()
+
+    def _may_be_partial(self, value: int) -> bool:
+        """Whether some producer upstream reduces, with cheap linear ops up to the value.
+
+        Iterative, since a sum over layers is a chain longer than Python's recursion limit.
+        """
+        known, graph = self._can_be_partial, self.state.graph
+        waiting, seen = [value], set[int]()
+        while value not in known:
+            last = waiting[-1]
+            node = graph.nodes[graph.producer[last]]
+            operands = [v for _, values in _linear_groups(node) for v in values]
+            if last in seen:
+                known[last] = any(known.get(v, False) for v in operands)
+            elif not self._carrier.is_cheap(last):
+                known[last] = False
+            elif node.rule is not None and node.rule.reductions:
+                known[last] = True
+            else:
+                seen.add(last)
+                waiting += [v for v in operands if v not in known and v not in seen]
+                continue
+            waiting.pop()
+        return known[value]
+
+    def _divides(
+        self, node: Node, axes: _FactorAxes, reductions: tuple[tuple[str, int], ...]
+    ) -> bool:
+        """Whether each reduce-scatter divides what the splits leave of its dim."""
+        scattered = [(axis, end) for axis, end in reductions if end >= 0]
+        if not scattered:
+            return True
+        value, dims = node.outs[0]
+        shape = list(self.state.graph.values[value].shape)
+        for dim, factors in enumerate(dims):
+            for factor in factors:
+                shape[dim] //= self.state.mesh.size(axes.get(factor, ()))
+        for axis, dim in scattered:
+            if shape[dim] % self.state.size[axis]:
+                return False
+            shape[dim] //= self.state.size[axis]
+        return True
+
+
+def _linear_groups(node: Node) -> Iterator[tuple[frozenset[int], list[int]]]:
+    """Each set of operands in which a node is linear, with the values of these operands."""
+    if node.rule is None or not node.rule.linear or not _has_one_result(node):
+        return
+    assert node.op is not None
+    places = [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]
+    for group in node.rule.linear:
+        yield (
+            group,
+            [v for i, (v, _) in zip(places, node.ins, strict=True) if i in group],
+        )
+
+
+def _by_mesh_axis(sub_axes: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """The sub-axes of each axis of the user's mesh, in order."""
+    for _, run in groupby(sub_axes, key=lambda axis: user_axes((axis,))):
+        yield tuple(run)
+
+
+def _next_factor(node: Node, factor: int) -> int | None:
+    """The next minor factor of a dim that is a product of factors."""
+    for _, dims in (*node.ins, *node.outs):
+        for factors in dims:
+            if factor in factors[:-1]:
+                return factors[factors.index(factor) + 1]
+    return None
+
+
+def _has_one_result(node: Node) -> bool:
+    return len(node.outs) == 1
+
+
+def _orders(split: _FactorAxes, decided: _FactorAxes) -> Iterator[_FactorAxes]:
+    """The split with the axes of each factor in each order; decided axes stay first."""
+    factors = list(split)
+    orders_of: list[list[tuple[str, ...]]] = []
+    for factor in factors:
+        first = decided.get(factor, ())
+        rest = split[factor][len(first) :]
+        orders = permutations(_by_mesh_axis(rest))
+        orders_of.append([(*first, *chain.from_iterable(order)) for order in orders])
+    for chosen in product(*orders_of):
+        yield dict(zip(factors, chosen, strict=True))

@@ -1,0 +1,82 @@
+"""One way to partition a node: axes that split its factors, ends of its partial results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import overload
+
+from meshwright.program.rules.rule import Dims
+
+ALL_REDUCE, KEEP_PARTIAL = -1, -2
+"""Ends of a partial result: devices all-reduce it, or readers take it as partial sums. A
+number from 0 on stands for a reduce-scatter along that dim of the result."""
+
+DimAxes = tuple[tuple[str, ...], ...]
+"""Per dim of a value the mesh axes that split it, major to minor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to partition a node.
+
+    axes: per factor that is split, the axes, major to minor. partial_inputs: axes along
+    which operands arrive as partial sums. reductions: per axis along which the result is
+    partial, its end.
+    """
+
+    axes: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    partial_inputs: tuple[str, ...] = ()
+    reductions: tuple[tuple[str, int], ...] = ()
+
+    def dim_axes(self, dims: Dims) -> DimAxes:
+        """Axes that split each dim of a value with these factors."""
+        if not self.axes:
+            return ((),) * len(dims)
+        axes = dict(self.axes)
+        return tuple(
+            [
+                axes.get(fs[0], ())
+                if len(fs) == 1  # nearly every dim, and the planner's innermost loop
+                else tuple([a for f in fs for a in axes.get(f, ())])
+                for fs in dims
+            ]
+        )
+
+    def result_axes(self, dims: Dims) -> DimAxes:
+        """Axes that split each dim of a result, after its reduce-scatters."""
+        split = list(self.dim_axes(dims))
+        for axis, end in self.reductions:
+            if 0 <= end < len(split):
+                split[end] = (*split[end], axis)
+        return tuple(split)
+
+    @property
+    def partial(self) -> frozenset[str]:
+        """Axes along which readers take the result as partial sums."""
+        return frozenset(axis for axis, end in self.reductions if end == KEEP_PARTIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class StrategySet:
+    """All strategies of a node; equal to another set if it has the same number.
+
+    Nodes with equal ops have equal sets, so that tables over them are built once. Numbers
+    are given by one `Strategies` and mean nothing outside of it.
+    """
+
+    number: int
+    strategies: tuple[Strategy, ...] = field(compare=False)
+
+    def __len__(self) -> int:
+        return len(self.strategies)
+
+    def __iter__(self) -> Iterator[Strategy]:
+        return iter(self.strategies)
+
+    @overload
+    def __getitem__(self, index: int) -> Strategy: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Strategy, ...]: ...
+    def __getitem__(self, index: int | slice) -> Strategy | tuple[Strategy, ...]:
+        return self.strategies[index]
