@@ -90,7 +90,7 @@ def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
 
 
 def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
-    """What tactics work on, with nothing decided but what the user's own code says."""
+    """The workspace before the first tactic: only the user's own constraints applied."""
     sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph))
     work = Workspace(
         Propagator(State(graph, sub_axis_mesh)), captured.paths, mesh, sub_axes

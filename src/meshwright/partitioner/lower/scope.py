@@ -46,7 +46,7 @@ class Shared:
     def ends_of(self, node: Node) -> Ends:
         """The shardings at an op's node; ops with equal rules and cuts share the result."""
         axes = self.state.axes_of[node.index]
-        key = (id(node.rule), tuple(sorted(axes.items())) if axes else None)
+        key = (node.signature, tuple(sorted(axes.items())) if axes else None)
         known = self._ends.get(key)
         if known is None:
             known = self._ends[key] = self._find_ends(node)

@@ -1,4 +1,4 @@
-"""From a few cuts to a sharding of every value."""
+"""Propagation: from the cuts of a few values to a sharding of every value."""
 
 from meshwright.partitioner.propagate.carry import Carrier
 from meshwright.partitioner.propagate.graph import Graph, Node

@@ -1,4 +1,4 @@
-"""Which inputs each value of a program depends on, loops and branches included."""
+"""Data dependence: the inputs that each value depends on, through loops and branches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from meshwright.program.ir import Op, Program
 
 
 def find_dependence(graph: Graph) -> list[int]:
-    """Per value number the inputs it depends on: bit `i` stands for input `i`."""
+    """By value number, the inputs that it depends on: bit `i` stands for input `i`."""
     bits = [0] * len(graph.values)
     for position, node in enumerate(graph.input_nodes):
         bits[node.outs[0][0]] = 1 << position
@@ -34,7 +34,7 @@ def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
 
 
 def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
-    """Around a loop until nothing new arrives."""
+    """Propagate through a region's bodies until nothing changes."""
     wires = graph.wire_nodes[op]
     _flow_all(wires, bits)
     is_news = True
@@ -50,7 +50,7 @@ def _flow_all(nodes: tuple[Node, ...], bits: list[int]) -> bool:
 
 
 def _flow(node: Node, bits: list[int]) -> bool:
-    """Hand on what a node reads; true when that was news to a result."""
+    """Add the operands' bits to a node's results; true if a result changed."""
     found = 0
     for value, _ in node.ins:
         found |= bits[value]

@@ -1,4 +1,4 @@
-"""Which leaves a pattern means: globs over dotted paths, tags, callables."""
+"""Patterns that select leaves: globs over dotted paths, and tags."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def without_indices(path: str) -> str:
 
 
 def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
-    """(path, node) of every leaf, or tag, that a pattern means; an error if none."""
+    """(path, node) of every leaf or tag that a pattern matches; an error if none does."""
     if pattern.startswith("tag:"):
         name = pattern[len("tag:") :]
         found = [(f"tag:{n}", node) for n, node in work.tags if n == name]

@@ -1,4 +1,4 @@
-"""Products of a weight with an activation: which matmul reads which parameter."""
+"""Products of weights with activations, and the parameter that each reads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from meshwright.program.rules.rule import Dims
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """The first product, in program order, that some weight stands in.
+    """The first product, in program order, that has some weight as an operand.
 
-    weight: the operand made of parameters only. activation: the other one.
+    weight: the operand that depends on parameters only. activation: the other one.
     """
 
     node: Node
@@ -77,9 +77,9 @@ class Product:
 
 
 def find_products(work: Workspace, structure: Structure) -> list[Product]:
-    """Every parameter's first product with something that is not made of parameters.
+    """The first product of every parameter with an operand that depends on other inputs.
 
-    First in program order means forward: what a gradient multiplies comes later.
+    The first one in program order is in the forward pass; gradients come later.
     """
     params = sum(1 << i for i in structure.params)
     seen = 0

@@ -1,9 +1,9 @@
 """Names of ops that a person can read and type: `gpt3.py:96 dot_general f32[8,24]`.
 
-A site is all ops of one kind on one source line that make results of one type; those of
-all layers that one line writes are one site. Where they stand in unlike surroundings, as
-a product and the gradient of another may, `#1`, `#2`, ... tell them apart. `@2-4,7` takes
-some of those that are left, counted from 1 in the order in which they run.
+A site is all ops of one kind on one source line whose results have one type, in all
+layers that the line writes. Ops of a site that have different neighbours in the graph,
+such as a product and the gradient of another, are told apart by `#1`, `#2`, and so on.
+`@2-4,7` selects some of these, counted from 1 in program order.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _SITE = re.compile(
     r"(?: @(?P<some>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?"
 )
 _ROUNDS = 2
-"""Neighbours of neighbours: enough to tell a query from a key, and not so many that the
-first layer differs from the second."""
+"""Rounds of colour refinement: neighbours of neighbours tell a query from a key.
+
+With more rounds the first layer would differ from the second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Sites:
     place_of: Mapping[int, tuple[Place, int]]
 
     def name(self, place: Place, number: int | None = None) -> str:
-        """What `find` reads: all ops of a place, or the ones numbered so, from 0."""
+        """The text that `find` reads back: all ops of a place, or those of one number."""
         files = {p.file for p in self.of}
         short = Place(_short(place.file, files), place.line, place.kind, place.type)
         if number is None or len(self.of[place]) == 1:
@@ -56,7 +58,7 @@ class Sites:
         return f"{short} #{number + 1}"
 
     def names(self, nodes: Collection[Node]) -> Iterator[str]:
-        """Names that together mean these ops and no others."""
+        """Names that together select exactly these ops."""
         wanted = {node.index for node in nodes}
         for place in dict.fromkeys(self.place_of[i][0] for i in sorted(wanted)):
             alike = self.of[place]
@@ -70,7 +72,7 @@ class Sites:
                     yield self.name(place, number) + some
 
     def find(self, text: str) -> list[Node]:
-        """The ops that a name means; `TacticError` if it means none, or unlike ones."""
+        """The ops that a name selects; `TacticError` for no site, or for several."""
         read = _SITE.fullmatch(" ".join(text.split()))
         if read is None:
             raise TacticError(
@@ -147,7 +149,7 @@ def _place(graph: Graph, node: Node) -> Place:
 
 
 def _labels(graph: Graph, places: Sequence[Place]) -> list[int]:
-    """Numbers of nodes; alike where ops and their surroundings are."""
+    """A label for each node; equal for ops of one place with equal neighbours."""
     labels = _number(places)
     for _ in range(_ROUNDS):
         readers: list[set[tuple[int, int]]] = [set() for _ in graph.values]
@@ -198,7 +200,7 @@ def _is_file(said: str, file: str) -> bool:
 
 
 def _short(file: str, files: set[str]) -> str:
-    """The end of a path that no other file has."""
+    """The shortest end of a path that no other file shares."""
     parts = file.split("/")
     for start in range(len(parts) - 1, 0, -1):
         short = "/".join(parts[start:])

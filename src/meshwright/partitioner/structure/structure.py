@@ -1,9 +1,9 @@
-"""Who is who among a step's inputs, told by what depends on what, never by names.
+"""Roles of a step's inputs, found by data dependence and never by names.
 
-State is what the step hands back in the form in which it came (`graph.ties`).
-Parameters are the state that the loss depends on; what it does not depend on is
-optimizer state (statistics of a batch norm too). Everything else with a dim is data,
-except for PRNG keys and for weights that the step reads and does not hand back.
+State is every input whose updated value the step returns (`graph.ties`). Parameters are
+the state that the loss depends on. Other state is optimizer state, which includes the
+statistics of a batch norm. All other inputs with dims are data, except for PRNG keys and
+for weights that the step reads and does not return.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from meshwright.program.rules.factors import is_inexact
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """Input positions by role, and per value the inputs that it depends on, as bits.
+    """Input positions by role, and for each value the inputs that it depends on, as bits.
 
-    carried: state that is neither parameter nor optimizer state, as a cache.
-    owner: by optimizer leaf the parameters whose new values depend on it.
+    carried: state that is neither parameter nor optimizer state, such as a cache.
+    owner: by optimizer leaf, the parameters whose updated values depend on it.
     """
 
     params: tuple[int, ...]
@@ -37,7 +37,7 @@ class Structure:
 
 
 def find_structure(work: Workspace) -> Structure:
-    """The roles of all inputs of the program under way."""
+    """The roles of all inputs of the program."""
     return _find_structure(work.graph, tuple(work.paths))
 
 
@@ -67,7 +67,7 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
 
 
 def _is_array(graph: Graph, node: Node) -> bool:
-    """True for what has a dim, is no PRNG key, and is read or returned."""
+    """Whether an input has dims, is no PRNG key, and is read or returned."""
     value = node.outs[0][0]
     named = graph.values[value]
     is_used = bool(graph.consumers[value]) or named in graph.program.outputs
@@ -75,10 +75,10 @@ def _is_array(graph: Graph, node: Node) -> bool:
 
 
 def _trained(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
-    """The state that outputs other than the state depend on.
+    """The state that outputs other than state depend on, such as a loss.
 
-    An output that depends on all of the state, as the norm of the new parameters does,
-    says nothing; without one that says something the influence of the leaves decides.
+    An output that depends on all of the state, such as the norm of the new parameters,
+    tells nothing. If no output tells anything, the influence of the leaves decides.
     """
     everything = sum(1 << i for i in state)
     outputs = _outputs(graph, depends)
@@ -114,10 +114,10 @@ def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
 def _weights(
     graph: Graph, depends: Sequence[int], leaves: set[int], trained: set[int]
 ) -> tuple[set[int], set[int]]:
-    """(weights, data) among the leaves, by the first product that each stands in.
+    """(weights, data) among the leaves, by the first product that each is an operand of.
 
-    There a weight meets something that comes from data, and data meets a weight; where
-    two leaves meet, the second is the weight, as in `x @ w`.
+    In that product a weight is multiplied with something that depends on data, and data
+    with a weight. If both operands are leaves, the second is the weight, as in `x @ w`.
     """
     weights: set[int] = set()
     data: set[int] = set()
@@ -151,12 +151,12 @@ def _only(bits: int, leaves: set[int]) -> int | None:
 def _weight_groups(
     paths: tuple[str, ...], weights: set[int], data: set[int]
 ) -> set[str]:
-    """The arguments that hold weights and no data: all they hold are parameters."""
+    """The arguments that hold weights and no data, so that all their leaves are weights."""
     return {_group(paths[i]) for i in weights} - {_group(paths[i]) for i in data}
 
 
 def _group(path: str) -> str:
-    """The argument of a leaf, with its position in a sequence of arguments."""
+    """The argument that a leaf belongs to, with its position in a sequence of arguments."""
     first, *rest = path.split(".")
     return f"{first}.{rest[0]}" if rest and rest[0].isdigit() else first
 
@@ -164,7 +164,7 @@ def _group(path: str) -> str:
 def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
-    """Same shapes first: a moment belongs to the parameter that it looks like."""
+    """By optimizer leaf, its parameters; those of the leaf's own shape first."""
     found: dict[int, list[int]] = {i: [] for i in optimizer}
     mask = sum(1 << i for i in optimizer)
     outputs = {

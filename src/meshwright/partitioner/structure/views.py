@@ -1,6 +1,6 @@
-"""One dim of a value, followed back to the leaf it comes from, or on to who reads it.
+"""Tracing of one dim of a value: back to its leaf, or forward to its readers.
 
-Both go through nodes that hand a dim on: casts, transposes, reshapes, slices of other
+Both pass through nodes that keep a dim: casts, transposes, reshapes, slices of other
 dims, and the wires of loops and branches.
 """
 
@@ -11,7 +11,7 @@ from meshwright.program.rules.rule import Dims
 
 
 def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
-    """The input that a dim of a value comes from, and its dim there; None if none."""
+    """The input that a dim of a value comes from, and its dim there; `None` if none."""
     seen: set[int] = set()
     while value not in seen:
         seen.add(value)
@@ -32,11 +32,11 @@ def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
 
 
 def is_open(graph: Graph, node: Node, dim: int) -> bool:
-    """True when no reader of what a node makes needs all of one of its dims.
+    """Whether no reader of a node's result needs one of its dims whole.
 
-    Layers stacked in one array and run by a scan, or picked one by one, need all of the
-    dim of layers: it is not open. What is joined to something along the dim is as open as
-    both together. Readers are looked for through these and through views only.
+    The dim of stacked layers is not open, since a scan over layers, or an index into
+    them, needs it whole. A concatenation along the dim is open if its result is. The
+    search for readers passes through concatenations and views only.
     """
     todo = [(node.outs[0][0], dim)]
     seen: set[tuple[int, int]] = set()
@@ -63,7 +63,7 @@ def is_open(graph: Graph, node: Node, dim: int) -> bool:
 
 
 def is_key(graph: Graph, node: Node) -> bool:
-    """True for a PRNG key: typed, or words that some reader wraps into one."""
+    """Whether an input is a PRNG key: typed, or raw words that an op wraps into a key."""
     value, _ = node.outs[0]
     dtype = graph.values[value].dtype
     if dtype.startswith("key<"):
@@ -84,12 +84,12 @@ def is_key(graph: Graph, node: Node) -> bool:
 
 
 def dim_of(dims: Dims, factor: int) -> int | None:
-    """The dim whose major factor this is; None if there is none."""
+    """The dim that has this factor as its major one; `None` if there is none."""
     return next((d for d, fs in enumerate(dims) if fs and fs[0] == factor), None)
 
 
 def major(factors: tuple[int, ...]) -> int | None:
-    """The factor of a dim that is cut first; None if the dim cannot be cut."""
+    """The factor of a dim that is cut first; `None` if the dim cannot be cut."""
     return factors[0] if factors else None
 
 
@@ -107,6 +107,6 @@ def _joins(node: Node) -> bool:
 
 
 def _is_view(graph: Graph, node: Node) -> bool:
-    """A wire, or an op with one array among its operands."""
+    """Whether a node is a wire, or an op with one array among its operands."""
     arrays = [v for v, _ in node.ins if graph.values[v].shape]
     return node.wire is not None or len(arrays) == 1

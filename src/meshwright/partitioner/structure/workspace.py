@@ -13,7 +13,7 @@ from meshwright.program.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something a tactic asked for and did not get: where, and why in one sentence."""
+    """A cut that a tactic asked for and that is not possible, with the reason."""
 
     where: str
     axis: str
@@ -25,7 +25,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """In place of a dim: the dim of this number among those that an op sums over."""
+    """A contracted dim of an op, by its number, where a dim of its result could stand."""
 
     index: int
 
@@ -73,9 +73,9 @@ class Workspace:
     def cut(
         self, seeds: Iterable[tuple[str, Node, int | Sum]], axis: str, tactic: str
     ) -> None:
-        """Cut dims of what nodes make, or sum over, all together, then propagate.
+        """Cut dims that nodes make or sum over, all together, then propagate.
 
-        seeds: (path, node, dim or sum). What cannot be cut is noted in `refusals`.
+        seeds: (path, node, dim or sum). Cuts that are not possible go to `refusals`.
         """
         sub_axes = self.sub_axes[self.mesh.require(axis)]
         if len(sub_axes) > 1:  # all sub-axes of the axis or none
@@ -109,7 +109,7 @@ class Workspace:
         return True
 
     def block(self, nodes: Iterable[tuple[str, Node]], axes: Iterable[str]) -> None:
-        """Keep what nodes make whole along axes from here on."""
+        """Keep the results of nodes whole along axes; later tactics cannot cut them."""
         for axis in axes:
             for sub_axis in self.sub_axes[self.mesh.require(axis)]:
                 for path, node in nodes:
@@ -120,11 +120,11 @@ class Workspace:
                         self.state.block(node, sub_axis)
 
     def is_cut(self, node: Node, axis: str) -> bool:
-        """True when the axis is in use in what this node makes."""
+        """Whether the axis cuts the result of a node."""
         return any(u in self.state.factor_of[node.index] for u in self.sub_axes[axis])
 
     def local_extent(self, node: Node, dim: int) -> int:
-        """Extent of a dim of what a node makes, on one device so far."""
+        """The extent of a dim of a node's result on one device, after the cuts so far."""
         parts = 1
         for factor in node.outs[0][1][dim]:
             parts *= self.state.parts(node, factor)

@@ -1,4 +1,4 @@
-"""Decisions that a person takes, one after another."""
+"""Tactics: the decisions that a user lists, applied one after another."""
 
 from meshwright.partitioner.structure.structure import Structure, find_structure
 from meshwright.partitioner.structure.workspace import Refusal, Workspace

@@ -21,9 +21,8 @@ class DataParallel:
 
     before: f32[32, 8], whole        after: f32[32, 8], dim 0 along the axis
 
-    The batch dim is dim 0, or dim 1 where a scan runs over dim 0. Leaves whose batch
-    dim is not as long as most are left alone; if the program needs them cut,
-    propagation does it.
+    The batch dim is dim 0, or dim 1 if a scan runs over dim 0. Leaves whose batch dim
+    differs from the most common extent are not cut here; propagation may cut them.
     """
 
     axis: str
@@ -114,7 +113,7 @@ def _same_extent(
 
 
 def _batch_dim(work: Workspace, node: Node) -> int:
-    """0, unless readers need all of that dim and not of the next."""
+    """The batch dim: 0, or 1 if readers need all of dim 0 and not all of dim 1."""
     if len(work.value(node).shape) < 2 or is_open(work.graph, node, 0):
         return 0
     return 1 if is_open(work.graph, node, 1) else 0

@@ -23,9 +23,9 @@ class ExpertParallel:
 
     before: tokens[E, C, D] x up[E, D, F]        after: both cut on E
 
-    Where an earlier tactic has cut the tokens along the same axis, everything that is
-    computed expert by expert is cut by expert instead, and tokens change places by
-    all-to-all before and after.
+    If an earlier tactic has cut the tokens along the same axis, all ops that run expert
+    by expert are cut by expert instead, with an all-to-all of the tokens before and
+    after.
     """
 
     axis: str
@@ -37,7 +37,7 @@ class ExpertParallel:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Cut all expert weights, and what is computed expert by expert."""
+        """Cut all expert weights, and all ops that run expert by expert."""
         sub_axes = work.sub_axes[work.mesh.require(self.axis)]
         products = find_products(work, find_structure(work))
         size = work.mesh.size(self.axis)
@@ -71,7 +71,7 @@ class ExpertParallel:
         work.cut(seeds.values(), self.axis, str(self))
 
     def _claim(self, work: Workspace, region: dict[int, int], sub_axis: str) -> None:
-        """Cut a region by expert, if it is cut otherwise; else propagation does it."""
+        """Cut a region by expert if it is cut on another dim; else propagation does."""
         cuts = work.state.factor_of
         other = [
             i for i, factor in region.items() if cuts[i].get(sub_axis, factor) != factor
@@ -95,11 +95,11 @@ def expert_parallel(axis: str) -> ExpertParallel:
 
 
 def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
-    """By node the factor of the experts, for all that is computed expert by expert.
+    """By node, the factor of the experts, for all ops that run expert by expert.
 
-    That is everything around the product, on both sides, where the experts stand in
-    all arrays that are read and made. Dispatch and combination are not: their tokens
-    know no experts.
+    These are the ops around the product, before and after it, whose operands and results
+    all have a dim of experts. Dispatch and combination are none: their tokens have no
+    such dim.
     """
     graph = work.graph
     region = {product.node.index: factor}

@@ -12,7 +12,7 @@ from meshwright.partitioner.tactics.zero import zero
 
 @dataclass(frozen=True, slots=True)
 class FullySharded:
-    """`data_parallel(axis)`, unless that is done, then `zero(3, axis)`."""
+    """`data_parallel(axis)`, unless the axis is in use already, then `zero(3, axis)`."""
 
     axis: str
     kind = TacticKind.STRATEGY
@@ -23,7 +23,7 @@ class FullySharded:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Cut the batch, then all that training carries along."""
+        """Cut the batch, then parameters and optimizer state."""
         work.mesh.require(self.axis)
         if not any(work.is_cut(node, self.axis) for node in work.graph.input_nodes):
             data_parallel(self.axis).apply(work)

@@ -1,8 +1,8 @@
 """Megatron: pairs of matmuls, the first cut by columns, the second by rows.
 
 Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using
-Model Parallelism", 2019. What lies between the two is cut and needs no communication;
-the second leaves a partial sum.
+Model Parallelism", 2019. Activations between the two are cut and need no communication;
+the second product leaves a partial sum.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _MATMULS = ("dot_general", "ragged_dot_general")
 
 
 def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refusal]:
-    """Of a weight that stays whole, that what it makes is taken apart across any cut."""
+    """Refusals for a whole weight whose product is split across any cut of its columns."""
     if work.is_cut(product.node, axis):
         return
     value, dims = product.result

@@ -1,4 +1,4 @@
-"""Sequence parallelism: what lies between the pairs of Megatron is cut by sequence.
+"""Sequence parallelism: activations between the pairs of Megatron are cut by sequence.
 
 Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 MLSys 2023. Each all-reduce becomes a reduce-scatter and an all-gather, and norms,
@@ -20,13 +20,13 @@ from meshwright.partitioner.tactics.tactic import TacticKind
 
 @dataclass(frozen=True, slots=True)
 class SequenceParallel:
-    """Cut the sums that matmuls cut by rows leave open, along the sequence.
+    """Cut the partial sums of matmuls that are cut by rows, along the sequence.
 
     before: x[B, S, D] + partial[B, S, D], all-reduced
     after: both cut on S; the sum is a reduce-scatter, and gathered for the next matmul
 
-    The sequence is the last dim of an activation that is neither summed nor cut yet, or
-    of those that are cut the last one that the axis still divides.
+    The sequence is the last dim of an activation that is neither contracted nor cut yet;
+    if all are cut, the last one that the axis still divides.
     """
 
     axis: str
@@ -38,7 +38,7 @@ class SequenceParallel:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Cut the first reader of every such sum, all together, and propagate."""
+        """Cut the first consumer of every such sum, all together, and propagate."""
         work.mesh.require(self.axis)
         products = find_products(work, find_structure(work))
         seeds = [
@@ -56,12 +56,12 @@ class SequenceParallel:
         work.cut(seeds, self.axis, str(self))
 
     def _is_row(self, work: Workspace, product: Product) -> bool:
-        """True when the axis cuts what a product sums."""
+        """Whether the axis cuts a contracted dim of a product."""
         cut = work.state.factor_of[product.node.index]
         return any(cut.get(u) in product.summed for u in work.sub_axes[self.axis])
 
     def _seed(self, work: Workspace, product: Product) -> tuple[str, Node, int] | None:
-        """(source, reader, dim) to cut; None where no reader can be cut so."""
+        """(source, consumer, dim) to cut; `None` if no consumer can be cut there."""
         value, dims = product.result
         size = work.mesh.size(self.axis)
         found = [dim_of(dims, f) for f in reversed(product.rows)]
@@ -82,7 +82,7 @@ class SequenceParallel:
 
 
 def sequence_parallel(axis: str) -> SequenceParallel:
-    """Cut by sequence what lies between the pairs of `megatron(axis)`.
+    """Cut activations between the pairs of `megatron(axis)` by sequence.
 
     Raises `TacticError` where no such pair is cut, when the tactic is applied.
     """

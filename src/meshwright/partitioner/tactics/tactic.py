@@ -24,7 +24,7 @@ class Tactic(Protocol):
 
     @property
     def kind(self) -> TacticKind:
-        """How it chooses what it shards."""
+        """The way in which it chooses the values that it shards."""
         ...
 
     @property

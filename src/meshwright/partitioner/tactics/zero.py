@@ -1,4 +1,4 @@
-"""ZeRO: what training carries along is cut, and gathered where it is needed.
+"""ZeRO: optimizer state and parameters are sharded, and gathered where they are read.
 
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", SC 2020.
@@ -23,10 +23,10 @@ Leaves = list[tuple[str, Node]]
 class Zero:
     """Cut optimizer state (stage 2), or parameters as well (stage 3).
 
-    Of each leaf the first dim that the axis divides, other than a dim of stacked
-    layers; optimizer state like the parameter that it belongs to. Stage 2 keeps the
-    parameters whole along the axis. Leaves that nothing divides stay as they are. Data
-    parallelism along the same axis comes before: a gradient is then reduce-scattered.
+    The cut dim of a leaf is the first that the axis divides, other than a dim of stacked
+    layers. Optimizer state is cut as its parameter is. Stage 2 keeps the parameters
+    whole along the axis. A leaf without a divisible dim stays whole. Data parallelism
+    along the same axis comes first: gradients are then reduce-scattered.
     """
 
     stage: int
@@ -79,7 +79,7 @@ class Zero:
     def _dims(
         self, work: Workspace, structure: Structure, params: Leaves, state: Leaves
     ) -> dict[int, int | None]:
-        """By node the dim to cut; None where it is cut already or nothing divides."""
+        """By node, the dim to cut; `None` if it is cut already or no dim is divisible."""
         nodes = work.graph.input_nodes
         dims = {n.index: _first_open(work, n, self.axis, n) for _, n in params}
         for _, node in state:
@@ -131,10 +131,10 @@ def _leaves(work: Workspace, pattern: str | None, found: tuple[int, ...]) -> Lea
 def _one_factor_each(
     work: Workspace, structure: Structure, state: Leaves, axis: str
 ) -> Leaves:
-    """State without all but one of a parameter's factored moments, sooner of its rows.
+    """Optimizer state with one factored moment per parameter, the row moment if possible.
 
-    A gradient is cut one way: moments of rows and of columns cut both would turn it
-    round. What is left out is cut where propagation gets there.
+    A gradient is cut on one dim. Cutting both its row and its column moments would
+    reshard it. Propagation cuts the moments that are left out, where it can.
     """
     nodes = work.graph.input_nodes
     owners: dict[int, tuple[Node, ...]] = {}
@@ -164,14 +164,14 @@ def _rank(work: Workspace, node: Node) -> int:
 
 
 def _alike(work: Workspace, param: Node, leaf: Node) -> bool:
-    """Equal shapes, or at least as many rows, as factored moments have."""
+    """Whether a leaf has as many rows as a parameter, as moments of its rows have."""
     return work.value(param).shape[:1] == work.value(leaf).shape[:1]
 
 
 def _first_open(
     work: Workspace, node: Node, axis: str, like: Node | None
 ) -> int | None:
-    """The first dim that an axis divides, sooner one that is open in `like`."""
+    """The first dim that an axis divides, preferably one that is open in `like`."""
     if work.is_cut(node, axis):
         return None
     size = work.mesh.size(axis)
