@@ -222,4 +222,4 @@ def test_the_parts_that_a_sum_leaves_must_divide_too():
     assert run.state.dim_on(made(node), "b") == 0
     row = node.outs[0][1][0][0]
     why = run.state.why_not(node, "a", row)
-    assert why == "'a' does not divide what a sum leaves of dim 0"
+    assert why == "'a' does not divide dim 0 of the reduce-scattered sum"
