@@ -1,6 +1,6 @@
-"""Every exception that Meshwright raises on purpose.
+"""Exceptions that Meshwright raises on purpose.
 
-A message says what is wrong, where, what was got, what was wanted and what to do.
+A message says what is wrong and where, what was given, what is allowed and what to do.
 """
 
 
@@ -9,35 +9,35 @@ class MeshwrightError(Exception):
 
 
 class ShardingError(MeshwrightError):
-    """A sharding that no array can have."""
+    """The sharding is malformed: no array can have it."""
 
 
 class MeshError(MeshwrightError):
-    """A mesh that does not exist here, or an axis that it does not have."""
+    """The mesh cannot be built from these devices, or it lacks the named axis."""
 
 
 class MachineError(MeshwrightError):
-    """A machine that nobody describes, or a description that cannot be."""
+    """The machine is unknown, or its description is invalid."""
 
 
 class TacticError(MeshwrightError):
-    """A tactic that does not fit the program: pattern, dim or axis."""
+    """The tactic's pattern, dim or axis does not fit the program."""
 
 
 class CaptureError(MeshwrightError):
-    """A function that cannot be captured as a program."""
+    """The function cannot be captured as a program."""
 
 
 class RuleError(MeshwrightError):
-    """A factor rule that is malformed or registered twice."""
+    """The factor rule is malformed, or it is registered twice."""
 
 
 class TargetError(MeshwrightError):
-    """A command line target that cannot be loaded."""
+    """The target on the command line cannot be loaded."""
 
 
 class PlanError(MeshwrightError):
-    """A plan that cannot be read or does not fit its arguments."""
+    """The plan cannot be read, or it does not fit its arguments."""
 
 
 class CompilerError(MeshwrightError):
@@ -45,8 +45,8 @@ class CompilerError(MeshwrightError):
 
 
 class SearchError(MeshwrightError):
-    """A search that cannot be run: its budget, its parameters or what it is given."""
+    """The search cannot run with this budget, these parameters or these inputs."""
 
 
 class AssignmentError(MeshwrightError):
-    """An integer program that is malformed, or that nothing can satisfy."""
+    """The integer program is malformed or infeasible."""

@@ -1,6 +1,6 @@
-"""The one place that knows what differs between releases of JAX, or is private there.
+"""Access to what is private in JAX, or differs between its releases.
 
-Tested with jax 0.12.0 and 0.12.0.1.
+The module is tested with jax 0.12.0 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import jax.numpy as jnp
 
 
 def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
-    """The jaxpr itself and its constants, whichever class holds them.
+    """The jaxpr and the list of its constants, for a `Jaxpr` of any release.
 
     Older releases wrap a `Jaxpr` and its constants in a `ClosedJaxpr`; newer ones have
-    one class for both, where `.jaxpr` is the object itself.
+    one class for both, whose `.jaxpr` is the object itself.
     """
     return jaxpr.jaxpr, list(getattr(jaxpr, "consts", ()))
 
 
 def expanded(eqn: Any) -> Any:
-    """The jaxpr of what a primitive of JAX's hijax stands for; None for all others.
+    """The jaxpr to which a hijax primitive lowers; None for all other primitives.
 
-    `jnp.searchsorted` and `jnp.nonzero` are some.
+    JAX traces `jnp.searchsorted` and `jnp.nonzero` to hijax primitives.
     """
     if eqn.primitive.name != "call_hi_primitive":
         return None
@@ -34,7 +34,7 @@ def expanded(eqn: Any) -> Any:
 
 
 def scan_counts(params: Any) -> tuple[int, int]:
-    """How many operands of a scan are constants, and how many are carries."""
+    """The numbers of a scan's constant operands and of its carries."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()
@@ -42,9 +42,10 @@ def scan_counts(params: Any) -> tuple[int, int]:
 
 
 def jit_options(fn: Any, which: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Numbers and names of the "static" or "donate" arguments of a jitted function.
+    """The positions and names of the "static" or "donate" arguments of a jitted function.
 
-    Both empty for a function that `jax.jit` did not make.
+    which: "static" or "donate".
+    Both tuples are empty for a function that `jax.jit` did not make.
     """
     options = getattr(fn, "_jit_info", None)
     numbers = getattr(options, f"{which}_argnums", None)
@@ -53,7 +54,7 @@ def jit_options(fn: Any, which: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def is_ordered(effect: Any) -> bool:
-    """True for effects whose order JAX promises to keep."""
+    """True if JAX guarantees the order of this effect."""
     return (
         "Ordered" in type(effect).__name__
         or "ordered" in str(effect).lower().split("un")[0]
@@ -61,28 +62,28 @@ def is_ordered(effect: Any) -> bool:
 
 
 def is_key(dtype: Any) -> bool:
-    """True for typed PRNG keys."""
+    """True if the dtype is that of typed PRNG keys."""
     return jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def axis_env_is_empty() -> bool:
-    """True outside of shard_map and vmap with named axes."""
+    """True if no `shard_map` or `vmap` with named axes surrounds the trace."""
     from jax._src import core
 
     return not core.get_axis_env().axis_sizes
 
 
 def tracing_config() -> tuple[Any, ...]:
-    """All of JAX's configuration that decides what a trace looks like; hashable."""
+    """The part of JAX's configuration on which a trace depends, as a hashable tuple."""
     from jax._src import config
 
     return config.trace_context()
 
 
 def hlo_flops(text: str) -> float:
-    """XLA's count of a module given as HLO text; a loop's body counts once."""
+    """The FLOPs that XLA counts in a module of HLO text; a loop's body counts once."""
     lib: Any = importlib.import_module("jax._src.lib")
     module = lib.xla_client.hlo.hlo_module_from_text(text)
     client: Any = jax.devices("cpu")[0].client
-    # Of a module that only moves data it says nothing.
+    # XLA reports no "flops" entry for a module that only moves data.
     return float(lib._jax.hlo_module_cost_analysis(client, module).get("flops", 0.0))

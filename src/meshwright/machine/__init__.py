@@ -1,4 +1,16 @@
-"""Machines and meshes."""
+"""Machines, which are devices and the links between them, and meshes over devices.
+
+A preset's name or a TOML file goes in, with a number of chips or devices. A `Machine`
+comes out: one `Chip` in numbers, the `Level`s of links, and the grid of devices.
+`placement.place_mesh` places the axes of a `Mesh` on that grid. `write` does the reverse
+of `load`: it turns measurements into a chip, and a machine into TOML.
+
+Begin with `machine.py`, then `chip.py` and `fabric.py`; `load.py` reads the TOML.
+
+To add a chip, add one TOML file to `machine/presets`, in the form of the other presets.
+Each number is `{ value = ..., source = "..." }`. The file's name is the preset's name,
+by which `load.py` loads it; no Python code changes.
+"""
 
 from meshwright.machine.chip import Chip, Curve
 from meshwright.machine.fabric import Dim, Kind, Level

@@ -1,4 +1,4 @@
-"""A chip in numbers: what it computes, holds, draws and costs."""
+"""One chip in numbers: its speeds, memories, power and price."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from meshwright.errors import MachineError
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Share of a peak that is reached, by the size of the work: (size, share) points.
+    """The share of a peak that work reaches, as a function of the work's size.
 
-    Between points the share is interpolated in the logarithm of the size; outside it is
-    that of the nearest point.
+    points: (size, share) pairs, by ascending size. Between two points the share is
+        interpolated in the logarithm of the size; outside of all points it is the share
+        of the nearest point.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -40,30 +41,31 @@ class Curve:
 
 
 _SHARE_FOR_VALUES = 0.75
-"""Of memory on the chip; the rest holds the windows of what streams through."""
+"""Share of on-chip memory that holds values; the rest holds windows of streamed data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
     """One device, as JAX counts devices: a core of TPU v2, v3 and 7x, else a chip.
 
-    flops_per_s: peak of the matrix unit by dtype; float32 stands for all not listed.
+    flops_per_s: peak of the matrix unit by dtype; a dtype not listed has float32's peak.
     vector_flops_per_s: peak of elementwise float32 operations.
-    hbm_bytes: main memory; usable_bytes: what a program may have of it.
+    hbm_bytes: size of main memory. usable_bytes: its part that a program may use.
     hbm_bytes_per_s: bandwidth of main memory.
-    on_chip_bytes: scratch memory between main memory and the units, or last cache.
-    placed_bytes: of scratch memory, what its compiler places values in; 0 where nobody
-        says, which stands for three quarters.
-    window_bytes: of scratch memory, what its compiler gives to the windows of one
-        operation; 0 where nobody says.
-    receives_on_chip: 1 where scratch memory may hold what collectives write, else 0.
+    on_chip_bytes: size of the scratch memory (VMEM of a TPU) or of the last cache.
+    placed_bytes: part of scratch memory in which the compiler places values; 0 if it is
+        not known, and then three quarters are assumed.
+    window_bytes: part of scratch memory that the compiler gives to the windows of one
+        operation; 0 if it is not known.
+    receives_on_chip: 1 if collectives may write their results to scratch memory, else 0.
     tile: rows and columns to which the two minor dims of an array are padded.
-    unit: rows and columns of the matrix unit's own operand.
-    clock_hz: in which its compiler counts cycles.
-    launch_s: the least time of any operation that a program starts on its own.
-    mean_w, idle_w, peak_w: power with the share of the host; mean while it works.
-    usd_per_hour: list price on demand.
-    efficiency: by class of operation, the share of the peak that is reached.
+    unit: rows and columns of the tile that the matrix unit takes as its operand.
+    clock_hz: frequency of the cycles in which the compiler counts; None if not known.
+    launch_s: least time of an operation that is launched by itself.
+    mean_w, idle_w, peak_w: power, including the chip's share of the host; mean_w is the
+        mean while the chip works. None if the vendor publishes none.
+    usd_per_hour: list price on demand; None if the vendor publishes none.
+    efficiency: the share of the peak that is reached, by class of operation.
     """
 
     flops_per_s: Mapping[str, float]
@@ -117,23 +119,23 @@ class Chip:
 
     @property
     def room_bytes(self) -> float:
-        """What of scratch memory, or of the last cache, holds values."""
+        """Bytes of scratch memory, or of the last cache, that can hold values."""
         return self.placed_bytes or _SHARE_FOR_VALUES * self.on_chip_bytes
 
     @property
     def lasting_bytes(self) -> float:
-        """What of that a value may have for as long as it lives.
+        """Bytes of `room_bytes` that values may occupy for their whole live range.
 
-        The rest passes on what is fetched ahead.
+        The rest of `room_bytes` holds prefetched values until they are used.
         """
         return min(self.room_bytes, _SHARE_FOR_VALUES * self.on_chip_bytes)
 
     @property
     def half_flops_per_s(self) -> float:
-        """Peak of the matrix unit in 16 bits, by which utilisation is counted."""
+        """The peak of the matrix unit in 16 bits; utilisation is relative to it."""
         found = (self.flops_per_s.get(dtype, 0.0) for dtype in ("bfloat16", "float16"))
         return max(found) or self.flops_per_s["float32"]
 
     def peak_flops_per_s(self, dtype: str) -> float:
-        """Peak of the matrix unit for products of this dtype."""
+        """The peak of the matrix unit for products of this dtype."""
         return self.flops_per_s.get(dtype, self.flops_per_s["float32"])

@@ -1,4 +1,4 @@
-"""How devices hang together: levels of links, from the inside out."""
+"""The interconnect of devices: levels of links, from the innermost to the outermost."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from meshwright.errors import MachineError
 
 
 class Kind(Enum):
-    """What joins the devices of a level."""
+    """The topology of the links of one level."""
 
-    TORUS = "torus"  # links to the neighbours along each dim
+    TORUS = "torus"  # links join neighbours along each dim
     SWITCH = "switch"  # every device reaches every other at its own link's speed
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One kind of link, and how many groups of the level below it joins.
+    """One kind of link, and the number of groups of the next inner level that it joins.
 
     extents: largest size of each dim of a torus; one number for a switch.
-    wraps_at: a torus dim closes to a ring where its size is a multiple of this; 0 for
-        never.
-    link_bytes_per_s: one way, of one link of a torus or of one device at a switch.
-    latency_s: of one hop.
-    pause_share: of its time each group that it joins stands still while others go on.
+    wraps_at: a torus dim closes to a ring if its size is a multiple of this; 0 for never.
+    link_bytes_per_s: bandwidth in one direction, of one link of a torus or of one device
+        at a switch.
+    latency_s: latency of one hop.
+    pause_share: share of the time in which a joined group stalls while others run.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Level:
 
     @property
     def largest(self) -> int:
-        """Groups that it joins at most."""
+        """The largest number of groups that the level joins."""
         return math.prod(self.extents)
 
     def shape(self, count: int) -> tuple[int, ...] | None:
-        """The most compact grid of `count`, or None if there is none that fits.
+        """The most compact grid of `count` groups, or None if no grid fits the extents.
 
-        Extents ascend, as pods are described: 4x8, not 8x4.
+        The extents ascend, as in the names of TPU slices: 4x8, not 8x4.
         """
         limits = sorted(self.extents)
         grids = [grid for grid in _grids(count, len(limits)) if _fits(grid, limits)]
@@ -86,9 +86,9 @@ def _fits(grid: tuple[int, ...], limits: list[int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One dim of the grid of devices that a machine of some size has.
+    """One dim of a machine's grid of devices.
 
-    level: of which it is a part. is_ring: its ends are joined.
+    level: the level whose links run along the dim. is_ring: whether its ends are joined.
     """
 
     level: Level

@@ -1,4 +1,4 @@
-"""What a GPU's compiler asks of a chip beyond what every chip has."""
+"""Numbers of a GPU that its compiler needs and that other chips do not have."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from meshwright.errors import MachineError
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The multiprocessors of a GPU; a compiler sizes its kernels by them.
+    """The streaming multiprocessors of a GPU; the compiler sizes its kernels by them.
 
     capability: CUDA's compute capability, major and minor.
-    num_cores: streaming multiprocessors. lanes: float32 units of one.
-    shared_bytes: shared memory of one; block_shared_bytes: what one block may have.
+    num_cores: number of multiprocessors. lanes: float32 units of one multiprocessor.
+    shared_bytes: shared memory of one multiprocessor. block_shared_bytes: the most of it
+        that one thread block may use.
     """
 
     capability: tuple[int, int]

@@ -1,10 +1,11 @@
-"""Machines from TOML: the presets that come along, and files of the user.
+"""Machines from TOML: the presets of Meshwright, and the user's own files.
 
-A number is written plainly or with its source:
+A number is written alone or with its source:
 
     hbm_bytes_per_s = { value = 819e9, source = "Cloud TPU documentation, v5e" }
 
-Every number of a preset has a source. Quantities are in the units of their names.
+Every number of a preset has a source. An entry with a unit names it, as
+`hbm_bytes_per_s` does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +36,16 @@ _DTYPES = (
 
 
 def preset_names() -> tuple[str, ...]:
-    """Names of the machines that come along, sorted."""
+    """The sorted names of the presets; each is a TOML file in `machine/presets`."""
     folder = resources.files("meshwright.machine") / "presets"
     names = (each.name for each in folder.iterdir())
     return tuple(sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml")))
 
 
 def machine(name: str | Path, *, chips: int = 1) -> Machine:
-    """So many chips of a preset, or of the user's own TOML file.
+    """The machine of a preset's name or of a TOML file, with the given number of chips.
 
-    TPU v2, v3 and 7x have two devices a chip. Raises as `load_machine` does.
+    TPU v2, v3 and 7x have two devices per chip. Raises `MachineError` as `load_machine`.
     """
     return load_machine(name, None, chips)
 
@@ -51,9 +53,9 @@ def machine(name: str | Path, *, chips: int = 1) -> Machine:
 def load_machine(
     name: str | Path, num_devices: int | None = 1, chips: int = 1
 ) -> Machine:
-    """The machine of a preset's name or of a TOML file, with so many devices.
+    """The machine of a preset's name or of a TOML file, with `num_devices` devices.
 
-    num_devices: as JAX counts them; as many as `chips` have if None.
+    num_devices: devices as JAX counts them; None for all devices of `chips` chips.
     Raises `MachineError` for an unknown name, a description with a missing, negative or
     unknown entry, or a number of devices that no such machine has.
     """
@@ -73,7 +75,7 @@ def load_machine(
 
 
 def _text_of(path: Path) -> str:
-    """What a file of text says, with or without a byte order mark."""
+    """The text of a UTF-8 file, without its byte order mark if it has one."""
     if not path.is_file():
         raise MachineError(f"there is no file {path}")
     try:
@@ -85,9 +87,9 @@ def _text_of(path: Path) -> str:
 def parse_machine(
     text: str, name: str, num_devices: int | None, chips: int = 1
 ) -> Machine:
-    """The machine that TOML describes; `name` where it does not name itself.
+    """The machine that a TOML text describes; `name` is its name if the text has none.
 
-    num_devices: as many as `chips` have if None.
+    num_devices: devices as JAX counts them; None for all devices of `chips` chips.
     """
     try:
         table = tomllib.loads(text)
@@ -101,8 +103,7 @@ def parse_machine(
         )
     chip = reader.chip(reader.table(table.pop("chip", None), "chip"))
     gpu = reader.gpu(table.pop("gpu")) if "gpu" in table else None
-    described = table.pop("levels", [])
-    levels = tuple(reader.level(t, i) for i, t in enumerate(described))
+    levels = tuple(map(reader.level, table.pop("levels", []), count()))
     numbers = {
         key: reader.number(table.pop(key), key)
         for key in ("devices_per_chip", "pue")
@@ -115,13 +116,7 @@ def parse_machine(
             f"pue is {numbers['pue']}; no data centre draws less than its chips"
         )
     per_chip = int(numbers.get("devices_per_chip", 1))
-    if isinstance(chips, bool) or not isinstance(chips, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        reader.fail(f"chips is {chips!r}; wanted a whole number")
-    num_devices = chips * per_chip if num_devices is None else num_devices
-    if num_devices < 1:
-        reader.fail(f"wanted at least one chip, got {chips}")
-    if num_devices % per_chip:
-        reader.fail(f"chips have {per_chip} devices each; got {num_devices} devices")
+    num_devices = reader.device_count(num_devices, chips, per_chip)
     return Machine(
         name=reader.name,
         title=texts.get("title", reader.name),
@@ -140,25 +135,25 @@ def parse_machine(
 
 
 class _Reader:
-    """Reads one description; collects sources by path, and names it in errors."""
+    """A reader of one description; it collects sources by path and words the errors."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sources: dict[str, str] = {}
 
     def fail(self, what: str) -> None:
-        """Raise `MachineError` about this description."""
+        """Raise `MachineError` with the name of this description."""
         raise MachineError(f"machine {self.name!r}: {what}")
 
     def table(self, entry: object, path: str) -> dict[str, Any]:
-        """A TOML table."""
+        """The entry as a dict; fails if it is not a TOML table."""
         if not isinstance(entry, Mapping):
             self.fail(f"wanted a table [{path}]")
             raise AssertionError
         return dict(entry)
 
     def number(self, entry: object, path: str) -> float:
-        """A number of 0 or more, plain or with its source."""
+        """The number of an entry, which is 0 or more; records its source if it has one."""
         if isinstance(entry, Mapping):
             self.sources[path] = str(entry.get("source", ""))
             entry = entry.get("value")
@@ -169,8 +164,19 @@ class _Reader:
             self.fail(f"{path} is {entry}; wanted 0 or more")
         return entry
 
+    def device_count(self, num_devices: int | None, chips: int, per_chip: int) -> int:
+        """The number of devices asked for; fails unless it fills whole chips."""
+        if isinstance(chips, bool) or not isinstance(chips, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            self.fail(f"chips is {chips!r}; wanted a whole number")
+        wanted = chips * per_chip if num_devices is None else num_devices
+        if wanted < 1:
+            self.fail(f"wanted at least one chip, got {chips}")
+        if wanted % per_chip:
+            self.fail(f"chips have {per_chip} devices each; got {wanted} devices")
+        return wanted
+
     def chip(self, table: dict[str, Any]) -> Chip:
-        """The `[chip]` table."""
+        """The chip that the `[chip]` table describes."""
         values: dict[str, Any] = {}
         self._check_names(table, Chip, "chip")
         for key, entry in table.items():
@@ -193,7 +199,7 @@ class _Reader:
         return self._made(Chip, values, "chip")
 
     def gpu(self, entry: object) -> Gpu:
-        """The `[gpu]` table."""
+        """The GPU numbers that the `[gpu]` table describes."""
         table = self.table(entry, "gpu")
         self._check_names(table, Gpu, "gpu")
         values: dict[str, Any] = {
@@ -204,7 +210,7 @@ class _Reader:
         return self._made(Gpu, values, "gpu")
 
     def level(self, entry: object, index: int) -> Level:
-        """One of `[[levels]]`."""
+        """The level that one `[[levels]]` table describes."""
         path = f"levels[{index}]"
         table = self.table(entry, path)
         self._check_names(table, Level, path)
@@ -231,7 +237,7 @@ class _Reader:
         return tuple(int(self.number(n, path)) for n in entry)
 
     def _curve(self, entry: object, path: str) -> Curve:
-        """`[[size, share], ...]`."""
+        """The efficiency curve of an entry `[[size, share], ...]`."""
         if isinstance(entry, Mapping):
             self.sources[path] = str(entry.get("source", ""))
             entry = entry.get("value")
@@ -247,7 +253,7 @@ class _Reader:
             raise MachineError(f"machine {self.name!r}: {path}: {error}") from None
 
     def _check_dtypes(self, rates: Mapping[str, object], path: str) -> None:
-        """Refuse a rate of what is no dtype."""
+        """Fail if the name of a rate is not a dtype."""
         for name in rates:
             if name not in _DTYPES:
                 near = get_close_matches(name, _DTYPES, n=1)

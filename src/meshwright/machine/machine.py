@@ -1,4 +1,4 @@
-"""A machine: so many chips, joined so."""
+"""The machine: a number of equal devices on a grid of links."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from meshwright.machine.gpu import Gpu
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`num_devices` devices of one kind, and the grid in which they are joined.
+    """`num_devices` devices of one kind, and the grid in which links join them.
 
-    levels: from the inside out. grid: dims of all levels in use, inner ones last.
-    compiler: which of XLA's back ends compiles for it: "tpu", "gpu" or "cpu"; "plain" is
-        none of them, one that keeps the program's order and overlaps nothing.
-    topology: what that compiler calls the chip; "" if it has no name. chip_config: how
-        it calls the way the chip's cores stand together; "" for its default.
-    gpu: what the GPU compiler needs to know besides; None if it is not told.
-    sources: per number of the description, where it comes from.
+    levels: links, from the innermost to the outermost level.
+    grid: dims of all levels in use; dims of inner levels come last.
+    compiler: the back end of XLA that compiles for it: "tpu", "gpu" or "cpu"; or
+        "plain", a compiler that keeps the program's order and overlaps nothing.
+    topology: the compiler's name of the chip; "" if it has none.
+    chip_config: the compiler's name of the configuration of the chip's cores; "" for its
+        default.
+    gpu: numbers that only the GPU compiler needs; None if the description has none.
     pue: power usage effectiveness of its data centre.
+    sources: the source of each number, by its path in the description.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Machine:
 
     @property
     def num_chips(self) -> int:
-        """Chips as they are sold."""
+        """The number of chips as they are sold; a chip has `devices_per_chip` devices."""
         return self.num_devices // self.devices_per_chip
 
     def __str__(self) -> str:
@@ -54,9 +56,10 @@ class Machine:
 def make_grid(
     name: str, levels: tuple[Level, ...], num_devices: int
 ) -> tuple[Dim, ...]:
-    """The dims of a machine of `num_devices`; `MachineError` with what there is.
+    """The dims of the grid of `num_devices` devices; dims of inner levels come last.
 
-    The inner levels are filled first; an outer level joins full groups of the inner.
+    Inner levels are filled first; an outer level joins full groups of the inner level.
+    Raises `MachineError` with near sizes if no grid has this number of devices.
     """
     most = math.prod(level.largest for level in levels)
     if num_devices > most:
@@ -74,17 +77,17 @@ def make_grid(
 
 
 def _is_ring(level: Level, extent: int) -> bool:
-    """Two devices are joined by one link, whatever its ends are called."""
+    """True if links close the dim to a ring; two devices share one link and form none."""
     wraps = level.wraps_at > 0 and extent % level.wraps_at == 0
     return level.kind is Kind.TORUS and wraps and extent > 2
 
 
 _FAR = 5000
-"""Devices more or less, up to which sizes are looked for that there are."""
+"""Largest difference in devices at which an error looks for sizes that exist."""
 
 
 def _no_grid(name: str, levels: tuple[Level, ...], num_devices: int) -> str:
-    """Why there is no such machine, and which sizes near it there are."""
+    """The error message for a number of devices without a grid, with near sizes."""
     around = (
         n for gap in range(1, _FAR) for n in (num_devices - gap, num_devices + gap)
     )

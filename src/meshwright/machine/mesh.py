@@ -1,4 +1,4 @@
-"""The mesh: named axes over devices."""
+"""The mesh: named axes over devices, and its text form."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from meshwright.errors import MeshError
 class Mesh:
     """Named axes and their sizes, major to minor over the devices.
 
-    `Mesh({"data": 8, "model": 4})` needs no devices; they are found when a step runs.
-    axes: the names, major to minor. devices: a flat tuple of devices to use in that
-        order, or None for the process's first ones.
+    `Mesh({"data": 8, "model": 4})` needs no devices; they are chosen when a step runs.
+    axes: the names, major to minor.
+    devices: the devices to use, as a flat tuple in the mesh's order; None for the first
+        devices of the process.
     """
 
     sizes: tuple[tuple[str, int], ...]
@@ -46,16 +47,16 @@ class Mesh:
 
     @property
     def shape(self) -> dict[str, int]:
-        """Size by axis name."""
+        """The size of each axis, by its name."""
         return dict(self.sizes)
 
     @property
     def num_devices(self) -> int:
-        """The product of all axis sizes."""
+        """The number of devices: the product of all axis sizes."""
         return math.prod(size for _, size in self.sizes)
 
     def size(self, axes: str | Iterable[str]) -> int:
-        """Devices along one axis, or along several together."""
+        """The number of devices along one axis, or along several axes together."""
         if isinstance(axes, str):
             axes = (axes,)
         product = 1
@@ -64,12 +65,12 @@ class Mesh:
         return product
 
     def require(self, axis: str) -> str:
-        """The axis itself, or an error that lists the axes there are."""
+        """The axis itself; raises `MeshError` with the known axes if the mesh lacks it."""
         self.require_all((axis,))
         return axis
 
     def require_all(self, axes: Iterable[str]) -> None:
-        """An error that names all of the axes that are missing, and those needed."""
+        """Raise `MeshError` with all missing and all needed axes if the mesh lacks any."""
         needed = tuple(dict.fromkeys(axes))
         missing = [repr(axis) for axis in needed if axis not in self.axes]
         if not missing:
@@ -85,7 +86,7 @@ class Mesh:
 
 
 def parse_mesh(text: str) -> Mesh:
-    """The mesh that `batch=8,model=4` writes; the inverse of `str(mesh)`."""
+    """The mesh of a text such as `batch=8,model=4`; the inverse of `str(mesh)`."""
     axes: dict[str, int] = {}
     for part in text.split(","):
         name, equals, size = part.partition("=")

@@ -1,9 +1,9 @@
-"""Where the axes of a mesh lie on the grid of a machine.
+"""Placements: the assignment of mesh axes to the dims of a machine's grid.
 
 A placement is a matrix of ints (P2: Xie et al., "Synthesizing Optimal Parallelism
-Placement and Reduction Strategies", MLSys 2022): rows are mesh axes, columns grid dims;
-the product of a row is the axis, of a column the dim. Inside a dim, axes that stand
-earlier in the mesh are major.
+Placement and Reduction Strategies", MLSys 2022). Each row is a mesh axis, and its product
+is the axis's size. Each column is a grid dim, and its product is the dim's extent. Inside
+a dim, an earlier axis of the mesh is major.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from meshwright.machine.mesh import Mesh
 class Segment:
     """The part of a grid dim along which one mesh axis runs.
 
-    extent: devices of the axis along the dim. stride: devices of the dim from one to
-        the next, so that as many groups share each link.
-    is_ring: the ends are joined.
+    extent: number of devices of the axis along the dim.
+    stride: distance along the dim between consecutive devices of the axis. It is also
+        the number of groups that share each link.
     """
 
     dim: Dim
@@ -34,25 +34,25 @@ class Segment:
 
     @property
     def is_ring(self) -> bool:
-        """Only a whole dim closes; a strided part runs around it as well."""
+        """True if the ends are joined: the dim is a ring, and the segment spans it."""
         return self.dim.is_ring and self.extent * self.stride == self.dim.extent
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """For each mesh axis its segments, those of inner levels last."""
+    """The segments of each mesh axis on a machine; segments of inner levels come last."""
 
     machine: Machine
     segments: tuple[tuple[str, tuple[Segment, ...]], ...]
 
     def of(self, axes: tuple[str, ...]) -> tuple[Segment, ...]:
-        """The segments of some axes together."""
+        """The segments of these axes, in the order of the axes."""
         chosen = dict(self.segments)
         return tuple(segment for axis in axes for segment in chosen[axis])
 
 
 def require_size(mesh: Mesh, machine: Machine) -> None:
-    """`MachineError` where mesh and machine differ in size."""
+    """Raise `MachineError` if mesh and machine have different numbers of devices."""
     if mesh.num_devices != machine.num_devices:
         raise MachineError(
             f"mesh {mesh} has {mesh.num_devices} devices, machine {machine.name} "
@@ -61,11 +61,12 @@ def require_size(mesh: Mesh, machine: Machine) -> None:
 
 
 def place_mesh(mesh: Mesh, machine: Machine) -> Placement:
-    """The placement under which few groups share a link, and the last axes are fastest.
+    """The placement whose links are shared least and whose last axes are fastest.
 
-    Schedules put what talks most on the last axis: of the placements in which axes own
-    whole dims as far as they can, it gets the most bandwidth, then the one before it.
-    `MachineError` where mesh and machine differ in size.
+    First, the largest number of groups that share one link is as small as possible.
+    Among such placements the last axis gets the most bandwidth, then the axis before it,
+    and so on, because schedules put the heaviest communication on the last axis.
+    Raises `MachineError` if mesh and machine have different numbers of devices.
     """
     require_size(mesh, machine)
     sizes = tuple(size for _, size in mesh.sizes)
@@ -98,7 +99,7 @@ Matrix = tuple[tuple[int, ...], ...]
 
 @cache
 def matrices(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Matrix, ...]:
-    """All matrices of positive ints with these row and column products."""
+    """All matrices of positive ints with the given products of rows and of columns."""
     if not rows:
         return ((),) if math.prod(columns) == 1 else ()
     found: list[Matrix] = []
@@ -109,7 +110,7 @@ def matrices(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Matrix, .
 
 
 def _factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Ways to write `size` as a product of divisors of the limits."""
+    """All tuples of ints with product `size`, each of which divides its limit."""
     if not limits:
         if size == 1:
             yield ()
@@ -121,7 +122,7 @@ def _factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]
 
 
 def _preference(matrix: Matrix, grid: tuple[Dim, ...]) -> tuple[object, ...]:
-    """Few groups on one link, then bandwidth from the last axis to the first."""
+    """The key of `place_mesh`: few groups on one link, then bandwidth of late axes."""
     columns = tuple(zip(*matrix, strict=True)) if grid else ()
     strides = [
         segment.stride
@@ -137,6 +138,6 @@ def _preference(matrix: Matrix, grid: tuple[Dim, ...]) -> tuple[object, ...]:
 
 
 def _speed(segment: Segment) -> float:
-    """Bytes per second through the segment in both directions of a ring."""
+    """Bytes per second through the segment; a ring counts both directions."""
     ways = 2 if segment.is_ring else 1
     return ways * segment.dim.level.link_bytes_per_s / segment.stride

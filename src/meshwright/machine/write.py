@@ -1,4 +1,4 @@
-"""Machines written down: what to measure, the chip that it makes, and the TOML."""
+"""Descriptions of machines: probes to time, the chip that they yield, and its TOML."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ type Entry = float | str | tuple[Entry, ...]
 class Probe:
     """An op to time.
 
-    size: its operations, or its bytes as the cost model counts them.
-    shapes: of its operands on one device; its result has the shape of the first.
+    size: FLOPs of the op, or its bytes as the cost model counts them.
+    shapes: shapes of the operands on one device; the result has the first one's shape.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Probe:
 
 
 Samples = Sequence[tuple[Probe, float]]
-"""Probes, and the seconds of one op of each."""
+"""Pairs of a probe and the seconds that one op of it takes."""
 
 CURVES = {
     "matmul": "product",
@@ -45,27 +45,27 @@ CURVES = {
     "mul-adds": "vector",
     "copy": "memory",
 }
-"""Kinds of probes, and the efficiency curves that they make."""
-
+"""The name of the efficiency curve that each kind of probe yields."""
 
 TINY = Probe("copy", 64, ((8,), ()))
 MUL_ADDS = 32
-"""On each element: so many that main memory does not bound them."""
+"""Multiply-adds on each element: so many that main memory is not the bottleneck."""
 
-_DTYPES = ("float32", "bfloat16", "float16")  # the first stands for all others
+# The rate of the first dtype stands for every dtype without a rate.
+_DTYPES = ("float32", "bfloat16", "float16")
 
 
 def probes_of(
     num_devices: int, collectives: Sequence[str]
 ) -> list[tuple[float, int, list[Probe]]]:
-    """By kind of op: its share of the budget, how many probes it needs, all of them."""
+    """One (share of the time budget, number of probes needed, probes) per kind of op."""
     sides = [16 << i for i in range(10)]
     products, *other_products = [
         [Probe("matmul", 2 * n**3, ((n, n), (n, n)), dtype) for n in sides]
         for dtype in _DTYPES
     ]
     images = ((1, 8, 8), (1, 16, 16), (2, 32, 32), (8, 32, 64), (16, 64, 128))
-    # Ends far apart come first: time may end before the sizes between them.
+    # Extreme sizes come first, because the time may end before the sizes between them.
     mul_adds = [
         Probe("mul-adds", (2 * MUL_ADDS) << i, ((1 << i,), (), ()))
         for i in (8, 16, 12, 20, 10, 14, 18, 22)
@@ -90,7 +90,7 @@ def probes_of(
 
 
 def _convolution(batch: int, side: int, channels: int) -> Probe:
-    """Of 3x3, with a padding that keeps the size; what falls on it does not count."""
+    """A 3x3 convolution of unchanged size; products with its padding are not counted."""
     flops = 2 * batch * channels**2 * (3 * side - 2) ** 2
     shapes = (batch, side, side, channels), (3, 3, channels, channels)
     return Probe("convolution", flops, shapes)
@@ -108,11 +108,13 @@ def _collective(kind: str, exponent: int, num_devices: int) -> Probe:
 def measured_chip(
     samples: Samples, memory: tuple[int, str], how: str
 ) -> tuple[Chip, dict[str, str]]:
-    """The chip on which the probes take what they took, and where its numbers are from.
+    """The chip that the measurements describe, and the source of each of its numbers.
 
-    samples: a tiny op, then others of all kinds. A peak is the best rate of all sizes;
-        the share of it that a size reaches is the mean over the dtypes measured.
-    memory: bytes that a device may have, and who says so. how: ends every source.
+    A peak is the best rate of all sizes; the share of it that a size reaches is the mean
+    over the dtypes measured.
+    samples: a tiny op first, then ops of all kinds.
+    memory: bytes that a device may use, and their source.
+    how: text that ends the source of every measured number.
     """
     (tiny, tiny_s), *sized = samples
     groups = {kind: [s for s in sized if s[0].kind == kind] for kind in CURVES}
@@ -146,7 +148,7 @@ def measured_chip(
 
 
 def _rounded(number: float) -> float:
-    """To the four digits that a measurement has at best."""
+    """The number with four significant digits; measurements are not more precise."""
     return float(f"{number:.4g}")
 
 
@@ -155,7 +157,7 @@ def _rate(sample: tuple[Probe, float]) -> float:
 
 
 def _fastest(group: Samples) -> dict[str, tuple[Probe, float]]:
-    """The sample of the best rate, by dtype."""
+    """The sample with the best rate of each dtype."""
     ascending = sorted(group, key=lambda s: s[0].size / s[1])
     return {probe.dtype: (probe, op_s) for probe, op_s in ascending}
 
@@ -174,7 +176,7 @@ def _extent(group: Samples) -> str:
 
 
 def _cached_bytes(copies: Samples) -> int:
-    """Of the largest copy at twice the rate of the very largest, or of the smallest."""
+    """Bytes of the largest copy over twice as fast as the very largest; else the least."""
     by_size = sorted(copies, key=lambda s: s[0].size)
     (first, _), (last, last_s) = by_size[0], by_size[-1]
     fast = [p.size for p, op_s in by_size if p.size / op_s > 2 * last.size / last_s]
@@ -185,10 +187,10 @@ def _cached_bytes(copies: Samples) -> int:
 
 
 def machine_toml(machine: Machine) -> str:
-    """The description of a machine, each number with its source where it has one.
+    """The TOML description of a machine; a number has its source beside it if it has one.
 
-    The inverse of `parse_machine`, given the number of devices: entries that have their
-    default and no source are left out.
+    `parse_machine` reads it back, given the number of devices. Entries with their default
+    value and no source are left out.
     """
     parts = (_head, _chip, _gpu, _levels)
     return "\n".join((*(line for part in parts for line in part(machine)), ""))
@@ -239,7 +241,7 @@ def _numbers(
     sources: Mapping[str, str],
     path: str,
 ) -> Iterator[str]:
-    """Lines of those fields that differ from their default or have a source."""
+    """One line per named field that differs from its default or has a source."""
     defaults = {each.name: each.default for each in fields(record)}
     for name in names:
         value, source = getattr(record, name), sources.get(path + name)
@@ -265,5 +267,5 @@ def _value(value: Entry) -> str:
 
 
 def _text(text: str) -> str:
-    """A basic string: JSON's, but for the one control character that JSON lets stand."""
+    """A TOML basic string: the JSON string with DEL escaped, as only TOML demands."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
