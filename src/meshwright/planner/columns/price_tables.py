@@ -15,7 +15,7 @@ from meshwright.planner.integer_program.integer_program import (
     Table,
 )
 from meshwright.planner.integer_program.live_counts import LiveCounts
-from meshwright.planner.strategies.strategy import Strategy
+from meshwright.planner.strategies.strategy import StrategySet
 from meshwright.search.arrays import Floats, Ints
 
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12
@@ -142,7 +142,7 @@ class _Writer:
             tables=np.concatenate([t.ravel() for t in self.tables]),
         )
 
-    def _codes(self, own: Sequence[Strategy]) -> list[tuple[int, int]]:
+    def _codes(self, own: StrategySet) -> list[tuple[int, int]]:
         return [(code_of(s, self.axes), number) for number, s in enumerate(own)]
 
     def _add(self, table: Table) -> int:
