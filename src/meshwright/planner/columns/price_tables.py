@@ -15,7 +15,7 @@ from meshwright.planner.integer_program.integer_program import (
     Table,
 )
 from meshwright.planner.integer_program.live_counts import LiveCounts
-from meshwright.planner.strategies.strategy import StrategySet
+from meshwright.planner.strategies.strategy import Strategy, StrategySet
 from meshwright.search.arrays import Floats, Ints
 
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12
