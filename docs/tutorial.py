@@ -102,25 +102,25 @@ assert len(rule.reductions) == 1
 # %% 4. Propagation: from one cut to a sharding of everything
 #
 # A *node* is an op, an input, or a wire of a loop. Cutting one factor of one node along
-# an axis is the only move there is; the engine then walks forward and backward until
+# an axis is the only move there is; the propagator then walks forward and backward until
 # nothing follows any more.
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.propagate import Engine, Graph, State
+from meshwright.partitioner.propagate import Graph, Propagator, State
 
 graph = Graph(captured.program)
 state = State(graph, Mesh(mesh))
-engine = Engine(state)
+propagator = Propagator(state)
 x_node, w1_node, w2_node = graph.input_nodes
 
-engine.cut(w1_node, "model", factor=1)
+propagator.cut(w1_node, "model", factor=1)
 print("w2 is now", state.sharding_at(w2_node, w2_node.outs[0]))
 
 assert str(state.sharding_at(w2_node, w2_node.outs[0])) == "[model, -]"
 
 # What cannot be done is a sentence, not an exception: a search asks this a lot.
 
-print("again?", engine.cut(w1_node, "model", factor=0))
+print("cut once more?", propagator.cut(w1_node, "model", factor=0))
 
 # %% 5. Order decides
 #
@@ -162,7 +162,7 @@ assert settled.check(array(16, 4)).ok
 
 from meshwright.partitioner.lower import lower
 
-engine.cut(x_node, "data", factor=0)
+propagator.cut(x_node, "data", factor=0)
 lowered = lower(state)
 print(lowered.program)
 
