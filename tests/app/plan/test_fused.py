@@ -40,13 +40,13 @@ def test_machines_with_the_same_compiler_share_the_fusions(monkeypatch):
         calls.append(args)
         return forming(*args)
 
-    forming = estimating.fused
-    monkeypatch.setattr(estimating, "fused", counted)
+    forming = estimating.compile_program
+    monkeypatch.setattr(estimating, "compile_program", counted)
     made = decided()
     for name in ("tpu-v5e", "tpu-v5p", "tpu-v5e", "h100", "a100-40g"):
         estimate(made, load_machine(name, 8))
-    rules = {rules for _, rules, _ in calls}
-    assert len(calls) == len(rules) == 3
+    compilers = {compiler for _, compiler, _ in calls}
+    assert len(calls) == len(compilers) == 3
     estimate(decided(), load_machine("tpu-v5e", 8))
     assert len(calls) == 4
 
