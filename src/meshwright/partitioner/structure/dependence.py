@@ -7,7 +7,7 @@ from meshwright.program.ir import Op, Program
 
 
 def find_dependence(graph: Graph) -> list[int]:
-    """By value number, the inputs that it depends on: bit `i` stands for input `i`."""
+    """The inputs that each value depends on, by value number; bit `i` is input `i`."""
     bits = [0] * len(graph.values)
     for position, node in enumerate(graph.input_nodes):
         bits[node.outs[0][0]] = 1 << position

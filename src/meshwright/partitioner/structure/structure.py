@@ -164,7 +164,7 @@ def _group(path: str) -> str:
 def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
-    """By optimizer leaf, its parameters; those of the leaf's own shape first."""
+    """The parameters of each optimizer leaf; those of the leaf's own shape come first."""
     found: dict[int, list[int]] = {i: [] for i in optimizer}
     mask = sum(1 << i for i in optimizer)
     outputs = {

@@ -95,7 +95,7 @@ def expert_parallel(axis: str) -> ExpertParallel:
 
 
 def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
-    """By node, the factor of the experts, for all ops that run expert by expert.
+    """The factor of the experts, by node, for all ops that run expert by expert.
 
     These are the ops around the product, before and after it, whose operands and results
     all have a dim of experts. Dispatch and combination are none: their tokens have no
