@@ -72,6 +72,11 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ("16e9", "-1", r"chip.hbm_bytes is -1; wanted 0 or more"),
         ("16e9", "'big'", r"chip.hbm_bytes is 'big'; wanted a number"),
         ("hbm_bytes =", "hbm_byte =", r"unknown entry chip.hbm_byte; did you mean"),
+        (
+            "= 1e8",
+            "= 1e8\nefficiency = { again = [[1.0, 0.5]] }",
+            r"unknown entry chip.efficiency.again; wanted one of convolution, memory",
+        ),
         ("15e9", "17e9", r"usable_bytes 1.7e\+10 exceeds hbm_bytes"),
         ("= 1e8", "= 1e8\nwindow_bytes = 2e8", "window_bytes 2e.08 exceeds on_chip"),
         ("= 1e8", "= 1e8\nplaced_bytes = 2e8", "placed_bytes 2e.08 exceeds on_chip"),

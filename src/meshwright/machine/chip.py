@@ -44,6 +44,13 @@ _SHARE_FOR_VALUES = 0.75
 """Share of on-chip memory that holds values; the rest holds windows of streamed data."""
 
 
+EFFICIENCY_CLASSES = ("convolution", "memory", "product", "reread", "vector")
+"""Classes of operation with a calibrated efficiency.
+
+"reread" stands for operands that a product reads from main memory more than once.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Chip:
     """One device, as JAX counts devices: a core of TPU v2, v3 and 7x, else a chip.
@@ -65,7 +72,8 @@ class Chip:
     mean_w, idle_w, peak_w: power, including the chip's share of the host; mean_w is the
         mean while the chip works. None if the vendor publishes none.
     usd_per_hour: list price on demand; None if the vendor publishes none.
-    efficiency: the share of the peak that is reached, by class of operation.
+    efficiency: the share of the peak that is reached, by class of operation, one of
+        `EFFICIENCY_CLASSES`; a class that is not listed reaches all of it.
     """
 
     flops_per_s: Mapping[str, float]

@@ -11,7 +11,7 @@ Every number of a preset has a source. An entry with a unit names it, as
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from importlib import resources
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import MachineError
-from meshwright.machine.chip import Chip, Curve
+from meshwright.machine.chip import EFFICIENCY_CLASSES, Chip, Curve
 from meshwright.machine.fabric import Kind, Level
 from meshwright.machine.gpu import Gpu
 from meshwright.machine.machine import Machine, make_grid
@@ -189,6 +189,7 @@ class _Reader:
                 }
             elif key == "efficiency":
                 curves = self.table(entry, path)
+                self._check_known(curves, EFFICIENCY_CLASSES, path)
                 values[key] = {
                     c: self._curve(p, f"{path}.{c}") for c, p in curves.items()
                 }
@@ -262,6 +263,17 @@ class _Reader:
                     f"{path}.{name} is of no dtype; there are {', '.join(_DTYPES)}{hint}"
                 )
 
+    def _check_known(
+        self, table: Mapping[str, object], known: Sequence[str], path: str
+    ) -> None:
+        """Fail if a table has an entry of another name."""
+        for key in table:
+            if key not in known:
+                near = get_close_matches(key, known, n=1)
+                wanted = f"wanted one of {', '.join(known)}"
+                hint = f"did you mean {near[0]!r}?" if near else wanted
+                self.fail(f"unknown entry {path}.{key}; {hint}")
+
     def _check_names(self, table: Mapping[str, object], kind: type, path: str) -> None:
         known = [each.name for each in fields(kind)]
         needed = [
@@ -269,11 +281,7 @@ class _Reader:
             for each in fields(kind)
             if each.default is MISSING and each.default_factory is MISSING
         ]
-        for key in table:
-            if key not in known:
-                near = get_close_matches(key, known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                self.fail(f"unknown entry {path}.{key}{hint}")
+        self._check_known(table, known, path)
         missing = [key for key in needed if key not in table]
         if missing:
             self.fail(f"[{path}] lacks {', '.join(missing)}")
