@@ -5,13 +5,17 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.predict.compilers.hlo.dataflow import dataflow_of
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
-from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
+from meshwright.predict.compilers.tpu.softmax_fusion import (
+    SoftmaxFusion,
+    _softmaxes,
+)
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fusions_of
 
@@ -218,3 +222,21 @@ def test_scores_are_visited_once_however_many_paths_lead_to_them():
 def test_a_maximum_of_anything_but_rows_of_a_product_is_not_fused(fn):
     square = jax.ShapeDtypeStruct((64, 64), jnp.bfloat16)
     assert not joined(lambda x: fn(x @ x), square)
+
+
+@pytest.mark.parametrize("scale", [None, 0.5])
+@pytest.mark.parametrize("shape", [(32, 16, 64), (512, 4, 16), (64, 8, 8, 8)])
+def test_the_row_of_a_reshaped_product_is_that_of_the_softmax(shape, scale):
+    """Multi-head logits are a reshaped product; their rows are not the product's."""
+
+    def step(h, w):
+        logits = (h @ w).reshape(shape).astype(jnp.float32)
+        return jax.nn.softmax(logits if scale is None else logits * scale, -1)
+
+    h = jax.ShapeDtypeStruct((512, 128), jnp.bfloat16)
+    w = jax.ShapeDtypeStruct((128, 64), jnp.bfloat16)
+    flow = dataflow_of(capture(step, (h, w)).program, Layouts())
+    rows = [softmax.row for softmax in _softmaxes(flow)]
+    assert rows in ([], [shape[-1]])
+    plan = mw.partition(step, {"data": 4}).plan(h, w)
+    assert all(plan.on(f"tpu-{chip}").step_time_s > 0 for chip in TPUS)

@@ -69,7 +69,7 @@ def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
         if kind is not FusionKind.REDUCTION or op.kind != "reduce_max":
             continue
         scores = flow.operand(op, 0)
-        row = 0 if scores is None else _row(op, scores)
+        row = _row(op)
         if scores is None or not 0 < row <= _MAX_ROW:
             continue
         exponentials = _exponentials_of(op, scores, flow)
@@ -77,10 +77,10 @@ def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
             yield _Softmax(scores, op, exponentials, row)
 
 
-def _row(op: Op, scores: Value) -> int:
+def _row(op: Op) -> int:
     """Elements of a row that an op reduces; 0 if it reduces several dims."""
     axes = cast("tuple[int, ...]", op.params["axes"])
-    return scores.shape[axes[0]] if len(axes) == 1 else 0
+    return op.operands[0].shape[axes[0]] if len(axes) == 1 else 0
 
 
 def _exponentials_of(maximum: Op, scores: Value, flow: Flow) -> Value | None:
