@@ -47,10 +47,13 @@ def _constraint_seeds(
     work: Workspace, op: Op, node: Node
 ) -> list[tuple[str, Node, int, str]]:
     spec = _spec(op)
+    sizes = _axis_sizes(op)
     where = f"{op.kind} ({op.source})"
     seeds = []
     for dim, axes in enumerate(spec_axes(spec, len(op.results[0].shape))):
         for axis in axes:
+            if sizes.get(axis) == 1:
+                continue
             if axis in work.mesh.axes:
                 seeds.append((where, node, dim, axis))
             else:
@@ -65,15 +68,20 @@ def _close(work: Workspace, op: Op, node: Node) -> None:
 
     A constraint with an unconstrained dim leaves them open.
     """
-    sharding: Any = op.params.get("sharding")
-    mesh = getattr(sharding, "mesh", None)
-    if mesh is None or PartitionSpec.UNCONSTRAINED in tuple(_spec(op)):
+    if PartitionSpec.UNCONSTRAINED in _spec(op) or op.params.get("unconstrained_dims"):
         return
-    if op.params.get("unconstrained_dims"):
-        return
-    for axis in mesh.axis_names:
-        if axis in work.mesh.axes and not work.is_cut(node, axis):
+    for axis, size in _axis_sizes(op).items():
+        if size > 1 and axis in work.mesh.axes and not work.is_cut(node, axis):
             work.block([(op.kind, node)], [axis])
+
+
+def _axis_sizes(op: Op) -> Mapping[str, int]:
+    """The axis sizes of a constraint's own mesh; empty if it names none.
+
+    An axis of size 1 there decides nothing: the program was written for one device.
+    """
+    mesh: Any = getattr(op.params.get("sharding"), "mesh", None)
+    return {} if mesh is None else dict(mesh.shape)
 
 
 def _spec(op: Op) -> tuple[Any, ...]:

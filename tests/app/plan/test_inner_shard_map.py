@@ -44,3 +44,48 @@ def test_axes_of_a_shard_map_are_not_split_by_a_reshape():
     step = mw.partition(fn, {"x": 8}, [mw.shard({"w": 1}, "x")])
     assert step.check(X, W).ok
     assert step.plan(X, W).spec("w") == P(None, "x")
+
+
+def test_a_shard_map_over_axes_of_size_1_decides_nothing():
+    """Its collectives are identities, views or zeros, and its body is partitioned."""
+    mesh = jax.sharding.Mesh(
+        np.array(jax.devices()[:1]).reshape(1, 1), ("data", "tensor")
+    )
+
+    def inner(x, w):
+        def layer(h, _):
+            return lax.psum(jnp.tanh(h @ w @ w.T), "tensor"), None
+
+        h, _ = lax.scan(layer, x, None, length=2)
+        h = lax.pmean(h, ("data", "tensor")) + lax.axis_index("data")
+        h = lax.all_gather(h, "tensor", axis=1)  # [8, 1, 16]
+        h = lax.psum_scatter(h.sum(1), "data", tiled=True)
+        h = lax.all_to_all(h, "data", 0, 1, tiled=True)
+        h = lax.ppermute(h, "data", [(0, 0)]) + lax.ppermute(h, "data", [])
+        return h * lax.axis_size("data")
+
+    def fn(x, w):
+        specs = (P("data", "tensor"), P(None, "tensor"))
+        return jax.shard_map(
+            inner, mesh=mesh, in_specs=specs, out_specs=P("data"), check_vma=False
+        )(x, w)
+
+    step = mw.partition(fn, {"data": 4, "model": 2}, [mw.shard({"x": 0}, "data")])
+    plan = step.plan(X, W)
+    assert plan.spec("x") == plan.spec("out") == P("data", None)
+    assert plan.counts["all_gather"] == 0
+    np.testing.assert_allclose(step(X, W), fn(X, W), rtol=1e-5, atol=1e-5)
+
+
+def test_a_constraint_on_a_mesh_of_size_1_decides_nothing():
+    """The mesh of a one-device program may have axes with the names of ours."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "m"))
+
+    def fn(x, w):
+        spec = jax.sharding.NamedSharding(mesh, P("m"))
+        return lax.with_sharding_constraint(jnp.tanh(x @ w), spec)
+
+    step = mw.partition(fn, {"data": 4}, [mw.data_parallel("data", "x")])
+    plan = step.plan(X, W)
+    assert plan.spec("out") == P("data", None)
+    assert not any(effect.refused for effect in plan.steps)

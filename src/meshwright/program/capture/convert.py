@@ -11,6 +11,11 @@ import numpy as np
 
 from meshwright.jax_private import expanded, open_jaxpr
 from meshwright.program.capture.regions import Region, read_region
+from meshwright.program.capture.single_axes import (
+    as_on_one_device,
+    runs_on_one_device,
+    single_axes,
+)
 from meshwright.program.capture.source import Source
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
@@ -41,12 +46,16 @@ class _Converter:
     """Converts the equations of one jaxpr, and of those that it calls, to ops.
 
     outer: the source of the call that is being inlined, if any.
+    single: axes of size 1 of the `shard_map`s around the jaxpr.
     `names`, an argument of the methods, maps variables of the jaxpr to atoms.
     """
 
-    def __init__(self, outer: Source | None = None) -> None:
+    def __init__(
+        self, outer: Source | None = None, single: frozenset[str] = frozenset()
+    ) -> None:
         self.ops: list[Op] = []
         self.outer = outer
+        self.single = single
         self.constants: dict[Value, Any] = {}
 
     def program(self, closed: Any) -> Program:
@@ -94,6 +103,9 @@ class _Converter:
             return atoms
         if name == "custom_linear_solve":
             return self.solve(eqn, operands)
+        on_one_device = self.on_one_device(eqn, operands)
+        if on_one_device is not None:
+            return on_one_device
         if name == "convert_element_type" and isinstance(operands[0], Literal):
             return [_converted(operands[0], _dtype(eqn.outvars[0].aval))]
         if name == "rev" and _reverses_nothing(eqn):
@@ -101,7 +113,7 @@ class _Converter:
         source = Source(eqn.source_info.traceback, self.outer)
         region = read_region(eqn, operands)
         if region is not None:
-            self.ops.append(_region_op(region, eqn, source))
+            self.ops.append(_region_op(region, eqn, source, self.single))
             return self.ops[-1].results
         op = _plain(eqn, operands, source)
         if name in _SEPARABLE and len(operands) > 1:
@@ -113,6 +125,23 @@ class _Converter:
             return op.results
         self.ops.append(constraint)
         return constraint.results
+
+    def on_one_device(
+        self, eqn: Any, operands: tuple[Atom, ...]
+    ) -> Sequence[Atom] | None:
+        """The results of a `shard_map` or collective over axes of size 1, else `None`."""
+        if runs_on_one_device(eqn, self.single):
+            source = Source(eqn.source_info.traceback, self.outer)
+            ops, atoms = as_on_one_device(eqn, operands, source)
+            self.ops += ops
+            return atoms
+        axes = single_axes(eqn)
+        if axes is None:
+            return None
+        before, self.single = self.single, self.single | axes
+        atoms = self.inline(eqn.params["jaxpr"], operands)
+        self.single = before
+        return atoms
 
     def solve(self, eqn: Any, operands: tuple[Atom, ...]) -> list[Atom]:
         """Inline the solver of a linear solve, without the jaxprs for its gradients."""
@@ -160,14 +189,14 @@ def _has_effect(eqn: Any) -> bool:
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
-def _region_op(region: Region, eqn: Any, source: Source) -> Op:
+def _region_op(region: Region, eqn: Any, source: Source, single: frozenset[str]) -> Op:
     """The op of a region; the ops of its bodies fall back on the region's source."""
     return Op(
         region.kind,
         region.operands,
         _results(eqn),
         region.params,
-        tuple(_Converter(source).program(body) for body in region.bodies),
+        tuple(_Converter(source, single).program(body) for body in region.bodies),
         source,
         wires=tuple(region.wires),
         has_effect=_has_effect(eqn),
