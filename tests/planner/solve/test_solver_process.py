@@ -1,5 +1,8 @@
 """The solver process: it solves as this process would, and its death is an error."""
 
+import os
+import signal
+
 import pytest
 
 import meshwright as mw
@@ -8,6 +11,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.prices.value_roles import EXPOSED, Role, exposed_by_role
+from meshwright.planner.solve import solver_process
 from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
 from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.estimate import estimate
@@ -26,6 +30,24 @@ def test_the_death_of_the_process_is_an_error_with_its_status():
         solver._process.kill()
         with pytest.raises(PlanError, match="process ended with status -9"):
             solver.submit(request).result()
+
+
+def test_files_of_the_users_folder_hide_no_module_of_the_library(tmp_path, monkeypatch):
+    for name in ("queue", "pickle", "json", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
+    with SolverProcess() as solver:
+        assert solver.submit(request).result(timeout=120) == request.solve()
+
+
+def test_a_process_that_does_not_answer_is_an_error(monkeypatch):
+    monkeypatch.setattr(solver_process, "_GRACE_S", 0.5)
+    request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 0.5, 10)
+    with SolverProcess() as solver:
+        os.kill(solver._process.pid, signal.SIGSTOP)
+        with pytest.raises(PlanError, match="had not answered after 1 s"):
+            solver.submit(request).result(timeout=60)
 
 
 def test_shares_are_of_what_can_hide():

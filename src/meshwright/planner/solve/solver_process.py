@@ -11,6 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ from meshwright.planner.solve.pricer import Pricer
 
 _LEAST_S = 1.0
 """Seconds that a request gets even if it has waited for longer than its own limit."""
+
+_GRACE_S = 120.0
+"""Seconds beyond the limit of a request within which the process answers: it starts, and
+it ends the round of the solver that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,8 @@ class SolverProcess:
         others = os.environ.get("PYTHONPATH")
         path = source if others is None else os.pathsep.join((source, others))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            # -P: a file in the user's folder must not hide a module of the library
+            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
@@ -82,21 +88,29 @@ class SolverProcess:
         """The future result of a request; requests are served one after another."""
         # Pickled here: the queue's thread would wait for the interpreter lock often.
         message = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
-        return self._queue.submit(self._exchange, message)
+        return self._queue.submit(self._exchange, message, request.seconds)
 
-    def _exchange(self, message: bytes) -> Optimum:
+    def _exchange(self, message: bytes, seconds: float) -> Optimum:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
+        start_s, wait_s = time.monotonic(), seconds + _GRACE_S
+        deadline = threading.Timer(wait_s, self._process.kill)
+        deadline.start()
         try:
             stdin.write(message)
             stdin.flush()
             answer = pickle.load(stdout)
         except (BrokenPipeError, EOFError):
             status = self._process.wait()
+            why = "perhaps out of memory"
+            if time.monotonic() - start_s >= wait_s:
+                why = f"since it had not answered after {wait_s:.0f} s"
             raise PlanError(
-                f"the solver process ended with status {status}, perhaps out of memory"
+                f"the solver process ended with status {status}, {why}"
             ) from None
+        finally:
+            deadline.cancel()
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -171,7 +171,7 @@ def _run(
     start_s = time.perf_counter()
     with log.open("w", encoding="utf-8") as output:
         child = subprocess.Popen(
-            [sys.executable, "-m", _CHILD, str(request)],
+            [sys.executable, "-P", "-m", _CHILD, str(request)],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=_environment(dump, backend),

@@ -36,7 +36,7 @@ class HighsProof:
         if left_s <= 1:
             return
         self.child = subprocess.Popen(
-            [sys.executable, str(_CHILD)],
+            [sys.executable, "-P", str(_CHILD)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
