@@ -212,7 +212,9 @@ class Partitioned:
         if known is None:
             decided = self.decide(*args, **kwargs)
             donated = () if keep else decided.captured.donated
-            run = make_executable(decided.lowered, donated, self.mesh)
+            avals = decided.captured.out_avals
+            weak = {i for i, aval in enumerate(avals) if aval.weak_type}
+            run = make_executable(decided.lowered, donated, self.mesh, weak)
             known = self._compiled[key] = (decided, run)
         return known
 

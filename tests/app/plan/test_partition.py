@@ -40,6 +40,40 @@ def test_keywords_reach_the_function():
     close(mw.partition(layer, MESH, TACTICS)(W, X, scale=3.0), layer(W, X, scale=3.0))
 
 
+def test_a_state_that_is_returned_is_not_compiled_again():
+    """Weakly typed outputs, such as a step count from 0 on, stay so, as `jax.jit` does."""
+    traces = []
+
+    def step(state, x):
+        traces.append(x.shape)
+        return {"count": state["count"] + 1, "w": state["w"] - 0.1 * x.mean()}
+
+    run, x = mw.partition(step, {"data": 8}, [mw.shard({"x": 0}, "data")]), jnp.ones(8)
+    state = {"count": 0, "w": jnp.ones(())}
+    wanted = jax.jit(step)(state, x)
+    del traces[:]
+    for _ in range(3):
+        state = run(state, x)
+        assert jax.tree.map(lambda leaf: leaf.weak_type, state) == jax.tree.map(
+            lambda leaf: leaf.weak_type, wanted
+        )
+    assert len(traces) == 1
+
+
+def test_a_callback_may_stand_beside_a_dim_that_is_split_into_sub_axes():
+    def fn(x):
+        y = jnp.tanh(x).reshape(4, 4, 32).sum(1)  # 8 devices over dims of 4 and 4
+        total = jax.ShapeDtypeStruct((), jnp.float32)
+        return y, jax.pure_callback(lambda a: 2 * a, total, y.sum())
+
+    x = jnp.asarray(RNG.normal(size=(16, 32)), jnp.float32)
+    step = mw.partition(fn, {"data": 8}, [mw.shard({"x": 0}, "data")])
+    for one, other in zip(step(x), fn(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    again = step(step(x)[0].repeat(4, 0))  # results may be given to the next call
+    assert again[0].shape == (4, 32)
+
+
 def test_a_signature_is_compiled_once():
     traces = []
 

@@ -19,6 +19,7 @@ from meshwright.program.ir import Program
 from meshwright.program.rewrite import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
+    unflatten_products,
 )
 
 
@@ -99,7 +100,7 @@ def _trace(
 
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
-    program = eliminate_common_subexpressions(convert(jaxpr))
+    program = unflatten_products(eliminate_common_subexpressions(convert(jaxpr)))
     program = read_kernels(eliminate_dead_code(program))
     _refuse_unpartitionable(program)
     return program, out_paths, out_trees[0], out_avals

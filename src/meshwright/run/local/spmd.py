@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -72,29 +73,39 @@ class Executable:
 
 
 def make_executable(
-    lowered: Lowered, donated: Sequence[int] = (), user_mesh: Mesh | None = None
+    lowered: Lowered,
+    donated: Sequence[int] = (),
+    user_mesh: Mesh | None = None,
+    weak: Collection[int] = (),
 ) -> Executable:
     """The device program as one jitted SPMD function; the mesh's devices must be present.
 
+    weak: positions of the outputs that are weakly typed, as those of the function are.
     user_mesh: the mesh before its axes were split into sub-axes; arrays that use whole
-        axes only are sharded over it.
+        axes only are sharded over it, except those of a program that calls Python.
     """
     outer = jax_mesh(user_mesh or lowered.mesh)
     mesh = jax_mesh(lowered.mesh)
+    outer = mesh if _calls_back(lowered) else outer
 
-    def device_step(*inputs: Any) -> tuple[Any, ...]:
+    def on_device(*inputs: Any) -> tuple[Any, ...]:
         return tuple(run_program(lowered.program, inputs))
 
     mapped = jax.shard_map(
-        device_step,
+        on_device,
         mesh=mesh,
         in_specs=tuple(partition_spec(s) for s in lowered.inputs),
         out_specs=tuple(partition_spec(s) for s in lowered.outputs),
         check_vma=False,
     )
+
+    def device_step(*inputs: Any) -> tuple[Any, ...]:
+        results = mapped(*inputs)
+        return tuple(_weaken(r) if i in weak else r for i, r in enumerate(results))
+
     in_shardings = tuple(_outermost(s, outer, mesh) for s in lowered.inputs)
     jitted = jax.jit(
-        mapped,
+        device_step,
         in_shardings=in_shardings,
         out_shardings=tuple(_outermost(s, outer, mesh) for s in lowered.outputs),
         donate_argnums=tuple(donated),
@@ -102,11 +113,22 @@ def make_executable(
     return Executable(jitted, mesh, in_shardings)
 
 
+def _calls_back(lowered: Lowered) -> bool:
+    """Whether a program calls Python; JAX then wants one mesh in all of the program."""
+    return any("callback" in op.kind for op in lowered.program.walk())
+
+
+def _weaken(value: Any) -> Any:
+    """The value, weakly typed; XLA sees no conversion."""
+    params = {"new_dtype": value.dtype, "weak_type": True, "sharding": None}
+    return lax.convert_element_type_p.bind(value, **params)
+
+
 def _outermost(
     sharding: Sharding, outer: jax.sharding.Mesh, inner: jax.sharding.Mesh
 ) -> NamedSharding:
     """A sharding over the user's mesh if its sub-axes form whole axes, else over theirs."""
-    named = whole_axes(sharding, inner.axis_names)
+    named = None if outer is inner else whole_axes(sharding, inner.axis_names)
     if named is None:
         return NamedSharding(inner, partition_spec(sharding))
     return NamedSharding(outer, partition_spec(named))
