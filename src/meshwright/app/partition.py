@@ -29,10 +29,10 @@ Numbers = int | Sequence[int] | None
 
 def partition(  # noqa: PLR0913  the options of `jax.jit`
     fn: Callable[..., Any],
-    mesh: Mesh | jax.sharding.Mesh | Mapping[str, int],
+    mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | Plan,
     tactics: Sequence[Tactic] = (),
     *,
-    gather: str | Gather = "shared",
+    gather: str | Gather | None = None,
     static_argnums: Numbers = None,
     static_argnames: Names = None,
     donate_argnums: Numbers = None,
@@ -42,10 +42,12 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
 
     fn: a function of pytrees, as for `jax.jit`, or a jitted function, whose static and
         donated arguments stay static and donated.
-    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name.
+    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`, also one
+        that was loaded on another host: its mesh, tactics and `gather` are used, and a
+        call raises `TacticError` if the function is not the one that was planned.
     tactics: are applied in order; each is propagated before the next is applied.
-    gather: "shared" gathers a value once for all ops that need it whole; "at_use" gathers
-        it again for each of them, so that the whole value is not kept in memory.
+    gather: "shared", the default, gathers a value once for all ops that need it whole;
+        "at_use" gathers it anew for each of them, so that the whole value is not kept.
     static_*, donate_*: as in `jax.jit`.
     """
     if not callable(fn):
@@ -56,11 +58,17 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         )
     if hasattr(tactics, "apply"):
         raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
+    if isinstance(mesh, Plan):
+        if tactics or gather is not None:
+            raise PlanError(
+                "a plan has tactics and gather already; give the plan alone"
+            )
+        mesh, tactics, gather = mesh.mesh, mesh.tactics, mesh.gather
     return Partitioned(
         fn,
         as_mesh(mesh),
         tuple(tactics),
-        _as_gather(gather),
+        _as_gather(gather or Gather.SHARED),
         _numbers(fn, static_argnums, static_argnames)
         | _numbers(fn, *jit_options(fn, "static")),
         _numbers(fn, donate_argnums, donate_argnames)

@@ -19,6 +19,7 @@ from meshwright.app.explain.describe import (
     replicated_ops,
 )
 from meshwright.app.explain.show import show_plan
+from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.json_form import fields_from_json, record_to_json
 from meshwright.app.record.plan_record import (
     Leaf,
@@ -31,7 +32,7 @@ from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.lower import Gather, Lowered, count_collectives, lower
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
-from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.partitioner.tactics import Recorded, Tactic, Workspace
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
@@ -54,10 +55,18 @@ class Plan(PlanRecord):
 
     @property
     def tactics(self) -> tuple[Tactic, ...]:
-        """The tactics of the plan; `partition(fn, plan.mesh, plan.tactics)` runs it."""
-        if self.decided is None:
-            raise PlanError("a plan read from JSON has its tactics as text only")
-        return self.decided.tactics
+        """The tactics of the plan, which decide the same for the same program.
+
+        A plan that was read from JSON has its decisions as one tactic.
+        """
+        if self.decided is not None:
+            return self.decided.tactics
+        if not self.recorded:
+            raise PlanError(
+                "this plan was read from JSON, which cannot hold a tactic of your own that "
+                "rewrites the program; make the plan again"
+            )
+        return self.recorded
 
     # -- on a machine ------------------------------------------------------------------
 
@@ -199,13 +208,20 @@ class Plan(PlanRecord):
     def _named(self, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
         mesh = self.mesh
         if any(SUB_AXIS in a for leaf in leaves for axes in leaf.spec for a in axes):
-            if self.decided is None:
-                raise PlanError(
-                    "this plan shards over parts of a mesh axis, which its JSON form "
-                    "does not name; make the plan again from the program"
-                )
-            mesh = self.decided.lowered.mesh
+            mesh = self._mesh_of_sub_axes()
         return named_shardings(jax_mesh(mesh), [Sharding(leaf.spec) for leaf in leaves])
+
+    def _mesh_of_sub_axes(self) -> Mesh:
+        if self.decided is not None:
+            return self.decided.lowered.mesh
+        for tactic in self.recorded:
+            if isinstance(tactic, Recorded):
+                parts = tactic.decisions.sub_axes.values()
+                return Mesh(dict(part for each in parts for part in each))
+        raise PlanError(
+            "this plan shards over parts of a mesh axis, which its JSON form does not "
+            "name; make the plan again from the program"
+        )
 
     def to_json(self) -> str:
         """JSON text of the plan, without the program; `from_json` is the inverse."""
@@ -215,6 +231,22 @@ class Plan(PlanRecord):
     def from_json(text: str) -> Plan:
         """The plan that `to_json` wrote; `PlanError` for any other text."""
         return Plan(**fields_from_json(text))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write `to_json` into a file; `PlanError` if it cannot be written."""
+        write_file(output_file(path), self.to_json().encode())
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Plan:
+        """The plan that `save` wrote; `mw.partition(fn, plan)` runs it on any host."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(f"cannot read a plan from {path}: {error}") from None
+        return Plan.from_json(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plan.from_json, (self.to_json(),)
 
     def __str__(self) -> str:
         return show_plan(self)

@@ -199,8 +199,8 @@ PLANS = {
     "this is no plan: JSONDecodeError": "garbage",
     "this is no plan: KeyError('format')": "{}",
     "this is no plan: TypeError": "[]",
-    "plan has format 99; this is 2": '{"format": 99}',
-    "this is no plan: KeyError('mesh')": '{"format": 2}',
+    "plan has format 99; this is 3": '{"format": 99}',
+    "this is no plan: KeyError('mesh')": '{"format": 3}',
 }
 
 

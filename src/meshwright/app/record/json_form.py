@@ -1,4 +1,4 @@
-"""The JSON form of a plan's record."""
+"""The JSON form of a plan's record: its texts and figures, and all of its decisions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ from meshwright.app.record.plan_record import (
 )
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
+from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.tactics import (
+    Decisions,
+    Recompute,
+    Recorded,
+    Tactic,
+    decisions_of,
+)
 from meshwright.predict.figures import read_figures
 
-FORMAT = 2
+FORMAT = 3
 """Version of the JSON form; a plan of another version is refused."""
 
 
 def record_to_json(plan: PlanRecord) -> str:
     """JSON text of everything but the program; `fields_from_json` is the inverse."""
+    tactics = plan.recorded if plan.decided is None else _recorded(plan.decided)
     fields = {
         "format": FORMAT,
         "mesh": plan.mesh.shape,
@@ -35,6 +44,10 @@ def record_to_json(plan: PlanRecord) -> str:
         "steps": [dataclasses.asdict(s) for s in plan.steps],
         "whole": list(plan.whole),
         "figures": plan.figures and dataclasses.asdict(plan.figures),
+        "recompute": [list(t.keep) for t in tactics if isinstance(t, Recompute)],
+        "decisions": [
+            t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
+        ],
     }
     return json.dumps(fields, indent=1)
 
@@ -57,11 +70,26 @@ def fields_from_json(text: str) -> dict[str, Any]:
             "steps": tuple(TacticEffect(**_tuples(s)) for s in fields["steps"]),
             "whole": tuple(fields["whole"]),
             "figures": read_figures(fields["figures"]),
+            "recorded": (
+                *(Recompute(tuple(names)) for names in fields["recompute"]),
+                *(Recorded(Decisions.from_json(each)) for each in fields["decisions"]),
+            ),
         }
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
             f"this is no plan: {error!r}; wanted the text of to_json, not a path"
         ) from error
+
+
+def _recorded(decided: Decided) -> tuple[Tactic, ...]:
+    """The tactics that decide the same again, and that JSON can hold.
+
+    None if some tactic of the user's own rewrites the program, which JSON cannot hold.
+    """
+    rewriting = [t for t in decided.tactics if t.rewrite is not None]
+    if not all(isinstance(tactic, Recompute) for tactic in rewriting):
+        return ()
+    return (*rewriting, Recorded(decisions_of(decided.work)))
 
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from meshwright.program.ir import Sharding, show_type
 
 if TYPE_CHECKING:
     from meshwright.partitioner.decide import Decided
+    from meshwright.partitioner.tactics import Tactic
     from meshwright.planner.candidates.search_result import SearchResult
     from meshwright.predict.estimate import Estimate
     from meshwright.predict.figures import Figures
@@ -96,6 +97,7 @@ class PlanRecord:
     whole: ops that are replicated because they have no sharding rule, with the reason.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program itself; `None` for a plan that was read from JSON.
+    recorded: for a plan that was read from JSON, the tactics that decide the same again.
     estimate: the simulated step behind `figures`; `None` where either is.
     search: how `autoplan` found the plan; `None` for a plan made of given tactics.
     """
@@ -110,6 +112,7 @@ class PlanRecord:
     whole: tuple[str, ...]
     figures: Figures | None = None
     decided: Decided | None = field(default=None, compare=False, repr=False)
+    recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)
     estimate: Estimate | None = field(default=None, compare=False, repr=False)
     search: SearchResult | None = field(default=None, compare=False, repr=False)
 

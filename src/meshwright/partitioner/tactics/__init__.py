@@ -20,6 +20,11 @@ from meshwright.partitioner.tactics.primitives import (
     shard,
 )
 from meshwright.partitioner.tactics.recompute import Recompute, recompute
+from meshwright.partitioner.tactics.recorded import (
+    Decisions,
+    Recorded,
+    decisions_of,
+)
 from meshwright.partitioner.tactics.sequence_parallel import (
     SequenceParallel,
     sequence_parallel,
@@ -32,10 +37,12 @@ __all__ = [
     "REPLICATED",
     "CutOps",
     "DataParallel",
+    "Decisions",
     "ExpertParallel",
     "FullySharded",
     "Megatron",
     "Recompute",
+    "Recorded",
     "Refusal",
     "Replicate",
     "SequenceParallel",
@@ -47,6 +54,7 @@ __all__ = [
     "Zero",
     "cut",
     "data_parallel",
+    "decisions_of",
     "expert_parallel",
     "find_structure",
     "first_divisible",

@@ -1,0 +1,195 @@
+"""The decisions of a finished plan as data, and the tactic that applies them again.
+
+Decisions are numbered by the nodes and values of the program's graph, so they fit only
+the program that they were taken for. A fingerprint of the graph says whether a program is
+that one, and where it first differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Graph, Node, State
+from meshwright.partitioner.propagate.state import Cause
+from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.program.ir import show_type
+
+type Cut = tuple[tuple[str, int], ...]
+"""Axis and factor of each cut of a node, in the order in which they were made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """All decisions about one program on one mesh, as plain data.
+
+    kinds: the distinct kinds of nodes, with the types that they make. nodes: the number of
+        each node's kind. digest: a hash of the nodes, their operands and dims.
+    cuts: the distinct cuts. cut_of: the number of each node's cut.
+    scattered, settled, kept: as in `State`.
+    sub_axes: the sub-axes of each mesh axis.
+    """
+
+    kinds: tuple[str, ...]
+    nodes: tuple[int, ...]
+    digest: str
+    cuts: tuple[Cut, ...]
+    cut_of: tuple[int, ...]
+    scattered: tuple[tuple[int, str, int], ...]
+    settled: tuple[tuple[int, str], ...]
+    kept: tuple[tuple[int, tuple[tuple[str, ...], ...]], ...]
+    sub_axes: Mapping[str, tuple[tuple[str, int], ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields that JSON can hold; long lists of numbers are one text each."""
+        fields = asdict(self)
+        for name in _LONG:
+            fields[name] = " ".join(map(str, fields[name]))
+        return fields
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Decisions:
+        """The decisions that `to_json` wrote; `KeyError` and the like for other fields."""
+        numbers = {name: tuple(map(int, fields[name].split())) for name in _LONG}
+        return Decisions(**{**{k: _tuples(v) for k, v in fields.items()}, **numbers})
+
+
+_LONG = ("nodes", "cut_of")
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    if isinstance(value, dict):
+        return {key: _tuples(each) for key, each in value.items()}
+    return value
+
+
+def decisions_of(work: Workspace) -> Decisions:
+    """The decisions that a workspace holds."""
+    state = work.state
+    kinds, nodes, digest = _fingerprint(work.graph)
+    cuts, cut_of = _numbered(tuple(each.items()) for each in state.factor_of)
+    return Decisions(
+        kinds,
+        nodes,
+        digest,
+        cuts,
+        cut_of,
+        tuple((value, axis, dim) for (value, axis), dim in state.scattered.items()),
+        tuple(sorted(state.settled)),
+        tuple(state.kept.items()),
+        _sized(work),
+    )
+
+
+def _sized(work: Workspace) -> dict[str, tuple[tuple[str, int], ...]]:
+    return {
+        axis: tuple((name, work.state.size[name]) for name in names)
+        for axis, names in work.sub_axes.items()
+    }
+
+
+def _fingerprint(graph: Graph) -> tuple[tuple[str, ...], tuple[int, ...], str]:
+    """The distinct kinds of nodes, the number of each node's kind, and the digest."""
+    kinds, numbers = _numbered(_kind(graph, node) for node in graph.nodes)
+    digest = hashlib.sha256()
+    for node in graph.nodes:
+        digest.update(repr((node.ins, node.outs, node.sizes)).encode())
+    return kinds, numbers, digest.hexdigest()
+
+
+def _kind(graph: Graph, node: Node) -> str:
+    made = (graph.values[value] for value, _ in node.outs)
+    return " ".join([node.label, *(show_type(v.shape, v.dtype) for v in made)])
+
+
+def _numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
+    """The distinct items, and the number of each item among them."""
+    known: dict[T, int] = {}
+    numbers = tuple([known.setdefault(item, len(known)) for item in items])
+    return tuple(known), numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A tactic that repeats the decisions of an earlier plan for the same program."""
+
+    decisions: Decisions = field(repr=False)
+    axes = None
+    kind = TacticKind.SEARCH
+    rewrite = None
+
+    def apply(self, work: Workspace) -> None:
+        """Write all decisions; `TacticError` if they are of another program or mesh."""
+        _require_same(self.decisions, work)
+        state, cause = work.state, Cause("tactic", str(self))
+        _write(self.decisions, state, cause)
+
+    def __str__(self) -> str:
+        return f"recorded({len(self.decisions.nodes)} decisions)"
+
+
+def _write(decisions: Decisions, state: State, cause: Cause) -> None:
+    for node, number in zip(state.graph.nodes, decisions.cut_of, strict=True):
+        decided = state.factor_of[node.index]
+        for axis, factor in decisions.cuts[number]:
+            if axis not in decided:
+                state.assign(node, axis, factor, cause)
+    for value, axis, dim in decisions.scattered:
+        if (value, axis) not in state.scattered:
+            state.scatter(value, axis, dim)
+    for value, axis in decisions.settled:
+        state.settle(value, axis)
+    for value, form in decisions.kept:
+        state.keep(value, form)
+
+
+def _require_same(decisions: Decisions, work: Workspace) -> None:
+    """Raise `TacticError` with the first difference between two programs or meshes."""
+    sizes = _sized(work)
+    if sizes != dict(decisions.sub_axes):
+        raise TacticError(
+            f"the plan was made for the mesh axes {_shown(decisions.sub_axes)}, "
+            f"but here they are {_shown(sizes)}"
+        )
+    kinds, nodes, digest = _fingerprint(work.graph)
+    for position, (old, new) in enumerate(zip(decisions.nodes, nodes, strict=False)):
+        if decisions.kinds[old] != kinds[new]:
+            raise TacticError(
+                "the plan was made for another program: "
+                f"{_named(work, position)} is {kinds[new]!r} here, and was "
+                f"{decisions.kinds[old]!r} there; make the plan again"
+            )
+    if len(decisions.nodes) != len(nodes):
+        raise TacticError(
+            f"the plan was made for a program of {len(decisions.nodes)} nodes, but this "
+            f"one has {len(nodes)}; make the plan again"
+        )
+    if decisions.digest != digest:
+        raise TacticError(
+            "the plan was made for another program: all ops have the same types, but they "
+            "read other values or work on other dims; make the plan again"
+        )
+
+
+def _named(work: Workspace, position: int) -> str:
+    """A node as an error names it: an input by its path, an op by its source line."""
+    node = work.graph.nodes[position]
+    if node.input_position is not None:
+        return work.paths[node.input_position]
+    return f"op {position} ({node.source})" if node.source else f"op {position}"
+
+
+def _shown(sub_axes: Mapping[str, tuple[tuple[str, int], ...]]) -> str:
+    return ", ".join(
+        "".join(
+            f"{name}={size}" if len(parts) == 1 else f"({name}={size})"
+            for name, size in parts
+        )
+        for parts in sub_axes.values()
+    )
