@@ -1,0 +1,69 @@
+"""The narrowest float on the way to each output, which bounds its precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from meshwright.program.ir import Atom, Op, Program, Value
+
+
+def narrowest_floats[T: (int, float)](
+    program: Program, coarseness: Callable[[str], T]
+) -> tuple[T, ...]:
+    """The coarseness of the coarsest dtype that each output of a program depends on.
+
+    coarseness: a number for each dtype, larger for those with fewer bits.
+    """
+    inputs = [coarseness(value.dtype) for value in program.inputs]
+    return tuple(_outputs(program, inputs, coarseness))
+
+
+def _outputs[T: (int, float)](
+    program: Program, inputs: Sequence[T], coarseness: Callable[[str], T]
+) -> list[T]:
+    """The coarsest dtype behind each output, for those behind each input."""
+    found: dict[Atom, T] = dict(zip(program.inputs, inputs, strict=True))
+    for value in program.constants:
+        found[value] = coarseness(value.dtype)
+    for op in program.ops:
+        behind = [_of(atom, found, coarseness) for atom in op.operands]
+        results = (
+            _region(op, behind, coarseness)
+            if op.bodies
+            else [max(behind, default=coarseness("bool"))] * len(op.results)
+        )
+        for value, coarsest in zip(op.results, results, strict=True):
+            found[value] = max(coarsest, coarseness(value.dtype))
+    return [_of(atom, found, coarseness) for atom in program.outputs]
+
+
+def _of[T: (int, float)](
+    atom: Atom, found: Mapping[Atom, T], coarseness: Callable[[str], T]
+) -> T:
+    return found[atom] if isinstance(atom, Value) else coarseness(atom.dtype)
+
+
+def _region[T: (int, float)](
+    op: Op, behind: Sequence[T], coarseness: Callable[[str], T]
+) -> list[T]:
+    """The coarsest dtype behind each result of a loop, a branch or a rematted region."""
+    least = coarseness("bool")
+    inputs = [[least] * len(body.inputs) for body in op.bodies]
+    while True:
+        outputs = [
+            _outputs(body, given, coarseness)
+            for body, given in zip(op.bodies, inputs, strict=True)
+        ]
+        changed = False
+        results = [least] * len(op.results)
+        for wire in op.wires:
+            ends = [outputs[b][i] for b, i in wire.outputs]
+            start = [] if wire.operand is None else [behind[wire.operand]]
+            coarsest = max([*start, *ends], default=least)
+            for b, i in wire.inputs:
+                changed |= coarsest > inputs[b][i]
+                inputs[b][i] = max(coarsest, inputs[b][i])
+            if wire.result is not None:
+                results[wire.result] = max(coarsest, results[wire.result])
+        if not changed:
+            return results
