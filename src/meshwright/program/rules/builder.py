@@ -12,13 +12,9 @@ from dataclasses import dataclass, field
 
 from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Literal, Op, Value
-from meshwright.program.rules.traits import Trait, add_traits
 
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
 """Kinds that move bytes between devices; `all_slice` and `axis_index` do not."""
-
-add_traits((Trait.COLLECTIVE,), *COLLECTIVES)
-add_traits((Trait.COLLECTIVE_REDUCTION,), "all_reduce", "reduce_scatter")
 
 
 @dataclass

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.work import NO_WORK, OpWork, work_of
+from meshwright.program.rules.registry import NO_WORK, OpWork, work_of
 
 KERNEL_PARAM = "kernel"
 """The parameter in which a captured op stores its `PallasKernel`, unknown to JAX."""

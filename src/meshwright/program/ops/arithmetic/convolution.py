@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from meshwright.program.ir import Op, Value
+from meshwright.program.ops.arithmetic.contraction import product_linear
 from meshwright.program.ops.arithmetic.halo import (
     Halo,
     Sliding,
@@ -26,10 +27,8 @@ from meshwright.program.ops.arithmetic.halo import (
 )
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape, opaque_rule
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _INPUT, _KERNEL, _OUTPUT = range(3)
 
@@ -77,20 +76,11 @@ def convolve(op: Op) -> FactorRule:
     return draft.factors.rule(
         (lhs, rhs),
         (result,),
-        linear=_linear(op),
+        linear=product_linear(op),
         special=frozenset(draft.halos),
         local_params=_local_params,
         expand=_Exchange(result, draft.halos).expand,
     )
-
-
-def _linear(op: Op) -> tuple[frozenset[int], ...]:
-    """Linear in either operand, unless integers are widened: partial sums would wrap."""
-    dtype = op.results[0].dtype
-    is_widened = "int" in dtype and any(a.dtype != dtype for a in op.operands)
-    if is_widened or not all(can_sum(a.dtype) for a in op.operands):
-        return ()
-    return (frozenset({0}), frozenset({1}))
 
 
 def _name_features(op: Op, draft: _Draft) -> None:

@@ -14,10 +14,8 @@ from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.monoid import identity_of
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _COMBINE = {
     "cumsum": ("sum", "add"),

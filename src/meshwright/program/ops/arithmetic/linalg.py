@@ -11,10 +11,8 @@ from collections.abc import Sequence
 
 from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.factors import Factor, RuleFactors
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import CountWork, OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import Dims, FactorRule
-from meshwright.program.rules.traits import Trait, add_traits
-from meshwright.program.rules.work import CountWork, OpWork, count_work
 
 _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "cholesky": (2,),
@@ -106,7 +104,7 @@ _WORK: dict[str, CountWork] = {
 """Operation counts of LAPACK's algorithms (Golub and Van Loan, Matrix Computations)."""
 
 for _kind, _count in _WORK.items():
-    count_work(_count, _kind)
+    describe(_kind, work=_count)
 
-add_traits((Trait.EXPENSIVE,), *_WORK, "schur")
-add_traits((Trait.STANDALONE,), *_WORK, "schur", "tridiagonal_solve")
+describe(*_WORK, "schur", traits=(Trait.EXPENSIVE, Trait.STANDALONE))
+describe("tridiagonal_solve", traits=(Trait.STANDALONE,))

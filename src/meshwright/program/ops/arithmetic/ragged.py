@@ -21,10 +21,8 @@ from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.contraction import product_dims, product_linear
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, local_shape
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 
 @dataclass(frozen=True, slots=True)

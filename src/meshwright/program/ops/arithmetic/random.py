@@ -18,10 +18,8 @@ from meshwright.program.ops.arithmetic.elementwise import broadcasting_rule
 from meshwright.program.ops.movement.indexing import INT32_MAX
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, opaque_rule
-from meshwright.program.rules.traits import Trait, add_traits
-from meshwright.program.rules.work import OpWork, count_work
 
 _COUNTING = ("fry", "fry4", "phx2", "phx4")
 """Key types whose bits are a hash of key and index, so that keys are independent."""
@@ -43,10 +41,11 @@ def _work(op: Op) -> OpWork:
     return OpWork(math.prod(op.results[0].shape) * _THREEFRY_ROUNDS * _OPS_A_ROUND)
 
 
-count_work(_work, "random_bits", "random_bits_window", "threefry2x32")
-add_traits((Trait.EXPENSIVE,), "random_bits", "random_bits_window", "threefry2x32")
-add_traits((Trait.STANDALONE,), "random_bits", "threefry2x32")
-add_traits((Trait.DRAWS_FROM_STATE,), "rng_uniform")
+_OWN_KERNEL = (Trait.EXPENSIVE, Trait.STANDALONE)
+
+describe("random_bits", "threefry2x32", traits=_OWN_KERNEL, work=_work)
+describe("random_bits_window", traits=(Trait.EXPENSIVE,), work=_work)
+describe("rng_uniform", traits=(Trait.DRAWS_FROM_STATE,))
 
 
 def _tag(value: Atom) -> str:

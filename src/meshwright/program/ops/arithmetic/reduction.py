@@ -18,10 +18,8 @@ from meshwright.program.ops.arithmetic.monoid import (
 )
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, no_dims
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut, opaque_rule
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _MONOIDS = {
     "reduce_sum": "sum",

@@ -22,9 +22,8 @@ from meshwright.program.ops.arithmetic.monoid import identity_of
 from meshwright.program.ops.arithmetic.window import selected_monoid
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, no_dims
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
 
 
 @dataclass(frozen=True, slots=True)

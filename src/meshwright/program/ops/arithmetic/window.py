@@ -25,10 +25,8 @@ from meshwright.program.ops.arithmetic.halo import (
 from meshwright.program.ops.arithmetic.monoid import identity_of, is_neutral, monoid_of
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape, no_dims
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _MONOIDS = {
     "reduce_window_sum": "sum",

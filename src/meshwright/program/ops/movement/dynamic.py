@@ -19,9 +19,8 @@ from meshwright.program.rules.factors import (
     no_dims,
     with_result_shape,
 )
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
-from meshwright.program.rules.traits import Trait
 
 _INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
 

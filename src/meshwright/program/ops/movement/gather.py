@@ -30,9 +30,8 @@ from meshwright.program.ops.movement.indexing import (
 )
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
-from meshwright.program.rules.traits import Trait
 
 
 class _Numbers(Protocol):

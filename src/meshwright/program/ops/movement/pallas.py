@@ -17,10 +17,8 @@ from typing import Any
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import RuleFactors, no_dims
 from meshwright.program.rules.pallas_kernel import KERNEL_PARAM, kernel_of
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import NO_WORK, OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import NO_WORK, OpWork
 
 _READS_STEP = frozenset({"num_programs", "program_id"})
 _IN_ORDER = ("prng_", "dma_", "semaphore_")

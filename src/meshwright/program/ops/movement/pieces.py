@@ -11,9 +11,8 @@ from typing import Any
 
 from meshwright.program.ir import Literal, Op
 from meshwright.program.rules.factors import Factor, RuleFactors, all_operands
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, Shape
-from meshwright.program.rules.traits import Trait
 
 _FIRST = (frozenset({0}),)
 

@@ -32,10 +32,8 @@ from meshwright.program.ops.movement.indexing import (
 )
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork, count_work
 
 
 class _Numbers(Protocol):
@@ -79,7 +77,7 @@ def _work(op: Op) -> OpWork:
     return OpWork(flops=math.prod(op.operands[2].shape))
 
 
-count_work(_work, *(kind for kind in _COMBINERS if kind != "scatter"))
+describe(*(kind for kind in _COMBINERS if kind != "scatter"), work=_work)
 
 
 @rule(*_COMBINERS, traits=(Trait.SCATTERS, Trait.EXPENSIVE))

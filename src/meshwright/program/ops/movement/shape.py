@@ -17,9 +17,8 @@ from meshwright.program.rules.factors import (
     local_shape,
     with_result_shape,
 )
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
-from meshwright.program.rules.traits import Trait
 
 _FIRST = (frozenset({0}),)
 
