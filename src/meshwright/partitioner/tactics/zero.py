@@ -1,5 +1,7 @@
 """ZeRO: optimizer state and parameters are sharded, and gathered where they are read.
 
+With data parallelism along the same axis, stage 3 is fully sharded data parallelism.
+
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", SC 2020.
 """
@@ -14,7 +16,8 @@ from meshwright.partitioner.structure.patterns import find_nodes
 from meshwright.partitioner.structure.structure import Structure, find_structure
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.tactics.data_parallel import data_parallel
+from meshwright.partitioner.tactics.tactic import Strategy, TacticKind
 
 Leaves = list[tuple[str, Node]]
 
@@ -120,6 +123,21 @@ def zero(
                 f"{name}='{name}.**'"
             )
     return Zero(stage, axis, params, state)
+
+
+def fsdp(axis: str) -> Strategy:
+    """Cut batch, parameters and optimizer state along one axis: `fsdp("data")`.
+
+    Applies `data_parallel(axis)`, unless the axis is in use already, and `zero(3, axis)`.
+    """
+    return Strategy("fsdp", axis, _cut_fully)
+
+
+def _cut_fully(work: Workspace, axis: str, tactic: str) -> None:
+    del tactic  # errors and causes name the two tactics
+    if not any(work.is_cut(node, axis) for node in work.graph.input_nodes):
+        data_parallel(axis).apply(work)
+    zero(3, axis).apply(work)
 
 
 def _leaves(work: Workspace, pattern: str | None, found: tuple[int, ...]) -> Leaves:

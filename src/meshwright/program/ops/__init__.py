@@ -1,6 +1,8 @@
 """Definitions of all ops (factor rule, traits, work), one file per family of primitives."""
 
-from meshwright.program.ops import families as _families  # noqa: F401  (registers the ops)
+from importlib import import_module
+from pkgutil import walk_packages
+
 from meshwright.program.rules.builder import COLLECTIVES, Builder
 from meshwright.program.rules.registry import (
     OpWork,
@@ -13,6 +15,9 @@ from meshwright.program.rules.registry import (
     work_of,
 )
 from meshwright.program.rules.rule import FactorRule, OpCut, einsum_rule, opaque_rule
+
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)  # registers the ops of one family
 
 __all__ = [
     "COLLECTIVES",
