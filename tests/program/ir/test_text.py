@@ -14,7 +14,7 @@ from meshwright.program.ir import (
     show_program,
     verify,
 )
-from meshwright.program.ir.text import Opaque, show_param, split_top
+from meshwright.program.ir.program import Opaque, show_param, split_top
 from tests.program.ir.programs import CASES
 from tests.program.ops.test_numbers import all_examples
 

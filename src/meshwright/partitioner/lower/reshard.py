@@ -8,7 +8,6 @@ by permute.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from meshwright.machine import Mesh
@@ -133,25 +132,9 @@ def emit_step(builder: Builder, x: Atom, step: ReshardStep) -> Atom:
         return builder.all_gather(x, step.dim, step.axes)
     if step.kind == "all_to_all":
         return builder.all_to_all(x, step.dim, step.other, step.axes)
-    return builder.permute(x, step.axes, _reorder(builder.mesh, step.axes, step.to))
-
-
-def _reorder(mesh: Mesh, old: Axes, new: Axes) -> tuple[tuple[int, int], ...]:
-    """(source, target) positions along `old` that reorder chunks from `old` to `new`."""
-    pairs = []
-    for chunk in range(math.prod(mesh.size(a) for a in old)):
-        coordinates: dict[str, int] = {}
-        rest = chunk
-        for axis in reversed(new):
-            rest, coordinates[axis] = divmod(rest, mesh.size(axis))
-        position = 0
-        for axis in old:
-            position = position * mesh.size(axis) + coordinates[axis]
-        if position != chunk:
-            pairs.append((chunk, position))
-    identity = {a for a, _ in pairs}
-    pairs += [(c, c) for c in range(mesh.size(old)) if c not in identity]
-    return tuple(sorted(pairs))
+    chunks = range(builder.mesh.size(step.axes))
+    pairs = tuple((c, builder.moved(c, step.to, step.axes)) for c in chunks)
+    return builder.permute(x, step.axes, pairs)
 
 
 def local_shape(

@@ -6,6 +6,7 @@ Tactics and searches only add decisions; a journal lets a search roll back a tri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.graph import Graph, Node, Port
@@ -59,13 +60,13 @@ class State:
         self.blocked: list[frozenset[str]] = [frozenset()] * num
         self.scattered: dict[tuple[int, str], int] = {}
         self.requests: dict[tuple[int, str], dict[int, int]] = {}
-        self.settled: set[tuple[int, str]] = set()
+        self.settled: dict[tuple[int, str], bool] = {}
         self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
         self.tactic = ""
         self.version = 0
-        self._journal: list[tuple[object, ...]] = []
+        self._journal: list[tuple[Any, object, object]] = []
 
     # -- reading --------------------------------------------------------------------
 
@@ -159,52 +160,60 @@ class State:
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
         """Cut a factor; the caller has checked `why_not`."""
-        index = node.index
-        self.factor_of[index][axis] = factor
-        self.axes_of[index][factor] = (*self.axes_of[index].get(factor, ()), axis)
-        self.causes[index, axis] = cause
-        self._note(("assign", index, axis, factor))
+        axes = self.axes_of[node.index]
+        self._set(self.factor_of[node.index], axis, factor)
+        self._set(axes, factor, (*axes.setdefault(factor, ()), axis))
+        self._set(self.causes, (node.index, axis), cause)
 
     def scatter(self, value: int, axis: str, dim: int) -> None:
         """Reduce-scatter a partial value along `axis` on `dim`."""
-        self._note(("restore", self.scattered, (value, axis), None))
-        self.scattered[value, axis] = dim
+        self._set(self.scattered, (value, axis), dim)
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
         """Record that a consumer wants a whole value cut."""
         wanted = self.requests.setdefault((value, axis), {})
         if dim not in wanted:
-            wanted[dim] = node
-            self._note(("request", value, axis, dim))
+            self._set(wanted, dim, node)
 
     def retract(self, node: Node, axis: str) -> None:
         """Remove one decision, for a tactic that replaces it."""
-        index = node.index
-        factor = self.factor_of[index].pop(axis)
-        axes = self.axes_of[index][factor]
-        self.axes_of[index][factor] = tuple(a for a in axes if a != axis)
-        cause = self.causes.pop((index, axis))
-        self._note(("retract", index, axis, factor, axes, cause))
+        axes = self.axes_of[node.index]
+        factor = self.factor_of[node.index][axis]
+        self._set(self.factor_of[node.index], axis, None)
+        self._set(axes, factor, tuple(a for a in axes[factor] if a != axis))
+        self._set(self.causes, (node.index, axis), None)
 
     def settle(self, value: int, axis: str) -> None:
         """Reduce or reduce-scatter a partial sum where it is made."""
         if (value, axis) not in self.settled:
-            self.settled.add((value, axis))
-            self._note(("settle", (value, axis)))
+            self._set(self.settled, (value, axis), True)
 
     def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
         """Keep a value in one sharding for all its consumers."""
-        self._note(("restore", self.kept, value, self.kept.get(value)))
-        self.kept[value] = form
+        self._set(self.kept, value, form)
 
     def block(self, node: Node, axis: str) -> None:
         """Keep a node whole along an axis; later tactics cannot cut it."""
-        self._note(("restore", self.blocked, node.index, self.blocked[node.index]))
+        self._note(self.blocked, node.index, self.blocked[node.index])
         self.blocked[node.index] |= {axis}
 
-    def _note(self, change: tuple[object, ...]) -> None:
+    def add_conflict(self, conflict: Conflict) -> None:
+        """Record a conflict; the first one of a node and axis stands."""
+        key = (conflict.node, conflict.axis)
+        if key not in self.conflicts:
+            self._set(self.conflicts, key, conflict)
+
+    def _set(self, table: dict[Any, Any], key: object, entry: object) -> None:
+        """Write an entry of a table, or delete it if `None`."""
+        self._note(table, key, table.get(key))
+        if entry is None:
+            del table[key]
+        else:
+            table[key] = entry
+
+    def _note(self, table: object, key: object, before: object) -> None:
         self.version += 1
-        self._journal.append(change)
+        self._journal.append((table, key, before))
 
     def mark(self) -> int:
         """The current point, to which `rollback` can return."""
@@ -214,31 +223,8 @@ class State:
         """Undo all decisions since `mark`."""
         self.version += 1
         while len(self._journal) > mark:
-            kind, *what = self._journal.pop()
-            if kind == "assign":
-                index, axis, factor = what
-                del self.factor_of[index][axis]  # pyright: ignore[reportArgumentType, reportCallIssue]
-                self.axes_of[index][factor] = self.axes_of[index][factor][:-1]  # pyright: ignore[reportArgumentType, reportCallIssue]
-                del self.causes[index, axis]  # pyright: ignore[reportArgumentType]
-            elif kind == "request":
-                del self.requests[what[0], what[1]][what[2]]  # pyright: ignore[reportArgumentType]
-            elif kind == "retract":
-                index, axis, factor, axes, cause = what
-                self.factor_of[index][axis] = factor  # pyright: ignore[reportArgumentType, reportCallIssue]
-                self.axes_of[index][factor] = axes  # pyright: ignore[reportArgumentType, reportCallIssue]
-                self.causes[index, axis] = cause  # pyright: ignore[reportArgumentType]
-            elif kind == "settle":
-                self.settled.discard(what[0])  # pyright: ignore[reportArgumentType]
-            elif kind == "restore":
-                table, key, before = what
-                if before is None:
-                    del table[key]  # pyright: ignore[reportIndexIssue]
-                else:
-                    table[key] = before  # pyright: ignore[reportIndexIssue]
-
-    def add_conflict(self, conflict: Conflict) -> None:
-        """Record a conflict; the first one of a node and axis stands."""
-        key = (conflict.node, conflict.axis)
-        if key not in self.conflicts:
-            self._note(("restore", self.conflicts, key, None))
-            self.conflicts[key] = conflict
+            table, key, before = self._journal.pop()
+            if before is None:
+                del table[key]
+            else:
+                table[key] = before

@@ -6,8 +6,7 @@ import ast
 import re
 
 from meshwright.errors import MeshwrightError
-from meshwright.program.ir.program import Op, Program
-from meshwright.program.ir.text import Opaque, split_top
+from meshwright.program.ir.program import Op, Opaque, Program, split_top
 from meshwright.program.ir.values import Atom, Literal, Value, Wire, full_dtype
 
 _TYPED = re.compile(r"%(\d+): ([^\[]+)\[([\d, ]*)\]$")

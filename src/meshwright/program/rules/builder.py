@@ -207,13 +207,11 @@ class Builder:
         """
         order = tuple(a for a in self.mesh.axes if a in axes)
         if order != axes:
-            pairs = tuple(
-                sorted((self._moved(a, axes, order), self._moved(b, axes, order))
-                       for a, b in pairs)
-            )  # fmt: skip
+            ends = [tuple(self.moved(p, axes, order) for p in pair) for pair in pairs]
+            pairs = tuple(sorted((a, b) for a, b in ends))
         return self._collective("permute", x, x.shape, axes=order, pairs=pairs)
 
-    def _moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
+    def moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
         """The position along axes `new` of a position along `old`, the same axes."""
         coordinates: dict[str, int] = {}
         for axis in reversed(old):

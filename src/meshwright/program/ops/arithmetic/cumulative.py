@@ -11,7 +11,7 @@ import math
 from typing import cast
 
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops.arithmetic.monoid import identity_of
+from meshwright.program.ops.arithmetic.reduction import identity_of
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum
 from meshwright.program.rules.registry import OpWork, Trait, rule

@@ -15,7 +15,7 @@ from typing import cast
 
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops.arithmetic.elementwise import broadcasting_rule
-from meshwright.program.ops.movement.indexing import INT32_MAX
+from meshwright.program.ops.movement.gather import INT32_MAX
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors
 from meshwright.program.rules.registry import OpWork, Trait, describe, rule

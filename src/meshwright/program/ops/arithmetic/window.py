@@ -23,7 +23,11 @@ from meshwright.program.ops.arithmetic.halo import (
     output_halo,
     paddings_of,
 )
-from meshwright.program.ops.arithmetic.monoid import identity_of, is_neutral, monoid_of
+from meshwright.program.ops.arithmetic.reduction import (
+    identity_of,
+    is_neutral,
+    monoid_of,
+)
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape, no_dims
 from meshwright.program.rules.registry import OpWork, Trait, rule
