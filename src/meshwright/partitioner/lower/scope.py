@@ -69,8 +69,7 @@ class Shared:
                 if reader.is_loop_constant or reader.is_remat_constant:
                     wanted.add(self.form_inside(reader))
                     continue
-                ports = (port for port in reader.ins if port[0] == number)
-                wanted |= {state.sharding_at(reader, port).dims for port in ports}
+                wanted |= {s.dims for s in state.reads(reader, number)}
         form = wanted.pop() if len(wanted) == 1 else stored
         return stored if _is_within(form, stored) else form
 
@@ -102,13 +101,10 @@ def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
 def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
     needs: dict[tuple[int, str], set[int | None]] = {}
     for value, axis in state.scattered:
-        wanted: set[int | None] = set()
-        for index in state.graph.consumers[value]:
-            node = state.graph.nodes[index]
-            for port in node.ins:
-                if port[0] == value:
-                    wanted.add(state.sharding_at(node, port).dim_of(axis))
-        needs[value, axis] = wanted
+        readers = [state.graph.nodes[index] for index in state.graph.consumers[value]]
+        needs[value, axis] = {
+            sharding.dim_of(axis) for n in readers for sharding in state.reads(n, value)
+        }
     return needs
 
 
@@ -244,9 +240,8 @@ class Scope:
         readers = self.graph.consumers[value]
         if not readers:
             return []
-        node = self.graph.nodes[readers[0]]
-        port = next(p for p in node.ins if p[0] == value)
-        return [a for cut in self.state.sharding_at(node, port).dims for a in cut]
+        first = next(self.state.reads(self.graph.nodes[readers[0]], value))
+        return [axis for cut in first.dims for axis in cut]
 
     def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
         """A whole value as a partial sum: itself on the first device, zero on others."""

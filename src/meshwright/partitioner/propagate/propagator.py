@@ -82,7 +82,7 @@ class Propagator:
         claims: dict[int, int] = {}
         for value, dims in node.ins if how == "forward" else node.outs:
             for dim in self._claimed_dims(value, axis, how):
-                factor = self._next_factor(node, dims[dim])
+                factor = self.state.next_factor(node, dims[dim])
                 if factor is None or factor in claims:
                     continue
                 if self.state.why_not(node, axis, factor) is None:
@@ -94,13 +94,6 @@ class Propagator:
             return tuple(self.state.requests.get((value, axis), ()))
         dim = self.state.dim_on(value, axis)
         return () if dim is None or dim < 0 else (dim,)
-
-    def _next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
-        """The most major factor of a dim that is not yet cut into pieces of extent one."""
-        for factor in factors:
-            if self.state.parts(node, factor) < node.sizes[factor]:
-                return factor
-        return None
 
     def _neighbour(self, value: int, axis: str, how: str) -> int | None:
         if how == "forward":

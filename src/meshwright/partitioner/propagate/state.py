@@ -5,6 +5,7 @@ Tactics and searches only add decisions; a journal lets a search roll back a tri
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,13 @@ class State:
             parts *= self.size[axis]
         return parts
 
+    def next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
+        """The most major factor of a dim that is not yet cut into parts of extent one."""
+        for factor in factors:
+            if self.parts(node, factor) < node.sizes[factor]:
+                return factor
+        return None
+
     def dim_on(self, value: int, axis: str) -> int | None:
         """The dim of a value that an axis cuts where it is made; -1 for a partial value."""
         producer = self.graph.producer[value]
@@ -103,6 +111,10 @@ class State:
                 for factors in port[1]
             )
         )
+
+    def reads(self, node: Node, value: int) -> Iterator[Sharding]:
+        """The shardings in which a node reads a value, one for each such operand."""
+        return (self.sharding_at(node, port) for port in node.ins if port[0] == value)
 
     def is_available(self, value: int, dim: int, axis: str) -> bool:
         """Whether a partial value can be reduce-scattered: the axis divides `dim`."""
@@ -146,12 +158,9 @@ class State:
                 if factor not in factors or len(factors) == 1:
                     continue
                 position = factors.index(factor)
-                if any(
-                    self.parts(node, f) != node.sizes[f] for f in factors[:position]
-                ):
-                    return "the cut does not line up with the split of a reshape"
-                if any(
-                    self.axes_of[node.index].get(f) for f in factors[position + 1 :]
+                major, minor = factors[:position], factors[position + 1 :]
+                if any(self.parts(node, f) != node.sizes[f] for f in major) or any(
+                    self.axes_of[node.index].get(f) for f in minor
                 ):
                     return "the cut does not line up with the split of a reshape"
         return None

@@ -87,8 +87,9 @@ class Workspace:
                 if self._is_cut_so(node, dim, sub_axis):
                     continue
                 factor = self._factor(node, dim)
+                what = dim if isinstance(dim, Sum) else f"dim {dim}"
                 why = (
-                    f"{_named(dim)} of this {node.label} cannot be cut"
+                    f"{what} of this {node.label} cannot be cut"
                     if factor is None
                     else self.state.why_not(node, sub_axis, factor)
                 )
@@ -100,7 +101,8 @@ class Workspace:
 
     def _takes_all(self, path: str, node: Node, dim: int | Sum, axis: str) -> bool:
         factors, size = self._factors(node, dim), self.mesh.size(axis)
-        extent = self._extent(node, factors)
+        left = (node.sizes[f] // self.state.parts(node, f) for f in factors)
+        extent = math.prod(left)
         is_new = not self.is_cut(node, axis)
         if is_new and factors and extent % size:
             why = f"{size} parts do not divide extent {extent}"
@@ -130,6 +132,14 @@ class Workspace:
             parts *= self.state.parts(node, factor)
         return self.value(node).shape[dim] // parts
 
+    def divisible_dims(self, node: Node, axis: str) -> list[int]:
+        """The dims of a node's result that an axis divides; none if it cuts the result."""
+        if self.is_cut(node, axis):
+            return []
+        size, dims = self.mesh.size(axis), range(len(self.value(node).shape))
+        extents = [self.local_extent(node, d) for d in dims]
+        return [d for d, n in enumerate(extents) if n >= size and n % size == 0]
+
     def sums(self, node: Node) -> tuple[int, ...]:
         """The factors over which a node sums, in the order of its operands' dims."""
         rule = node.rule
@@ -137,9 +147,6 @@ class Workspace:
             return ()
         read = dict.fromkeys(f for dims in rule.operands for fs in dims for f in fs)
         return tuple(f for f in read if f in rule.reductions)
-
-    def _extent(self, node: Node, factors: tuple[int, ...]) -> int:
-        return math.prod(node.sizes[f] // self.state.parts(node, f) for f in factors)
 
     def _factors(self, node: Node, dim: int | Sum) -> tuple[int, ...]:
         if isinstance(dim, Sum):
@@ -152,11 +159,5 @@ class Workspace:
 
     def _factor(self, node: Node, dim: int | Sum) -> int | None:
         factors = self._factors(node, dim)
-        for factor in factors:
-            if self.state.parts(node, factor) < node.sizes[factor]:
-                return factor
-        return factors[0] if factors else None
-
-
-def _named(dim: int | Sum) -> str:
-    return str(dim) if isinstance(dim, Sum) else f"dim {dim}"
+        found = self.state.next_factor(node, factors)
+        return found if found is not None or not factors else factors[0]

@@ -9,7 +9,6 @@ from meshwright.partitioner.tactics.primitives import (
     FIRST_DIVISIBLE,
     REPLICATED,
     Shard,
-    first_divisible,
     replicate,
     shard,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "cut",
     "data_parallel",
     "expert_parallel",
-    "first_divisible",
     "fsdp",
     "megatron",
     "recompute",

@@ -10,7 +10,7 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.views import dim_of, major
+from meshwright.partitioner.structure.views import dim_of, dims_of, major
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import Strategy
 
@@ -101,8 +101,7 @@ def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, 
 
 def _expert_factor(work: Workspace, node: Node, value: int, dim: int) -> int | None:
     """The factor of one dim of a value, if it stands in all arrays of a node."""
-    ports = (*node.ins, *node.outs)
-    factor = major(next(dims for number, dims in ports if number == value)[dim])
+    factor = major(dims_of((*node.ins, *node.outs), value)[dim])
     arrays = [dims for v, dims in node.ins if work.graph.values[v].shape]
     arrays += [dims for _, dims in node.outs]
     is_everywhere = all(

@@ -7,7 +7,7 @@ the second product leaves a partial sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -131,7 +131,8 @@ class _Search:
             cost, columns = self._try(seed)
             if cost is not None and cost.is_worth_it and not cost.summed:
                 return True
-            self._undo(mark, refusals)
+            self.work.state.rollback(mark)
+            del self.work.refusals[refusals:]
             if cost is None or not cost.is_worth_it:
                 self.refused |= columns
             elif best is None or cost.summed < best[0]:
@@ -139,10 +140,6 @@ class _Search:
         if best is not None:
             self.work.cut([best[1]], self.axis, self.tactic)
         return best is not None
-
-    def _undo(self, mark: int, refusals: int) -> None:
-        self.work.state.rollback(mark)
-        del self.work.refusals[refusals:]
 
     def _try(
         self, seed: tuple[str, Node, int]
@@ -184,20 +181,9 @@ class _Search:
         moved = 0
         for value, reader in readers:
             dim = state.dim_on(value, sub_axis)
-            if dim is None or dim < 0 or self._is_outside(reader):
+            is_forward = reader.index <= self.last and reader.input_position is None
+            if dim is None or dim < 0 or not is_forward:
                 continue
-            if any(d != dim for d in self._read_dims(value, reader, sub_axis)):
+            if any(s.dim_of(sub_axis) != dim for s in state.reads(reader, value)):
                 moved += num_bytes(graph.values[value])
         return moved
-
-    def _is_outside(self, reader: Node) -> bool:
-        """Not in the forward pass."""
-        return reader.index > self.last or reader.input_position is not None
-
-    def _read_dims(
-        self, value: int, reader: Node, sub_axis: str
-    ) -> Iterable[int | None]:
-        state = self.work.state
-        for port in reader.ins:
-            if port[0] == value:
-                yield state.sharding_at(reader, port).dim_of(sub_axis)

@@ -11,7 +11,7 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.views import dim_of
+from meshwright.partitioner.structure.views import dim_of, dims_of
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import Strategy
 
@@ -73,7 +73,7 @@ def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int]
 
 def _cut_of(reader: Node, value: int, dim: int) -> tuple[str, Node, int] | None:
     """(source, reader, the dim of its result that a dim of its operand becomes)."""
-    factors = next(dims for number, dims in reader.ins if number == value)[dim]
+    factors = dims_of(reader.ins, value)[dim]
     if not factors or not reader.outs:
         return None
     made = dim_of(reader.outs[0][1], factors[0])

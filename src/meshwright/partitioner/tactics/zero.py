@@ -164,7 +164,7 @@ def _one_factor_each(
     chosen: dict[int, int] = {}
     for is_row in (True, False):
         for _, node in state:
-            if _first_open(work, node, axis, None) is None:
+            if not work.divisible_dims(node, axis):
                 continue
             for param in owners.get(node.index, ()):
                 if _alike(work, param, node) is is_row:
@@ -190,11 +190,7 @@ def _first_open(
     work: Workspace, node: Node, axis: str, like: Node | None
 ) -> int | None:
     """The first dim that an axis divides, preferably one that is open in `like`."""
-    if work.is_cut(node, axis):
-        return None
-    size = work.mesh.size(axis)
-    extents = [work.local_extent(node, d) for d in range(len(work.value(node).shape))]
-    found = [d for d, n in enumerate(extents) if n >= size and n % size == 0]
+    found = work.divisible_dims(node, axis)
     rank = 0 if like is None else _rank(work, like)
     for dim in found:
         if like is None or dim >= rank or is_open(work.graph, like, dim):

@@ -16,7 +16,6 @@ from meshwright.partitioner.tactics import (
     Shard,
     Tactic,
     cut,
-    first_divisible,
     shard,
 )
 from meshwright.partitioner.tactics.cut import Where
@@ -184,7 +183,7 @@ def _effect(matcher: PlanMatcher, axis: str, node: Node, where: int | Choice) ->
     if where is REPLICATED:
         return "right" if planned is None and not work.is_cut(node, axis) else "wrong"
     if isinstance(where, Choice):
-        dim = first_divisible(work, node, axis)
+        dim = next(iter(work.divisible_dims(node, axis)), None)
         if dim is None:
             return ""
     else:

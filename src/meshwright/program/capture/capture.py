@@ -63,7 +63,10 @@ def capture(
     tree_args = (tuple(args), dict(kwargs or {}))
     with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
     names = positional_names(fn, len(args)) if names is None else names
-    paths = tuple(_path(path, names) for path, _ in with_paths)
+    paths = tuple(
+        ".".join([_argument(path, names), *map(_component, path[2:])])
+        for path, _ in with_paths
+    )
     leaves = tuple(
         abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
     )
@@ -145,11 +148,6 @@ def _argument(path: tuple[Any, ...], names: Sequence[str]) -> str:
     return str(names[path[1].idx]) if path[0].idx == 0 else _component(path[1])
 
 
-def _path(path: tuple[Any, ...], names: Sequence[str]) -> str:
-    """The dotted path of a leaf, which begins with the name of its argument."""
-    return ".".join([_argument(path, names), *map(_component, path[2:])])
-
-
 def _component(key: Any) -> str:
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
@@ -203,7 +201,10 @@ def find_ties(
                 continue
             if jax.tree_util.treedef_is_leaf(part) and in_start not in donated:
                 continue
-            if all(_same(program, start + i, in_start + i) for i in span):
+            outputs = program.outputs[start : start + len(span)]
+            values = program.inputs[in_start : in_start + len(span)]
+            pairs = zip(outputs, values, strict=True)
+            if all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs):
                 ties.update({start + i: in_start + i for i in span})
                 used.update(in_start + i for i in span)
                 break
@@ -230,8 +231,3 @@ def _parts(tree: Any, start: int) -> Iterator[tuple[int, Any]]:
     for child in tree.children():
         yield from _parts(child, start)
         start += child.num_leaves
-
-
-def _same(program: Program, out_position: int, in_position: int) -> bool:
-    out, value = program.outputs[out_position], program.inputs[in_position]
-    return out.shape == value.shape and out.dtype == value.dtype

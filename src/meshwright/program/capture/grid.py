@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from jax.core import Tracer
 
 from meshwright.jax_private import open_jaxpr, scan_counts
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops import OpWork, work_of
+from meshwright.program.ops import work_of
 from meshwright.program.rules.pallas_kernel import KernelSection
 
 type Known = np.ndarray | None
@@ -35,7 +36,6 @@ _SCALAR = frozenset(
 """Elementwise primitives with which kernels compute positions."""
 
 _STORES = frozenset({"addupdate", "masked_swap", "swap"})
-_PRODUCTS = frozenset({"dot_general"})
 
 
 class Grid:
@@ -125,7 +125,10 @@ class Grid:
             self.sections = []
             self.run(branch, args, times)
             found.append(self.sections)
-        self.sections = [*before, *max(found, key=_flops)]
+        self.sections = [
+            *before,
+            *max(found, key=lambda s: sum(each.work.flops for each in s)),
+        ]
 
     def num_fetches(self, index_map: Any, tables: Sequence[Known]) -> int:
         """The number of steps at which a block is not the block of the step before."""
@@ -156,10 +159,6 @@ def _differs(index: np.ndarray, dim: int) -> np.ndarray:
     ]
     after = index[(*outside, slice(1 if goes_on else 0, None), *[slice(0, 1)] * inside)]
     return before != after
-
-
-def _flops(sections: Sequence[KernelSection]) -> int:
-    return sum(section.work.flops for section in sections)
 
 
 def _table(const: Any) -> Known:
@@ -207,10 +206,8 @@ def _with(section: KernelSection, eqn: Any, runs: int) -> KernelSection:
     name = eqn.primitive.name
     if name in _STORES:
         stored = math.prod(eqn.invars[1].aval.shape)
-        return KernelSection(
-            section.products, section.rest, section.stored + runs * stored
-        )
-    shapes = [a.aval.shape for a in (*eqn.invars, *eqn.outvars) if _is_array(a.aval)]
+        return replace(section, stored=section.stored + runs * stored)
+    shapes = [getattr(a.aval, "shape", ()) for a in (*eqn.invars, *eqn.outvars)]
     if not any(shapes) or not eqn.outvars or _bodies(eqn.params):
         return section  # the scalar unit runs beside the others
     op = Op(
@@ -219,16 +216,9 @@ def _with(section: KernelSection, eqn: Any, runs: int) -> KernelSection:
         tuple(_value(atom.aval) for atom in eqn.outvars),
         eqn.params,
     )
-    if name in _PRODUCTS:
-        return KernelSection(
-            (*section.products, (op, runs)), section.rest, section.stored
-        )
-    work: OpWork = work_of(op) * runs
-    return KernelSection(section.products, section.rest + work, section.stored)
-
-
-def _is_array(aval: Any) -> bool:
-    return hasattr(aval, "shape") and hasattr(aval, "dtype")
+    if name == "dot_general":
+        return replace(section, products=(*section.products, (op, runs)))
+    return replace(section, rest=section.rest + work_of(op) * runs)
 
 
 def _value(aval: Any) -> Value:

@@ -48,8 +48,8 @@ def _scan(eqn: Any, operands: tuple[Atom, ...]) -> Region:
 
 def _while(eqn: Any, operands: tuple[Atom, ...]) -> Region:
     params = eqn.params
-    if is_batched(params):
-        params, operands = unbatch(params, operands)
+    if params["cond_jaxpr"].out_avals[0].shape:
+        params, operands = _unbatched(params, operands)
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     wires = [Wire(i, ((0, i),)) for i in range(num_cond)]
     wires += [Wire(num_cond + i, ((1, i),)) for i in range(num_body)]
@@ -97,17 +97,15 @@ _REGIONS: dict[str, Callable[[Any, tuple[Atom, ...]], Region]] = {
 }
 
 
-def is_batched(params: Any) -> bool:
-    """Whether a while primitive's condition is an array."""
-    return bool(params["cond_jaxpr"].out_avals[0].shape)
-
-
-def unbatch[T](
+def _unbatched[T](
     params: Any, operands: Sequence[T]
 ) -> tuple[dict[str, Any], tuple[T, ...]]:
-    """Parameters and operands of the equivalent loop with a scalar condition.
+    """Parameters and operands of a batched loop's equivalent with a scalar condition.
 
-    The new body evaluates the condition too, so it also gets the condition's constants.
+    After `vmap` the condition is an array with one bool per batch element: the loop runs
+    as long as any is true, and elements whose condition is false keep their carry. Here
+    the "any" and the selects become ops. The new body evaluates the condition too, so it
+    also gets the condition's constants.
     """
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond, body = jaxpr_as_fun(params["cond_jaxpr"]), jaxpr_as_fun(params["body_jaxpr"])
@@ -117,14 +115,14 @@ def unbatch[T](
         return lax.reduce_or(going, tuple(range(going.ndim)))
 
     def one_step(*args: Any) -> list[Any]:
-        fixed, own, carry = (
-            args[:num_cond],
-            args[num_cond:][:num_body],
-            args[num_cond + num_body :],
-        )
+        first = num_cond + num_body
+        fixed, own, carry = args[:num_cond], args[num_cond:first], args[first:]
         (going,) = cond(*fixed, *carry)
-        pairs = zip(carry, body(*own, *carry), strict=True)
-        return [_keep_done(going, old, new) for old, new in pairs]
+        dims = tuple(range(going.ndim))
+        return [
+            lax.select(lax.broadcast_in_dim(going, new.shape, dims), new, old)
+            for old, new in zip(carry, body(*own, *carry), strict=True)
+        ]
 
     fixed, own_carry = tuple(operands[:num_cond]), tuple(operands[num_cond:])
     cond_avals = list(params["cond_jaxpr"].in_avals)
@@ -136,8 +134,3 @@ def unbatch[T](
         "body_nconsts": num_cond + num_body,
     }
     return {**params, **changed}, (*fixed, *fixed, *own_carry)
-
-
-def _keep_done(going: Any, old: Any, new: Any) -> Any:
-    which = lax.broadcast_in_dim(going, new.shape, tuple(range(going.ndim)))
-    return lax.select(which, new, old)

@@ -70,11 +70,6 @@ def _division(op: Op) -> Linear:
     return _FIRST if is_known and is_inexact(op.results[0].dtype) else ()
 
 
-def _cases(op: Op) -> Linear:
-    """Linear in all cases of a selection jointly."""
-    return (frozenset(range(1, len(op.operands))),)
-
-
 def _conversion(op: Op) -> Linear:
     """Linear if nothing is rounded: rounding each addend would add up the errors."""
     source, target = op.operands[0].dtype, op.results[0].dtype
@@ -109,7 +104,7 @@ _LINEAR: dict[str, Callable[[Op], Linear]] = {
     "div": _division,
     "mul": product_linear,
     "reduce_precision": _rounding,
-    "select_n": _cases,
+    "select_n": lambda op: (frozenset(range(1, len(op.operands))),),
 }
 """The operands in which each elementwise primitive is linear."""
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import partial, reduce
 from typing import Any, cast
 
-from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ir import Op, Value
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
 from meshwright.program.rules.registry import Trait, rule
@@ -94,14 +94,6 @@ def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
     assert dim.factor is not None, "only a cut dim has chunks"
     here = builder.axis_index(cut.axes[dim.factor])
     return builder.binary("mul", here, dim.extent // cut.parts[dim.factor])
-
-
-def all_true(builder: Builder, masks: Sequence[Atom]) -> Atom:
-    """The conjunction of bool values of one shape."""
-    found = masks[0]
-    for mask in masks[1:]:
-        found = builder.binary("and", found, mask)
-    return found
 
 
 @rule(
@@ -231,7 +223,8 @@ def _expand(
         (_result_shape(op, indices.shape, params),),
         params,
     )[0]
-    mask = builder.reshape(all_true(builder, owned), indices.shape[:-1])
+    owns_all = reduce(partial(builder.binary, "and"), owned)
+    mask = builder.reshape(owns_all, indices.shape[:-1])
     mask = builder.broadcast(mask, rows.shape, places)
     zeros = builder.full(rows.shape, 0, rows.dtype)
     return (builder.select(mask, zeros, rows),)

@@ -29,7 +29,6 @@ Blocks = tuple[Any, ...]
 
 
 def _work(op: Op) -> OpWork:
-    """The work that was read off the kernel; none if its grid is not known."""
     kernel = kernel_of(op)
     return NO_WORK if kernel is None else kernel.work
 

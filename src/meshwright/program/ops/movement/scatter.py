@@ -61,12 +61,10 @@ _COMBINERS = {
 }
 
 
-def _work(op: Op) -> OpWork:
-    """One operation for each element of the updates."""
-    return OpWork(flops=math.prod(op.operands[2].shape))
-
-
-describe(*(kind for kind in _COMBINERS if kind != "scatter"), work=_work)
+describe(
+    *(kind for kind in _COMBINERS if kind != "scatter"),
+    work=lambda op: OpWork(math.prod(op.operands[2].shape)),
+)
 
 
 @rule(*_COMBINERS, traits=(Trait.SCATTERS, Trait.EXPENSIVE))

@@ -210,13 +210,9 @@ def pad(op: Op) -> FactorRule:
 def concatenate(op: Op) -> FactorRule:
     """The rule `a-,a-->a-`: the dim along which operands are joined is not a factor."""
     params: Any = op.params
-    return _joined(op, int(params["dimension"]))
-
-
-def _joined(op: Op, dim: int) -> FactorRule:
     factors = RuleFactors()
-    shape = op.results[0].shape
-    dims = tuple(factors.each(shape, (dim,) if len(op.operands) > 1 else ()))
+    joined = (int(params["dimension"]),) if len(op.operands) > 1 else ()
+    dims = tuple(factors.each(op.results[0].shape, joined))
     return factors.rule([dims] * len(op.operands), [dims], linear=all_operands(op))
 
 
