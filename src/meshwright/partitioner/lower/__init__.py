@@ -10,7 +10,6 @@ from meshwright.partitioner.lower.lowered import (
 )
 from meshwright.partitioner.lower.lowering import lower
 from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
-from meshwright.partitioner.lower.verify import verify_lowered
 
 __all__ = [
     "Gather",
@@ -22,5 +21,4 @@ __all__ = [
     "local_shape",
     "lower",
     "reshard_steps",
-    "verify_lowered",
 ]

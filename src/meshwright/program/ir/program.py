@@ -85,11 +85,6 @@ def show_program(program: Program) -> str:
     return "\n".join(_Writer().program(program, "program", ""))
 
 
-def show_op(op: Op) -> str:
-    """One op as a line of text; values are numbered from its operands on."""
-    return _Writer().op(op)
-
-
 def show_ops(ops: Iterable[Op]) -> list[str]:
     """One line of text per op; a value has the same number in all of them."""
     writer = _Writer()
