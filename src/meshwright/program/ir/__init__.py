@@ -1,6 +1,5 @@
 """Programs and shardings as plain data, without JAX, op semantics or hardware."""
 
-from meshwright.program.ir.parse import parse_program
 from meshwright.program.ir.program import Op, Program, show_ops, show_program
 from meshwright.program.ir.sharding import Sharding, whole
 from meshwright.program.ir.values import (
@@ -23,7 +22,6 @@ __all__ = [
     "Wire",
     "itemsize_bytes",
     "num_bytes",
-    "parse_program",
     "show_ops",
     "show_program",
     "show_type",

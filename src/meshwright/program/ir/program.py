@@ -11,10 +11,10 @@ times) are mappings keyed by its values. A program prints one line per op:
 
 Values are numbered in order of appearance. `!` after a kind marks an effect. A region
 op lists its wires as `operand|inputs|outputs|result` (`-` for none, `body.position` for
-an end, `*` for stacked), then its bodies. Parameters print as short stable text, which
-`parse_program` keeps as text.
+an end, `*` for stacked), then its bodies. Parameters print as short stable text.
 
-Law: str(parse_program(text)) == text, for every text that a program printed.
+Law: a printed program can be read back, and then prints the same text; the tests have a
+parser (`tests/program/ir/parser.py`).
 """
 
 from __future__ import annotations
