@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.workspace import Workspace
-
-DimFn = Callable[[str, object], "int | None"]
 
 
 @cache

@@ -20,7 +20,7 @@ from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
 from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.simulate.known_times import KnownTimes
 from meshwright.program.ir import Value
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 COMPUTE, LINKS = "compute", "links"
 

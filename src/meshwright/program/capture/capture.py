@@ -18,10 +18,10 @@ from meshwright.jax_private import is_ordered
 from meshwright.program.capture.convert import convert
 from meshwright.program.capture.kernel import read_kernels
 from meshwright.program.ir import Program
-from meshwright.program.rewrite import (
+from meshwright.program.rewrite.common_subexpressions import (
     eliminate_common_subexpressions,
-    eliminate_dead_code,
 )
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
 
 @dataclass(frozen=True, eq=False)

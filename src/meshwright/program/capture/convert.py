@@ -41,7 +41,6 @@ class _Converter:
     """Converts the equations of one jaxpr, and of those that it calls, to ops.
 
     outer: the source of the call that is being inlined, if any.
-    `names`, an argument of the methods, maps variables of the jaxpr to atoms.
     """
 
     def __init__(self, outer: Source | None = None) -> None:
@@ -50,13 +49,8 @@ class _Converter:
         self.constants: dict[Value, Any] = {}
 
     def program(self, closed: Any) -> Program:
-        jaxpr, consts = open_jaxpr(closed)
-        names: dict[Any, Atom] = {}
-        for var, const in zip(jaxpr.constvars, consts, strict=True):
-            names[var] = self.constant(const, var.aval)
-        inputs = tuple(_value(var.aval) for var in jaxpr.invars)
-        names.update(zip(jaxpr.invars, inputs, strict=True))
-        outputs = self.run(jaxpr, names)
+        inputs = tuple(_value(var.aval) for var in open_jaxpr(closed)[0].invars)
+        outputs = self.inline(closed, inputs)
         return Program(inputs, tuple(self.ops), tuple(outputs), self.constants)
 
     def constant(self, const: Any, aval: Any) -> Atom:
@@ -65,16 +59,6 @@ class _Converter:
         value = _value(aval)
         self.constants[value] = const
         return value
-
-    def run(self, jaxpr: Any, names: dict[Any, Atom]) -> list[Atom]:
-        """Convert the equations, and return the atoms of the jaxpr's outputs."""
-        for eqn in jaxpr.eqns:
-            operands = tuple(self.read(a, names) for a in eqn.invars)
-            for var, atom in zip(
-                eqn.outvars, self.equation(eqn, operands), strict=True
-            ):
-                names[var] = atom
-        return [self.read(a, names) for a in jaxpr.outvars]
 
     def read(self, atom: Any, names: dict[Any, Atom]) -> Atom:
         if hasattr(atom, "val"):
@@ -121,14 +105,18 @@ class _Converter:
         consts = operands[first : first + counts.solve]
         return self.inline(jaxprs.solve, (*consts, *operands[sum(counts) :]))
 
-    def inline(self, closed: Any, operands: tuple[Atom, ...]) -> list[Atom]:
+    def inline(self, closed: Any, operands: Sequence[Atom]) -> list[Atom]:
+        """Convert the equations, and return the atoms of the jaxpr's outputs."""
         jaxpr, consts = open_jaxpr(closed)
         names: dict[Any, Atom] = {
             var: self.constant(const, var.aval)
             for var, const in zip(jaxpr.constvars, consts, strict=True)
         }
         names.update(zip(jaxpr.invars, operands, strict=True))
-        return self.run(jaxpr, names)
+        for eqn in jaxpr.eqns:
+            read = tuple(self.read(a, names) for a in eqn.invars)
+            names.update(zip(eqn.outvars, self.equation(eqn, read), strict=True))
+        return [self.read(a, names) for a in jaxpr.outvars]
 
 
 def _reverses_nothing(eqn: Any) -> bool:

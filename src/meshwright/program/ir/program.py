@@ -25,7 +25,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from meshwright.program.ir.values import Atom, Literal, Value, Wire, show_type
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 _NO_PARAMS: Mapping[str, object] = MappingProxyType({})
 

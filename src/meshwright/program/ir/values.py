@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 
 @fast_frozen

@@ -18,7 +18,7 @@ from enum import Enum
 
 from meshwright.errors import RuleError
 from meshwright.program.ir import Op
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 from meshwright.program.rules.rule import FactorRule, einsum_rule, opaque_rule
 
 
@@ -62,10 +62,7 @@ def has_trait(kind: str, trait: Trait) -> bool:
 
 
 def ops_with(trait: Trait) -> Set[str]:
-    """The kinds of op that have the trait.
-
-    The set is live: kinds that are registered later appear in it.
-    """
+    """The kinds of op that have the trait, later registered ones included (a live set)."""
     return _KINDS[trait]
 
 

@@ -19,7 +19,7 @@ from meshwright.predict.roofline.kernel_time import KernelTraffic
 from meshwright.predict.roofline.padding import uses_matrix_unit
 from meshwright.program.ir import Atom, Value
 from meshwright.program.ops import Trait, has_trait
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 
 class OnChipRange(NamedTuple):

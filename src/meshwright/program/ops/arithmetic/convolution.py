@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 from meshwright.program.ir import Op, Value
@@ -79,7 +80,7 @@ def convolve(op: Op) -> FactorRule:
         linear=product_linear(op),
         special=frozenset(draft.halos),
         local_params=_local_params,
-        expand=_Exchange(result, draft.halos).expand,
+        expand=partial(_exchange, result, draft.halos),
     )
 
 
@@ -161,30 +162,25 @@ def _local_params(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
-    """The expansion: fetch halos, then convolve with the padding that remains.
+def _exchange(
+    result: Dims,
+    halos: Mapping[int, tuple[int, Halo]],
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: OpCut,
+) -> tuple[Value, ...]:
+    """Fetch halos, then convolve with the padding that remains.
 
-    result: letters of the result. halos: by factor, its spatial dim and its halo.
+    Halos of one dim are exchanged after the other, so that corners are forwarded.
     """
-
-    result: Dims
-    halos: Mapping[int, tuple[int, Halo]]
-
-    def expand(
-        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
-    ) -> tuple[Value, ...]:
-        """Exchange halos of one dim after the other, so that corners are forwarded."""
-        lhs, rhs = operands
-        padding = paddings_of(op)
-        for factor, (spatial, halo) in self.halos.items():
-            if cut.is_cut(factor):
-                dim = _specs(op)[0][2 + spatial]
-                lhs = extend(builder, lhs, dim, cut.axes[factor], halo)
-                padding[spatial] = halo.padding
-        shape = local_shape(op.results[0].shape, self.result, cut)
-        params = {
-            **_local_params(op, (lhs.shape, rhs.shape), (shape,)),
-            "padding": tuple(padding),
-        }
-        return builder.apply(op, (lhs, rhs), [shape], params)
+    lhs, rhs = operands
+    padding = paddings_of(op)
+    for factor, (spatial, halo) in halos.items():
+        if cut.is_cut(factor):
+            dim = _specs(op)[0][2 + spatial]
+            lhs = extend(builder, lhs, dim, cut.axes[factor], halo)
+            padding[spatial] = halo.padding
+    shape = local_shape(op.results[0].shape, result, cut)
+    params = _local_params(op, (lhs.shape, rhs.shape), (shape,))
+    return builder.apply(op, (lhs, rhs), [shape], {**params, "padding": tuple(padding)})
