@@ -7,7 +7,7 @@ run one after another; within each of those the matrix and vector units overlap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from meshwright.program.ir import Op
 from meshwright.program.rules.registry import NO_WORK, OpWork, work_of
@@ -82,11 +82,6 @@ def kernel_of(op: Op) -> PallasKernel | None:
     """The kernel that an op calls; `None` if it calls none, or if its grid is unknown."""
     found = op.params.get(KERNEL_PARAM)
     return found if isinstance(found, PallasKernel) else None
-
-
-def with_kernel(op: Op, kernel: PallasKernel) -> Op:
-    """The op with the kernel stored among its parameters."""
-    return replace(op, params={**op.params, KERNEL_PARAM: kernel})
 
 
 def without_kernel(params: Mapping[str, object]) -> dict[str, object]:
