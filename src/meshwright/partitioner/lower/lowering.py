@@ -15,6 +15,7 @@ from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workar
 from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.partitioner.lower.scope import Scope, Shared
 from meshwright.partitioner.propagate import Node, State
+from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
 from meshwright.program.ops import FactorRule, OpCut
 
@@ -227,10 +228,11 @@ def _wire_sharding(scope: Scope, node: Node) -> Sharding:
         node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
     ):
         return Sharding(scope.shared.form_inside(node))
-    cut = scope.cuts(node, tuple((d,) for d in range(len(node.sizes))))
+    dims = tuple((d,) for d in range(len(node.sizes)))
+    inner = cut_by(scope.state.axes_of[node.index], dims)
     carrier = scope.shared.carrier
     partial = tuple(a for a in scope.mesh.axes if carrier.loop_partial(node, a))
-    return Sharding(cut.dims, partial)
+    return Sharding(inner.dims, partial)
 
 
 def _is_gathered(scope: Scope, node: Node) -> bool:

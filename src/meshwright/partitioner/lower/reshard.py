@@ -82,33 +82,25 @@ def _swap(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
     """Move a minor run of axes from one dim to the end of another by all-to-all."""
-    moved = True
-    while moved:
-        moved = False
-        for i, axes in enumerate(now):
-            extra = axes[_common(axes, goal[i]) :]
-            for j in range(len(now)):
-                if j == i or _common(now[j], goal[j]) < len(now[j]):
-                    continue
-                wanted = goal[j][len(now[j]) :]
-                count = _overlap(extra, wanted)
-                if count:
-                    run = tuple(axes[len(axes) - count :])
-                    steps.append(ReshardStep("all_to_all", i, run, j))
-                    del axes[len(axes) - count :]
-                    now[j].extend(run)
-                    moved = True
-                    break
-            if moved:
-                break
+    for i, axes in enumerate(now):
+        extra = axes[_common(axes, goal[i]) :]
+        for j in range(len(now)):
+            if j == i or _common(now[j], goal[j]) < len(now[j]):
+                continue
+            count = _overlap(extra, goal[j][len(now[j]) :])
+            if count:
+                run = tuple(axes[len(axes) - count :])
+                steps.append(ReshardStep("all_to_all", i, run, j))
+                del axes[len(axes) - count :]
+                now[j].extend(run)
+                _swap(now, goal, steps)  # what has moved may let others move
+                return
 
 
 def _overlap(extra: list[str], wanted: list[str]) -> int:
     """The length of the longest run that ends `extra` and begins `wanted`."""
-    for count in range(min(len(extra), len(wanted)), 0, -1):
-        if extra[-count:] == wanted[:count]:
-            return count
-    return 0
+    counts = range(min(len(extra), len(wanted)), 0, -1)
+    return next((n for n in counts if extra[-n:] == wanted[:n]), 0)
 
 
 def _permute(

@@ -9,7 +9,7 @@ undone, as in PartIR (Alabed et al., ASPLOS 2025).
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from meshwright.partitioner.propagate.carry import Carrier
@@ -148,26 +148,17 @@ class _Work:
     """Queue of nodes to visit: forward ones first, in order of arrival, none twice."""
 
     def __init__(self) -> None:
-        self._queues: tuple[deque[int], deque[int]] = (deque(), deque())
-        self._waiting: tuple[set[int], set[int]] = (set(), set())
+        self._forward: OrderedDict[int, None] = OrderedDict()
+        self._backward: OrderedDict[int, None] = OrderedDict()
 
     def __bool__(self) -> bool:
-        return bool(self._queues[0] or self._queues[1])
+        return bool(self._forward or self._backward)
 
     def forward(self, nodes: Iterable[int]) -> None:
-        for node in nodes:
-            self._push(0, node)
+        self._forward.update(dict.fromkeys(nodes))
 
     def backward(self, node: int) -> None:
-        self._push(1, node)
-
-    def _push(self, which: int, node: int) -> None:
-        if node not in self._waiting[which]:
-            self._waiting[which].add(node)
-            self._queues[which].append(node)
+        self._backward[node] = None
 
     def pop(self) -> int:
-        which = 0 if self._queues[0] else 1
-        node = self._queues[which].popleft()
-        self._waiting[which].discard(node)
-        return node
+        return (self._forward or self._backward).popitem(last=False)[0]

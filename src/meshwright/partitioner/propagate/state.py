@@ -5,13 +5,14 @@ Tactics and searches only add decisions; a journal lets a search roll back a tri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.graph import Graph, Node, Port
-from meshwright.program.ir import Sharding
+from meshwright.program.ir import Sharding, whole
+from meshwright.program.rules.rule import Dims
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,13 @@ class Conflict:
     axis: str
     sides: tuple[tuple[int, int, str], ...]
     tactic: str
+
+
+def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
+    """The sharding of a value with these factors, if these axes cut the factors."""
+    if not axes:
+        return whole(len(dims))
+    return Sharding(tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims))
 
 
 class State:
@@ -102,15 +110,7 @@ class State:
 
     def sharding_at(self, node: Node, port: Port) -> Sharding:
         """The sharding in which a node reads or makes a value, partial axes left out."""
-        cuts = self.axes_of[node.index]
-        if not cuts:
-            return Sharding(((),) * len(port[1]))
-        return Sharding(
-            tuple(
-                tuple(a for f in factors for a in cuts.get(f, ()))
-                for factors in port[1]
-            )
-        )
+        return cut_by(self.axes_of[node.index], port[1])
 
     def reads(self, node: Node, value: int) -> Iterator[Sharding]:
         """The shardings in which a node reads a value, one for each such operand."""
