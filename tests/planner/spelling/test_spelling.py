@@ -6,7 +6,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.machine import Mesh
-from meshwright.partitioner.structure.patterns import without_indices
+from meshwright.partitioner.structure.workspace import without_indices
 from meshwright.planner.spelling.site_graph import build_site_graph
 from meshwright.planner.spelling.spelling import spellings
 from meshwright.planner.spelling.tactic_patterns import tactics_as_code

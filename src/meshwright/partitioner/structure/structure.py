@@ -51,7 +51,9 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
     trained = _trained(graph, depends, state & floats)
     loose = (floats & arrays) - state
     weights, fed = _weights(graph, depends, loose | (trained & arrays), trained)
-    groups = _weight_groups(paths, weights, fed | (arrays - floats - state))
+    # All leaves of an argument that holds weights and no data are weights.
+    groups = {_group(paths[i]) for i in weights}
+    groups -= {_group(paths[i]) for i in fed | (arrays - floats - state)}
     frozen = {i for i in loose - fed if _group(paths[i]) in groups}
     carried = {i for i in trained if frozen and _group(paths[i]) not in groups}
     params = sorted((trained - carried) | frozen)
@@ -148,13 +150,6 @@ def _only(bits: int, leaves: set[int]) -> int | None:
     return position if position in leaves else None
 
 
-def _weight_groups(
-    paths: tuple[str, ...], weights: set[int], data: set[int]
-) -> set[str]:
-    """The arguments that hold weights and no data, so that all their leaves are weights."""
-    return {_group(paths[i]) for i in weights} - {_group(paths[i]) for i in data}
-
-
 def _group(path: str) -> str:
     """The argument that a leaf belongs to, with its position in a sequence of arguments."""
     first, *rest = path.split(".")
@@ -210,17 +205,14 @@ def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
 def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
     """Propagate through a region's bodies until nothing changes."""
     wires = graph.wire_nodes[op]
-    _flow_all(wires, bits)
-    is_news = True
-    while is_news:
+    for node in wires:
+        _flow(node, bits)
+    while True:
         for body in op.bodies:
             _visit(graph, body, bits)
-        is_news = _flow_all(wires, bits)
-
-
-def _flow_all(nodes: tuple[Node, ...], bits: list[int]) -> bool:
-    news = [_flow(node, bits) for node in nodes]  # all of them, whatever the first says
-    return any(news)
+        news = [_flow(node, bits) for node in wires]  # all, whatever the first says
+        if not any(news):
+            return
 
 
 def _flow(node: Node, bits: list[int]) -> bool:

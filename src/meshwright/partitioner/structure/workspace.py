@@ -1,11 +1,18 @@
-"""The workspace of a tactic: the graph, the decisions so far, the names of the leaves."""
+"""The workspace of a tactic: the graph, the decisions so far, the names of the leaves.
+
+Patterns select leaves by globs over their names, or values by tags.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
 
+from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Node, Propagator, State
 from meshwright.program.ir import Value
@@ -161,3 +168,57 @@ class Workspace:
         factors = self._factors(node, dim)
         found = self.state.next_factor(node, factors)
         return found if found is not None or not factors else factors[0]
+
+
+@cache
+def pattern_regex(pattern: str) -> re.Pattern[str]:
+    """`state.**.kernel` as a regular expression: `*` one component, `**` any number."""
+    parts: list[str] = []
+    for component in pattern.split("."):
+        if component == "**":
+            parts.append(r"(?:[^.]+(?:\.|$))*")
+        else:
+            text = re.escape(component).replace(r"\*", "[^.]*").replace(r"\?", "[^.]")
+            parts.append(text + r"(?:\.|$)")
+    return re.compile("".join(parts) + "$")
+
+
+def matches(pattern: str, path: str) -> bool:
+    """True when the glob covers the whole path."""
+    return pattern_regex(pattern).match(path) is not None
+
+
+def without_indices(path: str) -> str:
+    """A path with `*` for each index: `blocks.*.up` for `blocks.3.up`."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+
+
+def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
+    """(path, node) of every leaf or tag that a pattern matches; an error if none does."""
+    if pattern.startswith("tag:"):
+        name = pattern[len("tag:") :]
+        found = [(f"tag:{n}", node) for n, node in work.tags if n == name]
+        known = sorted({f"tag:{n}" for n, _ in work.tags})
+    else:
+        nodes = zip(work.paths, work.graph.input_nodes, strict=True)
+        found = [(path, node) for path, node in nodes if matches(pattern, path)]
+        known = list(work.paths)
+    if not found:
+        raise TacticError(_no_match(pattern, known))
+    return found
+
+
+def _no_match(pattern: str, known: list[str]) -> str:
+    near = get_close_matches(pattern, known, n=3, cutoff=0.3)
+    sample = near or known[:8]
+    more = f" and {len(known) - len(sample)} more" if len(known) > len(sample) else ""
+    there = ", ".join(sample) + more if known else "none"
+    what = "tags" if pattern.startswith("tag:") else "leaves"
+    hint = ""
+    if not pattern.startswith(("tag:", "**")) and any(
+        matches(pattern + ".**", p) for p in known
+    ):
+        hint = f"; did you mean {pattern + '.**'!r}?"
+    return (
+        f"pattern {pattern!r} matches nothing; the program's {what} are: {there}{hint}"
+    )

@@ -71,16 +71,13 @@ def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
         raise TacticError(f"cut wants a mapping from places to dims, got {sites!r}")
     for site, where in sites.items():
         is_sum = isinstance(where, str) and _SUM.fullmatch(where)
-        if not is_sum and not (where is Choice.REPLICATED or _is_dim(where)):
+        is_dim = isinstance(where, int) and not isinstance(where, bool)
+        if not (is_sum or is_dim or where is Choice.REPLICATED):
             raise TacticError(
                 f"what to cut of {site!r} is {where!r}; wanted an int, 'sum', 'sum 1' "
                 "and so on, or REPLICATED"
             )
     return CutOps(tuple(sites.items()), axis)
-
-
-def _is_dim(where: object) -> bool:
-    return isinstance(where, int) and not isinstance(where, bool)
 
 
 def _seed(work: Workspace, site: str, node: Node, where: Where) -> int | Sum:

@@ -12,10 +12,10 @@ from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of, dims_of, major
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics.tactic import Strategy
+from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
-def expert_parallel(axis: str) -> Strategy:
+def expert_parallel(axis: str) -> AxisTactic:
     """Cut the experts of every mixture along a mesh axis: `expert_parallel("model")`.
 
     before: tokens[E, C, D] x up[E, D, F]        after: both cut on E
@@ -24,7 +24,7 @@ def expert_parallel(axis: str) -> Strategy:
     by expert are cut by expert instead, with an all-to-all of the tokens before and
     after. Raises `TacticError` where there are no experts, when the tactic is applied.
     """
-    return Strategy("expert_parallel", axis, _cut_experts)
+    return AxisTactic("expert_parallel", axis, _cut_experts)
 
 
 def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:

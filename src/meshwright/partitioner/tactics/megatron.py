@@ -16,12 +16,12 @@ from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.workspace import Refusal, Workspace
-from meshwright.partitioner.tactics.tactic import Strategy
+from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import Trait, has_trait
 
 
-def megatron(axis: str) -> Strategy:
+def megatron(axis: str) -> AxisTactic:
     """Cut pairs of matmuls by columns and rows along a mesh axis: `megatron("model")`.
 
     before: x[B, D] @ up[D, F], gelu, @ down[F, D]
@@ -33,7 +33,7 @@ def megatron(axis: str) -> Strategy:
     whether their weights are fused or not. Raises `TacticError` where there is no such
     pair, when the tactic is applied.
     """
-    return Strategy("megatron", axis, _cut_pairs)
+    return AxisTactic("megatron", axis, _cut_pairs)
 
 
 _MATMULS = ("dot_general", "ragged_dot_general")

@@ -13,10 +13,10 @@ from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of, dims_of
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics.tactic import Strategy
+from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
-def sequence_parallel(axis: str) -> Strategy:
+def sequence_parallel(axis: str) -> AxisTactic:
     """Cut activations between the pairs of `megatron(axis)` along the sequence.
 
     before: x[B, S, D] + partial[B, S, D], all-reduced
@@ -26,7 +26,7 @@ def sequence_parallel(axis: str) -> Strategy:
     if all are cut, the last one that the axis still divides. Raises `TacticError` where
     no such pair is cut, when the tactic is applied.
     """
-    return Strategy("sequence_parallel", axis, _cut_sums)
+    return AxisTactic("sequence_parallel", axis, _cut_sums)
 
 
 def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:

@@ -47,7 +47,7 @@ class Tactic(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class AxisTactic:
     """A tactic that finds by itself what to cut along one axis.
 
     name: of the function that makes it. cut_fn: cuts along an axis, for the tactic that

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import find_nodes
 from meshwright.partitioner.structure.structure import Structure, find_structure
 from meshwright.partitioner.structure.views import is_open
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.workspace import Workspace, find_nodes
 from meshwright.partitioner.tactics.data_parallel import data_parallel
-from meshwright.partitioner.tactics.tactic import Strategy, TacticKind
+from meshwright.partitioner.tactics.tactic import AxisTactic, TacticKind
 
 Leaves = list[tuple[str, Node]]
 
@@ -125,12 +124,12 @@ def zero(
     return Zero(stage, axis, params, state)
 
 
-def fsdp(axis: str) -> Strategy:
+def fsdp(axis: str) -> AxisTactic:
     """Cut batch, parameters and optimizer state along one axis: `fsdp("data")`.
 
     Applies `data_parallel(axis)`, unless the axis is in use already, and `zero(3, axis)`.
     """
-    return Strategy("fsdp", axis, _cut_fully)
+    return AxisTactic("fsdp", axis, _cut_fully)
 
 
 def _cut_fully(work: Workspace, axis: str, tactic: str) -> None:

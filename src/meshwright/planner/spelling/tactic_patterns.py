@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches, without_indices
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.partitioner.structure.workspace import Sum
+from meshwright.partitioner.structure.workspace import Sum, matches, without_indices
 from meshwright.partitioner.tactics import (
     FIRST_DIVISIBLE,
     REPLICATED,

@@ -23,7 +23,7 @@ class Recomputation:
 
     copies: by value its second copy. Values are fetched, not computed again, if they are
     to be kept, if no op makes them, or if an op with effects or a loop does: a loop's
-    results are computed again in other loops (`rematerialized_scans`).
+    results are computed again in other loops (`rematerialize_scans`).
     """
 
     def __init__(

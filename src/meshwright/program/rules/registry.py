@@ -161,14 +161,10 @@ def rule_of(op: Op) -> FactorRule:
     """The rule of an op; if none is registered, an opaque rule that says so."""
     fn = _RULES.get(op.kind)
     if fn is None:
-        return opaque_rule(op, _missing(op.kind))
+        near = get_close_matches(op.kind, _RULES, n=2)
+        hint = f" (near names: {', '.join(near)})" if near else ""
+        return opaque_rule(op, f"primitive {op.kind!r} has no factor rule{hint}")
     found = fn(op)
     if isinstance(found, str):
         return einsum_rule(found, op)
     return found
-
-
-def _missing(kind: str) -> str:
-    near = get_close_matches(kind, _RULES, n=2)
-    hint = f" (near names: {', '.join(near)})" if near else ""
-    return f"primitive {kind!r} has no factor rule{hint}"

@@ -64,10 +64,7 @@ def _leading(op: Op, count: int) -> FactorRule:
     return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
 
 
-@rule("threefry2x32", "random_clone", "random_seed")
-def elementwise(op: Op) -> FactorRule:
-    """The rule of an elementwise op."""
-    return broadcasting_rule(op)
+rule("threefry2x32", "random_clone", "random_seed")(broadcasting_rule)
 
 
 @rule("random_fold_in")
@@ -77,7 +74,7 @@ def random_fold_in(op: Op) -> FactorRule:
     return broadcasting_rule(op) if independent else _leading(op, 0)
 
 
-@rule("random_split")
+@rule("random_split", "random_gamma")
 def random_split(op: Op) -> FactorRule:
     """The rule by which dims of the keys are parallel if keys are independent."""
     keys = op.operands[0]
@@ -88,13 +85,6 @@ def random_split(op: Op) -> FactorRule:
 def random_wrap(op: Op) -> FactorRule:
     """The rule of key arrays and their words: the dim of words has no letter."""
     return _leading(op, min(len(op.operands[0].shape), len(op.results[0].shape)))
-
-
-@rule("random_gamma")
-def random_gamma(op: Op) -> FactorRule:
-    """The rule by which dims of the keys are parallel if keys are independent."""
-    keys = op.operands[0]
-    return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
 
 @rule("rng_bit_generator")

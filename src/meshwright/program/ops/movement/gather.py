@@ -140,7 +140,7 @@ def _slice_sizes(op: Op) -> tuple[int, ...]:
     return cast(tuple[int, ...], op.params["slice_sizes"])
 
 
-def _fills(op: Op) -> bool:
+def _is_filled(op: Op) -> bool:
     return cast(Enum, op.params["mode"]).name == "FILL_OR_DROP"
 
 
@@ -174,7 +174,7 @@ def _is_linear(op: Op) -> bool:
     if not can_sum(op.operands[0].dtype):
         return False
     fill = cast(complex, op.params["fill_value"])
-    return not _fills(op) or bool(fill == 0) or bool(fill != fill)
+    return not _is_filled(op) or bool(fill == 0) or bool(fill != fill)
 
 
 def _local_params(
@@ -203,7 +203,7 @@ def _expand(
     fills the row, as the mode says; so exactly one device contributes.
     """
     table, indices = operands
-    fills = _fills(op)
+    fills = _is_filled(op)
     moved: list[Value] = []
     owned: list[Value] = []
     parts = split_components(builder, indices)

@@ -24,9 +24,6 @@ _READS_STEP = frozenset({"num_programs", "program_id"})
 _IN_ORDER = ("prng_", "dma_", "semaphore_")
 """Prefixes of primitives whose effects last from one step to the next."""
 
-Blocks = tuple[Any, ...]
-"""JAX's `BlockMapping`s of the operands and results."""
-
 
 def _work(op: Op) -> OpWork:
     kernel = kernel_of(op)
@@ -115,7 +112,7 @@ def _is_independent(op: Op, dim: int) -> bool:
             return False
         if name in _READS_STEP and numbered[eqn.params["axis"]] == dim:
             return False
-    blocks: Blocks = mapping.block_mappings
+    blocks = mapping.block_mappings
     if params["input_output_aliases"] and not all(_has_blocks(b, dim) for b in blocks):
         return False
     return all(
