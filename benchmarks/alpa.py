@@ -48,7 +48,7 @@ TABLE_3: Mapping[str, tuple[Mapping[str, str], tuple[Move, ...]]] = {
     ),
     "k to 0 and 1": ({"k": "01"}, (("all_reduce", ("0", "1"), WHOLE_BYTES),)),
 }
-"""Of sum over k of a[i, k] b[k, j], the axes along which each letter is cut."""
+"""Axes along which each letter is cut in the product: sum over k of a[i, k] b[k, j]."""
 
 
 def resharding(have: Dims, need: Dims) -> tuple[Move, ...]:

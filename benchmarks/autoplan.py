@@ -37,7 +37,7 @@ from meshwright.planner.solve.space import Space
 RESULTS = Path(__file__).parent / "results" / "autoplan.json"
 
 MACHINES = {"tpu-v3": 16, "tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
-"""Chips of each; those of TPU v3 have two devices."""
+"""Number of chips by machine; a chip of TPU v3 has two devices."""
 
 TRANSFORMERS = (
     "gpt:t32", "gpt3:t24", "llm:alpa_2_6b", "primer:primer_medium", "moe:moe_2_4b",

@@ -27,7 +27,7 @@ CASES = {
     "moe:moe_10b": ("h100", 64, 15.0),
     "llm:gpt_175b_unrolled": ("tpu-v5p", 512, 60.0),
 }
-"""Machine, chips and seconds of each."""
+"""Machine, chips and budget in seconds, by program."""
 
 
 def run_case(target: str) -> dict[str, object]:

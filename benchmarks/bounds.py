@@ -43,7 +43,7 @@ CASES = (
     ("gns:edges_8192", "tpu-v5e"),
     ("lstm:big_lstm", "h100"),
 )
-"""Each on the second mesh that a search looks at, of two axes."""
+"""Programs and machines; the mesh is the second one that a search tries, of two axes."""
 
 CHIPS = {"tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
 

@@ -35,7 +35,7 @@ from meshwright.planner.driver.search import SPELLED
 RESULTS = Path(__file__).parent / "results" / "confirm_found.json"
 FOUND_ROWS = Path(__file__).parent / "results" / "autoplan.json"
 KNOWN_MACHINES = ("tpu-v5e", "tpu-v5p")
-"""Those of the search's benchmark that the compiler knows with one device a chip."""
+"""Machines of `benchmarks.autoplan` with one device per chip in the TPU compiler."""
 
 
 def run_case(target: str, machine_name: str, budget_s: float) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from typing import Any
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
     f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8 "
-    "--xla_backend_optimization_level=0"  # of machine code: buffers stand before it
+    "--xla_backend_optimization_level=0"  # after buffer assignment
 )
 
 import jax
@@ -56,7 +56,7 @@ SMALL: Mapping[str, tuple[str, dict[str, Any]]] = {
     "d4pg": ("humanoid", {"batch": 4096}),
     "primer": ("primer_small", {"layers": 2, "batch": 16}),
 }
-"""By program, a published size and what of it is made smaller."""
+"""A published size by program, and the fields of it that are made smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def shapes_of(target: Target) -> Built:
     try:
         args = jax.eval_shape(build)
     except (ValueError, jax.errors.TracerArrayConversionError):
-        fn, args = target()  # some weights are made by what cannot be traced
+        fn, args = target()  # some targets make weights by code that cannot be traced
         return fn, jax.eval_shape(lambda *leaves: leaves, *args)
     return found[0], args
 

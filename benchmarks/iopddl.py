@@ -23,7 +23,7 @@ from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "iopddl.json"
 SOLVERS = ("ours", "cp-sat", "highs")
-GRACE_S = 60.0  # after the limit a process is ended, and has found nothing
+GRACE_S = 60.0  # after the limit the process is ended, and counts as without result
 
 
 def run_solver(solver: str, path: Path, seconds: float, start_s: float) -> None:

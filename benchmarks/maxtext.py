@@ -60,7 +60,7 @@ V5E = {
     "maxtext_v5e_16b": (61.1, 59.4, 59.1, 58.3, 56.6, 54.7),
     "maxtext_v5e_32b": (66.9, 64.8, 64.1, 63.7, 62.3, 60.4),
 }
-"""On 1, 2, 4, 8, 16 and 32 slices of 256 chips."""
+"""Published utilisation on 1, 2, 4, 8, 16 and 32 slices of 256 chips."""
 
 
 def runs() -> Iterator[Run]:

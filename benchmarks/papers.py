@@ -39,7 +39,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 
 Row = dict[str, Any]
 SERVED = (16, 64)
-"""Sequences; PartIR states none."""
+"""Numbers of sequences; PartIR states none."""
 
 
 # -- rows ---------------------------------------------------------------------------------

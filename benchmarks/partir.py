@@ -23,7 +23,7 @@ from zoo import gpt, serving
 CORES = 32
 FLOPS_PER_S = 61.5e12
 LINK_BYTES_PER_S = 70e9
-"""Of a core in 32 bits, and of a link: what PartIR says of TPU v3 (section 7)."""
+"""Peak rates of a TPU v3 core in 32 bits, and of a link, by PartIR (section 7)."""
 
 Row = dict[str, Any]
 

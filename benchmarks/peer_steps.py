@@ -16,7 +16,7 @@ from benchmarks.peer_cases import Case, built
 from meshwright.errors import MeshwrightError
 from meshwright.planner.candidates.meshes import shape_text
 
-try:  # a peer that is measured where somebody installed it
+try:  # google-parallax, measured if it is installed
     from parallax.sharding.auto_shard import get_shardings
 except ImportError:
     get_shardings = None

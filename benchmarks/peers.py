@@ -113,7 +113,9 @@ def measure(
     peers = [peer for peer in found if isinstance(peer, Peer)]
     rounds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for turn in range(num_rounds + 2):
-        shift = turn % len(peers)  # nobody always runs behind the same neighbour
+        shift = turn % len(
+            peers
+        )  # rotates, so that no peer always runs after the same one
         for peer in peers[shift:] + peers[:shift]:
             taken = seconds(partial(peer.compiled, *peer.placed))
             if turn >= 2:

@@ -39,7 +39,7 @@ GROUPS = {
     "reduce_scatter": "reductions",
     "all_to_all": "all-to-alls",
 }
-"""Permutes are left out: the compiler adds some to line up what it cuts."""
+"""Groups of collectives. Permutes are left out: the compiler adds some to align parts."""
 
 WITHIN = 0.10
 

@@ -294,7 +294,7 @@ FULL = {
     "vit.l_16-forward": "tpu-v5e",
     "serving.it32-4l": "tpu-v5p",
 }
-"""Programs that are compiled to the end, each on one chip, so that schedules compare."""
+"""Programs compiled to the end, each on one chip, so that schedules can be compared."""
 
 
 def full_cases() -> Iterator[Case]:

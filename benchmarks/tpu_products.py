@@ -41,7 +41,7 @@ from meshwright.run.compilers.hlo import estimated_cycles
 RESULTS = Path(__file__).parent / "results"
 
 SHAPES = ((16384, 16384, 16384), (12288, 28672, 8192), (12288, 8192, 28672))
-"""Rows, what is summed, columns."""
+"""Rows, contracted dim, columns."""
 
 Built = tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]
 
