@@ -13,9 +13,9 @@ several draws of each sample from its logistic. Flows of 10, 10, 10 and 30 layer
 channels; trained like the teacher. A power loss compares the power with the recording's in
 each frequency, averaged over time.
 
-Assumed: 8 draws of a sample; frames of 512 samples that overlap by half; the power
-loss counts 4-fold, the mean over frequencies. Ours lacks the perceptual loss, which
-needs a network that recognises phones, and the contrastive loss; the teacher's bins count by
+Assumed: 8 draws of a sample; frames of 512 samples that overlap by half; the power loss
+counts 4-fold, the mean over frequencies. Ours lacks the perceptual loss, which needs a
+network that recognises phones, and the contrastive loss; the teacher's bins count by
 density, so that both terms of the KL have one unit.
 
 Letters: B batch, T samples, F frames, C features of a frame, N draws of a sample.
