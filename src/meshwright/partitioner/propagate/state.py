@@ -141,8 +141,10 @@ class State:
         parts = self.parts(node, factor) * size
         extent = node.sizes[factor]
         least = (node.rule.least or {}).get(factor, 1) if node.rule else 1
-        if extent % parts or extent < parts * least:
+        if extent % parts:
             return f"{parts} parts do not divide extent {extent}"
+        if extent < parts * least:
+            return f"{parts} parts of extent {extent} are smaller than the {least} it needs"
         for value, dims in node.outs if self.scattered else ():
             for dim, factors in enumerate(dims):
                 if factor in factors and not self.is_available(value, dim, axis):
