@@ -74,7 +74,7 @@ class Estimate:
 
     @property
     def peak_memory_bytes(self) -> int:
-        """The most that is alive at once on one device."""
+        """Bytes that a device must have."""
         return self.memory.peak_bytes
 
     @property
@@ -123,6 +123,7 @@ class Estimate:
         return rent_usd(self.step_time_s, self.machine.num_devices, price)
 
 
+@paused_collector()
 def estimate(
     decided: Decided, machine: Machine, donate_state: bool = False
 ) -> Estimate:
@@ -133,11 +134,6 @@ def estimate(
     """
     # The lowered program's mesh has sub-axes, which an error should not name.
     require_size(decided.work.mesh, machine)
-    with paused_collector():
-        return _simulated(decided, machine, donate_state)
-
-
-def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
     lowered, compiler = decided.lowered, compiler_of(machine)
     placement = place_mesh(lowered.mesh, machine)
     compilation = _compiled(lowered, compiler, machine.chip.tile)
@@ -189,9 +185,8 @@ def _compiled(
 
 def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) -> float:
     """Seconds of pauses of other groups, on each level that a collective crosses."""
-    axes = compilation.kernels.axes
-    across = {segment.dim.level for segment in placement.of(axes)}
-    machine = placement.machine
+    segments, machine = placement.of(compilation.kernels.axes), placement.machine
+    across = {segment.dim.level for segment in segments}
     return sum(
         waiting_s(step_s, level, num_groups(machine, level))
         for level in machine.levels

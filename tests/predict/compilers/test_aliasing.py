@@ -13,7 +13,6 @@ import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.predict.compilers.hlo.compilation import Stage, compile_program
 from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.hlo.fusion_policy import no_aliases
 from meshwright.predict.compilers.hlo.kernels import multi_output_writes
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
@@ -25,7 +24,9 @@ from tests.predict.compilers.test_instruction_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 X_BYTES = 64 * 128 * 4
-APART = replace(TPU, fusion=replace(TPU.fusion, aliased_operands=no_aliases))
+APART = replace(
+    TPU, fusion=replace(TPU.fusion, aliased_operands=PLAIN.fusion.aliased_operands)
+)
 EARLY = replace(
     TPU,
     fusion=replace(TPU.fusion, decide=ProducerFusion()),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
@@ -69,7 +70,7 @@ def _candidates(compilation: Compilation) -> set[Value]:
     """Values that may be compressed: written by a fusion, and not carried by a loop."""
     program, fusions = compilation.program, compilation.fusions
     carried = {v for f in fusions for pair in f.replaces.items() for v in pair}
-    fixed = {*program.inputs, *program.constants, *compilation.outputs}
+    fixed = {*program.inputs, *program.constants, *stored_outputs(program)}
     return {v for fusion in fusions for v in fusion.writes} - carried - fixed
 
 

@@ -10,18 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.ir import Program, Value
 
 
-def schedule_breadth_first(compilation: Compilation) -> Compilation:
-    """The compilation with its fusions, and those of each body, in breadth-first order."""
-    return rewrite_fusions(compilation, breadth_first)
-
-
-def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+def schedule_breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
     """The fusions, each queued when the last of its operands is available.
 
     All-reduces over the same devices that do not need each other are launched together.

@@ -13,55 +13,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Origins
 from meshwright.predict.compilers.hlo.fusion import is_zeros
 from meshwright.program.ir import Atom, Op, Program, Value
 
 
-def rewrite_for_libraries(compilation: Compilation) -> Compilation:
-    """The compilation with its products and scatters as libraries run them."""
-    program, origins = rewritten(compilation.program)
-    return compilation.with_program(program, origins)
-
-
-def rewritten(program: Program) -> tuple[Program, Mapping[Op, Op]]:
-    """The program with copies of operands, and with results fused into products.
-
-    The second result is the origin of each op that stands for another one.
-    """
-    rewriter = _Rewriter()
-    return rewriter.program(program), rewriter.origins
-
-
-class _Rewriter:
-    def __init__(self) -> None:
-        self.origins: dict[Op, Op] = {}
-
-    def program(self, program: Program) -> Program:
-        """The program with its ops rewritten, those of bodies included."""
-        scope = _Scope(program)
-        ops: list[Op] = []
-        for op in program.ops:
-            if op not in scope.dropped:
-                ops += self.ops(op, scope)
-        return replace(program, ops=tuple(ops))
-
-    def ops(self, op: Op, scope: _Scope) -> list[Op]:
-        """The ops that replace one op: copies of its operands, and the op itself."""
+def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
+    """The program with copies of operands, and with results fused into products."""
+    scope = _Scope(program)
+    ops: list[Op] = []
+    for op in program.ops:
+        if op in scope.dropped:
+            continue
         made = scope.replaced.get(op, op)
-        copies: list[Op] = []
         operands: list[Atom] = list(made.operands)
         for position in _misplaced(made, scope.producers):
             operand = operands[position]
             copy = Value(operand.shape, operand.dtype)
-            copies.append(Op("copy_p", (operand,), (copy,), source=op.source))
+            ops.append(Op("copy_p", (operand,), (copy,), source=op.source))
             operands[position] = copy
-        if copies or op.bodies:
-            bodies = tuple(map(self.program, op.bodies))
-            made = replace(made, operands=tuple(operands), bodies=bodies)
+        if tuple(operands) != made.operands:
+            made = replace(made, operands=tuple(operands))
+        made = origins.with_bodies(made, rewrite_for_libraries)
         if made is not op:
-            self.origins[made] = op
-        return [*copies, made]
+            origins[made] = origins.get(op, op)
+        ops.append(made)
+    return replace(program, ops=tuple(ops))
 
 
 class _Scope:

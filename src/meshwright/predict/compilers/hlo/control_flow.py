@@ -3,49 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from meshwright.predict.compilers.hlo.dataflow import Flow, stored_outputs
-from meshwright.predict.compilers.hlo.fusion import (
-    BARRIER,
-    Fusion,
-    FusionKind,
-    kind_of,
-)
+from meshwright.predict.compilers.hlo.fusion import SLICE_OF_DEVICE, Fusion
 from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.producers import SLICE_OF_DEVICE
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
-
-
-def layouts_in_bodies(
-    op: Op,
-    layouts: Layouts,
-    fused: Collection[Value],
-    stack_outputs: Callable[[Op], set[Value]],
-    slice_readers: Collection[FusionKind],
-) -> Layouts:
-    """Layouts that say which values of an op's bodies have no buffer of their own.
-
-    fused: values that their consumers compute, so that a body computes them itself.
-    stack_outputs: outputs of bodies that are written into the stacked result.
-    slice_readers: kinds of fusions that read a slice of a stacked operand where it is.
-    """
-    sliced: list[set[Value]] = [set() for _ in op.bodies]
-    recomputed: set[Value] = set()
-    for wire in op.wires:
-        operand = None if wire.operand is None else op.operands[wire.operand]
-        inputs = [(body, op.bodies[body].inputs[i]) for body, i in wire.inputs]
-        if wire.is_stacked:
-            for body, value in inputs:
-                sliced[body].add(value)
-        elif operand in fused and wire.result is None:
-            recomputed.update(value for _, value in inputs)
-    slices = stack_outputs(op)
-    for values, body in zip(sliced, op.bodies, strict=True):
-        slices |= values - _read_whole(body, slice_readers)
-    return layouts.with_body_values(recomputed, slices)
 
 
 def uncarried_stack_outputs(op: Op) -> set[Value]:
@@ -71,17 +36,6 @@ def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
         for body, i in wire.outputs
         if isinstance(end := op.bodies[body].outputs[i], Value)
     ]
-
-
-def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
-    """Values of a body that an op of another kind than these reads from memory."""
-    return {
-        v
-        for op in body.ops
-        if kind_of(op) not in slice_readers or op.kind == BARRIER
-        for v in op.operands
-        if isinstance(v, Value)
-    }
 
 
 def recomputed_carries(op: Op) -> set[Value]:

@@ -6,6 +6,7 @@ nothing: its result stands for the operand.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -50,10 +51,9 @@ class Flow:
 
     def operand(self, op: Op, position: int) -> Value | None:
         """An operand as an op reads it; `None` for a literal."""
-        if not isinstance(op.operands[position], Value):
-            return None
         before = sum(isinstance(v, Value) for v in op.operands[:position])
-        return self.operands[op][before]
+        is_value = isinstance(op.operands[position], Value)
+        return self.operands[op][before] if is_value else None
 
     def chain_links(self) -> dict[Value, Op]:
         """The producer of each value that passes between two elementwise ops alone."""
@@ -97,19 +97,12 @@ class Flow:
         """Whether a convolution reads an operand in another shape than it was made in."""
         if consumer.kind != "conv_general_dilated":
             return False
-        return any(
-            made is value and read.shape != made.shape
-            for read, made in zip(
-                consumer.operands, self.operands[consumer], strict=True
-            )
-        )
-
-    def body_inputs(self, op: Op, value: Value) -> list[Value]:
-        """The inputs of an op's bodies that stand for a value it reads."""
-        return _body_inputs(op, value, self.sources)
+        pairs = zip(consumer.operands, self.operands[consumer], strict=True)
+        return any(made is value and read.shape != made.shape for read, made in pairs)
 
 
-def _body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Value]:
+def body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Value]:
+    """The inputs of an op's bodies that stand for a value it reads."""
     return [
         op.bodies[body].inputs[i]
         for wire in op.wires
@@ -130,7 +123,8 @@ def dataflow_of(program: Program, layouts: Layouts) -> Flow:
     operands = {
         op: [source(v, v) for v in op.operands if isinstance(v, Value)] for op in ops
     }
-    kept = [*program.outputs, *_barrier_operands(program)]
+    barriers = (op for op in program.ops if op.kind == BARRIER)
+    kept = [*program.outputs, *(v for op in barriers for v in op.operands)]
     stored = {source(v, v) for v in kept if isinstance(v, Value)}
     casts: dict[Value, Op] = {}
     if layouts.bfloat16:
@@ -138,16 +132,13 @@ def dataflow_of(program: Program, layouts: Layouts) -> Flow:
         stored |= rounded.keys()
         casts = {cast.results[0]: cast for cast in rounded.values()}
         producers |= casts
-    consumers: dict[Value, list[Op]] = {}
+    consumers: defaultdict[Value, list[Op]] = defaultdict(list)
     for op in ops:
         for value in operands[op]:
-            if value in consumers:
-                consumers[value].append(op)
-            else:
-                consumers[value] = [op]
+            consumers[value].append(op)
     positions = {op: i for i, op in enumerate(kinds)}
     return Flow(
-        kinds, operands, producers, consumers, stored, casts, sources, positions
+        kinds, operands, producers, dict(consumers), stored, casts, sources, positions
     )
 
 
@@ -164,7 +155,7 @@ def _round_loop_operands(
     for op in [op for op in operands if op.bodies]:
         found: list[Value] = []
         for value in operands[op]:
-            inside = [] if value in bfloat16 else _body_inputs(op, value, sources)
+            inside = [] if value in bfloat16 else body_inputs(op, value, sources)
             if not inside or not all(v in bfloat16 for v in inside):
                 found.append(value)
                 continue
@@ -202,10 +193,6 @@ def _sources(program: Program) -> dict[Value, Value]:
             assert isinstance(operand, Value), f"{op.kind} of a literal"
             found[result] = found.get(operand, operand)
     return found
-
-
-def _barrier_operands(program: Program) -> list[Atom]:
-    return [v for op in program.ops if op.kind == BARRIER for v in op.operands]
 
 
 def _only_renames(op: Op) -> bool:

@@ -9,6 +9,7 @@ from itertools import permutations
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from meshwright.predict.roofline.padding import padded_extent
 from meshwright.program.ir import Program, Value, itemsize_bytes
 
 _WORD = 4
@@ -60,15 +61,8 @@ def shape_layouts(program: Program) -> ShapeLayouts:
     return ShapeLayouts(frozenset(program.inputs), images, batched_products)
 
 
-_Key = tuple[_Shape, tuple[int, int] | None, bool, int]
-
-
-@dataclass(slots=True)
-class _Memo:
-    """Sizes reckoned so far: bytes by value, elements with padding by shape."""
-
-    sizes: dict[Value, int] = field(default_factory=dict[Value, int])
-    elements: dict[_Key, int] = field(default_factory=dict[_Key, int])
+_Memo = dict[object, int]
+"""Sizes reckoned so far: bytes by value, elements with padding by shape."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,9 +147,9 @@ class Layouts:
             return 0
         if value in self.unpadded:
             return self.num_bytes(value)
-        known = self._memo.sizes.get(value)
+        known = self._memo.get(value)
         if known is None:
-            known = self._memo.sizes[value] = self._padded_bytes(value)
+            known = self._memo[value] = self._padded_bytes(value)
         return known
 
     def _padded_bytes(self, value: Value) -> int:
@@ -165,9 +159,9 @@ class Layouts:
         shape, minor = physical or (value.shape, None)
         is_fixed = physical is not None or value in self.shapes.inputs
         key = shape, minor, is_fixed, itemsize
-        padded = self._memo.elements.get(key)
+        padded = self._memo.get(key)
         if padded is None:
-            padded = self._memo.elements[key] = self._padded_elements(*key)
+            padded = self._memo[key] = self._padded_elements(*key)
         return itemsize * elements * padded // max(elements, 1)
 
     def padded(self, shape: Sequence[int], minor: Sequence[int], itemsize: int) -> int:
@@ -183,7 +177,10 @@ class Layouts:
             return elements
         least = max(1, _WORD // max(1, itemsize))
         return min(
-            elements // (a * b) * _up(a, columns) * _up(b, _rows(b, least, most))
+            elements
+            // (a * b)
+            * padded_extent(a, columns)
+            * padded_extent(b, _rows(b, least, most))
             for a, b in set(permutations(minor, 2))
         )
 
@@ -192,7 +189,7 @@ class Layouts:
     ) -> int:
         """Elements with padding; `is_fixed` says that no convolution decides on dims."""
         if len(shape) < 2:
-            return _up(shape[0], self.tile[1]) if shape else 1
+            return padded_extent(shape[0], self.tile[1]) if shape else 1
         image = None if is_fixed else self.shapes.images.get(shape)
         # Images of small batches get the least padding: convolutions read parts of them.
         if minor is None and image is not None and shape[image[0]] >= self.tile[0]:
@@ -206,7 +203,3 @@ class Layouts:
 def _rows(extent: int, least: int, most: int) -> int:
     """Rows of a tile over a dim of this extent."""
     return min(most, max(least, 1 << (extent - 1).bit_length()))
-
-
-def _up(extent: int, tile: int) -> int:
-    return -(-extent // tile) * tile

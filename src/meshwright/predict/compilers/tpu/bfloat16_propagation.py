@@ -115,11 +115,12 @@ class _Search:
                     for position in range(len(op.operands))
                 ]
             readers.note(op.operands, accepted)
-        for value in readers.accepted:
+        # Values of regions are marked apart.
+        for value in filter(readers.accept, readers.accepted):
             producer = producers.get(value)
-            if producer is None or not _is_written_rounded(producer, value):
+            if producer is None or producer.bodies or producer.has_effect:
                 continue
-            if readers.accept(value):
+            if producer.results[0] is value:
                 self.bfloat16.add(value)
         return [readers.accept(v) for v in program.inputs]
 
@@ -155,7 +156,9 @@ class _Search:
                 kept = wire.result is None or wire.is_stacked or results[wire.result]
                 inside = [inputs[body][i] for body, i in wire.inputs]
                 accepted[wire.operand] = bool(inside) and kept and all(inside)
-        self._mark_inputs(op, accepted)
+            for body, i in wire.inputs:
+                is_bfloat16 = wire.operand is not None and accepted[wire.operand]
+                self._mark(op.bodies[body].inputs[i], is_bfloat16)
         return accepted
 
     def _outputs(self, op: Op, number: int, results: list[bool]) -> list[bool]:
@@ -167,27 +170,14 @@ class _Search:
                     outputs[position] = results[wire.result]
         return outputs
 
-    def _mark_inputs(self, op: Op, accepted: list[bool]) -> None:
-        """Mark the inputs of bodies whose operand is read as bfloat16."""
-        for wire in op.wires:
-            for body, position in wire.inputs:
-                value = op.bodies[body].inputs[position]
-                self._mark(value, wire.operand is not None and accepted[wire.operand])
-
     def _mark(self, value: Value, is_bfloat16: bool) -> None:
         (self.bfloat16.add if is_bfloat16 else self.bfloat16.discard)(value)
-
-
-def _is_written_rounded(producer: Op, value: Value) -> bool:
-    """Whether an op can write its result as bfloat16; regions are marked apart."""
-    has_own_rules = producer.bodies or producer.has_effect
-    return not has_own_rules and producer.results[0] is value
 
 
 def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
     """Whether an op may read an operand as bfloat16 in the place of float32."""
     if has_trait(op.kind, Trait.CONTRACTION):
-        return _rounds(op)
+        return _is_own(op.params.get("precision"))
     if op.kind == "convert_element_type":
         return op.results[0].dtype == "bfloat16" or may_be[0]
     if op.kind not in _MOVES:
@@ -207,12 +197,8 @@ def _sums(op: Op, producers: Mapping[Value, Op]) -> bool:
     return kind_of(producer) in (FusionKind.LOOP, FusionKind.PRODUCT)
 
 
-def _rounds(op: Op) -> bool:
-    """Whether a product asks for no more than the matrix unit's own precision."""
-    return _is_own(op.params.get("precision"))
-
-
 @cache
 def _is_own(precision: object) -> bool:
+    """Whether a product asks for no more than the matrix unit's own precision."""
     sides = precision if isinstance(precision, tuple) else (precision,)
     return all(p is None or str(p).upper().endswith("DEFAULT") for p in sides)

@@ -5,34 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.hlo.buffer_policy import (
-    BufferPolicy,
-    Compression,
-    HeapOrder,
-)
 from meshwright.predict.compilers.hlo.compilation import (
-    Compilation,
     Compiler,
+    FusionRewrite,
     Pass,
+    Rewrite,
     Stage,
 )
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.tpu.aliasing import aliased_operands
-from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
-from meshwright.predict.compilers.tpu.deferred_initialization import (
-    UPDATE,
-    defer_initializations,
+from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.hlo.policies import (
+    BufferPolicy,
+    Compression,
+    FusedOp,
+    HeapOrder,
 )
+from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
+from meshwright.predict.compilers.tpu.deferred_initialization import UPDATE, defer_fills
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
 from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
 from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
 from meshwright.predict.compilers.tpu.space_to_batch import convert_space_to_batch
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplify_broadcasts
-from meshwright.predict.compilers.xla.all_reduce_reassociate import (
-    reassociate_all_reduces,
-)
+from meshwright.predict.compilers.xla.aliasing import elementwise_aliases
+from meshwright.predict.compilers.xla.all_reduce_reassociate import reassociate
 from meshwright.predict.compilers.xla.memory_space_assignment import (
-    candidates_with_bodies,
+    MemorySpaceAssignment,
 )
 from meshwright.predict.compilers.xla.pipeline import (
     CALL_INLINER,
@@ -43,8 +40,9 @@ from meshwright.predict.compilers.xla.pipeline import (
 )
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION, ProducerFusion
 from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
-    move_all_reduces_out_of_loops,
+    code_motion,
 )
+from meshwright.program.ir import Value
 
 _ASYNC_COLLECTIVES = frozenset({"all_gather", "permute", "reduce_scatter"})
 
@@ -80,54 +78,27 @@ class TpuOptions:
     receives_on_chip: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySpaceAssignment:
-    """The pass that finds values for scratch memory."""
-
-    allows_received: bool
-
-    def __call__(self, compilation: Compilation) -> Compilation:
-        """The compilation with the values that may stay in scratch memory."""
-        candidates = candidates_with_bodies(
-            compilation.fusions,
-            stored_outputs(compilation.program),
-            compilation.layouts,
-            iteration_order,
-            self.allows_received,
-        )
-        return replace(compilation, on_chip=candidates)
-
-
-def tpu_passes(options: TpuOptions) -> tuple[Pass, ...]:
-    """The passes of the TPU compiler in the order in which they run."""
+def tpu_compiler(options: TpuOptions) -> Compiler:
+    """The TPU compiler with these options."""
     assign_spaces = MemorySpaceAssignment(options.receives_on_chip)
-    return (
+    passes = (
         CALL_INLINER,
         Pass("algebraic-simplifier", Stage.OPS, simplify_broadcasts),
-        Pass(
-            "while-loop-all-reduce-code-motion",
-            Stage.OPS,
-            move_all_reduces_out_of_loops,
-        ),
+        Pass("while-loop-all-reduce-code-motion", Stage.OPS, Rewrite(code_motion)),
         # After code motion: that looks for one collective per accumulator.
-        Pass("all-reduce-reassociate", Stage.OPS, reassociate_all_reduces),
+        Pass("all-reduce-reassociate", Stage.OPS, Rewrite(reassociate)),
         LAYOUT_ASSIGNMENT,
         Pass("space-to-batch-converter", Stage.LAYOUTS, convert_space_to_batch),
         Pass("bfloat16-propagation", Stage.PRECISION, propagate_bfloat16),
         INSTRUCTION_FUSION,
         OUTPUT_FUSION,
-        Pass("deferred-initialization", Stage.FUSION, defer_initializations),
+        Pass("deferred-initialization", Stage.FUSION, FusionRewrite(defer_fills)),
         MULTI_OUTPUT_FUSION,
         Pass("memory-space-assignment", Stage.MEMORY, assign_spaces),
     )
-
-
-def tpu_compiler(options: TpuOptions) -> Compiler:
-    """The TPU compiler with these options."""
-    decide = ProducerFusion(frozenset({UPDATE}), options.balance)
     fusion = replace(
         XLA_FUSION,
-        decide=decide,
+        decide=ProducerFusion(frozenset({UPDATE}), options.balance),
         aliased_operands=aliased_operands,
         reclassify=SoftmaxFusion(options.longest_softmax_row),
     )
@@ -137,8 +108,14 @@ def tpu_compiler(options: TpuOptions) -> Compiler:
         _COMPRESSION,
         body_order=iteration_order,
     )
-    passes = tpu_passes(options)
     return Compiler("tpu", "tpu", _ASYNC_COLLECTIVES, passes, fusion, buffers)
+
+
+def aliased_operands(root: FusedOp) -> tuple[Value, ...]:
+    """Operands whose buffers an all-reduce or an elementwise fusion may take."""
+    if root.op.kind == "all_reduce":
+        return tuple(root.flow.operands[root.op])
+    return elementwise_aliases(root) if kind_of(root.op) is FusionKind.LOOP else ()
 
 
 TPU = tpu_compiler(TpuOptions())
@@ -147,14 +124,8 @@ TPU = tpu_compiler(TpuOptions())
 
 def tpu_compiler_for(chip: Chip) -> Compiler:
     """The TPU compiler as it compiles for a chip."""
-    return tpu_compiler(
-        TpuOptions(
-            _longest_softmax_row(chip),
-            balance_of(chip),
-            _ALIGNMENT_BYTES,
-            bool(chip.receives_on_chip),
-        )
-    )
+    row, receives = _longest_softmax_row(chip), bool(chip.receives_on_chip)
+    return tpu_compiler(TpuOptions(row, balance_of(chip), _ALIGNMENT_BYTES, receives))
 
 
 def _longest_softmax_row(chip: Chip) -> int:

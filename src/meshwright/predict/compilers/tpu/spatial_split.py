@@ -6,7 +6,7 @@ the pixels next to a part, its halo (`SpaceToBatchConverter` in XLA).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,55 +157,25 @@ def split_of_result(
 
     `None` if it needs whole images, or moves none.
     """
-    rule, first = _RULES.get(op.kind), splits[0] if splits else None
-    return rule(op, first, splits) if rule is not None and first is not None else None
-
-
-_Splits = Sequence[SpatialSplit | None]
-
-
-def _joined(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    """The common split, if operands are alike in all dims and joined along another."""
-    alike = len({v.shape for v in op.operands}) == len(set(splits)) == 1
-    return (
-        split
-        if alike and op.params["dimension"] not in (split.batch, split.space)
-        else None
-    )
-
-
-def _taken(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    whole, dims = op.operands[0].shape, (split.batch, split.space)
-    return (
-        split if all(v.shape[d] == whole[d] for v in op.results for d in dims) else None
-    )
-
-
-def _padded(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    config: Any = op.params["padding_config"]
-    return None if any((*config[split.batch], *config[split.space])) else split
-
-
-def _reversed(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    dims: Any = op.params["dimensions"]
-    return None if split.batch in dims or split.space in dims else split
-
-
-def _transposed(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    order: Any = op.params["permutation"]
-    dims = (order.index(d) for d in (split.batch, split.space, split.feature))
-    return SpatialSplit(*dims, extent=split.extent)
-
-
-_RULES: Mapping[str, Callable[[Op, SpatialSplit, _Splits], SpatialSplit | None]] = {
-    "concatenate": _joined,
-    "pad": _padded,
-    "rev": _reversed,
-    "slice": _taken,
-    "split": _taken,
-    "transpose": _transposed,
-}
+    split = splits[0] if splits else None
+    if split is None:
+        return None
+    params: Any = op.params
+    dims, whole = (split.batch, split.space), op.operands[0].shape
+    if op.kind == "transpose":
+        order = params["permutation"]
+        moved = (order.index(d) for d in (*dims, split.feature))
+        return SpatialSplit(*moved, extent=split.extent)
+    if op.kind == "concatenate":
+        alike = len({v.shape for v in op.operands}) == len(set(splits)) == 1
+        is_kept = alike and params["dimension"] not in dims
+    elif op.kind == "pad":
+        is_kept = not any(any(params["padding_config"][d]) for d in dims)
+    elif op.kind == "rev":
+        is_kept = not set(dims) & set(params["dimensions"])
+    else:
+        is_taken = op.kind in {"slice", "split"}
+        is_kept = is_taken and all(
+            v.shape[d] == whole[d] for v in op.results for d in dims
+        )
+    return split if is_kept else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from meshwright.predict.compilers.hlo.dataflow import Flow
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
-from meshwright.predict.compilers.hlo.producers import FusedProducers
+from meshwright.predict.compilers.hlo.policies import FusedOp
 from meshwright.program.ir import Op, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait, ops_with
 
@@ -17,44 +17,34 @@ _NOT_ELEMENTWISE = frozenset(
 """Ops that are fused into loops, but not element by element."""
 
 
-def elementwise_aliases(
-    op: Op, producers: FusedProducers, flow: Flow
-) -> tuple[Value, ...]:
+def elementwise_aliases(root: FusedOp) -> tuple[Value, ...]:
     """Operands whose buffers the result may take if they are read no more.
 
     Each of their elements is needed at its own position alone. A scatter may take the
-    buffer of what it starts from. producers: those fused into `op`, the root.
+    buffer of what it starts from.
     """
-    operands = flow.operands
+    op, producers, flow, _ = root
     if has_trait(op.kind, Trait.SCATTERS):
-        return tuple(operands[op][:1])
-    chain = [(each, operands[each]) for each in (*producers.ops, op)]
-    return _read_in_step(producers.reads, chain)
-
-
-def _read_in_step(
-    values: Collection[Value], chain: Sequence[tuple[Op, Sequence[Value]]]
-) -> tuple[Value, ...]:
-    """The values of which a chain of ops reads each element where it writes one.
-
-    chain: ops with the values that they read, in order; the last one writes.
-    """
-    last = chain[-1][0]
-    if not last.results:  # an effect
+        return tuple(flow.operands[op][:1])
+    if not op.results or not _is_elementwise(op):  # an effect has no results
         return ()
-    shape, size = last.results[0].shape, itemsize_bytes(last.results[0].dtype)
-    alike = [v for v in values if v.shape == shape and itemsize_bytes(v.dtype) == size]
-    if not alike or not is_elementwise(last):
+    shape, size = op.results[0].shape, itemsize_bytes(op.results[0].dtype)
+    alike = [
+        v
+        for v in producers.reads
+        if v.shape == shape and itemsize_bytes(v.dtype) == size
+    ]
+    if not alike:
         return ()
     needed_elsewhere: set[Value] = set()
-    for op, operands in reversed(chain):
-        is_moved = op.results[0].shape != shape or not is_elementwise(op)
-        if is_moved or not needed_elsewhere.isdisjoint(op.results):
-            needed_elsewhere.update(operands)
+    for each in (op, *reversed(producers.ops)):
+        is_moved = each.results[0].shape != shape or not _is_elementwise(each)
+        if is_moved or not needed_elsewhere.isdisjoint(each.results):
+            needed_elsewhere.update(flow.operands[each])
     return tuple([v for v in alike if v not in needed_elsewhere])
 
 
-def is_elementwise(op: Op) -> bool:
+def _is_elementwise(op: Op) -> bool:
     """Whether each element of the result needs its operands at that position alone."""
     return op.kind not in _NOT_ELEMENTWISE and kind_of(op) is FusionKind.LOOP
 

@@ -6,11 +6,12 @@ XLA: `CallInliner`, and `WhileLoopSimplifier` for loops of one iteration. The br
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
 from meshwright.predict.compilers.hlo.fusion import BARRIER
 from meshwright.program.ir import Atom, Op, Program, Value
 
@@ -24,44 +25,43 @@ class CallInliner:
     def __call__(self, compilation: Compilation) -> Compilation:
         """The compilation with the regions of its program inlined that run once."""
         platform = compilation.compiler.platform
-        program, origins = inline(compilation.program, platform, self.kept_calls)
-        return compilation.with_program(program, origins)
+        rewrite = partial(inline, platform=platform, kept_calls=self.kept_calls)
+        return Rewrite(rewrite)(compilation)
 
 
 def inline(
-    program: Program, platform: str = "", kept_calls: Collection[str] = ()
-) -> tuple[Program, Mapping[Op, Op]]:
-    """The program with scans of one iteration, remats and the platform's branch inlined.
-
-    The second result is the origin of each op that stands for another one.
-    """
-    inliner = _Inliner(platform, kept_calls)
-    return inliner.program(program), inliner.origins
+    program: Program,
+    origins: Origins,
+    platform: str = "",
+    kept_calls: Collection[str] = (),
+) -> Program:
+    """The program with scans of one iteration, remats and the platform's branch inlined."""
+    return _Inliner(origins, platform, kept_calls).program(program)
 
 
 class _Inliner:
-    def __init__(self, platform: str, kept_calls: Collection[str]) -> None:
+    def __init__(
+        self, origins: Origins, platform: str, kept_calls: Collection[str]
+    ) -> None:
+        self.origins = origins
         self.platform = platform
         self.kept_calls = kept_calls
-        self.origins: dict[Op, Op] = {}
         self.renamed: dict[Value, Atom] = {}
 
     def program(self, program: Program) -> Program:
         """The program after inlining; itself if nothing is inlined."""
         if not self.renamed and not any(op.bodies for op in program.ops):
             return program
-        ops = [new for op in program.ops for new in self.ops(op)]
+        ops = tuple([new for op in program.ops for new in self.ops(op)])
         outputs = tuple(map(self.atom, program.outputs))
-        if all(a is b for a, b in zip(ops, program.ops, strict=False)) and (
-            len(ops) == len(program.ops)
-        ):
+        if ops == program.ops:
             return program
         constants = dict(program.constants)
         for op in program.ops:
             number = self.inlined_body(op)
             if number is not None:
                 constants.update(op.bodies[number].constants)
-        return Program(program.inputs, tuple(ops), outputs, constants)
+        return Program(program.inputs, ops, outputs, constants)
 
     def atom(self, atom: Atom) -> Atom:
         """The atom that stands for another one after inlining."""
@@ -74,12 +74,9 @@ class _Inliner:
         if number is not None:
             return self._body_ops(op, number, operands)
         bodies = tuple(map(self.program, op.bodies))
-        same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
-        if same and all(a is b for a, b in zip(operands, op.operands, strict=True)):
+        if (operands, bodies) == (op.operands, op.bodies):
             return [op]
-        made = replace(op, operands=operands, bodies=bodies)
-        self.origins[made] = self.origins.get(op, op)
-        return [made]
+        return [self.origins.replace(op, operands=operands, bodies=bodies)]
 
     def inlined_body(self, op: Op) -> int | None:
         """The number of the body that runs once while no other does, if any."""

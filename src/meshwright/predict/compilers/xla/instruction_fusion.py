@@ -3,31 +3,30 @@
 XLA: `InstructionFusion`. A compiler does not store what an elementwise op makes: its
 consumers compute it where they need it. So a program falls into fusions, each with one
 root op and the producers that feed it, and only roots write. What a compiler decides on
-single results is its `FusionPolicy`; `producer_fusion` has XLA's common rules. Products
-and reductions fuse such producers and write; a bitcast is the same memory under another
-name, and no op.
+single results is its `FusionPolicy`; `producer_fusion` has XLA's common rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 from dataclasses import replace
-from typing import NamedTuple
 
 from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.control_flow import layouts_in_bodies
 from meshwright.predict.compilers.hlo.dataflow import dataflow_of
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.hlo.fusion_policy import FusionPolicy
+from meshwright.predict.compilers.hlo.fusion import (
+    BARRIER,
+    SLICE_OF_DEVICE,
+    FusedProducers,
+    Fusion,
+    FusionKind,
+    kind_of,
+)
 from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.producers import SLICE_OF_DEVICE, FusedProducers
+from meshwright.predict.compilers.hlo.policies import FusedOp, FusionPolicy
 from meshwright.predict.compilers.xla.aliasing import updated_operand
 from meshwright.predict.roofline.padding import uses_matrix_unit
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.ops import OpWork, Trait, has_trait, work_of
-
-RewriteFn = Callable[[Sequence[Fusion], Program], Sequence[Fusion]]
-"""New fusions of a program or body in the place of the ones given."""
 
 
 def fuse_instructions(compilation: Compilation) -> Compilation:
@@ -37,42 +36,15 @@ def fuse_instructions(compilation: Compilation) -> Compilation:
     return replace(compilation, fusions=fusions, layouts=layouts)
 
 
-def rewrite_fusions(compilation: Compilation, rewrite: RewriteFn) -> Compilation:
-    """The compilation with the fusions of its program, and of each body, rewritten."""
-    fusions = _rewritten(compilation.fusions, compilation.program, rewrite)
-    return replace(compilation, fusions=fusions)
+def fuse(
+    program: Program, layouts: Layouts, policy: FusionPolicy
+) -> tuple[tuple[Fusion, ...], Layouts]:
+    """The fusions of a program in the order of their roots, those of bodies included.
 
-
-def _rewritten(
-    fusions: Sequence[Fusion], program: Program, rewrite: RewriteFn
-) -> tuple[Fusion, ...]:
-    inner = [
-        replace(fusion, bodies=_rewritten_bodies(fusion, rewrite))
-        if fusion.bodies
-        else fusion
-        for fusion in fusions
-    ]
-    return tuple(rewrite(inner, program))
-
-
-def _rewritten_bodies(
-    fusion: Fusion, rewrite: RewriteFn
-) -> tuple[tuple[Fusion, ...], ...]:
-    pairs = zip(fusion.bodies, fusion.root.bodies, strict=True)
-    return tuple(_rewritten(fusions, body, rewrite) for fusions, body in pairs)
-
-
-class FusedProgram(NamedTuple):
-    """The fusions of a program, and its layouts with those of values in bodies."""
-
-    fusions: tuple[Fusion, ...]
-    layouts: Layouts
-
-
-def fuse(program: Program, layouts: Layouts, policy: FusionPolicy) -> FusedProgram:
-    """The fusions of a program in the order of their roots, those of bodies included."""
+    Layouts come with them, since they are found with values of bodies.
+    """
     builder = _Builder(program, layouts, policy)
-    return FusedProgram(builder.fusions(), builder.layouts)
+    return builder.fusions(), builder.layouts
 
 
 class _Builder:
@@ -108,7 +80,7 @@ class _Builder:
             if op in within:
                 continue
             producers = self._producers(op)
-            stored = self._decide(op, kind, producers)
+            stored = self._decide(op, producers)
             if op.bodies:
                 found += self._casts(op)
             is_bitcast = has_trait(op.kind, Trait.ALIASES_OPERAND)
@@ -116,12 +88,10 @@ class _Builder:
                 found.append(self._fusion(op, kind, producers, stored))
         return tuple(found)
 
-    def _decide(
-        self, op: Op, kind: FusionKind, producers: FusedProducers
-    ) -> tuple[Value, ...]:
+    def _decide(self, op: Op, producers: FusedProducers) -> tuple[Value, ...]:
         """The results of an op that are stored; records which ones consumers compute."""
         stored: list[Value] = []
-        decisions = self.policy.decide(op, kind, producers, self.flow, self.layouts)
+        decisions = self.policy.decide(FusedOp(op, producers, self.flow, self.layouts))
         for value, decision in zip(op.results, decisions, strict=True):
             if decision.is_fused:
                 self.fused[value] = producers.with_op(op, work_of(op))
@@ -136,13 +106,11 @@ class _Builder:
         found: list[Fusion] = []
         for value in self.flow.operands[op]:
             cast = self.flow.casts.get(value)
-            if cast is not None and value not in self.emitted_casts:
-                self.emitted_casts.add(value)
-                (operand,) = self.flow.operands[cast]
-                producers = FusedProducers({}, {operand: None})
-                found.append(
-                    self._fusion(cast, FusionKind.LOOP, producers, cast.results)
-                )
+            if cast is None or value in self.emitted_casts:
+                continue
+            self.emitted_casts.add(value)
+            producers = FusedProducers({}, dict.fromkeys(self.flow.operands[cast]))
+            found.append(self._fusion(cast, FusionKind.LOOP, producers, cast.results))
         return found
 
     def _producers(self, op: Op) -> FusedProducers:
@@ -171,12 +139,8 @@ class _Builder:
 
     def _fused_for(self, op: Op, value: Value) -> FusedProducers | None:
         """The producers that `op` computes for a value; `None` if it reads the value."""
-        fused = self.fused.get(value)
-        if fused is None or (
-            value in self.consumers and op not in self.consumers[value]
-        ):
-            return None
-        return fused
+        is_computed = value not in self.consumers or op in self.consumers[value]
+        return self.fused.get(value) if is_computed else None
 
     def _fusion(
         self,
@@ -195,7 +159,9 @@ class _Builder:
         return Fusion(
             op, kind, reads, writes, work, updated_operand(op, kind, reads, flow),
             bodies,
-            overwrites=policy.aliased_operands(op, kind, producers, flow),
+            overwrites=policy.aliased_operands(
+                FusedOp(op, producers, flow, self.layouts)
+            ),
             replaces=policy.carried_operands(op, flow) if op.bodies else {},
             shares=parts,
             sides=self._sides(op),
@@ -203,15 +169,32 @@ class _Builder:
 
     def _bodies(self, op: Op) -> tuple[tuple[Fusion, ...], ...]:
         """The fusions of an op's bodies; their values are added to the layouts."""
-        policy, fused = self.policy, {*self.fused, *self.links}
-        self.layouts = layouts_in_bodies(
-            op, self.layouts, fused, policy.stack_outputs, policy.slice_readers
-        )
+        self.layouts = self._layouts_in_bodies(op)
         bodies: list[tuple[Fusion, ...]] = []
         for body in op.bodies:
-            fusions, self.layouts = fuse(body, self.layouts, policy)
+            fusions, self.layouts = fuse(body, self.layouts, self.policy)
             bodies.append(fusions)
         return tuple(bodies)
+
+    def _layouts_in_bodies(self, op: Op) -> Layouts:
+        """Layouts that say which values of an op's bodies have no buffer of their own.
+
+        Bodies compute what consumers compute. A slice that is only read where it is, or
+        that is stacked, is part of the operand or result.
+        """
+        recomputed: set[Value] = set()
+        slices = self.policy.stack_outputs(op)
+        whole = [_read_whole(body, self.policy.slice_readers) for body in op.bodies]
+        for wire in op.wires:
+            operand = None if wire.operand is None else op.operands[wire.operand]
+            for body, i in wire.inputs:
+                value = op.bodies[body].inputs[i]
+                if wire.is_stacked and value not in whole[body]:
+                    slices.add(value)
+                is_remade = operand in self.fused or operand in self.links
+                if is_remade and not wire.is_stacked and wire.result is None:
+                    recomputed.add(value)
+        return self.layouts.with_body_values(recomputed, slices)
 
     def _sides(self, op: Op) -> tuple[tuple[Value, ...], ...]:
         """By operand of a matrix product, the stored values it is computed from."""
@@ -219,3 +202,14 @@ class _Builder:
             return ()
         sides = [(v, self._fused_for(op, v)) for v in self.flow.operands[op][:2]]
         return tuple([(v,) if fed is None else tuple(fed.reads) for v, fed in sides])
+
+
+def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
+    """Values of a body that an op of another kind than these reads from memory."""
+    return {
+        v
+        for op in body.ops
+        if kind_of(op) not in slice_readers or op.kind == BARRIER
+        for v in op.operands
+        if isinstance(v, Value)
+    }

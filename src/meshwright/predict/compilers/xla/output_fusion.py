@@ -5,19 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind, read_shares
-from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.ir import Program, Value, num_bytes
 
 
-def fuse_outputs(compilation: Compilation) -> Compilation:
-    """The compilation with elementwise consumers fused into the products they read."""
-    return rewrite_fusions(compilation, with_epilogues)
-
-
-def with_epilogues(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
     """The fusions, each product merged with the elementwise fusion that alone reads it.
 
     That fusion becomes the product's epilogue, and the product as such is not written.

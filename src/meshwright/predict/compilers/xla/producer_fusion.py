@@ -13,9 +13,8 @@ XLA: `InstructionFusion`. The rules are in the main:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
 from meshwright.predict.compilers.hlo.control_flow import (
     carried_operands,
@@ -23,18 +22,20 @@ from meshwright.predict.compilers.hlo.control_flow import (
     recomputed_carries,
     uncarried_stack_outputs,
 )
-from meshwright.predict.compilers.hlo.dataflow import Flow
-from meshwright.predict.compilers.hlo.fusion import FUSES_OPERANDS, FusionKind, widens
-from meshwright.predict.compilers.hlo.fusion_policy import (
+from meshwright.predict.compilers.hlo.dataflow import Flow, body_inputs
+from meshwright.predict.compilers.hlo.fusion import (
+    FUSES_OPERANDS,
+    FusionKind,
+    widens,
+)
+from meshwright.predict.compilers.hlo.policies import (
     FUSED,
     STORED,
     UNUSED,
     Decision,
+    FusedOp,
     FusionPolicy,
-    no_aliases,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.producers import FusedProducers
 from meshwright.program.ir import Op, Value, num_bytes
 from meshwright.program.ops import Trait, has_trait
 
@@ -45,23 +46,8 @@ _LEAST_BROADCAST = 4
 """Times that a broadcast must be larger than its operand for a body to recompute it."""
 
 
-class Producer(NamedTuple):
-    """An op with the producers fused into it, as a consumer would recompute them."""
-
-    op: Op
-    producers: FusedProducers
-    flow: Flow
-    layouts: Layouts
-
-
-class DuplicationModel(Protocol):
-    """A compiler's estimate of whether recomputing a value saves time."""
-
-    def saves_time(
-        self, producer: Producer, value: Value, consumers: Sequence[Op]
-    ) -> bool | None:
-        """Whether products recompute an operand; `None` if the model does not apply."""
-        ...
+DuplicationFn = Callable[[FusedOp, Value, Sequence[Op]], bool | None]
+"""Whether recomputing a value saves time; `None` if the estimate does not apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +59,13 @@ class ProducerFusion:
     """
 
     initializers: frozenset[str] = frozenset()
-    duplication: DuplicationModel | None = None
+    duplication: DuplicationFn | None = None
 
-    def __call__(
-        self,
-        op: Op,
-        kind: FusionKind,
-        producers: FusedProducers,
-        flow: Flow,
-        layouts: Layouts,
-    ) -> list[Decision]:
-        """What becomes of each result of an op; `producers` are fused into it."""
-        found: list[Decision] = []
+    def __call__(self, producer: FusedOp) -> list[Decision]:
+        """The fate of each result of an op."""
+        op, _, flow, _ = producer
+        kind, found = flow.kinds[op], list[Decision]()
         carried = recomputed_carries(op) if op.bodies else ()
-        producer = Producer(op, producers, flow, layouts)
         for value in op.results:
             consumers = flow.consumers.get(value, ())
             if value in flow.stored or value in carried:
@@ -103,7 +82,7 @@ class ProducerFusion:
         return found
 
     def _is_fused(
-        self, producer: Producer, value: Value, consumers: Sequence[Op]
+        self, producer: FusedOp, value: Value, consumers: Sequence[Op]
     ) -> bool:
         """Whether all consumers of an elementwise result compute it."""
         flow = producer.flow
@@ -116,12 +95,12 @@ class ProducerFusion:
         return not (others and _ends_a_product(producer))
 
     def _is_duplicated(
-        self, producer: Producer, value: Value, consumers: Sequence[Op]
+        self, producer: FusedOp, value: Value, consumers: Sequence[Op]
     ) -> bool:
         """Whether several consumers compute a value rather than have it stored."""
         flow = producer.flow
         if self.duplication is not None:
-            saves = self.duplication.saves_time(producer, value, consumers)
+            saves = self.duplication(producer, value, consumers)
             if saves is not None:
                 return saves
         read_bytes = sum(map(num_bytes, producer.producers.reads))
@@ -139,7 +118,7 @@ class ProducerFusion:
             if not _is_large_broadcast(value, flow):
                 return False
             # A value that bodies slice by device is made before them, once.
-            inside = frozenset(flow.body_inputs(consumer, value))
+            inside = body_inputs(consumer, value, flow.sources)
             return not is_sliced_inside(consumer, inside)
         return kind in FUSES_OPERANDS and not flow.is_reshaped_for(consumer, value)
 
@@ -147,7 +126,7 @@ class ProducerFusion:
 XLA_FUSION = FusionPolicy(
     decide=ProducerFusion(),
     single_consumer_chains=Flow.chain_links,
-    aliased_operands=no_aliases,
+    aliased_operands=lambda root: (),
     carried_operands=carried_operands,
     stack_outputs=uncarried_stack_outputs,
     slice_readers=FUSES_OPERANDS,
@@ -167,7 +146,7 @@ def _is_large_broadcast(value: Value, flow: Flow) -> bool:
     ) <= num_bytes(value)
 
 
-def _ends_a_product(producer: Producer) -> bool:
+def _ends_a_product(producer: FusedOp) -> bool:
     """Whether the product that a result is computed from should rather write it.
 
     That is so if nothing else needs the product, and the consumers of the result do not

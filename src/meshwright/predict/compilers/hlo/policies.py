@@ -1,0 +1,165 @@
+"""Policies of a compiler: its choices in forming fusions and in assigning buffers.
+
+`xla.instruction_fusion` follows the first, `memory.buffer_assignment` the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from meshwright.predict.compilers.hlo.control_flow import carried_in_place
+from meshwright.predict.compilers.hlo.dataflow import Flow, stored_outputs
+from meshwright.predict.compilers.hlo.fusion import FusedProducers, Fusion, FusionKind
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.program.ir import Atom, Op, Program, Value
+
+
+class Decision(NamedTuple):
+    """Fate of one result of an op: written to memory, recomputed by consumers, or both.
+
+    consumers: which of them recompute it; `None` means all.
+    """
+
+    is_stored: bool
+    is_fused: bool
+    consumers: frozenset[Op] | None = None
+
+
+STORED, FUSED = Decision(True, False), Decision(False, True)
+UNUSED = Decision(False, False)
+
+
+class FusedOp(NamedTuple):
+    """An op of a dataflow with the producers fused into it."""
+
+    op: Op
+    producers: FusedProducers
+    flow: Flow
+    layouts: Layouts
+
+
+@dataclass(frozen=True, slots=True)
+class FusionPolicy:
+    """Choices of one compiler in forming fusions.
+
+    decide: what becomes of each result of an op.
+    single_consumer_chains: by value with one consumer, which fuses it whatever that
+        takes, its producer; such values are not decided on one by one.
+    aliased_operands: operands whose buffers an op's result may take, if nothing reads
+        them later.
+    carried_operands: by result of a loop, the operand whose buffer it takes.
+    stack_outputs: outputs of an op's bodies that are written into the stacked result.
+    slice_readers: kinds of fusions that read a slice of a stacked operand where it is.
+    reclassify: the dataflow after ops are pattern-matched, such as softmaxes.
+    """
+
+    decide: Callable[[FusedOp], Sequence[Decision]]
+    single_consumer_chains: Callable[[Flow], Mapping[Value, Op]]
+    aliased_operands: Callable[[FusedOp], tuple[Value, ...]]
+    carried_operands: Callable[[Op, Flow], Mapping[Value, Value]]
+    stack_outputs: Callable[[Op], set[Value]]
+    slice_readers: frozenset[FusionKind]
+    reclassify: Callable[[Flow], Flow] = field(default=lambda flow: flow)
+
+
+BodyOrderFn = Callable[[Op, int, Sequence[Fusion]], Sequence[Fusion]]
+"""The fusions of one body of an op, by its number, in the order in which they run."""
+
+
+class HeapOrder(Enum):
+    """Order in which a compiler packs buffers into a heap."""
+
+    BEST_FIT = "largest or longest-lived first, the heap of each body by itself"
+    BY_TIME = "in the order in which live ranges begin, those of bodies included"
+    OUTPUTS_APART = "outputs outside the heap, the rest best-fit into them and a heap"
+
+
+class BodyBuffers(NamedTuple):
+    """The buffers of one body of a loop or a branch that are not made inside it.
+
+    inputs: with a buffer inside the body. outputs: that live to the end of the body.
+    aliases: by input, the output that takes its buffer over.
+    outside: inputs whose bytes are counted outside the body as well.
+    """
+
+    inputs: Sequence[Value]
+    outputs: Sequence[Atom]
+    aliases: dict[Value, Atom]
+    outside: Collection[Value] = ()
+
+
+class Compression(NamedTuple):
+    """Limits of a compiler that removes the padding of tiles when memory is short.
+
+    XLA: `HloRematerialization`, mode compress. num_rounds: how often the peak of memory
+    is looked up, which moves as values shrink. least_share: of a value that its padding
+    must exceed to be worth the copies.
+    """
+
+    num_rounds: int
+    least_share: float
+
+
+def all_inputs_shared(
+    op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
+) -> BodyBuffers:
+    """Body buffers where an operand and the body's input have one buffer.
+
+    Only slices of stacked operands are values of the body itself, and what a loop
+    carries is updated in place.
+    """
+    body = op.bodies[number]
+    shared = shared_inputs(op, number)
+    inputs = [v for v in body.inputs if v not in shared]
+    aliases = carried_in_place(op, number, fusions, layouts)
+    return BodyBuffers(inputs, stored_outputs(body), aliases)
+
+
+def shared_inputs(op: Op, number: int) -> set[Value]:
+    """The inputs of one body that have an operand's buffer: all but slices of one."""
+    return {
+        op.bodies[body].inputs[i]
+        for wire in op.wires
+        if not wire.is_stacked
+        for body, i in wire.inputs
+        if body == number
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPolicy:
+    """Choices of one compiler in assigning buffers.
+
+    alignment_bytes: offsets are multiples of this, and so are the tables of addresses
+        that kernels with several results, and prefetched arguments, have; 0 if unknown.
+    compression: how padding is removed when memory is short; `None` if it is not.
+    outputs: values of a program that live to its end.
+    body_buffers: of body `number` of an op, whose fusions are given.
+    body_order: the order in which such fusions run; by default that of the program.
+    preallocates_stacks: whether what a loop stacks has its buffer from the beginning.
+    aliases_any_size: whether a result may take any operand's buffer that is free, also
+        of another size and if the kernel that wrote the operand writes more than that.
+    """
+
+    heap: HeapOrder = HeapOrder.BEST_FIT
+    alignment_bytes: int = 0
+    compression: Compression | None = None
+    outputs: Callable[[Program], Sequence[Atom]] = stored_outputs
+    body_buffers: Callable[[Op, int, Sequence[Fusion], Layouts], BodyBuffers] = (
+        all_inputs_shared
+    )
+    body_order: BodyOrderFn = field(default=lambda op, number, fusions: fusions)
+    preallocates_stacks: bool = False
+    aliases_any_size: bool = False
+
+    def is_preallocated(self, op: Op, result: Value) -> bool:
+        """Whether a result of an op has its buffer from the program's start."""
+        return self.preallocates_stacks and any(
+            wire.is_stacked
+            and wire.result is not None
+            and op.results[wire.result] is result
+            for wire in op.wires
+        )
