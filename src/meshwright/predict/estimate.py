@@ -78,25 +78,22 @@ class Estimate:
         return self.memory.peak_bytes
 
     @property
-    def model_flops(self) -> int:
-        """Operations of the program before it was partitioned."""
-        return program_work(self.original).flops
-
-    @property
     def fits(self) -> bool:
         """Whether the peak is within the memory that a device gives to programs."""
         return self.peak_memory_bytes <= self.machine.chip.usable_bytes
 
     @property
     def mfu(self) -> float:
-        """Share of the machine's 16-bit peak that the model's operations reach.
+        """Share of the machine's 16-bit peak that the original's operations reach.
 
         0 for a step that takes no time.
         """
         if not self.step_time_s:
             return 0.0
         peak = self.machine.chip.half_flops_per_s
-        return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
+        return program_work(self.original).flops / (
+            self.step_time_s * peak * self.machine.num_devices
+        )
 
     def energy_j(self, place: Location | None = None) -> float:
         """Joules per step, the overhead of the data centre included."""

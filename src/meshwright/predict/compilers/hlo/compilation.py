@@ -1,8 +1,6 @@
 """A compiler as a list of named passes, and the compilation that they work on.
 
-As in XLA, a pass is looked up by its name, and a compiler is the tuple of passes that it
-runs (`tpu/pipeline.py`, `gpu/pipeline.py`, ...). A pass takes a `Compilation` and returns
-a new one; it changes nothing in place.
+A pass takes a `Compilation` and returns a new one; it changes nothing in place.
 """
 
 from __future__ import annotations
@@ -14,10 +12,7 @@ from itertools import chain
 from typing import Any
 
 from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.hlo.kernels import (
-    KernelSequence,
-    OnChipCandidates,
-)
+from meshwright.predict.compilers.hlo.kernels import KernelSequence, OnChipCandidates
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusionPolicy
 from meshwright.program.ir import Op, Program, Value

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
@@ -146,33 +146,12 @@ def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
     return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
 
 
-HALF = 2
-"""Bytes of 16 bits."""
-
-
-def widens(op: Op) -> bool:
-    """Whether an op converts a value to a dtype of more bits."""
-    return _added_bytes(op) > 0
-
-
-def rounds(op: Op) -> bool:
-    """Whether an op converts a value from more bits to 16."""
-    return _added_bytes(op) < 0 and itemsize_bytes(op.results[0].dtype) == HALF
-
-
-def _added_bytes(op: Op) -> int:
+def widening_bytes(op: Op) -> int:
+    """Bytes that a conversion adds to each element; 0 for other ops."""
     if op.kind != "convert_element_type":
         return 0
     (operand,), (result,) = op.operands, op.results
     return itemsize_bytes(result.dtype) - itemsize_bytes(operand.dtype)
-
-
-def transposes_minor_dim(op: Op) -> bool:
-    """Whether an op is a transpose that moves the last dim."""
-    if op.kind != "transpose":
-        return False
-    permutation = cast("tuple[int, ...]", op.params["permutation"])
-    return permutation[-1] != len(permutation) - 1
 
 
 class FusedProducers:

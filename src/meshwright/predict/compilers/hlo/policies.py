@@ -91,18 +91,6 @@ class BodyBuffers(NamedTuple):
     outside: Collection[Value] = ()
 
 
-class Compression(NamedTuple):
-    """Limits of a compiler that removes the padding of tiles when memory is short.
-
-    XLA: `HloRematerialization`, mode compress. num_rounds: how often the peak of memory
-    is looked up, which moves as values shrink. least_share: of a value that its padding
-    must exceed to be worth the copies.
-    """
-
-    num_rounds: int
-    least_share: float
-
-
 def all_inputs_shared(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
@@ -135,7 +123,7 @@ class BufferPolicy:
 
     alignment_bytes: offsets are multiples of this, and so are the tables of addresses
         that kernels with several results, and prefetched arguments, have; 0 if unknown.
-    compression: how padding is removed when memory is short; `None` if it is not.
+    compresses_layouts: whether padding is removed when memory is short.
     outputs: values of a program that live to its end.
     body_buffers: of body `number` of an op, whose fusions are given.
     body_order: the order in which such fusions run; by default that of the program.
@@ -146,7 +134,7 @@ class BufferPolicy:
 
     heap: HeapOrder = HeapOrder.BEST_FIT
     alignment_bytes: int = 0
-    compression: Compression | None = None
+    compresses_layouts: bool = False
     outputs: Callable[[Program], Sequence[Atom]] = stored_outputs
     body_buffers: Callable[[Op, int, Sequence[Fusion], Layouts], BodyBuffers] = (
         all_inputs_shared

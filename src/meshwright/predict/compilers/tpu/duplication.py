@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.hlo.fusion import HALF, FusionKind, rounds
+from meshwright.predict.compilers.hlo.fusion import FusionKind, widening_bytes
 from meshwright.predict.compilers.hlo.policies import FusedOp
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.padding import product_extents
-from meshwright.program.ir import Op, Value, num_bytes
+from meshwright.program.ir import Op, Value, itemsize_bytes, num_bytes
 from meshwright.program.ops import OpWork, work_of
 
-_LANES = 128
+_LANES, _HALF = 128, 2
+"""Elements of a row of registers, and bytes of 16 bits."""
 
 _ROUNDING_FLOPS = 30
 """Operations per element that a program rounds from 32 to 16 bits.
@@ -91,10 +92,13 @@ def _is_rounded(producer: FusedOp, value: Value) -> bool:
     large = [op for op in ops if math.prod(op.results[0].shape) >= size]
     is_wide = any(
         math.prod(v.shape) >= size
-        and producer.layouts.num_bytes(v) > HALF * math.prod(v.shape)
+        and producer.layouts.num_bytes(v) > _HALF * math.prod(v.shape)
         for v in producers.reads
     )
-    return is_wide and any(map(rounds, large))
+    return is_wide and any(
+        widening_bytes(op) < 0 and itemsize_bytes(op.results[0].dtype) == _HALF
+        for op in large
+    )
 
 
 def are_batches_below_lanes(products: Sequence[Op]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshwright.machine import Chip
 from meshwright.predict.compilers.hlo.compilation import (
@@ -13,12 +13,7 @@ from meshwright.predict.compilers.hlo.compilation import (
     Stage,
 )
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
-from meshwright.predict.compilers.hlo.policies import (
-    BufferPolicy,
-    Compression,
-    FusedOp,
-    HeapOrder,
-)
+from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusedOp, HeapOrder
 from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
 from meshwright.predict.compilers.tpu.deferred_initialization import UPDATE, defer_fills
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
@@ -56,31 +51,27 @@ With windows of 16 MiB the compiler fuses rows of 2,304 and not of 3,072; with 3
 fuses rows of 4,096.
 """
 
+_LONGEST_SOFTMAX_ROW = 2560
+"""Elements of a row whose softmax a product computes on chips of unknown windows."""
+
 _MIN_SCRATCH_BYTES = 2**25
 """Scratch memory below which no softmax is fused: v2 and v3 have half of it."""
 
-_COMPRESSION = Compression(num_rounds=4, least_share=0.1)
 
-
-@dataclass(frozen=True, slots=True)
-class TpuOptions:
-    """What the TPU compiler takes from a chip; the defaults are those of no chip.
+def tpu_compiler(
+    longest_softmax_row: int = _LONGEST_SOFTMAX_ROW,
+    balance: Balance | None = None,
+    alignment_bytes: int = 0,
+    receives_on_chip: bool = False,
+) -> Compiler:
+    """The TPU compiler; what it takes from a chip is by default that of no chip.
 
     longest_softmax_row: elements of a row whose softmax a product computes; 0 for none.
     balance: by which recomputing an operand is weighed; `None` to count bytes alone.
     alignment_bytes: of offsets in main memory; 0 if unknown.
     receives_on_chip: whether scratch memory may hold what collectives write.
     """
-
-    longest_softmax_row: int = 2560
-    balance: Balance | None = None
-    alignment_bytes: int = 0
-    receives_on_chip: bool = False
-
-
-def tpu_compiler(options: TpuOptions) -> Compiler:
-    """The TPU compiler with these options."""
-    assign_spaces = MemorySpaceAssignment(options.receives_on_chip)
+    assign_spaces = MemorySpaceAssignment(receives_on_chip)
     passes = (
         CALL_INLINER,
         Pass("algebraic-simplifier", Stage.OPS, simplify_broadcasts),
@@ -98,14 +89,14 @@ def tpu_compiler(options: TpuOptions) -> Compiler:
     )
     fusion = replace(
         XLA_FUSION,
-        decide=ProducerFusion(frozenset({UPDATE}), options.balance),
+        decide=ProducerFusion(frozenset({UPDATE}), balance),
         aliased_operands=aliased_operands,
-        reclassify=SoftmaxFusion(options.longest_softmax_row),
+        reclassify=SoftmaxFusion(longest_softmax_row),
     )
     buffers = BufferPolicy(
         HeapOrder.BY_TIME,
-        options.alignment_bytes,
-        _COMPRESSION,
+        alignment_bytes,
+        compresses_layouts=True,
         body_order=iteration_order,
     )
     return Compiler("tpu", "tpu", _ASYNC_COLLECTIVES, passes, fusion, buffers)
@@ -118,14 +109,14 @@ def aliased_operands(root: FusedOp) -> tuple[Value, ...]:
     return elementwise_aliases(root) if kind_of(root.op) is FusionKind.LOOP else ()
 
 
-TPU = tpu_compiler(TpuOptions())
+TPU = tpu_compiler()
 """The TPU compiler for no chip in particular."""
 
 
 def tpu_compiler_for(chip: Chip) -> Compiler:
     """The TPU compiler as it compiles for a chip."""
     row, receives = _longest_softmax_row(chip), bool(chip.receives_on_chip)
-    return tpu_compiler(TpuOptions(row, balance_of(chip), _ALIGNMENT_BYTES, receives))
+    return tpu_compiler(row, balance_of(chip), _ALIGNMENT_BYTES, receives)
 
 
 def _longest_softmax_row(chip: Chip) -> int:
@@ -136,4 +127,4 @@ def _longest_softmax_row(chip: Chip) -> int:
     if chip.on_chip_bytes < _MIN_SCRATCH_BYTES:
         return 0
     known = int(chip.window_bytes / _WINDOW_BYTES_PER_ELEMENT)
-    return known or TpuOptions().longest_softmax_row
+    return known or _LONGEST_SOFTMAX_ROW

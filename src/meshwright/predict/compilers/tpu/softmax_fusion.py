@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from meshwright.predict.compilers.hlo.dataflow import Flow
-from meshwright.predict.compilers.hlo.fusion import FusionKind, transposes_minor_dim
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 _BEFORE_SUBTRACTION = frozenset({"broadcast_in_dim", "max", "transpose"})
@@ -85,14 +85,14 @@ def _row(op: Op, scores: Value) -> int:
 
 def _exponentials_of(maximum: Op, scores: Value, flow: Flow) -> Value | None:
     """The exponentials of scores minus the maximum of each row, if they are computed."""
-    left = _only_reader(maximum.results[0], flow)
+    left = _only_reader(maximum, flow)
     while left is not None and left.kind in _BEFORE_SUBTRACTION:
-        left = _only_reader(left.results[0], flow)
+        left = _only_reader(left, flow)
     if left is None or left.kind != "sub":
         return None
     if not _is_same(flow.operands[left][0], scores, flow):
         return None
-    power = _only_reader(left.results[0], flow)
+    power = _only_reader(left, flow)
     return power.results[0] if power is not None and power.kind == "exp" else None
 
 
@@ -120,8 +120,8 @@ def _untransposed(atom: Atom, flow: Flow) -> Atom:
     return _untransposed(flow.operands[maker][0], flow)
 
 
-def _only_reader(value: Value, flow: Flow) -> Op | None:
-    found = flow.consumers.get(value, ())
+def _only_reader(op: Op, flow: Flow) -> Op | None:
+    found = flow.consumers.get(op.results[0], ())
     return found[0] if len(found) == 1 else None
 
 
@@ -137,9 +137,7 @@ def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
         if flow.kinds[op] is not FusionKind.LOOP:
             made_by.append(op)
             continue
-        if transposes_minor_dim(op) and not _is_written_transposed(
-            op, exponentials, flow
-        ):
+        if op.kind == "transpose" and not _is_written_so(op, exponentials, flow):
             return False
         made = [v for v in flow.operands[op] if v in flow.producers and v not in seen]
         large = [v for v in made if math.prod(v.shape) >= size]
@@ -150,12 +148,15 @@ def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
     )
 
 
-def _is_written_transposed(transpose: Op, exponentials: Value, flow: Flow) -> bool:
+def _is_written_so(transpose: Op, exponentials: Value, flow: Flow) -> bool:
     """Whether the product writes the scores in the order that their only reader wants.
 
-    True of grouped-query attention over several sequences in a forward pass: sequences,
-    key heads, heads of each, queries and keys are five dims.
+    True if the last dim stays. True of grouped-query attention over several sequences in
+    a forward pass: sequences, key heads, heads of each, queries and keys are five dims.
     """
+    permutation = cast("tuple[int, ...]", transpose.params["permutation"])
+    if permutation[-1] == len(permutation) - 1:
+        return True
     num_dims = sum(n > 1 for n in transpose.results[0].shape)
     return num_dims > _PLAIN_DIMS and _num_products(exponentials, flow) == 1
 

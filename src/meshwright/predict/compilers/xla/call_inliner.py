@@ -23,7 +23,6 @@ class CallInliner:
     kept_calls: frozenset[str] = frozenset()
 
     def __call__(self, compilation: Compilation) -> Compilation:
-        """The compilation with the regions of its program inlined that run once."""
         platform = compilation.compiler.platform
         rewrite = partial(inline, platform=platform, kept_calls=self.kept_calls)
         return Rewrite(rewrite)(compilation)

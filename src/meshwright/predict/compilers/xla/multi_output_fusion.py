@@ -2,10 +2,9 @@
 
 If one fusion reads what another of the same shape has just written, or both read one
 array, a compiler loops over the elements once and writes both results (XLA:
-`MultiOutputFusion`): an optimizer's new moments with its new weights, what a backward
-pass needs with what comes next, the sums of an array with the array. That hardly changes
-what is alive, but it changes what moves. So time is counted over kernels, and memory over
-single fusions.
+`MultiOutputFusion`): an optimizer's new moments with its new weights, or the sums of an
+array with the array. That hardly changes what is alive, but it changes what moves. So time
+is counted over kernels, and memory over single fusions.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from meshwright.predict.compilers.hlo.dataflow import Flow, body_inputs
 from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     FusionKind,
-    widens,
+    widening_bytes,
 )
 from meshwright.predict.compilers.hlo.policies import (
     FUSED,
@@ -72,7 +72,7 @@ class ProducerFusion:
                 found.append(STORED)
             elif kind is FusionKind.LOOP and self._is_fused(producer, value, consumers):
                 found.append(FUSED)
-            elif consumers and widens(op) and _has_no_control_flow(consumers, flow):
+            elif consumers and _is_stored_narrow(op, consumers, flow):
                 # Consumers that can, read fewer bits and convert them.
                 fusing = frozenset(c for c in consumers if self._fuses(c, value, flow))
                 is_stored = not fusing.issuperset(consumers)
@@ -134,8 +134,10 @@ XLA_FUSION = FusionPolicy(
 """XLA's fusion without what single targets add."""
 
 
-def _has_no_control_flow(consumers: Sequence[Op], flow: Flow) -> bool:
-    return all(flow.kinds[consumer] is not FusionKind.REGION for consumer in consumers)
+def _is_stored_narrow(op: Op, consumers: Sequence[Op], flow: Flow) -> bool:
+    """Whether a conversion adds bits, and none of its consumers is control flow."""
+    kinds = (flow.kinds[consumer] for consumer in consumers)
+    return widening_bytes(op) > 0 and FusionKind.REGION not in kinds
 
 
 def _is_large_broadcast(value: Value, flow: Flow) -> bool:
