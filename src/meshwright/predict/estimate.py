@@ -53,9 +53,7 @@ class Estimate:
         there are any. The parts that are not hidden add up to the step.
     original: the program before it was partitioned.
     program: the program of one device, as the compiler rewrote it.
-    fusions: in the order in which they run; the memory's curve is over them.
-    layouts: of the values of `program`.
-    origins: by op that stands for another one of the device program, that op.
+    fusions, layouts, origins: of `program`, as in its `Compilation`.
     donated: positions of the inputs whose memory the caller donates.
     """
 
@@ -135,8 +133,10 @@ def estimate(
     placement = place_mesh(lowered.mesh, machine)
     compilation = _compiled(lowered, compiler, machine.chip.tile)
     program = compilation.program
-    donated = _donated(decided.captured, donate_state)
-    aliases = _aliases(decided.captured, program, donated)
+    captured = decided.captured
+    state = captured.ties.values() if donate_state else ()
+    donated = tuple(dict.fromkeys((*captured.donated, *state)))
+    aliases = _aliases(captured, program, donated)
     setting = Setting(placement, compiler.async_collectives)
     timeline = timeline_of(compilation.kernels, setting)
     waiting = _waiting_s(timeline.end_s, compilation, placement)
@@ -152,7 +152,7 @@ def estimate(
         machine,
         lowered.mesh,
         timeline.end_s + waiting,
-        decided.captured.program,
+        captured.program,
         program,
         memory,
         timeline,
@@ -189,12 +189,6 @@ def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) ->
         for level in machine.levels
         if level in across
     )
-
-
-def _donated(captured: Captured, donate_state: bool) -> tuple[int, ...]:
-    """Positions of donated inputs; `donate_state` adds those whose next value returns."""
-    state = captured.ties.values() if donate_state else ()
-    return tuple(dict.fromkeys((*captured.donated, *state)))
 
 
 def _aliases(

@@ -10,7 +10,7 @@ from meshwright.predict.compilers.hlo.compilation import Origins, compile_progra
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplified
-from meshwright.predict.compilers.xla.call_inliner import inline
+from meshwright.predict.compilers.xla.call_inliner import Inliner
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fused_memory, fusions_of
 from tests.predict.memory.test_buffer_assignment import W, X, program_of
@@ -28,7 +28,7 @@ def test_a_loop_of_one_iteration_is_inlined():
         end, y = body(x, w)
         return end, y.reshape(1, *y.shape)
 
-    found = inline(program_of(looped, X, W), Origins())
+    found = Inliner().program(program_of(looped, X, W), Origins())
     assert not any(op.bodies for op in found.ops)
     wanted = program_of(plain, X, W)
     assert [u.root.kind for u in fusions_of(found)] == [
@@ -43,7 +43,7 @@ def test_a_program_without_loops_of_one_iteration_stays_itself():
 
     program = program_of(fn, X)
     origins = Origins()
-    assert inline(program, origins) is program
+    assert Inliner().program(program, origins) is program
     assert not origins
 
 
@@ -53,7 +53,7 @@ def test_a_choice_by_platform_becomes_the_platforms_branch():
 
     program = program_of(fn, X)
     for compiler, kind in ((TPU, "sin"), (GPU, "cos"), (CPU, "tan"), (PLAIN, "tan")):
-        found = inline(program, Origins(), compiler.platform)
+        found = Inliner(compiler.platform).program(program, Origins())
         assert kind in [op.kind for op in found.ops]
         assert not any(op.bodies for op in found.ops)
         (out,) = found.outputs
@@ -64,7 +64,8 @@ def test_a_choice_without_a_branch_for_a_platform_stays():
     program = program_of(
         lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.cos), X
     )
-    assert any(op.kind == "cond" for op in inline(program, Origins(), GPU.platform).ops)
+    found = Inliner(GPU.platform).program(program, Origins())
+    assert any(op.kind == "cond" for op in found.ops)
 
 
 def test_a_broadcast_that_adds_dims_of_one_element_becomes_a_reshape():
@@ -72,7 +73,7 @@ def test_a_broadcast_that_adds_dims_of_one_element_becomes_a_reshape():
         return jnp.cumsum(jnp.cumsum(x)[:, None], 0)
 
     program = program_of(fn, jax.ShapeDtypeStruct((2**16,), "float32"))
-    assert inline(program, Origins()) is program
+    assert Inliner().program(program, Origins()) is program
     origins = Origins()
     found = simplified(program, origins, program.outputs)
     (shaped,) = (op for op in found.ops if op.kind == "reshape")

@@ -142,7 +142,7 @@ def test_a_program_with_a_loop_and_nothing_to_split_stays_itself():
     program = capture(fn, (shape(64, 64), shape(64, 64))).program
     # Shapes that say that the program has a small batch of images.
     shapes = shape_layouts(program)._replace(images={(1, 1): (0, 0)})
-    layouts = Layouts(TILE).with_shapes(shapes)
+    layouts = Layouts(TILE).changed(shapes=shapes)
     begun = replace(start_compilation(program, TPU, TILE), layouts=layouts)
     assert convert_space_to_batch(begun).program is program
 

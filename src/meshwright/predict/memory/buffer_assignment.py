@@ -87,8 +87,7 @@ class Heap:
         self.together = together
         self.fusions = fusions
         self.outputs = {v for v in outputs if isinstance(v, Value)}
-        # Elementwise results that a reduction reads.
-        self.reduced: set[Value] = set()
+        self.reduced: set[Value] = set()  # elementwise results that a reduction reads
         written: set[Value] = set()
         self.launches = launch_groups(fusions)
         for fusion in fusions:
@@ -151,12 +150,10 @@ class Heap:
     def _takes_buffer(self, fusion: Fusion, index: int, value: Value) -> bool:
         """Whether a result takes an operand's buffer; if so, it owns that from now on."""
         size = self.layouts.size
-        operands: Sequence[Value] = fusion.overwrites
-        if operands:
-            operands = [v for v in operands if self._may_alias(v, value)]
+        operands = [v for v in fusion.overwrites if self._may_alias(v, value)]
         if value in fusion.replaces:
             carried = fusion.replaces[value]
-            operands = (carried,) if size(carried) == size(value) else ()
+            operands = [carried] if size(carried) == size(value) else []
         for operand in operands:
             number = self.interval_of.get(operand)
             if number is None or self.intervals[number].end != index:

@@ -63,7 +63,7 @@ def compressed(
                 break
             unpadded.add(value)
             excess -= saved[value]
-        tried = layouts.with_unpadded(frozenset(unpadded))
+        tried = replace(layouts, unpadded=frozenset(unpadded))
         found = measure(tried)
         # Padding of what one fusion accesses is restored while it runs.
         restored = max(

@@ -179,8 +179,7 @@ def collective_overlaps(timeline: Timeline) -> Iterator[tuple[Fusion, float, flo
     """
     # Spans of one stream do not overlap, so that both lists are sorted.
     computing = [s for s in timeline.spans if s.stream == COMPUTE]
-    starts = [s.start_s for s in computing]
-    ends = [s.end_s for s in computing]
+    starts, ends = [s.start_s for s in computing], [s.end_s for s in computing]
     for span in timeline.spans:
         if span.inner is not None:
             for fusion, exposed, hidden in collective_overlaps(span.inner):

@@ -22,13 +22,12 @@ def schedule_breadth_first(fusions: Sequence[Fusion], program: Program) -> list[
     groups = _launch_groups(fusions)
     num_missing = [0] * len(fusions)
     readers: dict[Value, list[int]] = {}
-    for index, fusion in enumerate(fusions):
+    members: dict[int, list[int]] = {}
+    for index, (fusion, group) in enumerate(zip(fusions, groups, strict=True)):
+        members.setdefault(group, []).append(index)
         for value in dict.fromkeys(fusion.reads):
             readers.setdefault(value, []).append(index)
-            num_missing[groups[index]] += 1
-    members: dict[int, list[int]] = {}
-    for index, group in enumerate(groups):
-        members.setdefault(group, []).append(index)
+            num_missing[group] += 1
     ready: deque[Value | int] = deque((*program.inputs, *program.constants))
     ready.extend(g for g in members if not num_missing[g])
     made: set[Value] = {v for v in ready if isinstance(v, Value)}

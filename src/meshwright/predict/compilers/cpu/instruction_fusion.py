@@ -17,7 +17,7 @@ from meshwright.predict.compilers.hlo.control_flow import stacked_ends
 from meshwright.predict.compilers.hlo.dataflow import Flow
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
 from meshwright.predict.compilers.hlo.policies import Decision, FusedOp, FusionPolicy
-from meshwright.predict.compilers.xla.aliasing import elementwise_aliases
+from meshwright.predict.compilers.xla.instruction_fusion import elementwise_aliases
 from meshwright.program.ir import Atom, Op, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait
 
@@ -157,7 +157,7 @@ def _fuses(consumer: Op, op: Op, is_library: bool) -> bool:
     if consumer.kind == "dynamic_update_slice":
         return consumer.operands[0] is not op.results[0]
     if kind_of(consumer) is FusionKind.PRODUCT:
-        return op.kind == "transpose" and reads_through(consumer, op)
+        return reads_through(consumer, op)
     return is_loop(consumer)
 
 

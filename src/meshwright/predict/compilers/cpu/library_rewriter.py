@@ -109,15 +109,12 @@ def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
         ]
     if op.kind != "dot_general":
         return []
-    found: list[int] = []
-    for position, operand in enumerate(op.operands[:2]):
-        producer = maker.get(operand) if isinstance(operand, Value) else None
-        is_moved = producer is not None and producer.kind == "transpose"
-        if not (
-            _is_in_order(op, position) or (is_moved and reads_through(op, producer))
-        ):
-            found.append(position)
-    return found
+    return [
+        position
+        for position, operand in enumerate(op.operands[:2])
+        if not _is_in_order(op, position)
+        if not (isinstance(operand, Value) and reads_through(op, maker.get(operand)))
+    ]
 
 
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
@@ -132,12 +129,12 @@ def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> b
     return places == sorted(places)
 
 
-def reads_through(product: Op, transpose: Op | None) -> bool:
-    """Whether a product can read the operand of a transpose instead of its result."""
-    if product.kind != "dot_general" or transpose is None:
+def reads_through(product: Op, op: Op | None) -> bool:
+    """Whether an op is a transpose whose operand a product can read instead."""
+    if product.kind != "dot_general" or op is None or op.kind != "transpose":
         return False
-    order: Any = transpose.params["permutation"]
-    (moved,) = transpose.results
+    order: Any = op.params["permutation"]
+    (moved,) = op.results
     return all(
         _is_in_order(product, position, tuple(order))
         for position, operand in enumerate(product.operands[:2])
@@ -166,14 +163,11 @@ def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) ->
 
 def _is_stack(op: Op) -> bool:
     """Whether both operands are batches of matrices, with batch dims first."""
-    contracted, batch = _dims(op)
     return all(
         list(outer) == list(range(len(outer)))
         and len(inner) == 1
         and len(operand.shape) == len(outer) + 2
-        for operand, inner, outer in zip(
-            op.operands[:2], contracted, batch, strict=True
-        )
+        for operand, inner, outer in zip(op.operands[:2], *_dims(op), strict=True)
     )
 
 

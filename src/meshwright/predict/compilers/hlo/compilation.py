@@ -15,7 +15,7 @@ from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.predict.compilers.hlo.kernels import KernelSequence, OnChipCandidates
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusionPolicy
-from meshwright.program.ir import Op, Program, Value
+from meshwright.program.ir import Op, Program
 
 
 class Stage(Enum):
@@ -149,7 +149,7 @@ class Compilation:
     def layouts_on(self, scratch_bytes: float) -> Layouts:
         """The layouts after values are placed in scratch memory of this size."""
         placed = (each.fitting(scratch_bytes) for each in self.on_chip)
-        return self.layouts.with_on_chip(frozenset[Value](chain.from_iterable(placed)))
+        return replace(self.layouts, on_chip=frozenset(chain.from_iterable(placed)))
 
 
 def start_compilation(

@@ -70,20 +70,15 @@ def carried_in_place(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> dict[Value, Atom]:
     """The output that fusions write into an input's buffer, by input of one body."""
-    body, size = op.bodies[number], layouts.size
-    outputs = stored_outputs(body)
-    made = {value for fusion in fusions for value in fusion.writes}
-    pairs = [
-        (body.inputs[i], outputs[j])
+    inputs, outputs = op.bodies[number].inputs, stored_outputs(op.bodies[number])
+    made, size = {value for each in fusions for value in each.writes}, layouts.size
+    return {
+        inputs[i]: end
         for _, _, wire in loop_carries(op)
         for n, i in wire.inputs
         for m, j in wire.outputs
-        if n == m == number
-    ]
-    return {
-        p: o
-        for p, o in pairs
-        if isinstance(o, Value) and o in made and size(o) == size(p)
+        if n == m == number and isinstance(end := outputs[j], Value)
+        if end in made and size(end) == size(inputs[i])
     }
 
 

@@ -93,15 +93,13 @@ class Fusion:
 
     root: the op that writes. reads, writes: values in memory. work: of all ops,
         including those that other fusions compute as well.
-    in_place: the operand whose memory the result may take over if nothing reads it
-        later.
+    in_place: the operand whose memory the result may take if nothing reads it later.
     bodies: of control flow, the fusions of each body.
     merged: the fusions that multi-output fusion merged into this one.
     overwrites: operands whose buffer the result takes, element by element, if they are
         read here for the last time and the compiler does so.
     replaces: by result of a loop, the operand whose buffer it takes: what it carries.
-    is_joined: whether it is launched together with the fusion before it but keeps its
-        own buffers.
+    is_joined: whether it is launched with the fusion before it; buffers are its own.
     shares: by operand that is read only to slice the device's own part out of it, the
         share that is read.
     sides: of a matrix product, by operand, the values in `reads` it is computed from.
@@ -154,22 +152,15 @@ def widening_bytes(op: Op) -> int:
     return itemsize_bytes(result.dtype) - itemsize_bytes(operand.dtype)
 
 
+@dataclass(slots=True, eq=False)
 class FusedProducers:
     """Ops that a consumer computes itself, with their work.
 
-    ops: each after those whose results it reads. reads: stored values that they read,
-    in order.
+    ops: each after those whose results it reads. reads: stored values that they read.
     """
 
-    __slots__ = ("ops", "reads")
-
-    def __init__(self, ops: dict[Op, OpWork], reads: dict[Value, None]) -> None:
-        self.ops = ops
-        self.reads = reads
-
-    def with_op(self, op: Op, work: OpWork) -> FusedProducers:
-        """These producers and one more op, which reads what they make."""
-        return FusedProducers({**self.ops, op: work}, self.reads)
+    ops: dict[Op, OpWork]
+    reads: dict[Value, None]
 
     def shares(
         self, root: Op, operands: Mapping[Op, Sequence[Value]]
@@ -179,9 +170,7 @@ class FusedProducers:
         root: the op that the producers are fused into. operands: of each op, as stored.
         """
         shares: dict[Value, float] = {}
-        if root.kind != SLICE_OF_DEVICE and SLICE_OF_DEVICE not in [
-            op.kind for op in self.ops
-        ]:
+        if SLICE_OF_DEVICE not in [root.kind, *(op.kind for op in self.ops)]:
             return shares
         for op in (root, *reversed(self.ops)):
             share = 1.0 if op is root else max(shares.get(r, 0.0) for r in op.results)

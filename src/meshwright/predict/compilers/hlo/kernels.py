@@ -72,8 +72,7 @@ class StreamedOperands(NamedTuple):
     """Arrays that may stream through a product, each with its bytes.
 
     left, right: what an operand is computed from. others: what is read or written
-    besides, `elements` large as the result is. widest: bytes of an element of what is
-    written.
+    besides. elements: of the result. widest: bytes of an element that is written.
     """
 
     left: _Sizes

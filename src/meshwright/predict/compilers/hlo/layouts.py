@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from types import MappingProxyType
@@ -69,13 +69,10 @@ _Memo = dict[object, int]
 class Layouts:
     """How the values of one device program are stored in memory.
 
-    Each `with_` method returns new layouts and leaves these as they are.
-
     tile: rows and columns to which the two minor dims are padded. Which dims those are
         is the compiler's choice, taken to be the pair with the least padding.
     bfloat16: float32 values that are stored as bfloat16.
-    recomputed: inputs of bodies that are never in memory, since their readers in the
-        body compute them.
+    recomputed: inputs of bodies that are never in memory, since readers compute them.
     slices: values that are part of another buffer, such as one iteration's slice of
         what a loop scans: they are read and written, but take no memory of their own.
     on_chip: values that scratch memory holds throughout their live ranges.
@@ -94,40 +91,12 @@ class Layouts:
     physical: Mapping[Value, PhysicalShape] = MappingProxyType({})
     _memo: _Memo = field(default_factory=_Memo, repr=False)
 
-    def with_bfloat16(self, values: Collection[Value]) -> Layouts:
-        """Layouts that store these values, and no others, as bfloat16."""
-        return replace(self, bfloat16=frozenset(values), _memo=_Memo())
+    def changed(self, **fields: Any) -> Layouts:
+        """Layouts with other fields, of which no sizes are known yet.
 
-    def with_shapes(self, shapes: ShapeLayouts) -> Layouts:
-        """Layouts with the minor dims that `shape_layouts` found."""
-        return replace(self, shapes=shapes, _memo=_Memo())
-
-    def with_physical(self, physical: Mapping[Value, PhysicalShape]) -> Layouts:
-        """Layouts that store these values in other shapes."""
-        return replace(self, physical=physical, _memo=_Memo())
-
-    def with_body_values(
-        self, recomputed: Collection[Value], slices: Collection[Value]
-    ) -> Layouts:
-        """Layouts with more values of bodies that have no buffer of their own."""
-        if not recomputed and not slices:
-            return self
-        return replace(
-            self,
-            recomputed=self.recomputed.union(recomputed),
-            slices=self.slices.union(slices),
-            _memo=_Memo(),
-        )
-
-    # These two may share what is known of sizes: `size` asks for them before.
-
-    def with_on_chip(self, values: frozenset[Value]) -> Layouts:
-        """Layouts after scratch memory has been given to these values."""
-        return replace(self, on_chip=values)
-
-    def with_unpadded(self, values: frozenset[Value]) -> Layouts:
-        """Layouts that store these values without padding."""
-        return replace(self, unpadded=values)
+        Sizes may be kept if `on_chip` or `unpadded` changes: `size` asks for them before.
+        """
+        return replace(self, _memo={}, **fields)
 
     def num_bytes(self, value: Value) -> int:
         """Bytes of a value's elements: what is read when it is."""
@@ -176,13 +145,12 @@ class Layouts:
         if not elements or columns == 1:
             return elements
         least = max(1, _WORD // max(1, itemsize))
-        return min(
-            elements
-            // (a * b)
-            * padded_extent(a, columns)
-            * padded_extent(b, _rows(b, least, most))
-            for a, b in set(permutations(minor, 2))
-        )
+        found: list[int] = []
+        for a, b in set(permutations(minor, 2)):
+            rows = min(most, max(least, 1 << (b - 1).bit_length()))
+            padded = padded_extent(a, columns) * padded_extent(b, rows)
+            found.append(elements // (a * b) * padded)
+        return min(found)
 
     def _padded_elements(
         self, shape: _Shape, minor: _Shape | None, is_fixed: bool, itemsize: int
@@ -198,8 +166,3 @@ class Layouts:
             minor = self.shapes.batched_products.get(shape)
         extents = shape if minor is None else [shape[d] for d in minor]
         return self.padded(shape, extents, itemsize)
-
-
-def _rows(extent: int, least: int, most: int) -> int:
-    """Rows of a tile over a dim of this extent."""
-    return min(most, max(least, 1 << (extent - 1).bit_length()))

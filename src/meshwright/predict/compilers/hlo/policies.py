@@ -46,10 +46,9 @@ class FusionPolicy:
     """Choices of one compiler in forming fusions.
 
     decide: what becomes of each result of an op.
-    single_consumer_chains: by value with one consumer, which fuses it whatever that
-        takes, its producer; such values are not decided on one by one.
-    aliased_operands: operands whose buffers an op's result may take, if nothing reads
-        them later.
+    single_consumer_chains: by value that its one consumer fuses in any case, its
+        producer; such values are not decided on one by one.
+    aliased_operands: operands whose buffers a result may take after their last use.
     carried_operands: by result of a loop, the operand whose buffer it takes.
     stack_outputs: outputs of an op's bodies that are written into the stacked result.
     slice_readers: kinds of fusions that read a slice of a stacked operand where it is.

@@ -47,7 +47,7 @@ _INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
 def propagate_bfloat16(compilation: Compilation) -> Compilation:
     """The compilation with layouts that store values as bfloat16 where that is exact."""
     values = bfloat16_values(compilation.program)
-    return replace(compilation, layouts=compilation.layouts.with_bfloat16(values))
+    return replace(compilation, layouts=compilation.layouts.changed(bfloat16=values))
 
 
 def bfloat16_values(program: Program) -> frozenset[Value]:
@@ -61,24 +61,18 @@ class _Readers:
     """The answers of the known readers of each value: whether they accept bfloat16."""
 
     def __init__(self) -> None:
-        self.accepted: set[Value] = set()
+        self.accepted: set[Atom] = set()
         self.refused: set[Atom] = set()
 
     def note(self, atoms: Sequence[Atom], accepts: Sequence[bool]) -> None:
         """Record the answer of an op for each of its operands."""
         for atom, accepted in zip(atoms, accepts, strict=True):
-            if not accepted:
-                self.refused.add(atom)
-            elif isinstance(atom, Value):
-                self.accepted.add(atom)
+            (self.accepted if accepted else self.refused).add(atom)
 
-    def accept(self, value: Value) -> bool:
+    def accept(self, value: Atom) -> bool:
         """Whether a value is float32, has readers, and all of them accept bfloat16."""
-        return (
-            value in self.accepted
-            and value not in self.refused
-            and value.dtype == "float32"
-        )
+        is_accepted = value in self.accepted and value not in self.refused
+        return is_accepted and value.dtype == "float32"
 
 
 class _Search:
@@ -90,9 +84,9 @@ class _Search:
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
         """Whether each input may be bfloat16, given which outputs may be."""
         readers = _Readers()
-        producers = {result: op for op in program.ops for result in op.results}
+        producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
         if self.bfloat16:
-            self.bfloat16.difference_update(producers)  # of an earlier visit
+            self.bfloat16 -= producers.keys()  # of an earlier visit
         readers.note(program.outputs, outputs)
         voting = [op for op in program.ops if op.kind in _MAY_ACCEPT or op.bodies]
         others = [
@@ -116,12 +110,9 @@ class _Search:
                 ]
             readers.note(op.operands, accepted)
         # Values of regions are marked apart.
-        for value in filter(readers.accept, readers.accepted):
-            producer = producers.get(value)
-            if producer is None or producer.bodies or producer.has_effect:
-                continue
-            if producer.results[0] is value:
-                self.bfloat16.add(value)
+        for op in [producers[v] for v in readers.accepted if v in producers]:
+            if not op.bodies and not op.has_effect and readers.accept(op.results[0]):
+                self.bfloat16.add(op.results[0])
         return [readers.accept(v) for v in program.inputs]
 
     def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
@@ -187,11 +178,9 @@ def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
     return position < _INDICES.get(op.kind, len(op.operands))
 
 
-def _sums(op: Op, producers: Mapping[Value, Op]) -> bool:
+def _sums(op: Op, producers: Mapping[Atom, Op]) -> bool:
     """Whether an op sums a value in the kernel that makes it, before it is rounded."""
-    if op.kind != "reduce_sum" or not isinstance(op.operands[0], Value):
-        return False
-    producer = producers.get(op.operands[0])
+    producer = producers.get(op.operands[0]) if op.kind == "reduce_sum" else None
     if producer is None:
         return False
     return kind_of(producer) in (FusionKind.LOOP, FusionKind.PRODUCT)

@@ -21,8 +21,8 @@ from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
 from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
 from meshwright.predict.compilers.tpu.space_to_batch import convert_space_to_batch
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplify_broadcasts
-from meshwright.predict.compilers.xla.aliasing import elementwise_aliases
 from meshwright.predict.compilers.xla.all_reduce_reassociate import reassociate
+from meshwright.predict.compilers.xla.instruction_fusion import elementwise_aliases
 from meshwright.predict.compilers.xla.memory_space_assignment import (
     MemorySpaceAssignment,
 )

@@ -12,9 +12,8 @@ that come transposed from it if several products read the exponentials.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import cast
 
 from meshwright.predict.compilers.hlo.dataflow import Flow
 from meshwright.predict.compilers.hlo.fusion import FusionKind
@@ -33,15 +32,6 @@ _MAX_ROW = 8192
 """Elements of a row: 4,096 are fused, the 32,000 of a vocabulary are not."""
 
 
-class _Softmax(NamedTuple):
-    """Scores, the op that computes the maximum of a row, and the exponentials."""
-
-    scores: Value
-    maximum: Op
-    exponentials: Value
-    row: int
-
-
 @dataclass(frozen=True, slots=True)
 class SoftmaxFusion:
     """Fusion of softmaxes with the products that make their scores.
@@ -54,27 +44,23 @@ class SoftmaxFusion:
 
     def __call__(self, flow: Flow) -> Flow:
         """The dataflow with exponentials stored, and row maxima fused as elementwise."""
-        softmaxes = list(_softmaxes(flow)) if self.longest_row else []
-        if not softmaxes:
+        stored, maxima = set[Value](), dict[Op, FusionKind]()
+        for op in flow.kinds if self.longest_row else ():
+            scores = flow.operand(op, 0) if op.kind == "reduce_max" else None
+            row = 0 if scores is None else _row(op, scores)
+            if scores is None or not 0 < row <= _MAX_ROW:
+                continue
+            exponentials = _exponentials_of(op, scores, flow)
+            if exponentials is None or not _is_of_16_bits(scores, exponentials, flow):
+                continue
+            maxima[op] = FusionKind.LOOP
+            stored.add(exponentials)
+            if row > self.longest_row:
+                stored.add(scores)
+        if not maxima:
             return flow
-        stored = {*flow.stored, *(softmax.exponentials for softmax in softmaxes)}
-        stored.update(s.scores for s in softmaxes if s.row > self.longest_row)
-        maxima = dict.fromkeys((s.maximum for s in softmaxes), FusionKind.LOOP)
-        return replace(flow, stored=stored, kinds={**flow.kinds, **maxima})
-
-
-def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
-    """The softmaxes of a program that are fused."""
-    for op, kind in flow.kinds.items():
-        if kind is not FusionKind.REDUCTION or op.kind != "reduce_max":
-            continue
-        scores = flow.operand(op, 0)
-        row = 0 if scores is None else _row(op, scores)
-        if scores is None or not 0 < row <= _MAX_ROW:
-            continue
-        exponentials = _exponentials_of(op, scores, flow)
-        if exponentials is not None and _is_of_16_bits(scores, exponentials, flow):
-            yield _Softmax(scores, op, exponentials, row)
+        kinds = {**flow.kinds, **maxima}
+        return replace(flow, stored=stored.union(flow.stored), kinds=kinds)
 
 
 def _row(op: Op, scores: Value) -> int:

@@ -35,7 +35,7 @@ def convert_space_to_batch(compilation: Compilation) -> Compilation:
     physical: dict[Value, PhysicalShape] = {}
     rewrite = partial(_with_copies, compilation=compilation, physical=physical)
     split = Rewrite(rewrite)(compilation)
-    return replace(split, layouts=layouts.with_physical(physical))
+    return replace(split, layouts=layouts.changed(physical=physical))
 
 
 def max_split_batch(layouts: Layouts, num_devices: int = 1) -> int:

@@ -85,9 +85,8 @@ class Window:
     @property
     def span(self) -> int:
         """Pixels that the window passes over."""
-        return (
-            self.image.extent + self.high + (self.low if self.base_dilation == 1 else 0)
-        )
+        low = self.low if self.base_dilation == 1 else 0
+        return self.image.extent + low + self.high
 
     @property
     def _overlap(self) -> int:
@@ -103,9 +102,7 @@ class Window:
         if self.base_dilation == 1:
             return (part - self.kernel) // self.stride + 1
         low = self.low if self.low != self.base_dilation else 0
-        high = (
-            self._overlap % self.base_dilation if self.low else self.base_dilation - 1
-        )
+        high = (self._overlap if self.low else -1) % self.base_dilation
         return (part - 1) * self.base_dilation + low + high - self.kernel + 2
 
     @property

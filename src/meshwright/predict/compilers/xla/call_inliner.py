@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
@@ -23,35 +22,23 @@ class CallInliner:
     kept_calls: frozenset[str] = frozenset()
 
     def __call__(self, compilation: Compilation) -> Compilation:
-        platform = compilation.compiler.platform
-        rewrite = partial(inline, platform=platform, kept_calls=self.kept_calls)
-        return Rewrite(rewrite)(compilation)
+        inliner = Inliner(compilation.compiler.platform, self.kept_calls)
+        return Rewrite(inliner.program)(compilation)
 
 
-def inline(
-    program: Program,
-    origins: Origins,
-    platform: str = "",
-    kept_calls: Collection[str] = (),
-) -> Program:
-    """The program with scans of one iteration, remats and the platform's branch inlined."""
-    return _Inliner(origins, platform, kept_calls).program(program)
+class Inliner:
+    """Inlines scans of one iteration, remats and a platform's branch in one program."""
 
-
-class _Inliner:
-    def __init__(
-        self, origins: Origins, platform: str, kept_calls: Collection[str]
-    ) -> None:
-        self.origins = origins
+    def __init__(self, platform: str = "", kept_calls: Collection[str] = ()) -> None:
         self.platform = platform
         self.kept_calls = kept_calls
         self.renamed: dict[Value, Atom] = {}
 
-    def program(self, program: Program) -> Program:
+    def program(self, program: Program, origins: Origins) -> Program:
         """The program after inlining; itself if nothing is inlined."""
         if not self.renamed and not any(op.bodies for op in program.ops):
             return program
-        ops = tuple([new for op in program.ops for new in self.ops(op)])
+        ops = tuple([new for op in program.ops for new in self.ops(op, origins)])
         outputs = tuple(map(self.atom, program.outputs))
         if ops == program.ops:
             return program
@@ -66,16 +53,15 @@ class _Inliner:
         """The atom that stands for another one after inlining."""
         return self.renamed.get(atom, atom) if isinstance(atom, Value) else atom
 
-    def ops(self, op: Op) -> list[Op]:
+    def ops(self, op: Op, origins: Origins) -> list[Op]:
         """The ops that replace one op."""
         operands = tuple(map(self.atom, op.operands))
         number = self.inlined_body(op)
         if number is not None:
-            return self._body_ops(op, number, operands)
-        bodies = tuple(map(self.program, op.bodies))
-        if (operands, bodies) == (op.operands, op.bodies):
-            return [op]
-        return [self.origins.replace(op, operands=operands, bodies=bodies)]
+            return self._body_ops(op, number, operands, origins)
+        made = origins.with_bodies(op, self.program)
+        same = operands == op.operands
+        return [made if same else origins.replace(made, operands=operands)]
 
     def inlined_body(self, op: Op) -> int | None:
         """The number of the body that runs once while no other does, if any."""
@@ -89,7 +75,9 @@ class _Inliner:
         own = (n for n, p in enumerate(platforms) if p is None or self.platform in p)
         return next(own, None)
 
-    def _body_ops(self, op: Op, number: int, operands: tuple[Atom, ...]) -> list[Op]:
+    def _body_ops(
+        self, op: Op, number: int, operands: tuple[Atom, ...], origins: Origins
+    ) -> list[Op]:
         """The ops of a body, between reshapes that drop and add the dim of iterations."""
         body = op.bodies[number]
         made: list[Op] = []
@@ -104,7 +92,7 @@ class _Inliner:
                 else:
                     self.renamed[inside] = outside
         for inner in body.ops:
-            made += self.ops(inner)
+            made += self.ops(inner, origins)
         for wire in op.wires:
             for position in _positions(number, wire.outputs):
                 if wire.result is None:

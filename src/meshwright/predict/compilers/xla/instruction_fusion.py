@@ -8,11 +8,11 @@ single results is its `FusionPolicy`; `producer_fusion` has XLA's common rules.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.dataflow import dataflow_of
+from meshwright.predict.compilers.hlo.dataflow import Flow, dataflow_of
 from meshwright.predict.compilers.hlo.fusion import (
     BARRIER,
     SLICE_OF_DEVICE,
@@ -23,10 +23,15 @@ from meshwright.predict.compilers.hlo.fusion import (
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.hlo.policies import FusedOp, FusionPolicy
-from meshwright.predict.compilers.xla.aliasing import updated_operand
 from meshwright.predict.roofline.padding import uses_matrix_unit
-from meshwright.program.ir import Op, Program, Value
-from meshwright.program.ops import OpWork, Trait, has_trait, work_of
+from meshwright.program.ir import Op, Program, Value, itemsize_bytes
+from meshwright.program.ops import OpWork, Trait, has_trait, ops_with, work_of
+
+_NOT_ELEMENTWISE = frozenset(
+    {*ops_with(Trait.MOVES), *ops_with(Trait.SCATTERS), "copy_p", "iota"}
+    - {"stack", "tile", "unstack"}  # not seen compiled
+)
+"""Ops that are fused into loops, but not element by element."""
 
 
 def fuse_instructions(compilation: Compilation) -> Compilation:
@@ -51,8 +56,7 @@ class _Builder:
     """State of one walk over the ops of a program.
 
     layouts: so far; bodies of control flow add to them.
-    links: by value with one consumer, which fuses it whatever that takes, its producer.
-        They are many: what they depend on is only looked at from the end of a chain.
+    links: of chains; what they depend on is only looked at from the end of a chain.
     fused: by other value that consumers may compute, the producers that takes.
     consumers: the consumers of such a value that do; all of them if it is not here.
     """
@@ -94,7 +98,8 @@ class _Builder:
         decisions = self.policy.decide(FusedOp(op, producers, self.flow, self.layouts))
         for value, decision in zip(op.results, decisions, strict=True):
             if decision.is_fused:
-                self.fused[value] = producers.with_op(op, work_of(op))
+                ops = {**producers.ops, op: work_of(op)}
+                self.fused[value] = FusedProducers(ops, producers.reads)
                 if decision.consumers is not None:
                     self.consumers[value] = decision.consumers
             if decision.is_stored:
@@ -194,7 +199,12 @@ class _Builder:
                 is_remade = operand in self.fused or operand in self.links
                 if is_remade and not wire.is_stacked and wire.result is None:
                     recomputed.add(value)
-        return self.layouts.with_body_values(recomputed, slices)
+        if not recomputed and not slices:
+            return self.layouts
+        known = self.layouts
+        return known.changed(
+            recomputed=known.recomputed | recomputed, slices=known.slices | slices
+        )
 
     def _sides(self, op: Op) -> tuple[tuple[Value, ...], ...]:
         """By operand of a matrix product, the stored values it is computed from."""
@@ -213,3 +223,55 @@ def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Val
         for v in op.operands
         if isinstance(v, Value)
     }
+
+
+def elementwise_aliases(root: FusedOp) -> tuple[Value, ...]:
+    """Operands whose buffers the result may take if they are read no more.
+
+    Each of their elements is needed at its own position alone. A scatter may take the
+    buffer of what it starts from.
+    """
+    op, producers, flow, _ = root
+    if has_trait(op.kind, Trait.SCATTERS):
+        return tuple(flow.operands[op][:1])
+    if not op.results or not _is_elementwise(op):  # an effect has no results
+        return ()
+    shape, size = op.results[0].shape, itemsize_bytes(op.results[0].dtype)
+    alike = [
+        v
+        for v in producers.reads
+        if v.shape == shape and itemsize_bytes(v.dtype) == size
+    ]
+    if not alike:
+        return ()
+    needed_elsewhere: set[Value] = set()
+    for each in (op, *reversed(producers.ops)):
+        is_moved = each.results[0].shape != shape or not _is_elementwise(each)
+        if is_moved or not needed_elsewhere.isdisjoint(each.results):
+            needed_elsewhere.update(flow.operands[each])
+    return tuple([v for v in alike if v not in needed_elsewhere])
+
+
+def _is_elementwise(op: Op) -> bool:
+    """Whether each element of the result needs its operands at that position alone."""
+    return op.kind not in _NOT_ELEMENTWISE and kind_of(op) is FusionKind.LOOP
+
+
+def updated_operand(
+    op: Op, kind: FusionKind, reads: Sequence[Value], flow: Flow
+) -> Value | None:
+    """The operand that an op may update in place; `None` if there is none.
+
+    The updated array of a dynamic-update-slice, or for an elementwise op the first
+    operand like the result, which it takes only if the caller donated it.
+    """
+    if op.kind == "dynamic_update_slice":
+        first = flow.operands[op][0]
+        return first if first in reads else None
+    if kind is not FusionKind.LOOP:
+        return None
+    (result, *_) = op.results
+    for value in reads:
+        if value.shape == result.shape and value.dtype == result.dtype:
+            return value
+    return None

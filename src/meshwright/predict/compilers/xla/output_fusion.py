@@ -27,8 +27,10 @@ def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
         reader = ranges.first_uses.get(value)
         if reader is None or reader != last_uses[value] or value in kept:
             continue
-        end = found[reader]
-        if end is None or not _is_epilogue(end, value):
+        end, size = found[reader], math.prod(value.shape)
+        if end is None or end.kind is not FusionKind.LOOP:
+            continue
+        if any(math.prod(v.shape) != size for v in end.writes):
             continue
         others = [v for v in end.reads if v is not value]
         is_early = all(made_at.get(v, -1) < index for v in others)
@@ -62,10 +64,4 @@ def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
         overwrites=tuple(v for v in end.overwrites if v not in product.reads),
         shares=read_shares((product, end)),
         sides=product.sides,
-    )
-
-
-def _is_epilogue(fusion: Fusion, product: Value) -> bool:
-    return fusion.kind is FusionKind.LOOP and all(
-        math.prod(v.shape) == math.prod(product.shape) for v in fusion.writes
     )

@@ -156,16 +156,13 @@ def _ends_a_product(producer: FusedOp) -> bool:
     """
     result, num_bytes = producer.op.results[0], producer.layouts.num_bytes
     kinds, producers = producer.flow.kinds, producer.flow.producers
-    products = [
-        value
-        for value in producer.producers.reads
-        if value in producers and kinds[producers[value]] is FusionKind.PRODUCT
-    ]
     return any(
-        math.prod(value.shape) == math.prod(result.shape)
+        value in producers
+        and kinds[producers[value]] is FusionKind.PRODUCT
+        and math.prod(value.shape) == math.prod(result.shape)
         and num_bytes(value) > num_bytes(result)
         and _is_only_for(value, producer.op, producer.producers.ops, producer.flow)
-        for value in products
+        for value in producer.producers.reads
     )
 
 
