@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -88,10 +89,9 @@ class Estimate:
         """
         if not self.step_time_s:
             return 0.0
-        peak = self.machine.chip.half_flops_per_s
-        return program_work(self.original).flops / (
-            self.step_time_s * peak * self.machine.num_devices
-        )
+        peak, num_devices = self.machine.chip.half_flops_per_s, self.machine.num_devices
+        flops = program_work(self.original).flops
+        return flops / (self.step_time_s * peak * num_devices)
 
     def energy_j(self, place: Location | None = None) -> float:
         """Joules per step, the overhead of the data centre included."""
@@ -141,10 +141,7 @@ def estimate(
     timeline = timeline_of(compilation.kernels, setting)
     waiting = _waiting_s(timeline.end_s, compilation, placement)
     layouts = compilation.layouts_on(machine.chip.room_bytes)
-
-    def measure(layouts: Layouts) -> MemoryCurve:
-        return memory_of(compilation, aliases, layouts)
-
+    measure = partial(memory_of, compilation, aliases)
     memory, usable = measure(layouts), machine.chip.usable_bytes
     if memory.peak_bytes > usable:
         memory, layouts = compressed(memory, layouts, usable, compilation, measure)

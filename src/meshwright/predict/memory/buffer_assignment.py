@@ -43,7 +43,6 @@ def memory_of(
     """The memory of one run of a compiled device program.
 
     aliases: output position -> position of the donated input whose buffer it takes.
-        Inputs live to the end, for their memory is the caller's.
     layouts: instead of the compilation's, such as those with values in scratch memory.
     """
     program, policy = compilation.program, compilation.compiler.buffers
@@ -56,9 +55,8 @@ def memory_of(
         if outputs[o] is not program.inputs[i]
     }
     together = multi_output_writes(compilation.kernels)
-    heap = Heap(
-        layouts, compilation.fusions, outputs, policy, frozenset(chain(*together))
-    )
+    shared = frozenset(chain(*together))
+    heap = Heap(layouts, compilation.fusions, outputs, policy, shared)
     memory = heap.with_fragmentation(heap.assign(fixed, (), donated))
     tables = (len(program.inputs) + len(together)) * policy.alignment_bytes
     copies = [v for o, v in enumerate(stored_outputs(program)) if o not in aliases]
@@ -113,10 +111,9 @@ class Heap:
     ) -> MemoryCurve:
         """The memory of a run, without fragmentation.
 
-        fixed: values that live from beginning to end. inputs: values that live from the
-        beginning. aliases: by value that is fixed, or counted outside, the output that
-        takes its buffer; if that cannot be written in place when the value is read for
-        the last time, the value is copied before.
+        fixed: values that live from beginning to end. inputs: from the beginning.
+        aliases: by value that is fixed, or counted outside, the output that takes its
+        buffer; the value is copied before if that cannot be written in place.
         """
         for value, output in aliases.items():
             if value in self.first_use and not self._is_in_place(value, output):
@@ -172,8 +169,7 @@ class Heap:
         """Whether an elementwise result may take an operand's buffer.
 
         A reduction of an array is computed in the kernel that writes the array, which
-        then writes several values. That holds even if a fusion stands between the two
-        here, such as a gather of a bias, that a compiler runs before both.
+        then writes several values, even if a fusion stands between the two here.
         """
         size = self.layouts.size
         is_busy = operand in self.together or operand in self.reduced

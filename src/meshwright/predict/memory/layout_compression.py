@@ -2,8 +2,7 @@
 
 XLA's `HloRematerialization` compresses values before it recomputes any: a value that
 waits for its readers is copied to a layout without padding, and back before it is read.
-So 144 features take 144 columns instead of 256 meanwhile. The time of the copies is not
-counted.
+The time of the copies is not counted.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ vector unit, main memory, or its launch (Williams, Waterman, Patterson, "Rooflin
 insightful visual performance model for multicore architectures", CACM 2009). It reaches
 only a share of each peak; a machine may say which share, by the amount of work.
 
-Values of a Pallas kernel stay in scratch memory and registers: only blocks pass through
-main memory. In straight-line code, such as a loop body, one very long instruction may feed
-every unit at once, so that the busiest unit takes the time; the bodies of a step run one
-after another.
+Only blocks of a Pallas kernel pass through main memory. In straight-line code, such as a
+loop body, one very long instruction may feed every unit at once, so that the busiest unit
+takes the time; the bodies of a step run one after another.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class KernelTraffic(NamedTuple):
     """Bytes and elements that a kernel reads and writes.
 
     num_bytes: from and to main memory, each array once. elements: those that pass through
-    the registers of the vector unit; operands of a product that enter the matrix unit as
-    they are do not. streams: the arrays that a product may have to read more than once.
+    registers, not directly to the matrix unit. streams: the arrays that a product may have
+    to read more than once.
     """
 
     num_bytes: float

@@ -93,11 +93,10 @@ class Setting:
     def collective_s(self, each: Kernel) -> float:
         """Seconds of a collective."""
         key = kind, axes, num_bytes = each.fusion.root.kind, each.axes, each.num_bytes
-        known = self._collectives.get(key)
-        if known is None:
-            known = COLLECTIVE_S[kind](num_bytes, self.placement.of(axes))
-            self._collectives[key] = known
-        return known
+        if key not in self._collectives:
+            seconds = COLLECTIVE_S[kind](num_bytes, self.placement.of(axes))
+            self._collectives[key] = seconds
+        return self._collectives[key]
 
 
 def timeline_of(kernels: KernelSequence, setting: Setting) -> Timeline:

@@ -14,7 +14,7 @@ from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.program.ir import Program, Value
 
 
-def schedule_breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
     """The fusions, each queued when the last of its operands is available.
 
     All-reduces over the same devices that do not need each other are launched together.

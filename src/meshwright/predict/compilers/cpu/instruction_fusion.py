@@ -13,8 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from meshwright.predict.compilers.cpu.library_rewriter import reads_through
-from meshwright.predict.compilers.hlo.control_flow import stacked_ends
-from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.dataflow import Flow, stacked_ends
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
 from meshwright.predict.compilers.hlo.policies import Decision, FusedOp, FusionPolicy
 from meshwright.predict.compilers.xla.instruction_fusion import elementwise_aliases
@@ -102,12 +101,11 @@ def _reads_no_more(op: Op, flow: Flow) -> bool:
     read = sum(math.prod(v.shape) for v in dict.fromkeys(operands))
     if read <= math.prod(result.shape):
         return True
-    repeated = {
+    large = (
         v
         for v in operands
-        if v in producers and has_trait(producers[v].kind, Trait.REPEATS)
-    }
-    large = (v for v in operands if v not in repeated)
+        if v not in producers or not has_trait(producers[v].kind, Trait.REPEATS)
+    )
     return sum(_rank(v) >= _rank(result) for v in large) <= 1
 
 

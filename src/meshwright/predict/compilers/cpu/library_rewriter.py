@@ -20,14 +20,15 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
     """The program with copies of operands, and with results fused into products."""
-    scope = _Scope(program)
+    producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
+    replaced, dropped = _fused_results(program, producers)
     ops: list[Op] = []
     for op in program.ops:
-        if op in scope.dropped:
+        if op in dropped:
             continue
-        made = scope.replaced.get(op, op)
+        made = replaced.get(op, op)
         operands: list[Atom] = list(made.operands)
-        for position in _misplaced(made, scope.producers):
+        for position in _misplaced(made, producers):
             operand = operands[position]
             copy = Value(operand.shape, operand.dtype)
             ops.append(Op("copy_p", (operand,), (copy,), source=op.source))
@@ -41,51 +42,36 @@ def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
     return replace(program, ops=tuple(ops))
 
 
-class _Scope:
-    """Producers and reader counts of one program's values, and the ops that change.
-
-    replaced: by op, the op in its place. dropped: ops whose work another op does.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.producers = {result: op for op in program.ops for result in op.results}
-        self.readers: Counter[Atom] = Counter(program.outputs)
-        self.readers.update(v for op in program.ops for v in op.operands)
-        self.replaced: dict[Op, Op] = {}
-        self.dropped: set[Op] = set()
-        for op in program.ops:
-            if op.kind == "transpose":
-                producer = self.only(op.operands[0])
-                if producer is not None and _can_write(producer, op):
-                    # The product exchanges its operands and writes the transpose.
-                    self.replaced[op] = replace(op, kind="reshape")
-            elif op.kind == "convert_element_type":
-                producer = self.only(op.operands[0])
-                if producer is not None and producer.kind == "dot_general":
-                    self.replaced[op] = replace(producer, results=op.results)
-                    self.dropped.add(producer)
-            elif op.kind in {"add", "add_any"}:
-                self._start_scatter(op)
-
-    def only(self, atom: Atom) -> Op | None:
-        """The producer of a value that is read once; `None` if it is read again."""
-        if not isinstance(atom, Value) or self.readers[atom] != 1:
-            return None
-        return self.producers.get(atom)
-
-    def _start_scatter(self, op: Op) -> None:
-        """Replace zeros scattered into and then added by a scatter into the addend."""
-        for addend, other in (op.operands, op.operands[::-1]):
-            producer = self.only(addend)
-            if producer is None or producer.kind != "scatter-add":
+def _fused_results(
+    program: Program, producers: Mapping[Atom, Op]
+) -> tuple[dict[Op, Op], set[Op]]:
+    """Ops that stand for an op and a producer that it alone reads; those producers."""
+    reads: Counter[Atom] = Counter(program.outputs)
+    reads.update(v for op in program.ops for v in op.operands)
+    replaced: dict[Op, Op] = {}
+    dropped: set[Op] = set()
+    for op in program.ops:
+        for operand, other in zip(op.operands, op.operands[::-1], strict=True):
+            producer = producers.get(operand) if reads[operand] == 1 else None
+            if producer is None or op in replaced:
                 continue
-            if is_zeros(self.producers, producer.operands[0]):
+            if op.kind == "transpose" and _can_write(producer, op):
+                # The product exchanges its operands and writes the transpose.
+                replaced[op] = replace(op, kind="reshape")
+            elif op.kind == "convert_element_type" and producer.kind == "dot_general":
+                replaced[op] = replace(producer, results=op.results)
+                dropped.add(producer)
+            elif op.kind in {"add", "add_any"} and _scatters(producer, producers):
                 operands = (other, *producer.operands[1:])
-                self.replaced[op] = replace(
-                    producer, operands=operands, results=op.results
-                )
-                self.dropped.add(producer)
-                return
+                made = replace(producer, operands=operands, results=op.results)
+                replaced[op] = made
+                dropped.add(producer)
+    return replaced, dropped
+
+
+def _scatters(op: Op, producers: Mapping[Atom, Op]) -> bool:
+    """Whether an op scatters into zeros."""
+    return op.kind == "scatter-add" and is_zeros(producers, op.operands[0])
 
 
 def _can_write(product: Op, transpose: Op) -> bool:
@@ -98,7 +84,7 @@ def _can_write(product: Op, transpose: Op) -> bool:
     return not num_batch or (_is_stack(product) and tuple(order) == swapped)
 
 
-def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
+def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
     """Positions of operands in another order than a library reads, to be copied."""
     if op.kind == "conv_general_dilated":
         numbers: Any = op.params["dimension_numbers"]
@@ -113,7 +99,7 @@ def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
         position
         for position, operand in enumerate(op.operands[:2])
         if not _is_in_order(op, position)
-        if not (isinstance(operand, Value) and reads_through(op, maker.get(operand)))
+        and not reads_through(op, producers.get(operand))
     ]
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from meshwright.predict.compilers.cpu.breadth_first_scheduler import (
-    schedule_breadth_first,
-)
+from meshwright.predict.compilers.cpu.breadth_first_scheduler import breadth_first
 from meshwright.predict.compilers.cpu.instruction_fusion import CPU_FUSION
 from meshwright.predict.compilers.cpu.library_rewriter import rewrite_for_libraries
 from meshwright.predict.compilers.hlo.compilation import (
@@ -39,9 +37,7 @@ PASSES = (
     Pass("library-rewriter", Stage.OPS, Rewrite(rewrite_for_libraries)),
     LAYOUT_ASSIGNMENT,
     INSTRUCTION_FUSION,
-    Pass(
-        "breadth-first-scheduler", Stage.FUSION, FusionRewrite(schedule_breadth_first)
-    ),
+    Pass("breadth-first-scheduler", Stage.FUSION, FusionRewrite(breadth_first)),
     MULTI_OUTPUT_FUSION,
 )
 

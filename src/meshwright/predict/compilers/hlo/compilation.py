@@ -39,12 +39,11 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A compiler: the passes that it runs, and how it decides on fusions and buffers.
+    """A compiler: its passes in order, and how it decides on fusions and buffers.
 
     name: value of `Machine.compiler` that selects it.
     platform: name of the platform in JAX, "" if the compiler stands for no real one.
     async_collectives: kinds of collectives that run at the same time as computation.
-    passes: in the order in which they run.
     """
 
     name: str
@@ -61,7 +60,7 @@ class Compiler:
 
 
 class Origins(dict[Op, Op]):
-    """By op that a pass made in the place of another, the op of the input program."""
+    """The op of the input program, by op that a pass made in its place."""
 
     def replace(self, op: Op, **fields: Any) -> Op:
         """An op with other fields, which stands for the same op of the input program."""

@@ -33,10 +33,8 @@ class Flow:
         operand that the bodies of a loop keep as bfloat16 is the cast of the value.
     producers: the op that makes a value. consumers: by value, once for each time that
         an op reads it.
-    stored: values that are in memory whoever reads them: outputs, operands of barriers,
-        and operands of `casts`.
-    casts: by result, conversions in front of a loop that its body would otherwise do in
-        every iteration.
+    stored: values that are in memory: outputs, operands of barriers and of `casts`.
+    casts: by result, conversions that a loop would otherwise do in every iteration.
     sources: by result of a bitcast, the value whose memory it is.
     """
 
@@ -73,9 +71,8 @@ class Flow:
     def paths_join(self, value: Value) -> bool:
         """Whether all paths from a value join in one op whose result is stored.
 
-        True of `x` in `x * logistic(x)` if the product is written: each path from `x` is
-        elementwise and ends there. A result that several ops read counts as stored, as
-        most such results are.
+        True of `x` in `x * logistic(x)` if the product is written. A result that several
+        ops read counts as stored, as most such results are.
         """
         ops = set(self.consumers.get(value, ()))
         for _ in range(_MOST_STEPS):
@@ -159,13 +156,11 @@ def _round_loop_operands(
             if not inside or not all(v in bfloat16 for v in inside):
                 found.append(value)
                 continue
-            cast = casts.get(value)
-            if cast is None:
+            if value not in casts:
                 made = Value(value.shape, "bfloat16")
                 cast = Op("convert_element_type", (value,), (made,), source=op.source)
-                casts[value] = cast
-                operands[cast] = [value]
-            found.append(cast.results[0])
+                casts[value], operands[cast] = cast, [value]
+            found.append(casts[value].results[0])
         operands[op] = found
     return casts
 
@@ -183,6 +178,17 @@ def stored_outputs(program: Program) -> tuple[Atom, ...]:
 
 _OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
 """Outputs of programs that are in use: every analysis of live ranges asks for them."""
+
+
+def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
+    """Outputs of bodies that a loop stacks over its iterations, each with its body."""
+    return [
+        (op.bodies[body], end)
+        for wire in op.wires
+        if wire.is_stacked
+        for body, i in wire.outputs
+        if isinstance(end := op.bodies[body].outputs[i], Value)
+    ]
 
 
 def _sources(program: Program) -> dict[Value, Value]:

@@ -62,9 +62,9 @@ def kind_of(op: Op) -> FusionKind:
     return FusionKind.LOOP
 
 
-def is_zeros(producers: Mapping[Value, Op], atom: Atom) -> bool:
+def is_zeros(producers: Mapping[Atom, Op], atom: Atom) -> bool:
     """Whether an atom is a broadcast of 0; `producers` has the op that makes a value."""
-    producer = producers.get(atom) if isinstance(atom, Value) else None
+    producer = producers.get(atom)
     if producer is None or producer.kind != "broadcast_in_dim":
         return False
     (repeated,) = producer.operands
@@ -72,10 +72,7 @@ def is_zeros(producers: Mapping[Value, Op], atom: Atom) -> bool:
 
 
 def _is_one_hot(op: Op) -> bool:
-    """Whether a scatter puts one element into each row: a comparison with the index.
-
-    That is the gradient of picking one element of each row, as losses do.
-    """
+    """Whether a scatter puts one element into each row, as gradients of losses do."""
     numbers: Any = op.params.get("dimension_numbers")
     batching = getattr(numbers, "operand_batching_dims", ())
     rank, indices = len(op.operands[0].shape), op.operands[1].shape
@@ -91,17 +88,15 @@ FUSES_OPERANDS = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind
 class Fusion:
     """Ops that run as one; only the root writes to memory.
 
-    root: the op that writes. reads, writes: values in memory. work: of all ops,
-        including those that other fusions compute as well.
+    reads, writes: values in memory. work: of all ops, also those that other fusions
+        compute as well.
     in_place: the operand whose memory the result may take if nothing reads it later.
     bodies: of control flow, the fusions of each body.
     merged: the fusions that multi-output fusion merged into this one.
-    overwrites: operands whose buffer the result takes, element by element, if they are
-        read here for the last time and the compiler does so.
+    overwrites: operands whose buffer the result may take if this is their last use.
     replaces: by result of a loop, the operand whose buffer it takes: what it carries.
     is_joined: whether it is launched with the fusion before it; buffers are its own.
-    shares: by operand that is read only to slice the device's own part out of it, the
-        share that is read.
+    shares: by operand of which only the device's own slice is read, the share of it.
     sides: of a matrix product, by operand, the values in `reads` it is computed from.
     """
 

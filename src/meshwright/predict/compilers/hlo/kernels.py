@@ -97,8 +97,8 @@ class Kernel:
     """A fusion, or several merged by multi-output fusion, that is launched once.
 
     accesses: of values that may stay in scratch memory.
-    num_bytes, elements: of all that it reads and writes, if nothing is in scratch
-        memory; of a collective, the bytes of its whole value.
+    num_bytes, elements: read and written if nothing is in scratch memory; of a
+        collective, the bytes of its whole value.
     work: equal for kernels that take as long for the same bytes and elements.
     streams: of a product, the operands that may be read more than once.
     bodies: of control flow, the kernels of each body.
@@ -138,8 +138,7 @@ class Kernel:
 class KernelSequence:
     """The kernels of a program or body, in an order that is valid.
 
-    inputs: values that are available from the start.
-    on_chip: values that may stay in scratch memory, numbered by kernel.
+    inputs: available from the start. on_chip: may stay in scratch memory.
     axes: mesh axes of all collectives, those of bodies included.
     """
 

@@ -32,8 +32,7 @@ class ShapeLayouts(NamedTuple):
 
     inputs: of the program, which come as the caller laid them out.
     images: batch and feature dims of what convolutions read or make.
-    batched_products: dims of a batched product's result that are not batch dims; two of
-        them are its minor dims.
+    batched_products: dims of their results, two of which are minor: all but batch dims.
     """
 
     inputs: frozenset[Value] = frozenset()
@@ -74,7 +73,7 @@ class Layouts:
     bfloat16: float32 values that are stored as bfloat16.
     recomputed: inputs of bodies that are never in memory, since readers compute them.
     slices: values that are part of another buffer, such as one iteration's slice of
-        what a loop scans: they are read and written, but take no memory of their own.
+        what a loop scans.
     on_chip: values that scratch memory holds throughout their live ranges.
     unpadded: values that are stored without padding.
     shapes: minor dims by shape.
@@ -106,9 +105,8 @@ class Layouts:
         """Bytes of one element."""
         if value in self.recomputed:
             return 0
-        return (
-            _BFLOAT16_BYTES if value in self.bfloat16 else itemsize_bytes(value.dtype)
-        )
+        is_rounded = value in self.bfloat16
+        return _BFLOAT16_BYTES if is_rounded else itemsize_bytes(value.dtype)
 
     def size(self, value: Value) -> int:
         """Bytes that a value takes in main memory, padding included."""

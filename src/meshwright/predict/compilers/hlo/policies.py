@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from meshwright.predict.compilers.hlo.control_flow import carried_in_place
 from meshwright.predict.compilers.hlo.dataflow import Flow, stored_outputs
 from meshwright.predict.compilers.hlo.fusion import FusedProducers, Fusion, FusionKind
 from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 
 
@@ -93,16 +93,28 @@ class BodyBuffers(NamedTuple):
 def all_inputs_shared(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
-    """Body buffers where an operand and the body's input have one buffer.
-
-    Only slices of stacked operands are values of the body itself, and what a loop
-    carries is updated in place.
-    """
+    """Body buffers if inputs have those of operands, and carries are updated in place."""
     body = op.bodies[number]
     shared = shared_inputs(op, number)
     inputs = [v for v in body.inputs if v not in shared]
     aliases = carried_in_place(op, number, fusions, layouts)
     return BodyBuffers(inputs, stored_outputs(body), aliases)
+
+
+def carried_in_place(
+    op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
+) -> dict[Value, Atom]:
+    """The output that fusions write into an input's buffer, by input of one body."""
+    inputs, outputs = op.bodies[number].inputs, stored_outputs(op.bodies[number])
+    made, size = {value for each in fusions for value in each.writes}, layouts.size
+    return {
+        inputs[i]: end
+        for _, _, wire in loop_carries(op)
+        for n, i in wire.inputs
+        for m, j in wire.outputs
+        if n == m == number and isinstance(end := outputs[j], Value)
+        if end in made and size(end) == size(inputs[i])
+    }
 
 
 def shared_inputs(op: Op, number: int) -> set[Value]:
@@ -120,8 +132,8 @@ def shared_inputs(op: Op, number: int) -> set[Value]:
 class BufferPolicy:
     """Choices of one compiler in assigning buffers.
 
-    alignment_bytes: offsets are multiples of this, and so are the tables of addresses
-        that kernels with several results, and prefetched arguments, have; 0 if unknown.
+    alignment_bytes: of offsets, and of the tables of addresses that prefetched arguments
+        and kernels with several results have; 0 if unknown.
     compresses_layouts: whether padding is removed when memory is short.
     outputs: values of a program that live to its end.
     body_buffers: of body `number` of an op, whose fusions are given.

@@ -86,7 +86,7 @@ class _Search:
         readers = _Readers()
         producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
         if self.bfloat16:
-            self.bfloat16 -= producers.keys()  # of an earlier visit
+            self.bfloat16.difference_update(producers)  # of an earlier visit
         readers.note(program.outputs, outputs)
         voting = [op for op in program.ops if op.kind in _MAY_ACCEPT or op.bodies]
         others = [
@@ -118,8 +118,8 @@ class _Search:
     def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
         """Whether each operand may be bfloat16; marks values of the bodies.
 
-        A value that a loop carries must be bfloat16 as operand, in the body and as
-        result: a carry that the body refuses is given up, until all agree.
+        A loop's carry must be bfloat16 as operand, in the body and as result: one that the
+        body refuses is given up, until all agree.
         """
         results = list(may_be)
         while True:

@@ -18,7 +18,7 @@ UPDATE = "dynamic_update_slice"
 """The kind of op that fills the buffer it writes into, unless that is stored already."""
 
 
-def defer_fills(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
+def defer_updates(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
     """The fusions of a program, those that fill what they write before its reader."""
     del program
     late = {f for f in fusions if f.root.kind == UPDATE and f.in_place is None}

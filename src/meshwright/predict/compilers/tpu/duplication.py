@@ -42,11 +42,10 @@ class Balance:
     vector: float
     matrix: float
 
-    def __call__(
-        self, producer: FusedOp, value: Value, consumers: Sequence[Op]
-    ) -> bool | None:
+    def __call__(self, producer: FusedOp, value: Value) -> bool | None:
         """Whether products recompute an operand; `None` if some are not memory-bound."""
         op, producers, flow, layouts = producer
+        consumers = flow.consumers.get(value, ())
         if not all(flow.kinds[each] is FusionKind.PRODUCT for each in consumers):
             return None
         shares = producers.shares(op, flow.operands)
@@ -118,7 +117,5 @@ def are_batches_below_lanes(products: Sequence[Op]) -> bool:
 
 def balance_of(chip: Chip) -> Balance:
     """The balance of a chip."""
-    per_s = chip.hbm_bytes_per_s
-    return Balance(
-        chip.vector_flops_per_s / per_s, chip.peak_flops_per_s("bfloat16") / per_s
-    )
+    matrix, per_s = chip.peak_flops_per_s("bfloat16"), chip.hbm_bytes_per_s
+    return Balance(chip.vector_flops_per_s / per_s, matrix / per_s)

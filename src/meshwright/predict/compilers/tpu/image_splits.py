@@ -2,8 +2,7 @@
 
 If a device has fewer images than a register has rows, parts of their last spatial dim
 count as images of their own. Ops after a convolution work on such parts as long as they
-can. The decisions are those of XLA's `SpaceToBatchConverter` (openxla/xla,
-`xla/service/space_to_batch_converter.cc`).
+can. The decisions are those of XLA's `SpaceToBatchConverter`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,10 @@ from meshwright.predict.compilers.hlo.compilation import (
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
 from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusedOp, HeapOrder
 from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
-from meshwright.predict.compilers.tpu.deferred_initialization import UPDATE, defer_fills
+from meshwright.predict.compilers.tpu.deferred_initialization import (
+    UPDATE,
+    defer_updates,
+)
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
 from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
 from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
@@ -52,7 +55,8 @@ fuses rows of 4,096.
 """
 
 _LONGEST_SOFTMAX_ROW = 2560
-"""Elements of a row whose softmax a product computes on chips of unknown windows."""
+"""Elements of a row whose softmax a product computes, on chips that do not say their
+windows, like v5p and 7x."""
 
 _MIN_SCRATCH_BYTES = 2**25
 """Scratch memory below which no softmax is fused: v2 and v3 have half of it."""
@@ -83,7 +87,7 @@ def tpu_compiler(
         Pass("bfloat16-propagation", Stage.PRECISION, propagate_bfloat16),
         INSTRUCTION_FUSION,
         OUTPUT_FUSION,
-        Pass("deferred-initialization", Stage.FUSION, FusionRewrite(defer_fills)),
+        Pass("deferred-initialization", Stage.FUSION, FusionRewrite(defer_updates)),
         MULTI_OUTPUT_FUSION,
         Pass("memory-space-assignment", Stage.MEMORY, assign_spaces),
     )
@@ -115,16 +119,8 @@ TPU = tpu_compiler()
 
 def tpu_compiler_for(chip: Chip) -> Compiler:
     """The TPU compiler as it compiles for a chip."""
-    row, receives = _longest_softmax_row(chip), bool(chip.receives_on_chip)
-    return tpu_compiler(row, balance_of(chip), _ALIGNMENT_BYTES, receives)
-
-
-def _longest_softmax_row(chip: Chip) -> int:
-    """Elements of a row whose softmax a product computes on a chip.
-
-    A chip that does not say its windows, like v5p and 7x, gets the default.
-    """
+    row = int(chip.window_bytes / _WINDOW_BYTES_PER_ELEMENT) or _LONGEST_SOFTMAX_ROW
     if chip.on_chip_bytes < _MIN_SCRATCH_BYTES:
-        return 0
-    known = int(chip.window_bytes / _WINDOW_BYTES_PER_ELEMENT)
-    return known or _LONGEST_SOFTMAX_ROW
+        row = 0
+    receives = bool(chip.receives_on_chip)
+    return tpu_compiler(row, balance_of(chip), _ALIGNMENT_BYTES, receives)

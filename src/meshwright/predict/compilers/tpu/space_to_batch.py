@@ -75,10 +75,10 @@ def _with_copies(
 
 
 class _Scope:
-    """The copies of one program's images so far.
+    """The copies of one program's images.
 
-    copies: those that have no place among the ops yet. written: by result of a
-    convolution that is copied to another layout, what the convolution writes.
+    copies: not placed among the ops yet. written: by result of a convolution that is
+    copied to another layout, what the convolution writes.
     """
 
     def __init__(

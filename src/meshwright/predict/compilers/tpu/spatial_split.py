@@ -47,8 +47,7 @@ class Window:
 
     image, made: the dims of its operand and its result, as if the whole were one part.
     kernel: extent of the window, dilation included. stride: of the window.
-    low, high: padding. base_dilation: distance of two pixels of the operand, with zeros
-        in between.
+    low, high: padding. base_dilation: distance of two pixels, with zeros in between.
     is_image: whether the kernel is larger than the result, as in the gradient of a
         kernel, where it is a batch of images.
     """

@@ -6,7 +6,7 @@ XLA: `CallInliner`, and `WhileLoopSimplifier` for loops of one iteration. The br
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ class Inliner:
         body = op.bodies[number]
         made: list[Op] = []
         for wire in op.wires:
-            for position in _positions(number, wire.inputs):
+            for position in [i for n, i in wire.inputs if n == number]:
                 assert wire.operand is not None, "a body's input has an operand"
                 inside, outside = body.inputs[position], operands[wire.operand]
                 if wire.is_stacked:
@@ -94,7 +94,7 @@ class Inliner:
         for inner in body.ops:
             made += self.ops(inner, origins)
         for wire in op.wires:
-            for position in _positions(number, wire.outputs):
+            for position in [i for n, i in wire.outputs if n == number]:
                 if wire.result is None:
                     continue
                 inside = self.atom(body.outputs[position])
@@ -104,11 +104,6 @@ class Inliner:
                 else:
                     self.renamed[result] = inside
         return made
-
-
-def _positions(number: int, ends: Sequence[tuple[int, int]]) -> list[int]:
-    """The positions of a wire's ends in one body."""
-    return [position for body, position in ends if body == number]
 
 
 def _reshape(op: Op, operand: Atom, result: Value) -> Op:

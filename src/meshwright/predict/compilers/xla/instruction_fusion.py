@@ -44,10 +44,7 @@ def fuse_instructions(compilation: Compilation) -> Compilation:
 def fuse(
     program: Program, layouts: Layouts, policy: FusionPolicy
 ) -> tuple[tuple[Fusion, ...], Layouts]:
-    """The fusions of a program in the order of their roots, those of bodies included.
-
-    Layouts come with them, since they are found with values of bodies.
-    """
+    """The fusions of a program in the order of their roots, and layouts with its bodies."""
     builder = _Builder(program, layouts, policy)
     return builder.fusions(), builder.layouts
 
@@ -156,17 +153,14 @@ class _Builder:
     ) -> Fusion:
         flow, policy = self.flow, self.policy
         bodies = self._bodies(op) if op.bodies else ()
-        shares: dict[Value, float] = {}
-        if self.slices_by_device:
-            shares = producers.shares(op, flow.operands)
+        root = FusedOp(op, producers, flow, self.layouts)
+        shares = producers.shares(op, flow.operands) if self.slices_by_device else {}
         reads, work = tuple(producers.reads), producers.work_with(work_of(op), shares)
         parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
         return Fusion(
             op, kind, reads, writes, work, updated_operand(op, kind, reads, flow),
             bodies,
-            overwrites=policy.aliased_operands(
-                FusedOp(op, producers, flow, self.layouts)
-            ),
+            overwrites=policy.aliased_operands(root),
             replaces=policy.carried_operands(op, flow) if op.bodies else {},
             shares=parts,
             sides=self._sides(op),
@@ -184,8 +178,7 @@ class _Builder:
     def _layouts_in_bodies(self, op: Op) -> Layouts:
         """Layouts that say which values of an op's bodies have no buffer of their own.
 
-        Bodies compute what consumers compute. A slice that is only read where it is, or
-        that is stacked, is part of the operand or result.
+        Inputs that consumers compute are never stored, and slices are part of a stack.
         """
         recomputed: set[Value] = set()
         slices = self.policy.stack_outputs(op)

@@ -34,7 +34,7 @@ class MemorySpaceAssignment:
 
     def __call__(self, compilation: Compilation) -> Compilation:
         """The compilation with the values that may stay in scratch memory."""
-        body_order = compilation.compiler.buffers.body_order
+        order = compilation.compiler.buffers.body_order
 
         def candidates(
             fusions: Sequence[Fusion], program: Program
@@ -43,10 +43,8 @@ class MemorySpaceAssignment:
             yield on_chip_candidates(fusions, outputs, layouts, self.allows_received)
             for fusion in fusions:
                 op = fusion.root
-                for number, body in enumerate(fusion.bodies):
-                    yield from candidates(
-                        body_order(op, number, body), op.bodies[number]
-                    )
+                for n, body in enumerate(fusion.bodies):
+                    yield from candidates(order(op, n, body), op.bodies[n])
 
         found = candidates(compilation.fusions, compilation.program)
         return replace(compilation, on_chip=tuple(found))

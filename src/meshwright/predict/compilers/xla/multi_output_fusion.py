@@ -38,14 +38,13 @@ from meshwright.program.ir import Program, Value
 from meshwright.program.ops import OpWork
 from meshwright.program.rules.pallas_kernel import kernel_of
 
-_Extents = tuple[int, ...]
-
 
 def merge_into_kernels(compilation: Compilation) -> Compilation:
     """The compilation with its kernels: fusions merged by multi-output fusion."""
-    program, fusions = compilation.program, compilation.fusions
-    kernels = kernels_of(program, compilation.layouts, fusions)
-    return replace(compilation, kernels=kernels)
+    program, layouts = compilation.program, compilation.layouts
+    return replace(
+        compilation, kernels=kernels_of(program, layouts, compilation.fusions)
+    )
 
 
 def kernels_of(
@@ -119,16 +118,15 @@ def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
             readable_from[value] = readable
         if extents is not None:
             for value in (*fusion.reads, *fusion.writes):
-                if _extents(value.shape) == extents and (
-                    last_touch.get(value, -1) < number
-                ):
+                is_later = last_touch.get(value, -1) < number
+                if is_later and _extents(value.shape) == extents:
                     last_touch[value] = number
     return tuple([_merged(each) if len(each) > 1 else each[0] for each in kernels])
 
 
 def _kernel_to_join(
     fusion: Fusion,
-    extents: _Extents,
+    extents: tuple[int, ...],
     readable_from: Mapping[Value, int],
     last_touch: Mapping[Value, int],
 ) -> int | None:
@@ -151,11 +149,8 @@ def _merged(fusions: Sequence[Fusion]) -> Fusion:
         sum([fusion.work.flops for fusion in fusions]),
         sum([fusion.work.transcendentals for fusion in fusions]),
     )
-    reads: dict[Value, None] = {}
-    writes: dict[Value, None] = {}
-    for fusion in fusions:
-        reads |= dict.fromkeys([v for v in fusion.reads if v not in writes])
-        writes |= dict.fromkeys(fusion.writes)
+    writes = dict.fromkeys([v for f in fusions for v in f.writes])
+    reads = dict.fromkeys([v for f in fusions for v in f.reads if v not in writes])
     shares = {v: share for v, share in read_shares(fusions).items() if v in reads}
     return Fusion(
         first.root, first.kind, tuple(reads), tuple(writes), work,
@@ -163,7 +158,7 @@ def _merged(fusions: Sequence[Fusion]) -> Fusion:
     )  # fmt: skip
 
 
-def _loop_extents(fusion: Fusion) -> _Extents | None:
+def _loop_extents(fusion: Fusion) -> tuple[int, ...] | None:
     """The extents that a fusion loops over; `None` if it always runs alone."""
     if fusion.kind not in FUSES_OPERANDS or fusion.root.has_effect:
         return None
@@ -173,6 +168,6 @@ def _loop_extents(fusion: Fusion) -> _Extents | None:
 
 
 @lru_cache(maxsize=4096)
-def _extents(shape: tuple[int, ...]) -> _Extents:
+def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Extents above 1."""
     return tuple(n for n in shape if n != 1)

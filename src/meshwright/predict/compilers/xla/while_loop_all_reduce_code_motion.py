@@ -22,15 +22,15 @@ def code_motion(program: Program, origins: Origins) -> Program:
     """The program with its all-reduces moved; itself if no loop has an accumulator."""
     if not any(op.bodies for op in program.ops):
         return program
-    producers = {result: op for op in program.ops for result in op.results}
+    producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
     ops = tuple(new for op in program.ops for new in _ops(op, producers, origins))
     return program if ops == program.ops else replace(program, ops=ops)
 
 
-def _ops(op: Op, producers: Mapping[Value, Op], origins: Origins) -> Iterator[Op]:
+def _ops(op: Op, producers: Mapping[Atom, Op], origins: Origins) -> Iterator[Op]:
     """The ops that replace one op."""
     loop = origins.with_bodies(op, code_motion)
-    after_loop: list[Op] = []
+    after: list[Op] = []
     for total in [t for t in accumulators(loop) if _is_moved(t, loop)]:
         wire, reduction = total.wire, total.reduction
         assert wire.operand is not None
@@ -50,16 +50,14 @@ def _ops(op: Op, producers: Mapping[Value, Op], origins: Origins) -> Iterator[Op
         )
         adds_to_zeros = is_zeros(producers, start)
         summed = result if adds_to_zeros else Value(result.shape, dtype)
-        after_loop.append(
-            origins.replace(reduction, operands=(own,), results=(summed,))
-        )
+        after.append(origins.replace(reduction, operands=(own,), results=(summed,)))
         if not adds_to_zeros:
             addends = (start, summed)
-            after_loop.append(
+            after.append(
                 origins.replace(total.adds, operands=addends, results=(result,))
             )
     yield loop
-    yield from after_loop
+    yield from after
 
 
 def _accumulating_own(
