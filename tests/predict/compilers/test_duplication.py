@@ -11,7 +11,7 @@ from meshwright.predict.compilers.gpu.pipeline import GPU
 from meshwright.predict.compilers.targets import COMPILERS, compiler_of
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
-from meshwright.predict.compilers.tpu.pipeline import TpuOptions, tpu_compiler
+from meshwright.predict.compilers.tpu.pipeline import tpu_compiler
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
 from tests.predict.compilers.compiled import fusions_of
@@ -24,7 +24,7 @@ THIN = jax.ShapeDtypeStruct((N, 8), jnp.float32)
 def stored(fn, balance, *args):
     """Shapes of stored values other than outputs."""
     program = capture(fn, args).program
-    compiler = tpu_compiler(TpuOptions(balance=balance))
+    compiler = tpu_compiler(balance=balance)
     fusions = fusions_of(program, compiler, bfloat16_values(program))
     made = [v for fusion in fusions for v in fusion.writes if v not in program.outputs]
     return [v.shape for v in made]

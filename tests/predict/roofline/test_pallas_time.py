@@ -7,9 +7,13 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.machine import load_machine
-from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
-from meshwright.predict.roofline.pallas_time import ALUS, STEP_CYCLES
+from meshwright.predict.roofline.kernel_time import (
+    ALUS,
+    STEP_CYCLES,
+    Bound,
+    KernelTraffic,
+    kernel_time,
+)
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
 from meshwright.program.rules.pallas_kernel import (
