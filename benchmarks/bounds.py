@@ -30,7 +30,7 @@ from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.eliminate.order import plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.presolve.presolve import merge
-from meshwright.search.assignment.problem.cost_graph import finite_graph
+from meshwright.search.assignment.problem.reduced_problem import finite_graph
 from meshwright.search.assignment.warm import warm
 
 RESULTS = Path(__file__).parent / "results" / "bounds.json"
@@ -65,7 +65,7 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     """Seconds and bounds of both, and the best known cost."""
     started = time.perf_counter()
     reduced, memory = merge(problem)
-    graph = finite_graph(reduced, reduced.penalty)
+    graph = finite_graph(reduced)
     messages = Messages(graph, reduced.costs)
     before, bound = -np.inf, messages.sweep(10)
     while bound - before > 2e-4 * abs(bound):
@@ -86,7 +86,7 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     ascend(DualBound(incumbent, graph, plan_within(graph, 1e6), silent), 1_000_000)
     return {
         "nodes": reduced.num_nodes,
-        "pairs": len(reduced.tables),
+        "pairs": len(reduced.graph.tables),
         "messages_s": messages_s,
         "messages": messages.bound / found.cost,
         "subgradients": incumbent.bound / found.cost,

@@ -24,8 +24,7 @@ from meshwright.planner.tree.search import (
     make_problem,
     search_cuts,
 )
-from meshwright.search import Budget
-from meshwright.search.loop.budget import Improvement
+from meshwright.search import Budget, Improvement
 
 TREE_FOUND = "tree search"
 """Name of the plans that tree search finds."""

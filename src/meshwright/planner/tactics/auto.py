@@ -23,8 +23,7 @@ from meshwright.planner.tree.search import (
     problem_on,
     search_cuts,
 )
-from meshwright.search import Budget
-from meshwright.search.loop.budget import Improvement
+from meshwright.search import Budget, Improvement
 
 _ROUNDS = 200
 """Rounds of the solver at most. If there is time for all, the result does not depend on the
