@@ -74,12 +74,13 @@ def autoplan(  # noqa: PLR0913  the options of a search
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
         experts, search, seed, on_progress or ignore_progress,
     )  # fmt: skip
-    return _find_plan(fn, args, request)
+    return find_plan(fn, args, request)
 
 
-def _find_plan(
+def find_plan(
     fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
 ) -> Plan:
+    """The best plan found for `fn(*args)` under the options of `autoplan`."""
     started = time.monotonic()
     until = started + _SEARCH_SHARE * request.budget_s
     resolved = request.resolve()

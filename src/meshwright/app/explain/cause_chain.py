@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from itertools import groupby
 
 from meshwright.app.explain.names import ProgramNames, shorten
 from meshwright.partitioner.propagate import Node
@@ -11,20 +12,12 @@ _NEAREST, _FARTHEST = 4, 3
 """Hops shown at each end of a long chain; the hops between them are counted."""
 
 
-class _Hop(NamedTuple):
-    """Consecutive ops of a chain with one source line, each cut because of the next."""
-
-    how: str
-    source: str
-    kinds: list[str]
-
-
 def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
     """Lines that say why an axis cuts a node, the last one naming the tactic.
 
     Ops of one source line are one line; the middle of a long chain is left out.
     """
-    hops: list[_Hop] = []
+    hops: list[tuple[str, str, str]] = []
     last = ""
     current: Node | None = node
     seen: set[int] = set()
@@ -37,10 +30,16 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
             last = _seed(names, current, axis, cause.tactic)
             break
         how = "its operand is" if cause.how == "forward" else "a reader wants it"
-        _add_hop(hops, how, names, current)
+        kind = names.node(current) if current.op is None else current.op.kind
+        hops.append((how, names.source(current), kind))
         graph = names.work.graph
         current = None if cause.node is None else graph.nodes[cause.node]
-    lines = [_show_hop(names, hop, axis) for hop in hops]
+    quoted = names.axes((axis,))
+    lines: list[str] = []
+    for (how, source), group in groupby(hops, lambda hop: hop[:2]):
+        where = f" ({source})" if source else ""
+        kinds = _kinds(kind for *_, kind in group)
+        lines.append(f"{quoted} cuts {kinds}{where}, as {how} cut")
     if len(lines) > _NEAREST + _FARTHEST + 1:
         left = len(lines) - _NEAREST - _FARTHEST
         lines[_NEAREST:-_FARTHEST] = [f"... {left} more lines of code ..."]
@@ -70,23 +69,10 @@ def _by(tactic: str) -> str:
     return shorten(tactic, 60) if tactic else "a constraint in the code"
 
 
-def _add_hop(hops: list[_Hop], how: str, names: ProgramNames, node: Node) -> None:
-    source = names.source(node)
-    kind = "input" if node.op is None else node.op.kind
-    if node.op is None:
-        kind = names.node(node)
-    if hops and (hops[-1].how, hops[-1].source) == (how, source):
-        if hops[-1].kinds[-1] != kind:
-            hops[-1].kinds.append(kind)
-    else:
-        hops.append(_Hop(how, source, [kind]))
-
-
-def _show_hop(names: ProgramNames, hop: _Hop, axis: str) -> str:
-    how, source, kinds = hop
-    listed = ", ".join(kinds if len(kinds) <= 4 else (*kinds[:3], "...", kinds[-1]))
-    where = f" ({source})" if source else ""
-    return f"{names.axes((axis,))} cuts {listed}{where}, as {how} cut"
+def _kinds(kinds: Iterable[str]) -> str:
+    """At most five kinds of ops; neighbours alike are listed once."""
+    listed = [kind for kind, _ in groupby(kinds)]
+    return ", ".join(listed if len(listed) <= 4 else (*listed[:3], "...", listed[-1]))
 
 
 def _seed(names: ProgramNames, node: Node, axis: str, tactic: str) -> str:

@@ -197,7 +197,8 @@ def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) 
     cut = "" if factor is None else f", whose {names.place(maker, factor)} is cut"
     reason = f"the {monoid} over {names.axes(origin.axes)} of {names.node(maker)}{cut}"
     if through:
-        reason += f", carried through {_list_kinds(through)}"
+        kinds = dict.fromkeys(n.op.kind for n in reversed(through) if n.op is not None)
+        reason += f", carried through {', '.join(kinds)}"
     reason += f"; taken here for {_readers(names, op, origin)}"
     return reason, cause_chain(names, maker, axis)
 
@@ -219,11 +220,6 @@ def _partial_source(
             if names.carrier.is_partial(value, axis):
                 todo.append((names.maker(value), [*path, current]))
     return node, []
-
-
-def _list_kinds(nodes: list[Node]) -> str:
-    kinds = dict.fromkeys(n.op.kind for n in reversed(nodes) if n.op is not None)
-    return ", ".join(kinds)
 
 
 def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:
