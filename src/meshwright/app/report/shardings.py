@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from meshwright.app.output.collapse import collapse
+from meshwright.app.output.collapse import collapse, group_by
 from meshwright.app.output.numbers import show_bytes
 from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
-from meshwright.app.report.markup import NONE, TIMES, Tooltips, section, text
+from meshwright.app.report import markup
+from meshwright.app.report.markup import NONE, TIMES, Tooltips, text
+from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import itemsize_bytes, show_type
-
-if TYPE_CHECKING:
-    from meshwright.machine import Mesh
 
 _SIDE, _BAR, _MOST = 84, 9, 16
 """Longest side of a picture, width of a bar, and most parts drawn along a side."""
@@ -25,25 +23,28 @@ _SHOWN, _COLOURS, _PATHS = 24, 6, 4
 
 def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
     """A card for each shape and sharding, with the paths of its inputs."""
-    axes = _axes_of(plan)
-    groups: dict[tuple[object, ...], list[Leaf]] = {}
-    for leaf in plan.inputs:
-        if any(leaf.spec):
-            groups.setdefault((leaf.shape, leaf.dtype, leaf.spec), []).append(leaf)
+    sizes = program_of(plan).lowered.mesh.shape | plan.mesh.shape
+    axes = AxisSizes(plan.mesh, sizes)
+    groups = group_by(
+        (leaf for leaf in plan.inputs if any(leaf.spec)),
+        lambda leaf: (leaf.shape, leaf.dtype, leaf.spec),
+    )
     leaves = sorted(groups.values(), key=lambda g: -len(g) * _num_bytes(g[0]))
     cards = [_card(group, axes, tips) for group in leaves]
-    body = _legend(axes) + f'<div class="leaves">{"".join(cards[:_SHOWN])}</div>'
-    if cards[_SHOWN:]:
-        rest = f'<div class="leaves">{"".join(cards[_SHOWN:])}</div>'
-        more = f"{len(cards) - _SHOWN} more"
-        body += f"<details><summary>{more}</summary>{rest}</details>"
+    body = markup.legend(
+        markup.chip(axes.colour(axis), f"{text(axis)} {TIMES} {size}")
+        for axis, size in plan.mesh.sizes
+    )
+    body += f'<div class="leaves">{"".join(cards[:_SHOWN])}</div>'
+    rest = f'<div class="leaves">{"".join(cards[_SHOWN:])}</div>'
+    body += markup.more(len(cards) - _SHOWN, rest)
     body += _whole([leaf for leaf in plan.inputs if not any(leaf.spec)])
     lead = (
         "Inputs with the same shape and sharding share a card. A bar along a side is a "
         "mesh axis that partitions it, the outermost axis first; its solid part belongs "
         "to the first device."
     )
-    return section("shardings", "Shardings of the inputs", lead, body)
+    return markup.section("shardings", "Shardings of the inputs", lead, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +61,6 @@ class AxisSizes:
     def colour(self, axis: str) -> str:
         """The CSS class of an axis, or of the axis that a sub-axis belongs to."""
         return f"a{self.mesh.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
-
-
-def _axes_of(plan: PlanRecord) -> AxisSizes:
-    sizes = program_of(plan).lowered.mesh.shape | plan.mesh.shape
-    return AxisSizes(plan.mesh, sizes)
-
-
-def _legend(axes: AxisSizes) -> str:
-    chips = "".join(
-        f'<span class="chip"><i class="{axes.colour(axis)}"></i>'
-        f"{text(axis)} {TIMES} {size}</span>"
-        for axis, size in axes.mesh.sizes
-    )
-    return f'<div class="legend">{chips}</div>'
 
 
 def _num_bytes(leaf: Leaf) -> int:

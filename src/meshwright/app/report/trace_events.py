@@ -11,15 +11,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
-
-if TYPE_CHECKING:
-    from meshwright.predict.estimate import Estimate
 
 STREAMS = (COMPUTE, LINKS)
 """Streams in the order of their threads, which are numbered from 1."""
@@ -90,9 +88,9 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
         estimate = estimate_of(plan)
         machine = estimate.machine
         title = f"{machine.name} x {machine.num_devices}, mesh {plan.mesh}"
-        events.append(_metadata("process_name", pid, 0, title))
-        for tid, stream in enumerate(STREAMS, 1):
-            events.append(_metadata("thread_name", pid, tid, stream))
+        for tid, said in enumerate((title, *STREAMS)):
+            name = "thread_name" if tid else "process_name"
+            events.append(_event("M", name, pid, tid, 0, args={"name": said}))
         events += [
             _complete(placed, pid, estimate) for placed in lay_out(estimate.timeline)
         ]
@@ -109,10 +107,6 @@ def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
     write_file(target, json.dumps(content, separators=(",", ":")).encode())
 
 
-def _metadata(name: str, pid: int, tid: int, said: str) -> Event:
-    return _event("M", name, pid, tid, 0) | {"args": {"name": said}}
-
-
 def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
     span = placed.span
     start, end = _nanoseconds(placed.start_s), _nanoseconds(placed.end_s)
@@ -123,18 +117,18 @@ def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
         "bytes": span.num_bytes,
     }
     tid = STREAMS.index(span.stream) + 1
-    event = _event("X", name_of(span), pid, tid, start)
-    event |= {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
-    return event
+    more = {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
+    return _event("X", name_of(span), pid, tid, start, **more)
 
 
 def _counter(pid: int, seconds: float, num_bytes: int) -> Event:
-    event = _event("C", "live memory", pid, 0, _nanoseconds(seconds))
-    return event | {"args": {"bytes": num_bytes}}
+    at = _nanoseconds(seconds)
+    return _event("C", "live memory", pid, 0, at, args={"bytes": num_bytes})
 
 
-def _event(phase: str, name: str, pid: int, tid: int, start: int) -> Event:
-    return {"ph": phase, "name": name, "pid": pid, "tid": tid, "ts": start / 1000}
+def _event(phase: str, name: str, pid: int, tid: int, start: int, **more: Any) -> Event:
+    event = {"ph": phase, "name": name, "pid": pid, "tid": tid, "ts": start / 1000}
+    return event | more
 
 
 def _nanoseconds(seconds: float) -> int:
