@@ -129,18 +129,16 @@ def _final_plan(
 ) -> Plan:
     """The plan of the best candidate, simulated; its device program is reused."""
     best, space, last = search.candidates[0], task.space, trials.lowered
-    is_same = _rewrites(best.tactics) == _rewrites(space.given)
+    rewrites, given = (
+        [tactic for tactic in tactics if tactic.rewrite is not None]
+        for tactics in (best.tactics, space.given)
+    )
     plan = make_plan(
         space.original.captured,
         best.mesh,
         best.tactics,
         Gather.SHARED,
-        space.graph if is_same else None,
-        last[1] if is_same and last is not None and last[0] is best else None,
+        space.graph if rewrites == given else None,
+        last[1] if rewrites == given and last and last[0] is best else None,
     ).on(space.machine, place, donate_state=True)
     return replace(plan, search=search)
-
-
-def _rewrites(tactics: Sequence[Tactic]) -> list[Tactic]:
-    """The tactics that change the program, in order."""
-    return [tactic for tactic in tactics if tactic.rewrite is not None]

@@ -56,24 +56,21 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         )
     if hasattr(tactics, "apply"):
         raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
+    try:
+        chosen = Gather(gather)
+    except ValueError:
+        allowed = ", ".join(repr(g.value) for g in Gather)
+        raise PlanError(f"gather is {gather!r}; wanted one of {allowed}") from None
     return Partitioned(
         fn,
         as_mesh(mesh),
         tuple(tactics),
-        _as_gather(gather),
+        chosen,
         _numbers(fn, static_argnums, static_argnames)
         | _numbers(fn, *jit_options(fn, "static")),
         _numbers(fn, donate_argnums, donate_argnames)
         | _numbers(fn, *jit_options(fn, "donate")),
     )
-
-
-def _as_gather(gather: str | Gather) -> Gather:
-    try:
-        return Gather(gather)
-    except ValueError:
-        allowed = ", ".join(repr(g.value) for g in Gather)
-        raise PlanError(f"gather is {gather!r}; wanted one of {allowed}") from None
 
 
 class Partitioned:

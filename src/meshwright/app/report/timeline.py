@@ -130,8 +130,7 @@ def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
     )
     points = trace.memory_over_time(estimate)
     outline = f"M0,{y(0):.2f}" + "".join(
-        f"V{y(size):.2f}H{_x(end, estimate):.4f}"
-        for (_, size, _), end in zip(points, _ends(points, estimate), strict=True)
+        f"V{y(size):.2f}H{_x(end, estimate):.4f}" for _, end, size, _ in points
     )
     given = estimate.memory.curve[0]
     body = (
@@ -149,17 +148,13 @@ def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
     return title + _frame("memory", height, "live memory over time", estimate, body)
 
 
-def _ends(points: list[tuple[float, int, int]], estimate: Estimate) -> list[float]:
-    return [*(start for start, _, _ in points[1:]), estimate.step_time_s]
-
-
 def _hover_areas(
-    plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tooltips
+    plan: PlanRecord, points: list[tuple[float, float, int, int]], tips: Tooltips
 ) -> str:
     """Invisible rectangles with tooltips, one for each point of the memory curve."""
     estimate, groups = estimate_of(plan), live_groups(plan, _LARGEST)
     hits: list[str] = []
-    for (start, size, index), end in zip(points, _ends(points, estimate), strict=True):
+    for start, end, size, index in points:
         unit = estimate.fusions[index] if index >= 0 else None
         title = (
             (str(unit.root.source) or "no source line", f"while {unit.root.kind} runs")

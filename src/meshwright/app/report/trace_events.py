@@ -49,11 +49,11 @@ def lay_out(
                 yield from lay_out(span.inner, most, start + i * span.inner.end_s)
 
 
-def memory_over_time(estimate: Estimate) -> list[tuple[float, int, int]]:
-    """Points of the memory curve: seconds, live bytes, and the fusion that starts then.
+def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
+    """The memory curve: start and end in seconds, live bytes, the fusion that runs then.
 
     Fusions are numbered in order; -1 is the time before the first. If several start at
-    once, the point is that with the most bytes.
+    once, the one with the most bytes counts.
     """
     spans = estimate.timeline.spans
     starts = {part: span.start_s for span in spans for part in span.fusion.parts}
@@ -65,7 +65,11 @@ def memory_over_time(estimate: Estimate) -> list[tuple[float, int, int]]:
             points.append(point)
         elif point[1] >= points[-1][1]:
             points[-1] = point
-    return points
+    ends = [*(start for start, _, _ in points[1:]), estimate.step_time_s]
+    return [
+        (start, end, size, index)
+        for (start, size, index), end in zip(points, ends, strict=True)
+    ]
 
 
 def name_of(span: Span) -> str:
@@ -95,7 +99,7 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
             _complete(placed, pid, estimate) for placed in lay_out(estimate.timeline)
         ]
         points = memory_over_time(estimate)
-        events += [_counter(pid, seconds, size) for seconds, size, _ in points]
+        events += [_counter(pid, start_s, size) for start_s, _, size, _ in points]
         events.append(_counter(pid, estimate.step_time_s, estimate.memory.curve[-1]))
     return events
 

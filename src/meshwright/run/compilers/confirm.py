@@ -157,13 +157,15 @@ def _run(
     dump, log = folder / "dump", folder / "log"
     dump.mkdir()
     start_s = time.perf_counter()
-    with log.open("w", encoding="utf-8") as output:
-        child = subprocess.Popen(
+    with (
+        log.open("w", encoding="utf-8") as output,
+        subprocess.Popen(
             [sys.executable, "-m", _CHILD, str(request)],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=_environment(dump, backend),
-        )
+        ) as child,
+    ):
         try:
             while child.poll() is None:
                 if time.perf_counter() - start_s > timeout_s:
@@ -174,9 +176,7 @@ def _run(
                     break
                 time.sleep(_POLL_S)
         finally:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
+            child.kill()
     elapsed_s = time.perf_counter() - start_s
     printed = log.read_text(encoding="utf-8", errors="replace")
     return Ended(backend, folder, printed, elapsed_s, full)
