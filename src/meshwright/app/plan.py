@@ -164,7 +164,7 @@ class Plan(PlanRecord):
 
         Raises `PlanError` for a plan without a machine, and if the file cannot be written.
         """
-        from meshwright.app.report import write_report  # rarely used
+        from meshwright.app.report.page import write_report  # rarely used
 
         write_report(self, path, others)
 

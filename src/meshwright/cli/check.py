@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+import meshwright.cli.options as options
 from meshwright.app import CheckReport
 from meshwright.app.check import sample
 from meshwright.app.explain.show import show_refusals
 from meshwright.app.output.collapse import group_by, index_free, merge
 from meshwright.app.output.numbers import show_gib
 from meshwright.app.output.progress import show_progress
-from meshwright.cli import options
 from meshwright.cli.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh

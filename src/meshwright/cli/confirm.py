@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli import options
+import meshwright.cli.options as options
 from meshwright.machine import load_machine, parse_mesh
 from meshwright.partitioner.lower import Gather
 

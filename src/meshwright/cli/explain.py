@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+import meshwright.cli.options as options
 from meshwright.app.explain.show import show_explanation
-from meshwright.cli import options
 from meshwright.machine import load_machine, parse_mesh
 from meshwright.partitioner.lower import Gather
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+import meshwright.cli.options as options
 from meshwright.app.output.files import output_file, write_file
-from meshwright.cli import options
 from meshwright.cli.comparison import find_machines, find_run_length, print_comparison
 from meshwright.cli.search import print_found, search_plan
 from meshwright.errors import PlanError, TargetError
@@ -49,25 +49,21 @@ def plan_command(  # noqa: PLR0913  the options of a command
     the figures of a step on each of them, and with --tokens or --samples those of the whole
     run. Inputs that the step returns in updated form are treated as donated.
     """
-    _refuse_misplaced(context)
-    if out is not None:
-        output_file(out)  # checked before the work, which would be lost
-    devices = None if mesh is None else parse_mesh(mesh)
+    _check_options(context)
     if machine is not None:
         request = SearchRequest(
-            machine, chips, devices, most_axes, objective, memory and memory * 2**30,
-            budget, place, search=search, seed=seed,
+            machine, chips, None if mesh is None else parse_mesh(mesh), most_axes,
+            objective, memory and memory * 2**30, budget, place, search=search, seed=seed,
         )  # fmt: skip
         print_found(search_plan(target, request, schedule, tactics), as_json, out)
         return
-    if mesh is None or devices is None:
-        raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
-    chosen = [] if machines is None else find_machines(machines, devices.num_devices)
-    where = None if place is None else find_location(place)
+    assert mesh is not None, "checked with the other options"
+    num_devices = parse_mesh(mesh).num_devices
+    chosen = [] if machines is None else find_machines(machines, num_devices)
     loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
     plan = options.plan_target(loaded, step)
     run = find_run_length(plan, tokens, samples)
-    plans = [plan.on(each, where, donate_state=True) for each in chosen]
+    plans = [plan.on(each, place, donate_state=True) for each in chosen]
     if out is not None:
         write_file(out, (plans or [plan])[0].to_json().encode())
     if plans:
@@ -76,8 +72,8 @@ def plan_command(  # noqa: PLR0913  the options of a command
         print(plan.to_json() if as_json else plan)
 
 
-def _refuse_misplaced(context: typer.Context) -> None:
-    """Refuse options that have no effect, or that lack others."""
+def _check_options(context: typer.Context) -> None:
+    """Refuse wrong options, and those without effect, before the work begins."""
     values = context.params
     is_search, is_comparison = values["machine"] is not None, values["machines"]
     comparing = ("tokens", "samples") if is_search else ("tokens", "samples", "place")
@@ -101,9 +97,15 @@ def _refuse_misplaced(context: typer.Context) -> None:
         raise TargetError("--machine searches, --machines compares; give one of them")
     if is_search and values["chips"] is None and values["mesh"] is None:
         raise TargetError("how many chips? say --chips 32, or so, or name a --mesh")
+    if not is_search and values["mesh"] is None:
+        raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
     memory = values["memory"]
     if memory is not None and not memory > 0:
         raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
+    if values["place"] is not None:
+        find_location(values["place"])
+    if values["out"] is not None:
+        output_file(values["out"])
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
