@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -73,27 +74,21 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     )
 
 
+@dataclass(eq=False, repr=False)
 class Partitioned:
     """A partitioned function, compiled once per signature of its arguments."""
 
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        mesh: Mesh,
-        tactics: tuple[Tactic, ...],
-        gather: Gather,
-        static: frozenset[str],
-        donated: frozenset[str],
-    ) -> None:
-        self.fn = fn
-        self.mesh = mesh
-        self.tactics = tactics
-        self.gather = gather
-        self._static = static
-        self._donated = donated
-        self._compiled: dict[Any, tuple[Decided, Executable]] = {}
-        self.__name__ = getattr(fn, "__name__", "partitioned")
-        self.__doc__ = fn.__doc__
+    fn: Callable[..., Any]
+    mesh: Mesh
+    tactics: tuple[Tactic, ...]
+    gather: Gather
+    _static: frozenset[str]
+    _donated: frozenset[str]
+    _compiled: dict[Any, tuple[Decided, Executable]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.__name__ = getattr(self.fn, "__name__", "partitioned")
+        self.__doc__ = self.fn.__doc__
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s.

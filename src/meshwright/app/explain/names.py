@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
@@ -21,9 +21,7 @@ class ProgramNames:
 
     work: Workspace
     out_paths: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        self._sources: dict[int, str] = {}
+    _sources: dict[int, str] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -37,10 +35,9 @@ class ProgramNames:
 
     def source(self, node: Node) -> str:
         """`file:line` of a node; "" if it is unknown."""
-        known = self._sources.get(node.index)
-        if known is None:
-            known = self._sources[node.index] = str(node.source)
-        return known
+        if node.index not in self._sources:
+            self._sources[node.index] = str(node.source)
+        return self._sources[node.index]
 
     def node(self, node: Node) -> str:
         """The path of an input, or the kind of an op with its source line."""

@@ -49,19 +49,15 @@ def _hottest(estimate: Estimate, points: Sequence[RooflinePoint]) -> str:
     lines = group_by(points, lambda point: point.source)
     seconds = {source: sum(p.seconds for p in group) for source, group in lines.items()}
     order = sorted(lines, key=lambda source: -seconds[source])[:_LINES]
-    rows = [
-        f"<tr><td><code>{text(source or NONE)}</code></td>"
-        + markup.numbers(
-            show_seconds(seconds[source]),
-            show_share(seconds[source] / estimate.step_time_s),
+    rows: list[str] = []
+    for source in order:
+        first, total_s = lines[source][0], seconds[source]
+        shown = show_seconds(total_s), show_share(total_s / estimate.step_time_s)
+        bar = markup.bar(f"k-{first.kind}", 100 * total_s / seconds[order[0]])
+        rows.append(
+            f"<tr><td><code>{text(source or NONE)}</code></td>{markup.numbers(*shown)}"
+            f"<td>{text(first.bound)}</td>{bar}</tr>"
         )
-        + f"<td>{text(lines[source][0].bound)}</td>"
-        + markup.bar(
-            f"k-{lines[source][0].kind}", 100 * seconds[source] / seconds[order[0]]
-        )
-        + "</tr>"
-        for source in order
-    ]
     return markup.table(("source line", ">seconds", ">of step", "limited by", ""), rows)
 
 

@@ -61,8 +61,7 @@ def confirm(
 
     full: generate code as well, which takes a minute or more and reports cycles; the GPU
         compiler reports none and is always stopped early.
-    folder: an empty or new folder in which the compiler's files stay; `None` to delete
-        them.
+    folder: an empty or new folder that keeps the compiler's files.
     Raises `CompilerError` if the compiler is not installed, fails or exceeds `timeout_s`.
     """
     backend = find_backend(machine)
