@@ -74,12 +74,13 @@ def autoplan(  # noqa: PLR0913  the options of a search
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
         experts, search, seed, on_progress or ignore_progress,
     )  # fmt: skip
-    return _find_plan(fn, args, request)
+    return find_plan(fn, args, request)
 
 
-def _find_plan(
+def find_plan(
     fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
 ) -> Plan:
+    """The best plan found for `fn(*args)` under the options of `autoplan`."""
     started = time.monotonic()
     until = started + _SEARCH_SHARE * request.budget_s
     resolved = request.resolve()
@@ -128,18 +129,16 @@ def _final_plan(
 ) -> Plan:
     """The plan of the best candidate, simulated; its device program is reused."""
     best, space, last = search.candidates[0], task.space, trials.lowered
-    is_same = _rewrites(best.tactics) == _rewrites(space.given)
+    rewrites, given = (
+        [tactic for tactic in tactics if tactic.rewrite is not None]
+        for tactics in (best.tactics, space.given)
+    )
     plan = make_plan(
         space.original.captured,
         best.mesh,
         best.tactics,
         Gather.SHARED,
-        space.graph if is_same else None,
-        last[1] if is_same and last is not None and last[0] is best else None,
+        space.graph if rewrites == given else None,
+        last[1] if rewrites == given and last and last[0] is best else None,
     ).on(space.machine, place, donate_state=True)
     return replace(plan, search=search)
-
-
-def _rewrites(tactics: Sequence[Tactic]) -> list[Tactic]:
-    """The tactics that change the program, in order."""
-    return [tactic for tactic in tactics if tactic.rewrite is not None]
