@@ -13,14 +13,15 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.objective import Objective
 from meshwright.planner.driver import proposing, trials
 from meshwright.planner.driver.first_solutions import FirstSolutions
 from meshwright.planner.driver.search import run_search
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.driver.task import SearchTask
+from meshwright.planner.driver.task import SearchTask, TimeBudget
+from meshwright.planner.driver.trials import Trials
 from meshwright.planner.integer_program.chosen_strategies import chosen_strategies
 from meshwright.planner.solve.solver_process import SolverProcess
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
@@ -279,6 +280,17 @@ def test_the_device_program_of_the_simulation_is_returned(monkeypatch):
     assert again.steps == found.steps
 
 
+def test_a_plan_that_could_not_be_made_comes_last():
+    """Though it has no memory, which is the objective."""
+    space, mesh = space_of(MLP), Mesh({"data": 8})
+    task = SearchTask(space, (mesh,), 1e9, Objective.of("memory"))
+    none = Candidate("none", mesh, (), why_not="no")
+    large = Candidate("large", mesh, (), 1.0, 10**12)
+    some = Candidate("some", mesh, (), 1.0, 10**6)
+    found = Trials(task, TimeBudget(np.inf), [none, large, some]).ranked()
+    assert found == (some, large, none)
+
+
 def test_a_following_search_reads_expert_plans_on_its_own_meshes(monkeypatch):
     """The best plan of the earlier search may lie on a mesh without prices here."""
     space = space_of(MLP, "tpu-v5e", 8)
@@ -287,7 +299,7 @@ def test_a_following_search_reads_expert_plans_on_its_own_meshes(monkeypatch):
     task = SearchTask(space, (mesh,), 1e9, Objective.of("step_time"))
     monkeypatch.setattr(proposing, "_has_time_to_refine", lambda *args: False)
     with SolverProcess() as solver:
-        state = SearchState.of(task, solver, time.monotonic() + 5, candidates=[before])
-        run_search(state, with_experts=True)
-    named = {c.name for c in state.candidates if c.mesh == mesh}
+        state = SearchState(task, solver, time.monotonic() + 5, candidates=[before])
+        run_search(state)
+    named = {c.name for c in state.trials.candidates if c.mesh == mesh}
     assert {"auto", "Megatron"} <= {name.split(" ")[0] for name in named}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.expert_plans import spread_over_axes
-from meshwright.planner.candidates.meshes import shape_text
 from meshwright.planner.driver.mesh_programs import FIRST_ROUNDS, WHOLE_S, MeshPrograms
 from meshwright.planner.integer_program.projection import carry_over
 from meshwright.planner.solve.optimum import Choices, Optimum
@@ -35,7 +34,7 @@ class FirstSolutions:
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
     _first_pricing_s: float = 0.0
 
-    def solve(self, soon: float, late: float, meanwhile: Callable[[], None]) -> None:
+    def solve(self, soon: float, late: float, meanwhile: Callable[[], object]) -> None:
         """Solve each unsolved mesh whose solution can be expected in time.
 
         The first mesh is solved in any case, `_FEW` meshes until the clock reads `late`,
@@ -56,9 +55,8 @@ class FirstSolutions:
             priced = self._price(mesh)
             if not is_first and clock() + solving_s(priced) >= ends:
                 continue
-            if (
-                jobs
-            ):  # wait for all but the last, which may take long; but for the first
+            if jobs:
+                # Wait for the first job, and for all but the last, which may take long.
                 self._collect(jobs, max(1, len(jobs) - 1))
             share = (soon - clock()) / (len(unsolved) - number)
             starts, stop_bound = self._starts(priced), programs.stop_bound()
@@ -72,7 +70,7 @@ class FirstSolutions:
     def _price(self, mesh: Mesh) -> Priced:
         programs, clock = self.programs, self.programs.budget.clock
         began = clock()
-        programs.task.on_progress(f"pricing {shape_text(mesh)}")
+        programs.task.on_progress(f"pricing {mesh}")
         priced = programs.priced[mesh] = programs.task.space.price(mesh)
         self._pricing_s[len(mesh.axes)] = clock() - began
         self._first_pricing_s = self._first_pricing_s or clock() - began
@@ -87,15 +85,17 @@ class FirstSolutions:
     def _starts(self, priced: Priced) -> list[Choices]:
         """Solutions of the mesh of one axis, and of an earlier search, carried over."""
         programs, starts = self.programs, list[Choices]()
-        first, earlier = programs.task.meshes[0], programs.task.earlier
+        first, earlier = programs.task.meshes[0], programs.earlier
         if len(first.axes) == 1 and first in programs.solutions:
-            choices = programs.solutions[first].proposal.choices
+            choices = programs.solutions[first].choices
             spread = spread_over_axes(choices, programs.priced[first], priced)
             if spread is not None:
                 starts.append(spread)
                 programs.spread[priced.work.mesh] = spread
         if earlier is not None:
-            starts.append(carry_over(earlier.model, earlier.choices, priced.model))
+            model = earlier.priced[first].model
+            choices = earlier.solutions[first].choices
+            starts.append(carry_over(model, choices, priced.model))
         return starts
 
     def _collect(self, jobs: Sequence[tuple[Mesh, Future[Optimum]]], most: int) -> None:

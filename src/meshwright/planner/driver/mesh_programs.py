@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
-from meshwright.planner.candidates.meshes import shape_text
 from meshwright.planner.candidates.proposal import FOUND, Proposal, counts_memory
-from meshwright.planner.driver.task import SearchTask
-from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.prices.value_roles import EXPOSED, Role
 from meshwright.planner.solve.optimum import (
     NEAR_SMALLEST,
@@ -41,48 +39,31 @@ MAX_RATIO = 1.2
 """Times the best plan's seconds from which on a plan is not pursued."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeshSolution:
-    """The best solution of one mesh's integer program.
-
-    priced: the prices that it was found with. bound: seconds that no fitting plan on this
-    mesh is below at these prices. unlimited: the optimum regardless of memory, if that
-    does not fit.
-    """
-
-    proposal: Proposal
-    priced: Priced
-    bound: float
-    unlimited: Choices | None
-
-
 @dataclass
 class MeshPrograms:
     """The priced programs of a task's meshes and their solutions.
 
-    priced: by mesh, the program with its latest prices. spread: by mesh, the solution of
-    the mesh of one axis, carried over to all axes of this mesh.
+    earlier: those of the program before a rewrite, whose search this one continues.
+    priced: by mesh, the program with its latest prices. solutions: by mesh, the best so
+    far. solved_at: the prices that it was found with. spread: by mesh, the solution of
+    the mesh of one axis, carried over to all axes of this mesh. proof: a mesh for whose
+    lower bound the solver process is busy, which can wait.
     """
 
     task: SearchTask
     solver: SolverProcess
     budget: TimeBudget
+    earlier: MeshPrograms | None = None
     priced: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
-    solutions: dict[Mesh, MeshSolution] = field(
-        default_factory=dict[Mesh, MeshSolution]
-    )
+    solutions: dict[Mesh, Proposal] = field(default_factory=dict[Mesh, Proposal])
+    solved_at: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
     spread: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
-    _proof: tuple[Mesh, Future[Optimum]] | None = None
+    proof: tuple[Mesh, Future[Optimum]] | None = None
 
     @property
     def limit(self) -> float:
         """Bytes of a device that the plans of integer programs may take."""
         return self.task.memory_share * self.task.limit
-
-    @property
-    def proposals(self) -> list[Proposal]:
-        """The best solution of each solved mesh."""
-        return [solution.proposal for solution in self.solutions.values()]
 
     @property
     def unsolved(self) -> list[Mesh]:
@@ -106,8 +87,7 @@ class MeshPrograms:
             else math.sqrt(share * EXPOSED[role])
             for role, share in shares.items()
         }
-        priced = self.task.space.reprice(self.priced[mesh], exposed)
-        self.priced[mesh] = priced
+        priced = self.priced[mesh] = self.task.space.reprice(self.priced[mesh], exposed)
         return priced
 
     def submit(
@@ -124,26 +104,21 @@ class MeshPrograms:
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
         """Keep a solution that was found with the latest prices of a mesh."""
-        self.solutions[mesh] = MeshSolution(
-            self.proposal(mesh, optimum),
-            self.priced[mesh],
-            optimum.bound,
-            optimum.unlimited,
-        )
+        self.solutions[mesh] = self.proposal(mesh, optimum, optimum.bound)
+        self.solved_at[mesh] = self.priced[mesh]
         self.task.on_progress(
-            f"{FOUND} on {shape_text(mesh)}: {optimum.seconds * 1e3:.1f} ms predicted "
+            f"{FOUND} on {mesh}: {optimum.seconds * 1e3:.1f} ms predicted "
             "by the integer program"
         )
 
-    def proposal(self, mesh: Mesh, optimum: Optimum) -> Proposal:
+    def proposal(self, mesh: Mesh, optimum: Optimum, bound: float = 0.0) -> Proposal:
         """The plan of an optimum at the latest prices of a mesh.
 
-        The bound of an optimum within less memory than allowed is no bound of all plans:
-        callers set it to 0.
+        bound: of all plans that fit; unknown if the optimum had less memory than allowed.
         """
         return Proposal(
-            FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),),
-            optimum.seconds, optimum.bytes, optimum.choices, optimum.bound,
+            FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),), optimum.seconds,
+            optimum.bytes, optimum.choices, bound, optimum.unlimited,
         )  # fmt: skip
 
     def stop_bound(self) -> float:
@@ -151,7 +126,7 @@ class MeshPrograms:
 
         Infinite if the objective counts memory, since slow plans may be small.
         """
-        fitting = [p for p in self.proposals if p.bytes <= self.limit]
+        fitting = [p for p in self.solutions.values() if p.bytes <= self.limit]
         if any(counts_memory(self.task.value_of, p) for p in fitting):
             return math.inf
         return MAX_RATIO * min((p.seconds for p in fitting), default=math.inf)
@@ -163,13 +138,13 @@ class MeshPrograms:
         return proposal.rank(self.limit, self.task.value_of)
 
     def ranked_meshes(self) -> list[Mesh]:
-        """All meshes: those solved, the most promising first, then the others."""
+        """The solved meshes, the most promising first."""
         solved = [m for m in self.task.meshes if m in self.solutions]
-        return [*sorted(solved, key=self._rank_mesh), *self.unsolved]
+        return sorted(solved, key=self._rank_mesh)
 
     def _rank_mesh(self, mesh: Mesh) -> tuple[bool, float]:
         """A rank in steps of `_ALIKE`, so that near-equal meshes keep their order."""
-        is_large, value, _ = self.rank(self.solutions[mesh].proposal)
+        is_large, value, _ = self.rank(self.solutions[mesh])
         return is_large, round(math.log(value) / _ALIKE) if value > 0 else -math.inf
 
     def smallest(self) -> Proposal:
@@ -177,21 +152,12 @@ class MeshPrograms:
 
         Of near-equal ones the first in the order of the meshes.
         """
-        own = [
-            self.solutions[mesh].proposal
-            for mesh in self.task.meshes
-            if mesh in self.solutions
-        ]
+        own = [self.solutions[m] for m in self.task.meshes if m in self.solutions]
         seconds = (1 + _ALIKE) * best_within(own, 0.0).seconds
         most = NEAR_SMALLEST * min(p.bytes for p in own)
         return next(p for p in own if p.bytes <= most and p.seconds <= seconds)
 
     # -- lower bounds -----------------------------------------------------------------
-
-    @property
-    def is_proving(self) -> bool:
-        """Whether the solver process is busy with a bound, which can wait."""
-        return self._proof is not None
 
     def start_proof(self, mesh: Mesh, seconds: float) -> None:
         """Solve a mesh's program longer, while plans are simulated, for a tighter bound.
@@ -201,17 +167,17 @@ class MeshPrograms:
         if mesh not in self.solutions:
             return
         known = self.solutions[mesh]
-        is_open = known.bound < (1 - GOOD_ENOUGH) * known.proposal.seconds
+        is_open = known.bound < (1 - GOOD_ENOUGH) * known.seconds
         if is_open and seconds >= SHORTEST_S:
-            starts = [known.proposal.choices]
-            job = self.submit(known.priced, seconds, _PROOF_ROUNDS, starts)
-            self._proof = mesh, job
+            priced, starts = self.solved_at[mesh], [known.choices]
+            job = self.submit(priced, seconds, _PROOF_ROUNDS, starts)
+            self.proof = mesh, job
 
     def finish_proof(self) -> None:
         """Take the bound of `start_proof` if it is there by now."""
-        if self._proof is None:
+        if self.proof is None:
             return
-        mesh, job = self._proof
+        mesh, job = self.proof
         try:
             bound = job.result(timeout=0.0).bound
         except (MeshwrightError, TimeoutError):  # the plan stands without it
@@ -227,8 +193,8 @@ class MeshPrograms:
         """
         proofs = [(proposal.seconds, proposal.bound)]
         if proposal.mesh in self.solutions:
-            known = self.solutions[proposal.mesh]
-            seconds = known.priced.pricer.finite_seconds(proposal.choices)
-            proofs.append((seconds, known.bound))
+            pricer = self.solved_at[proposal.mesh].pricer
+            bound = self.solutions[proposal.mesh].bound
+            proofs.append((pricer.finite_seconds(proposal.choices), bound))
         # The choices nearest to an expert's plan may cost less than the plan does.
         return [proof for proof in proofs if 0 < proof[1] <= proof[0] * (1 + _ROUNDING)]

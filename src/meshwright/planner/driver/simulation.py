@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND, Proposal, interleave
@@ -34,7 +33,7 @@ def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
             break
         if is_too_large(state, proposal):
             continue
-        tried = [(c.name, c.mesh, c.tactics) for c in state.candidates]
+        tried = [(c.name, c.mesh, c.tactics) for c in state.trials.candidates]
         tactics = (*state.task.space.given, *proposal.tactics)
         if (proposal.name, proposal.mesh, tactics) in tried:
             continue
@@ -52,7 +51,7 @@ def is_spread(state: SearchState, proposal: Proposal) -> bool:
     if proposal.choices != state.programs.spread.get(proposal.mesh):
         return False
     first = state.task.meshes[0]
-    return any((c.name, c.mesh) == (FOUND, first) for c in state.candidates)
+    return any((c.name, c.mesh) == (FOUND, first) for c in state.trials.candidates)
 
 
 def is_too_large(state: SearchState, proposal: Proposal) -> bool:
@@ -62,7 +61,7 @@ def is_too_large(state: SearchState, proposal: Proposal) -> bool:
     the same, unless an earlier search has done so.
     """
     is_late = bool(state.simulated) and state.budget.clock() >= state.budget.until
-    is_continued = state.task.earlier is not None
+    is_continued = state.programs.earlier is not None
     is_large = proposal.bytes > _TOO_LARGE * state.task.limit
     return (is_late or is_continued) and is_large
 
@@ -74,9 +73,10 @@ def _is_too_slow(state: SearchState, proposal: Proposal, best: Candidate) -> boo
     predictions may be too high.
     """
     value_of = state.task.value_of
-    predicted = [value_of(p.candidate) for p in state.simulated]
-    least = max(value_of(best), min(predicted, default=0.0))
-    return value_of(proposal.candidate) > MAX_RATIO * least
+    predicted = [value_of(p.seconds, p.bytes) for p in state.simulated]
+    known = value_of(best.step_time_s, best.peak_memory_bytes)
+    least = max(known, min(predicted, default=0.0))
+    return value_of(proposal.seconds, proposal.bytes) > MAX_RATIO * least
 
 
 def simulate_one(state: SearchState, proposal: Proposal) -> None:
@@ -89,22 +89,20 @@ def simulate_one(state: SearchState, proposal: Proposal) -> None:
     programs, num_bytes = state.programs, proposal.bytes
     starts = [proposal.choices]
     for _ in range(_RETRIES):
-        left_s = (
-            state.budget.left_s(1)
-            if state.trials.has_fitting
-            else state.budget.left_without_plan_s()
-        )
+        if state.trials.has_fitting:
+            left_s = state.budget.left_s(1)
+        else:  # no final plan is built, since nothing fits yet
+            left_s = state.budget.until - state.budget.clock()
         if found.why_not or found.fits(limit) or left_s <= 0:
             return
-        if programs.is_proving:  # the solver process is busy, and a plan fits already
+        if programs.proof is not None:  # the solver process is busy; a plan fits
             return
         less = _RETRY_MARGIN * num_bytes * limit / found.peak_memory_bytes
         seconds = max(_RETRY_SHARE * left_s, SHORTEST_S)
         priced = programs.priced[proposal.mesh]
         job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=less)
-        optimum = job.result()
-        num_bytes, starts = optimum.bytes, [optimum.choices]
-        smaller = programs.proposal(proposal.mesh, replace(optimum, bound=0.0))
+        smaller = programs.proposal(proposal.mesh, job.result())
+        num_bytes, starts = smaller.bytes, [smaller.choices]
         state.simulated.append(smaller)
         before = found
         found = state.trials.simulate(FOUND, smaller.mesh, smaller.tactics)
