@@ -17,7 +17,7 @@ from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.objective import Objective
 from meshwright.planner.driver import proposing, trials
-from meshwright.planner.driver.first_solutions import FirstSolutions
+from meshwright.planner.driver.mesh_programs import MeshPrograms
 from meshwright.planner.driver.search import run_search
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask, TimeBudget
@@ -74,17 +74,17 @@ def test_the_plan_runs_and_equals_the_original(plan):
 def test_meshes_skipped_for_lack_of_time_are_solved_if_time_is_left(monkeypatch):
     """As after a slow first pricing on a busy machine."""
     calls = []
-    expected_s, solve = FirstSolutions._expected_pricing_s, FirstSolutions.solve
+    expected_s, solve = MeshPrograms._expected_pricing_s, MeshPrograms.solve
 
-    def counted(first, *args):
-        calls.append(len(first.programs.solutions))
-        solve(first, *args)
+    def counted(programs, *args):
+        calls.append(len(programs.solutions))
+        solve(programs, *args)
 
-    def cautious(first, mesh):
-        return np.inf if len(calls) == 1 else expected_s(first, mesh)
+    def cautious(programs, mesh):
+        return np.inf if len(calls) == 1 else expected_s(programs, mesh)
 
-    monkeypatch.setattr(FirstSolutions, "solve", counted)
-    monkeypatch.setattr(FirstSolutions, "_expected_pricing_s", cautious)
+    monkeypatch.setattr(MeshPrograms, "solve", counted)
+    monkeypatch.setattr(MeshPrograms, "_expected_pricing_s", cautious)
     fn, args = DEEP
     found = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20).search
     assert calls[:2] == [0, 1]

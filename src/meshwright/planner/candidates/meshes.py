@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Machine, Mesh
-from meshwright.machine.placement import place_mesh
+from meshwright.machine.placement import factorings, place_mesh
 from meshwright.planner.solve.space import Space
 
 NAMES = ("data", "model", "more")
@@ -33,7 +33,10 @@ def meshes_of(
         others = [name for name in names if name not in named]
         own = {*named, *others[: count - len(named)]}
         axes = [name for name in names if name in own]
-        for sizes in _factorings(machine.num_devices, count):
+        size = machine.num_devices
+        for sizes in sorted(factorings(size, (size,) * count), reverse=True):
+            if 1 in sizes:
+                continue
             mesh = Mesh(dict(zip(axes, sizes, strict=True)))
             placed = place_mesh(mesh, machine).segments
             layout = (
@@ -106,15 +109,3 @@ def _names(named: Sequence[str]) -> list[str]:
     foreign = [name for name in named if name not in NAMES]
     instead = dict(zip(free, foreign, strict=False))
     return [instead.get(name, name) for name in NAMES]
-
-
-def _factorings(size: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Factorizations of `size` into `count` ordered factors above 1, largest first."""
-    if count == 1:
-        if size > 1:
-            yield (size,)
-        return
-    for first in range(size // 2, 1, -1):
-        if size % first == 0:
-            for rest in _factorings(size // first, count - 1):
-                yield (first, *rest)

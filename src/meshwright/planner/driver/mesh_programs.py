@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
+from meshwright.planner.candidates.expert_plans import spread_over_axes
 from meshwright.planner.candidates.proposal import FOUND, Proposal, counts_memory
 from meshwright.planner.driver.task import SearchTask, TimeBudget
+from meshwright.planner.integer_program.projection import carry_over
 from meshwright.planner.prices.value_roles import EXPOSED, Role
 from meshwright.planner.solve.optimum import (
     NEAR_SMALLEST,
@@ -20,7 +22,7 @@ from meshwright.planner.solve.optimum import (
 )
 from meshwright.planner.solve.pricer import GOOD_ENOUGH
 from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
-from meshwright.planner.solve.space import Priced
+from meshwright.planner.solve.space import Priced, solving_s
 
 WHOLE_S, SHORTEST_S = 3.0, 2.0
 """Least seconds of a solve: of a mesh without a memory limit of its own, and of any."""
@@ -37,6 +39,18 @@ _ALIKE = 0.02
 
 MAX_RATIO = 1.2
 """Times the best plan's seconds from which on a plan is not pursued."""
+
+_PRICING_GROWTH = {2: 3.0, 3: 7.0}
+"""By number of axes: time to price a mesh, relative to one of an axis less. Measured
+from one axis to two: 1.5 to 5."""
+
+_FOR_EXPERTS = 1.5
+"""Time to read and simulate expert plans on the first mesh, in pricings of that mesh.
+Measured: 0.3 to 1.7."""
+
+_FEW = 3
+"""Meshes that are solved at the expense of better solutions of other meshes: a program
+that cannot be sharded along one axis is far from its best on the mesh of one axis."""
 
 
 @dataclass
@@ -59,6 +73,8 @@ class MeshPrograms:
     solved_at: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
     spread: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
     proof: tuple[Mesh, Future[Optimum]] | None = None
+    _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
+    _first_pricing_s: float = 0.0
 
     @property
     def limit(self) -> float:
@@ -70,10 +86,78 @@ class MeshPrograms:
         """Meshes without a solution so far."""
         return [mesh for mesh in self.task.meshes if mesh not in self.solutions]
 
+    # -- first solutions ----------------------------------------------------------------
+
+    def solve(self, soon: float, late: float, meanwhile: Callable[[], object]) -> None:
+        """Solve each unsolved mesh whose solution can be expected in time.
+
+        The first mesh is solved in any case, `_FEW` meshes until the clock reads `late`,
+        the others until `soon`. meanwhile: called while the last solves are under way.
+        """
+        clock, meshes, unsolved = self.budget.clock, self.task.meshes, self.unsolved
+        jobs: list[tuple[Mesh, Future[Optimum]]] = []
+        num_solved = len(meshes) - len(unsolved)
+        for number, mesh in enumerate(unsolved):
+            is_first = mesh is meshes[0]
+            ends = late if num_solved + len(jobs) < _FEW else soon
+            needed = self._expected_pricing_s(mesh)
+            needed += _FOR_EXPERTS * self._first_pricing_s
+            if not is_first and clock() + needed >= ends:
+                continue
+            priced = self._price(mesh)
+            if not is_first and clock() + solving_s(priced) >= ends:
+                continue
+            if jobs:
+                # Wait for the first job, and for all but the last, which may take long.
+                self._collect(jobs, max(1, len(jobs) - 1))
+            share = (soon - clock()) / (len(unsolved) - number)
+            starts, stop_bound = self._starts(priced), self.stop_bound()
+            seconds = max(share, WHOLE_S)
+            job = self.submit(priced, seconds, FIRST_ROUNDS, starts, stop_bound)
+            jobs.append((mesh, job))
+        if not all(job.done() for _, job in jobs):
+            meanwhile()
+        self._collect(jobs, len(jobs))
+
+    def _price(self, mesh: Mesh) -> Priced:
+        began = self.budget.clock()
+        self.task.on_progress(f"pricing {mesh}")
+        priced = self.priced[mesh] = self.task.space.price(mesh)
+        seconds = self._pricing_s[len(mesh.axes)] = self.budget.clock() - began
+        self._first_pricing_s = self._first_pricing_s or seconds
+        return priced
+
+    def _expected_pricing_s(self, mesh: Mesh) -> float:
+        """Seconds to price a mesh, estimated from meshes of as many axes or one less."""
+        count = len(mesh.axes)
+        fewer = self._pricing_s.get(count - 1, 0.0)
+        return self._pricing_s.get(count, _PRICING_GROWTH.get(count, 1.0) * fewer)
+
+    def _starts(self, priced: Priced) -> list[Choices]:
+        """Solutions of the mesh of one axis, and of an earlier search, carried over."""
+        first, earlier, starts = self.task.meshes[0], self.earlier, list[Choices]()
+        if len(first.axes) == 1 and first in self.solutions:
+            choices = self.solutions[first].choices
+            spread = spread_over_axes(choices, self.priced[first], priced)
+            if spread is not None:
+                starts.append(spread)
+                self.spread[priced.work.mesh] = spread
+        if earlier is not None:
+            model = earlier.priced[first].model
+            choices = earlier.solutions[first].choices
+            starts.append(carry_over(model, choices, priced.model))
+        return starts
+
+    def _collect(self, jobs: Sequence[tuple[Mesh, Future[Optimum]]], most: int) -> None:
+        """Wait for the first so many jobs, and note each solution once."""
+        for mesh, job in jobs[:most]:
+            if mesh not in self.solutions:
+                self.note(mesh, job.result())
+
     # -- solving ------------------------------------------------------------------------
 
-    def reprice(self, mesh: Mesh, shares: Mapping[Role, float]) -> Priced:
-        """The program priced with the shares of collectives that a plan waited for.
+    def reprice(self, mesh: Mesh, shares: Mapping[Role, float]) -> None:
+        """Price a program again with the shares of collectives that a plan waited for.
 
         shares: by role, from a simulation. If any is above what was assumed, all are
         taken as they are but never below the assumption: other plans with more
@@ -87,8 +171,7 @@ class MeshPrograms:
             else math.sqrt(share * EXPOSED[role])
             for role, share in shares.items()
         }
-        priced = self.priced[mesh] = self.task.space.reprice(self.priced[mesh], exposed)
-        return priced
+        self.priced[mesh] = self.task.space.reprice(self.priced[mesh], exposed)
 
     def submit(
         self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],

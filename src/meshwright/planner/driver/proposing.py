@@ -24,7 +24,7 @@ from meshwright.planner.driver.simulation import (
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.solve.frontier import frontier
 from meshwright.planner.solve.optimum import Optimum
-from meshwright.planner.solve.space import Priced, solving_s
+from meshwright.planner.solve.space import solving_s
 from meshwright.predict.compilers.targets import compiler_of
 
 _FIRST_END, _REFINED_END, _SMALLER_END = 0.35, 0.65, 0.8
@@ -51,7 +51,7 @@ def propose(state: SearchState) -> list[Proposal]:
     started = state.budget.clock()
     left = state.budget.until - started
     solutions, refined_end = state.programs.solutions, started + _REFINED_END * left
-    state.first_solutions.solve(
+    state.programs.solve(
         started + _FIRST_END * left,
         refined_end,
         # Expert plans are mostly best on the first mesh, that of one axis.
@@ -95,7 +95,7 @@ def _refine(state: SearchState, ends: float) -> list[Proposal]:
     """
     programs = state.programs
     experts: list[Proposal] = []
-    jobs: list[tuple[Proposal, Priced, Future[Optimum]]] = []
+    jobs: list[tuple[Proposal, Future[Optimum]]] = []
     first, *others = programs.ranked_meshes()
     for mesh in (first, *others[: _REFINED - 1]):
         own = programs.solutions[mesh]
@@ -107,11 +107,12 @@ def _refine(state: SearchState, ends: float) -> list[Proposal]:
             reserve_rewrite(state)
         if not _has_time_to_refine(state, mesh, ends):
             continue
-        priced = programs.reprice(mesh, state.trials.exposed.get(mesh, {}))
+        programs.reprice(mesh, state.trials.exposed.get(mesh, {}))
         known = state.experts_on(mesh)
         starts = [own.choices, *(expert.choices for expert in known)]
         seconds = max(ends - state.budget.clock(), WHOLE_S)
-        jobs.append((own, priced, programs.submit(priced, seconds, ROUNDS, starts)))
+        priced = programs.priced[mesh]
+        jobs.append((own, programs.submit(priced, seconds, ROUNDS, starts)))
         if known and not experts and state.budget.has_time(1):  # during the solve
             best = min(known, key=programs.rank)
             if not is_too_large(state, best):
@@ -152,13 +153,13 @@ def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
 
 
 def _note_refined(
-    state: SearchState, jobs: Sequence[tuple[Proposal, Priced, Future[Optimum]]]
+    state: SearchState, jobs: Sequence[tuple[Proposal, Future[Optimum]]]
 ) -> None:
     """Keep the refined solutions; simulate one at once if the time is running out."""
     programs = state.programs
-    for own, priced, job in jobs:
+    for own, job in jobs:
         optimum = job.result()
-        if priced.pricer.seconds(own.choices) <= optimum.seconds:
+        if programs.priced[own.mesh].pricer.seconds(own.choices) <= optimum.seconds:
             # It has been simulated, and another plan of equal cost would tell nothing.
             optimum = replace(optimum, choices=own.choices)
         programs.note(own.mesh, optimum)
@@ -182,23 +183,18 @@ def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
 
 def _find_on(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
     """Smaller plans of one mesh, solved from known ones and from those of experts."""
-    programs, clock = state.programs, state.budget.clock
+    programs, task, clock = state.programs, state.task, state.budget.clock
     own, priced = programs.solutions[mesh], programs.priced[mesh]
     expert_choices = state.experts.choices_on(mesh)
 
     def solve_within(limit: float, known: Optimum) -> Optimum:
-        state.task.on_progress(
-            f"solving {mesh} within {limit / 2**30:.3g} GiB per device"
-        )
+        task.on_progress(f"solving {mesh} within {limit / 2**30:.3g} GiB per device")
         seconds = max(_NEXT_SHARE * (ends - clock()), SHORTEST_S)
         starts = [known.choices, *expert_choices]
-        return programs.submit(
-            priced, seconds, FIRST_ROUNDS, starts, limit=limit
-        ).result()
+        job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=limit)
+        return job.result()
 
     first = Optimum(own.choices, own.seconds, own.bytes, 0.0)
-    smaller = frontier(
-        first, solve_within, state.task.value_of, lambda: clock() >= ends
-    )
+    smaller = frontier(first, solve_within, task.value_of, lambda: clock() >= ends)
     for optimum in smaller:
         yield programs.proposal(mesh, optimum)

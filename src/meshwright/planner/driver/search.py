@@ -1,6 +1,6 @@
 """A search: from a task to simulated plans, the best of which is the answer.
 
-Each mesh's program is priced and solved (`first_solutions`); the best solutions are
+Each mesh's program is priced and solved (`mesh_programs`); the best solutions are
 simulated and solved again at corrected prices (`proposing`); solutions and expert plans
 are simulated, the most promising first (`simulation`); what time is left goes to meshes
 that were skipped and to the search for ordinary tactics (`planner.spelling`). Programs
@@ -80,11 +80,11 @@ def _rewrite_until_fitting(first: SearchState) -> SearchState:
         is_over = last.is_interrupted or last.budget.clock() >= last.budget.until
         if smallest is None or last.trials.has_fitting or is_over:
             break
-        mesh, num_bytes = smallest
+        mesh = smallest.mesh
         choices = first.programs.solutions[mesh].choices
         found = None
         for _ in range(_MOST_REWRITES):  # until the rewrite is a new one
-            saved_bytes += num_bytes - KEPT_SHARE * last.task.limit
+            saved_bytes += smallest.peak_memory_bytes - KEPT_SHARE * last.task.limit
             found = rewrite(first, mesh, choices, saved_bytes)
             if found is None or found[0] not in tried:
                 break
@@ -138,7 +138,7 @@ def _solve_skipped(state: SearchState) -> None:
     while programs.unsolved and budget.has_time(_READING):
         known = set(programs.solutions)
         ends = budget.clock() + budget.left_s(_LAST)
-        state.first_solutions.solve(ends, ends, lambda: None)
+        programs.solve(ends, ends, lambda: None)
         new = [p for mesh, p in programs.solutions.items() if mesh not in known]
         if not new:
             return
@@ -170,7 +170,7 @@ def _spell(state: SearchState) -> None:
     start, work = space.start(found.mesh), space.start(found.mesh)
     found.tactics[-1].apply(work)
     best: Candidate | None = None
-    for tactics in spellings(work, start, budget.clock, ends):
+    for tactics in spellings(work, start, lambda: budget.clock() >= ends):
         if budget.clock() >= ends:  # a list that was cut short is unlike the plan
             break
         tried = trials.simulate(SPELLED, found.mesh, tactics)

@@ -12,10 +12,10 @@ from meshwright.planner.driver.state import SearchState
 _TOO_LARGE = 1.1
 """Predicted memory, relative to the limit, from which on a plan is not worth the time."""
 
-_RETRIES = 3
+RETRIES = 3
 """Times that the memory limit is tightened if a simulation needs more than predicted."""
 
-_RETRY_MARGIN, _RETRY_SHARE = 0.98, 0.25
+RETRY_MARGIN, _RETRY_SHARE = 0.98, 0.25
 """Factor by which a tightened limit stays below the predicted need, and share of the time
 left for its solve."""
 
@@ -86,9 +86,8 @@ def simulate_one(state: SearchState, proposal: Proposal) -> None:
     limit = state.task.limit
     if proposal.name != FOUND or proposal.bytes > limit:
         return
-    programs, num_bytes = state.programs, proposal.bytes
-    starts = [proposal.choices]
-    for _ in range(_RETRIES):
+    programs = state.programs
+    for _ in range(RETRIES):
         if state.trials.has_fitting:
             left_s = state.budget.left_s(1)
         else:  # no final plan is built, since nothing fits yet
@@ -97,14 +96,13 @@ def simulate_one(state: SearchState, proposal: Proposal) -> None:
             return
         if programs.proof is not None:  # the solver process is busy; a plan fits
             return
-        less = _RETRY_MARGIN * num_bytes * limit / found.peak_memory_bytes
+        less = RETRY_MARGIN * proposal.bytes * limit / found.peak_memory_bytes
         seconds = max(_RETRY_SHARE * left_s, SHORTEST_S)
-        priced = programs.priced[proposal.mesh]
+        priced, starts = programs.priced[proposal.mesh], [proposal.choices]
         job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=less)
-        smaller = programs.proposal(proposal.mesh, job.result())
-        num_bytes, starts = smaller.bytes, [smaller.choices]
-        state.simulated.append(smaller)
+        proposal = programs.proposal(proposal.mesh, job.result())
+        state.simulated.append(proposal)
         before = found
-        found = state.trials.simulate(FOUND, smaller.mesh, smaller.tactics)
+        found = state.trials.simulate(FOUND, proposal.mesh, proposal.tactics)
         if found.peak_memory_bytes >= before.peak_memory_bytes:
             return

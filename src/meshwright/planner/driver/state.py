@@ -8,7 +8,6 @@ from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.candidates.proposal import Proposal
 from meshwright.planner.candidates.search_result import SearchResult, Spelling
-from meshwright.planner.driver.first_solutions import FirstSolutions
 from meshwright.planner.driver.mesh_programs import MeshPrograms
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.driver.trials import Trials
@@ -21,6 +20,7 @@ class SearchState:
     simulated: the proposals that have been simulated, in order. rewrite: the mesh and
     tactic of a rewritten program that is worth a search of its own. spelled: the best plan
     of an integer program as ordinary tactics, if they were looked for and found.
+    candidates: plans of earlier searches, to be shared. earlier: as in `MeshPrograms`.
     """
 
     def __init__(
@@ -31,15 +31,10 @@ class SearchState:
         candidates: list[Candidate] | None = None,
         earlier: MeshPrograms | None = None,
     ) -> None:
-        """A search about to begin.
-
-        candidates: plans of earlier searches, to be shared. earlier: as in `MeshPrograms`.
-        """
         candidates = [] if candidates is None else candidates
         self.task = task
         self.budget = TimeBudget(until)
         self.programs = MeshPrograms(task, solver, self.budget, earlier)
-        self.first_solutions = FirstSolutions(self.programs)
         self.experts = ExpertPlans(task.space, candidates)
         self.trials = Trials(task, self.budget, candidates)
         self.simulated: list[Proposal] = []

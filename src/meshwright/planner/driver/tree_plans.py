@@ -12,6 +12,7 @@ from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.expert_plans import AS_GIVEN, expert_strategies
 from meshwright.planner.candidates.search_result import SearchResult
+from meshwright.planner.driver.simulation import RETRIES, RETRY_MARGIN
 from meshwright.planner.driver.task import SearchTask
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.tree.cut_problem import CutProblem, CutState
@@ -39,12 +40,6 @@ _SIMULATIONS = 3
 
 _SHORTEST_S = 0.2
 """Seconds that a search gets at least: some dozen trajectories on a transformer."""
-
-_RETRIES = 3
-"""Searches with a tighter limit if a plan needs more memory than its price says."""
-
-_MARGIN = 0.98
-"""Share of the limit that a tighter search aims at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +163,13 @@ class _TreeRun:
             if number and not self.trials.budget.has_time(1):
                 return
             found = self.simulate(plan)
-            for _ in range(_RETRIES):
+            for _ in range(RETRIES):
                 result, limit = plan.result, self.task.limit
                 if found.why_not or found.fits(limit) or not result.fits:
                     break
                 if not self.trials.budget.has_time(1):
                     return
-                factor = _MARGIN * limit / found.peak_memory_bytes
+                factor = RETRY_MARGIN * limit / found.peak_memory_bytes
                 tighter = plan.problem.within(factor * result.cost.bytes)
                 plan = self._search(plan.mesh, tighter, _SHORTEST_S)
                 found = self.simulate(plan)

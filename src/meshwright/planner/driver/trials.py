@@ -48,11 +48,11 @@ class Trials:
             )
             found = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
-                name, mesh, tuple(tactics), found.step_time_s, found.peak_memory_bytes,
+                name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
                 breakdown=visible_parts(found.breakdown),
             )  # fmt: skip
         except MeshwrightError as error:
-            candidate = Candidate(name, mesh, tuple(tactics), why_not=str(error))
+            candidate = Candidate(name, mesh, tactics, why_not=str(error))
         else:
             best = self.best()
             is_better = best is None or self.order(candidate) < self.order(best)
@@ -78,8 +78,8 @@ class Trials:
         """Whether any simulated plan fits."""
         return self.best() is not None
 
-    def smallest(self) -> tuple[Mesh, int] | None:
-        """Mesh and peak bytes of the smallest plan that an integer program found.
+    def smallest(self) -> Candidate | None:
+        """The smallest plan that an integer program found, if any.
 
         Only plans of this task's program count, not those of earlier searches.
         """
@@ -89,8 +89,7 @@ class Trials:
             for c in self.candidates
             if c.name == FOUND and not c.why_not and c.tactics[: len(given)] == given
         ]
-        least = min(own, key=lambda c: c.peak_memory_bytes, default=None)
-        return least and (least.mesh, least.peak_memory_bytes)
+        return min(own, key=lambda c: c.peak_memory_bytes, default=None)
 
     def best(self) -> Candidate | None:
         """The best plan that fits, if any."""

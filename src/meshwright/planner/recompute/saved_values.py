@@ -84,8 +84,48 @@ class Residuals:
         return sum(self.num_bytes[v] for v in saved)
 
     def cheapest(self, byte_s: float) -> frozenset[Value]:
-        """The values to save at a price of `byte_s` seconds per byte."""
-        return _minimum_cut(self, byte_s)
+        """The values to save at a price of `byte_s` seconds per byte, by a minimum cut.
+
+        The nodes of the flow network are source 0, sink 1, then the ops, then the values.
+        """
+        node_of: dict[Op | Value, int] = {
+            each: number
+            for number, each in enumerate([*self.seconds, *self.num_bytes], 2)
+        }
+        arcs = np.array([*self._arcs(byte_s, node_of)])
+        starts, ends = arcs[:, 0].astype(np.int32), arcs[:, 1].astype(np.int32)
+        weights = arcs[:, 2]
+        finite = weights[weights < math.inf].sum() or 1.0
+        scaled = np.minimum(weights * (0.9 * _UNCUTTABLE / finite), _UNCUTTABLE)
+        size = 2 + len(node_of)
+        capacities = csr_matrix((scaled.astype(np.int32), (starts, ends)), (size, size))
+        flow = maximum_flow(capacities, 0, 1).flow
+        left = capacities - flow
+        left.data = np.maximum(left.data, 0)
+        left.eliminate_zeros()
+        reached = set(breadth_first_order(left, 0, return_predecessors=False).tolist())
+        return frozenset(
+            result
+            for op in self.seconds
+            if node_of[op] in reached
+            for result in op.results
+            if node_of[result] not in reached
+        )
+
+    def _arcs(
+        self, byte_s: float, node_of: Mapping[Op | Value, int]
+    ) -> Iterator[tuple[int, int, float]]:
+        """Each arc as (start, end, capacity)."""
+        for op, seconds in self.seconds.items():
+            node = node_of[op]
+            yield 0, node, seconds
+            for result in op.results:
+                yield node, node_of[result], byte_s * self.num_bytes[result]
+                if result in self.needed:
+                    yield node_of[result], 1, math.inf
+            for operand in dict.fromkeys(op.operands):
+                if isinstance(operand, Value) and operand in self.num_bytes:
+                    yield node_of[operand], node, math.inf
 
     def within(self, num_bytes: float) -> frozenset[Value]:
         """A cheap selection of at most so many bytes; if there is none, the fewest bytes.
@@ -111,52 +151,6 @@ class Residuals:
                     room -= size
                     best |= {value}
         return best
-
-
-def _minimum_cut(residuals: Residuals, byte_s: float) -> frozenset[Value]:
-    """Values between ops on the source's side and the sink's, for `Residuals.cheapest`.
-
-    The nodes of the flow network are source 0, sink 1, then the ops, then the values.
-    """
-    node_of: dict[Op | Value, int] = {
-        each: number
-        for number, each in enumerate([*residuals.seconds, *residuals.num_bytes], 2)
-    }
-    arcs = np.array([*_arcs(residuals, byte_s, node_of)])
-    starts, ends = arcs[:, 0].astype(np.int32), arcs[:, 1].astype(np.int32)
-    weights = arcs[:, 2]
-    finite = weights[weights < math.inf].sum() or 1.0
-    scaled = np.minimum(weights * (0.9 * _UNCUTTABLE / finite), _UNCUTTABLE)
-    size = 2 + len(node_of)
-    capacities = csr_matrix((scaled.astype(np.int32), (starts, ends)), (size, size))
-    flow = maximum_flow(capacities, 0, 1).flow
-    left = capacities - flow
-    left.data = np.maximum(left.data, 0)
-    left.eliminate_zeros()
-    reached = set(breadth_first_order(left, 0, return_predecessors=False).tolist())
-    return frozenset(
-        result
-        for op in residuals.seconds
-        if node_of[op] in reached
-        for result in op.results
-        if node_of[result] not in reached
-    )
-
-
-def _arcs(
-    residuals: Residuals, byte_s: float, node_of: Mapping[Op | Value, int]
-) -> Iterator[tuple[int, int, float]]:
-    """Each arc as (start, end, capacity)."""
-    for op, seconds in residuals.seconds.items():
-        node = node_of[op]
-        yield 0, node, seconds
-        for result in op.results:
-            yield node, node_of[result], byte_s * residuals.num_bytes[result]
-            if result in residuals.needed:
-                yield node_of[result], 1, math.inf
-        for operand in dict.fromkeys(op.operands):
-            if isinstance(operand, Value) and operand in residuals.num_bytes:
-                yield node_of[operand], node, math.inf
 
 
 def recompute_within(

@@ -52,22 +52,16 @@ class CutStep:
 class PlanMatcher:
     """A found plan as target, and the site graph on which lists of cuts are tried.
 
-    leaves: nodes of the site graph, by path. until: reading of `clock`, in seconds, at
-    which the search for cuts has to end.
+    leaves: nodes of the site graph, by path. is_over: whether the search has to end.
     """
 
     def __init__(
-        self,
-        found: Workspace,
-        start: Workspace,
-        clock: Callable[[], float],
-        until: float,
+        self, found: Workspace, start: Workspace, is_over: Callable[[], bool]
     ) -> None:
         self.found = found
         self.sites = sites = build_site_graph(found)
         self.leaves = dict(zip(found.paths, sites.graph.input_nodes, strict=True))
-        self.clock = clock
-        self.until = until
+        self.is_over = is_over
         self.work = start_on(sites, start)
         self.state: State = self.work.state
         self._applied: list[CutStep] = []

@@ -1,12 +1,11 @@
 """A found plan written as people would write it: a short list of ordinary tactics.
 
-A found plan says of every node how it is sharded. Most of that follows by propagation
-from a few cuts. These are searched for on a reduced graph, in which equal layers are one.
-
-Greedy, over all leaves and ops that the plan shards: first cuts whose propagation agrees
-with the plan most and hardly ever disagrees, then cuts that also disagree. Leaves that
-propagation shards against the plan are then replicated from the start, steps that change
-nothing are dropped, and steps that can be taken together are merged into one tactic.
+Most of a plan follows by propagation from a few cuts. The search for them is greedy, on a
+graph in which equal layers are one, over all leaves and ops that the plan shards: first
+cuts whose propagation agrees with the plan most and hardly ever disagrees, then cuts that
+also disagree. Leaves that propagation shards against the plan are then replicated from the
+start, steps that change nothing are dropped, and steps that can be taken together are
+merged into one tactic.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ _NEEDLESS = 2e-6
 
 
 def spellings(
-    found: Workspace, start: Workspace, clock: Callable[[], float], until: float
+    found: Workspace, start: Workspace, is_over: Callable[[], bool]
 ) -> Iterator[tuple[Tactic, ...]]:
     """Lists of tactics that propagate to nearly all decisions of a found plan.
 
     Where they differ, propagation is more regular than the plan; a simulation shows
     whether that costs anything. start: the same graph before any decision of the search.
-    clock, until: seconds; at `until` the best list so far is taken.
+    is_over: whether the time is over; the best list so far is then taken.
     """
-    matcher = PlanMatcher(found, start, clock, until)
+    matcher = PlanMatcher(found, start, is_over)
     for steps in _CutSearch(matcher).run():
         yield write_tactics(matcher, steps)
 
@@ -63,9 +62,6 @@ class _CutSearch:
         if more != steps:
             yield self._joined(self._pruned(more))
 
-    def _is_over(self) -> bool:
-        return self.matcher.clock() >= self.matcher.until
-
     def _value(self, steps: Sequence[CutStep]) -> float:
         right, wrong = self.matcher.score_list(steps)
         return right - wrong
@@ -79,10 +75,9 @@ class _CutSearch:
         bound of its gain now, so that few cuts are tried again.
         """
         score, state = self.matcher.score, self.matcher.state
-        queue = [(-self.matcher.total, i) for i in range(len(entries))]
-        heapq.heapify(queue)
+        queue = [(-self.matcher.total, i) for i in range(len(entries))]  # is a heap
         before = score()
-        while queue and not self._is_over():
+        while queue and not self.matcher.is_over():
             _, number = heapq.heappop(queue)
             mark = state.mark()
             self.matcher.apply(entries[number])
@@ -119,7 +114,7 @@ class _CutSearch:
         """The steps without those that the others make needless, the last tried first."""
         best = self._value(steps)
         for step in reversed(list(steps)):
-            if self._is_over():
+            if self.matcher.is_over():
                 break
             rest = [s for s in steps if s is not step]
             value = self._value(rest)
@@ -138,7 +133,7 @@ class _CutSearch:
         for step in list(done):
             place = next(i for i, s in enumerate(done) if s is step)
             for other in reversed(range(place)):
-                if _kind(done[other]) != _kind(step) or self._is_over():
+                if _kind(done[other]) != _kind(step) or self.matcher.is_over():
                     continue
                 tried = [*done[:place], *done[place + 1 :]]
                 tried[other] = _union([done[other], step])
@@ -155,7 +150,7 @@ class _CutSearch:
         best: float,
     ) -> list[CutStep]:
         """Neighbouring steps merged into one, or else each half into as few as possible."""
-        if len(run) == 1 or self._is_over():
+        if len(run) == 1 or self.matcher.is_over():
             return run
         union = _union(run)
         if self._value([*before, union, *left]) >= best - self._needless:

@@ -83,17 +83,13 @@ def _cut(matcher: PlanMatcher, step: CutStep) -> CutOps:
 
 def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
     """Patterns that cover the leaves of a step, each as general as the plan allows."""
-    leaves = matcher.leaves
     left: dict[str, int | Choice] = {}  # leaves to shard, each with its dim
     for entry in step.entries:
         assert not isinstance(entry.where, Sum), "inputs have no reduced dims"
-        for path, node in leaves.items():
+        for path, node in matcher.leaves.items():
             if node.index in entry.nodes and without_indices(path) == entry.key:
                 left[path] = entry.where
-    families: dict[str, list[str]] = {}
-    for path in leaves:
-        families.setdefault(without_indices(path), []).append(path)
-    patterns = list(_patterns(matcher, step.axis, leaves, families, left))
+    patterns = list(_patterns(matcher, step.axis, left))
     chosen: dict[str, Dim] = {}
     while left:
         more = [p for p in patterns if p.text not in chosen and p.cuts & left.keys()]
@@ -106,15 +102,14 @@ def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
 
 
 def _patterns(
-    matcher: PlanMatcher,
-    axis: str,
-    leaves: Mapping[str, Node],
-    families: Mapping[str, Sequence[str]],
-    wanted: Mapping[str, int | Choice],
+    matcher: PlanMatcher, axis: str, wanted: Mapping[str, int | Choice]
 ) -> Iterator[_Pattern]:
     """All lines that shard some wanted leaves, and no leaf otherwise than the plan."""
+    families: dict[str, list[str]] = {}
+    for path in matcher.leaves:
+        families.setdefault(without_indices(path), []).append(path)
     from_back = [
-        dim - len(matcher.work.value(leaves[path]).shape)
+        dim - len(matcher.work.value(matcher.leaves[path]).shape)
         for path, dim in wanted.items()
         if isinstance(dim, int)
     ]
@@ -122,7 +117,7 @@ def _patterns(
     dims = dict.fromkeys([*wanted.values(), *from_back, *general])
     effects = {
         (path, dim): _effect(matcher, axis, node, dim)
-        for path, node in leaves.items()
+        for path, node in matcher.leaves.items()
         for dim in dims
     }
     for text in _texts(families, wanted):
