@@ -23,12 +23,10 @@ from statistics import geometric_mean
 import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
-from meshwright.planner.candidates.expert_strategies import expert_strategies
-from meshwright.planner.candidates.meshes import meshes_of, shape_text
+from meshwright.planner.candidates.expert_plans import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.driver.outcome import search_result
-from meshwright.planner.driver.recomputation import search_with_recomputation
-from meshwright.planner.driver.search import SPELLED
+from meshwright.planner.driver.search import SPELLED, search_with_recomputation
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask
 from meshwright.planner.solve.solver_process import SolverProcess
@@ -67,39 +65,39 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
         capture_s = time.monotonic() - started
         limit = machine.chip.usable_bytes
         task = SearchTask(
-            Space(captured, machine), meshes, limit, lambda c: c.step_time_s
+            Space(captured, machine), meshes, limit, lambda seconds, num_bytes: seconds
         )
-        state = SearchState.of(task, solver, started + budget_s)
-        state = search_with_recomputation(state, solver, with_experts=True)
+        state = SearchState(task, solver, started + budget_s)
+        state = search_with_recomputation(state)
     row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
-    seen = {(c.name, c.mesh) for c in state.candidates}
-    own = [c for c in state.candidates if c.name == FOUND]
+    seen = {(c.name, c.mesh) for c in state.trials.candidates}
+    own = [c for c in state.trials.candidates if c.name == FOUND]
     if any(c.fits(limit) for c in own):
         row["own_s"] = min(c.step_time_s for c in own if c.fits(limit))
     try:
-        told = search_result(state, started)
+        told = state.result(started)
         best = told.candidates[0]
         row |= {"auto_s": best.step_time_s, "auto_bytes": best.peak_memory_bytes}
-        row |= {"auto_mesh": shape_text(best.mesh), "gap": told.gap}
+        row |= {"auto_mesh": str(best.mesh), "gap": told.gap}
         row |= {"model_s": told.model_s, "bound_s": told.bound_s}
     except MeshwrightError as error:
         row["auto_error"] = str(error)
-    likely = [mesh for mesh in state.programs.ranked_meshes() if len(mesh.axes) > 1]
+    ranked = [*state.programs.ranked_meshes(), *state.programs.unsolved]
+    likely = [mesh for mesh in ranked if len(mesh.axes) > 1]
     for mesh in (meshes[0], *likely[:3]):
         for expert, tactics in expert_strategies(mesh).items():
             if (expert, mesh) not in seen:
                 state.trials.simulate(expert, mesh, tactics)
-    named = [c for c in state.candidates if c.name not in (FOUND, SPELLED)]
+    named = [c for c in state.trials.candidates if c.name not in (FOUND, SPELLED)]
     experts = [c for c in named if not c.why_not]
     row["experts"] = [
-        (c.name, shape_text(c.mesh), c.step_time_s, c.peak_memory_bytes)
-        for c in experts
+        (c.name, str(c.mesh), c.step_time_s, c.peak_memory_bytes) for c in experts
     ]
     fitting = [c for c in experts if c.fits(limit)]
     if fitting:
         first = min(fitting, key=lambda c: c.step_time_s)
         row |= {"expert_s": first.step_time_s, "expert": first.name}
-        row["expert_mesh"] = shape_text(first.mesh)
+        row["expert_mesh"] = str(first.mesh)
     return row
 
 

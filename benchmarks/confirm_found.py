@@ -27,8 +27,8 @@ from benchmarks.autoplan import MACHINES, OTHERS, TRANSFORMERS
 from meshwright.app import Plan
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, load_machine
-from meshwright.planner.candidates.expert_strategies import expert_strategies
-from meshwright.planner.candidates.meshes import meshes_of, shape_text
+from meshwright.planner.candidates.expert_plans import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.search import SPELLED
 
@@ -46,11 +46,11 @@ def run_case(target: str, machine_name: str, budget_s: float) -> dict[str, Any]:
     fn, args = make()
     machine = load_machine(machine_name, None, MACHINES[machine_name])
     found = mw.autoplan(fn, args, machine=machine, budget_s=budget_s)
-    row: dict[str, Any] = {"mesh": shape_text(found.mesh)}
+    row: dict[str, Any] = {"mesh": str(found.mesh)}
     told = json.loads(FOUND_ROWS.read_text())["cases"][f"{target} {machine_name}"]
     expert = _expert(fn, args, found, machine, told)
     if expert is not None:
-        row |= {"expert_name": expert[0], "expert_mesh": shape_text(expert[1].mesh)}
+        row |= {"expert_name": expert[0], "expert_mesh": str(expert[1].mesh)}
         row |= {"expert": _compiled(expert[1])}
     return row | {"found": _compiled(found)}
 
@@ -65,7 +65,7 @@ def _expert(
         for c in sorted(found.search.candidates, key=lambda c: c.step_time_s)
         if c.name not in (FOUND, SPELLED) and c.fits(machine.chip.usable_bytes)
     ][:1]
-    meshes = {shape_text(mesh): mesh for mesh in meshes_of(machine)}
+    meshes = {str(mesh): mesh for mesh in meshes_of(machine)}
     if "expert" in told:
         mesh = meshes[told["expert_mesh"]]
         tried.append((told["expert"], mesh, expert_strategies(mesh)[told["expert"]]))

@@ -14,7 +14,6 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import meshwright as mw
 from benchmarks.peer_cases import Case, built
 from meshwright.errors import MeshwrightError
-from meshwright.planner.candidates.meshes import shape_text
 
 try:  # google-parallax, measured if it is installed
     from parallax.sharding.auto_shard import get_shardings
@@ -66,7 +65,7 @@ def annotated(
     states = jax.tree_util.tree_map_with_path(state_sharding, state)
     rows = jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec("data")), batch)
     compiled, placed = stock(fn, (state, batch), (states, rows), (states, None))
-    return Peer(name, shape_text(mw.Mesh(dict(mesh.shape))), compiled, placed)
+    return Peer(name, str(mw.Mesh(dict(mesh.shape))), compiled, placed)
 
 
 def whole(path: str, leaf: Any) -> PartitionSpec:
@@ -160,7 +159,7 @@ def ours(
     plan = step.plan(*args)
     placed = jax.device_put(args, plan.in_shardings)
     compiled = step.jitted(*args).lower(*jax.tree.leaves(placed)).compile()
-    mesh = shape_text(plan.mesh)
+    mesh = str(plan.mesh)
     yield Peer(
         f"autoplan, {name}", mesh, compiled, tuple(jax.tree.leaves(placed)), plan
     )

@@ -29,7 +29,7 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.search import (

@@ -14,15 +14,13 @@ from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.meshes import meshes_that_take, meshes_with
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SearchResult
-from meshwright.planner.driver.mesh_choice import meshes_that_take, meshes_with
-from meshwright.planner.driver.outcome import search_result
-from meshwright.planner.driver.recomputation import search_with_recomputation
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
+from meshwright.planner.driver.search import search_with_recomputation
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.driver.task import SearchTask, ignore_progress
-from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.driver.task import SearchTask, TimeBudget, ignore_progress
 from meshwright.planner.driver.tree_plans import search_trees
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
@@ -87,14 +85,12 @@ def find_plan(
     if request.search == "tree":
         task = _task(fn, args, request, resolved)
         trials = Trials(task, TimeBudget(until), [])
-        found = search_trees(task, trials, started, request.experts)
+        found = search_trees(task, trials, started)
         return _final_plan(found, task, trials, resolved.place)
     with SolverProcess() as solver:  # starts while the program is captured
         task = _task(fn, args, request, resolved)
-        state = search_with_recomputation(
-            SearchState.of(task, solver, until), solver, request.experts
-        )
-    found = search_result(state, started)
+        state = search_with_recomputation(SearchState(task, solver, until))
+    found = state.result(started)
     return _final_plan(found, state.task, state.trials, resolved.place)
 
 
@@ -121,6 +117,7 @@ def _task(
         resolved.limit,
         resolved.objective,
         request.on_progress,
+        with_experts=request.experts,
     )
 
 

@@ -96,13 +96,13 @@ def matrices(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Matrix, .
     if not rows:
         return ((),) if math.prod(columns) == 1 else ()
     found: list[Matrix] = []
-    for row in _factorings(rows[0], columns):
+    for row in factorings(rows[0], columns):
         left = tuple(c // r for c, r in zip(columns, row, strict=True))
         found += [(row, *rest) for rest in matrices(rows[1:], left)]
     return tuple(found)
 
 
-def _factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """All tuples of ints with product `size`, each of which divides its limit."""
     if not limits:
         if size == 1:
@@ -110,7 +110,7 @@ def _factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]
         return
     for first in range(1, math.gcd(size, limits[0]) + 1):
         if size % first == 0 and limits[0] % first == 0:
-            for rest in _factorings(size // first, limits[1:]):
+            for rest in factorings(size // first, limits[1:]):
                 yield (first, *rest)
 
 
