@@ -35,8 +35,7 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase
-from meshwright.planner.tree.kinds import kinds_prior
-from meshwright.planner.tree.prior import SHIPPED, prior_of
+from meshwright.planner.tree.prior import SHIPPED, kinds_prior, prior_of
 from meshwright.planner.tree.search import drop_useless, goals_of, make_problem
 from meshwright.search import Budget, Mcts, Prior, Result, search_goals
 

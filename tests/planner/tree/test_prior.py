@@ -13,9 +13,9 @@ from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.planner.tree.cut_problem import StateCost
 from meshwright.planner.tree.features import FEATURES, KIND_FEATURES, CutFeatures, Phase
-from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.prior import (
     SHIPPED,
+    kinds_prior,
     learned_prior,
     load_weights,
     prior_of,

@@ -12,7 +12,7 @@ from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_strategies import expert_strategies
 from meshwright.planner.tree.cut_problem import InputCut
-from meshwright.planner.tree.kinds import kinds_prior
+from meshwright.planner.tree.prior import kinds_prior
 from meshwright.planner.tree.search import (
     ENGINES,
     drop_useless,

@@ -16,8 +16,7 @@ from meshwright.planner.columns.graph_columns import (
     VALUES_AT,
     Columns,
 )
-from meshwright.planner.columns.lookup import num_groups, span
-from meshwright.planner.columns.partial_cache import PartialCache
+from meshwright.planner.columns.partial_values import PartialCache
 from meshwright.planner.columns.price_tables import (
     CUT_BITS,
     NO_SUM,
@@ -26,7 +25,7 @@ from meshwright.planner.columns.price_tables import (
     PriceTables,
 )
 from meshwright.planner.columns.reduction_placement import place_reductions
-from meshwright.planner.columns.state_cells import Cells
+from meshwright.planner.columns.state_cells import Cells, num_groups, span
 from meshwright.planner.strategies.strategy import ALL_REDUCE, KEEP_PARTIAL
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.compiled import compiled_in_place
@@ -123,28 +122,18 @@ def choice_of(prices: PriceTables, kind: int, code: int) -> int:
 
     If there is none: the first strategy that cuts the same factors, else the first of all.
     """
-    low, high = prices.codes_at[kind], prices.codes_at[kind + 1]
-    at = search_sorted(prices.codes[low:high], code)
-    if at >= 0:
-        return int(prices.numbers[low + at])
-    low, high = prices.cuts_at[kind], prices.cuts_at[kind + 1]
-    at = search_sorted(prices.cuts[low:high], code >> SHIFT)
-    return int(prices.firsts[low + at]) if at >= 0 else 0
-
-
-@compiled_in_place
-def search_sorted(numbers: Ints, number: int) -> int:
-    """Position of a number in a sorted array, or -1 (`np.searchsorted`, exact)."""
-    low, high = 0, len(numbers)
-    while low < high:
-        middle = (low + high) // 2
-        if numbers[middle] < number:
-            low = middle + 1
-        elif numbers[middle] > number:
-            high = middle
-        else:
-            return middle
-    return -1
+    codes = prices.codes[prices.codes_at[kind] : prices.codes_at[kind + 1]]
+    numbers = prices.numbers[prices.codes_at[kind] : prices.codes_at[kind + 1]]
+    at = np.searchsorted(codes, code)
+    if at < len(codes) and codes[at] == code:
+        return numbers[at]
+    cut = code >> SHIFT
+    at = np.searchsorted(codes, cut << SHIFT)
+    first = len(codes)
+    while at < len(codes) and codes[at] >> SHIFT == cut:
+        first = min(first, numbers[at])
+        at += 1
+    return first if first < len(codes) else 0
 
 
 @compiled_in_place

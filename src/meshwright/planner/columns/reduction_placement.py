@@ -11,14 +11,18 @@ from meshwright.planner.columns.graph_columns import (
     VALUES_AT,
     Columns,
 )
-from meshwright.planner.columns.lookup import num_groups, span
-from meshwright.planner.columns.partial_cache import (
+from meshwright.planner.columns.partial_values import (
     PartialCache,
+    carried_set,
     invalidate,
-    leaves_partial,
+    is_partial,
 )
-from meshwright.planner.columns.partial_values import carried_set, is_partial
-from meshwright.planner.columns.state_cells import Cells
+from meshwright.planner.columns.state_cells import (
+    Cells,
+    leaves_partial,
+    num_groups,
+    span,
+)
 from meshwright.search.arrays import Bools, Ints
 from meshwright.search.compiled import compiled_in_place
 

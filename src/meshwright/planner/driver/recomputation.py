@@ -164,7 +164,7 @@ def _following(
         len(task.meshes),
     )
     rewritten = SearchTask(
-        Space(space.original, space.machine, space.seed, (tactic,)),
+        Space(space.original, space.machine, space.seed, space.tactics, (tactic,)),
         (mesh,),
         task.limit,
         task.value_of,

@@ -45,7 +45,7 @@ class Trials:
         began = self.budget.clock()
         try:
             decided = decide(
-                space.original.captured, mesh, tactics, self.task.gather,
+                space.original, mesh, tactics, self.task.gather,
                 graph=space.graph,
             )  # fmt: skip
             found = estimate(decided, space.machine, donate_state=True)

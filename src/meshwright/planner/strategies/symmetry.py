@@ -10,13 +10,14 @@ there are; fewer classes only allow fewer plans.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Graph, Node, State
+from meshwright.partitioner.structure.sites import refined_labels
 from meshwright.program.ir import Program
 
-ROUNDS = 3
+_ROUNDS = 3
 """Rounds of refinement: three hops are enough to tell a query from a value."""
 
 
@@ -58,34 +59,35 @@ class ReducedGraph:
     class_of: tuple[int, ...]
 
 
-def reduce_by_symmetry(state: State, rounds: int = ROUNDS) -> ReducedGraph:
+def reduce_by_symmetry(state: State) -> ReducedGraph:
     """The classes of a state's graph; nodes with different decisions are kept apart."""
-    graph = state.graph
-    runs = _Runs(graph)
-    labels = _labels(state, runs, rounds)
-    numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    runs = Runs(state.graph)
+    nodes = state.graph.nodes
+    first = [(*_first_label(state, node), runs.of_node(node)) for node in nodes]
+    return group_nodes(runs, refined_labels(state.graph, first, _ROUNDS))
+
+
+def group_nodes(runs: Runs, labels: Sequence[Hashable]) -> ReducedGraph:
+    """The reduction of a graph whose classes are nodes with equal labels, [N]."""
+    nodes = runs.graph.nodes
+    members: dict[Hashable, list[int]] = {}
+    for index, label in enumerate(labels):
+        members.setdefault(label, []).append(index)
+    numbers = {label: number for number, label in enumerate(members)}
     class_of = tuple(numbers[label] for label in labels)
-    members: list[list[int]] = [[] for _ in numbers]
-    for index, number in enumerate(class_of):
-        members[number].append(index)
     classes = tuple(
         NodeClass(
-            index,
-            graph.nodes[own[0]],
-            tuple(own),
-            sum(runs.of_node(graph.nodes[i]) for i in own),
+            number, nodes[own[0]], tuple(own), sum(runs.of_node(nodes[i]) for i in own)
         )
-        for index, own in enumerate(members)
+        for number, own in enumerate(members.values())
     )
-    return ReducedGraph(classes, _class_edges(graph, runs, class_of), class_of)
+    return ReducedGraph(classes, _class_edges(runs, class_of), class_of)
 
 
-def _class_edges(
-    graph: Graph, runs: _Runs, class_of: tuple[int, ...]
-) -> tuple[ClassEdge, ...]:
+def _class_edges(runs: Runs, class_of: tuple[int, ...]) -> tuple[ClassEdge, ...]:
     counted: Counter[tuple[int, int, int, int]] = Counter()
-    producers = producers_of(graph)
-    for node in graph.nodes:
+    producers = producers_of(runs.graph)
+    for node in runs.graph.nodes:
         for operand, (value, _) in enumerate(node.ins):
             producer, result = producers[value]
             key = (class_of[producer], result, class_of[node.index], operand)
@@ -102,7 +104,7 @@ def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
     }
 
 
-class _Runs:
+class Runs:
     """Executions of nodes in a step: a loop's body runs once per iteration.
 
     A loop invariant is brought to its readers once, before the loop.
@@ -155,35 +157,6 @@ def _nested_programs(
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         for body in op.bodies:
             yield from _nested_programs(body, iterations * float(length))  # pyright: ignore[reportArgumentType]
-
-
-def _labels(state: State, runs: _Runs, rounds: int) -> list[Hashable]:
-    """A label for each node, equal for nodes that colour refinement cannot tell apart."""
-    graph = state.graph
-    labels: list[int] = _numbered(
-        [(*_first_label(state, node), runs.of_node(node)) for node in graph.nodes]
-    )
-    for _ in range(rounds):
-        consumers: list[list[tuple[int, int]]] = [[] for _ in graph.values]
-        for node in graph.nodes:
-            for operand, (value, _) in enumerate(node.ins):
-                consumers[value].append((labels[node.index], operand))
-        labels = _numbered(
-            [
-                (
-                    labels[node.index],
-                    tuple(labels[graph.producer[v]] for v, _ in node.ins),
-                    tuple(tuple(sorted(set(consumers[v]))) for v, _ in node.outs),
-                )
-                for node in graph.nodes
-            ]
-        )
-    return list(labels)
-
-
-def _numbered(labels: list[tuple[object, ...]]) -> list[int]:
-    known: dict[tuple[object, ...], int] = {}
-    return [known.setdefault(label, len(known)) for label in labels]
 
 
 def _first_label(state: State, node: Node) -> tuple[object, ...]:

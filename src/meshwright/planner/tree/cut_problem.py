@@ -17,16 +17,17 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.partitioner.propagate import State
-from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.columns.evaluation import evaluate, new_buffers
 from meshwright.planner.columns.graph_columns import columns_of, ints
-from meshwright.planner.columns.legality import write_legal_cuts
 from meshwright.planner.columns.price_tables import price_tables_of
-from meshwright.planner.columns.propagation import cut
-from meshwright.planner.columns.state_cells import CellRows, Cells, start_cells
-from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.integer_program.integer_program import IntegerProgram
-from meshwright.planner.integer_program.live_counts import LiveCounts
+from meshwright.planner.columns.propagation import cut, new_worklist
+from meshwright.planner.columns.state_cells import (
+    CellRows,
+    Cells,
+    start_cells,
+    write_legal_cuts,
+)
+from meshwright.planner.solve.space import Priced
 
 
 class InputCut(NamedTuple):
@@ -62,7 +63,7 @@ def step_seconds(cost: StateCost) -> float:
 
 
 class CutProblem:
-    """A `Problem` (meshwright.search) over the columns of one model.
+    """A `Problem` (meshwright.search) over the columns of one priced program.
 
     limit: bytes of a device. A state that does not fit costs more than every state that
     does: the value of the start is added, and it grows with the excess. axes: those that
@@ -71,20 +72,19 @@ class CutProblem:
 
     def __init__(
         self,
-        work: Workspace,
-        model: IntegerProgram,
-        lives: LiveCounts,
+        priced: Priced,
         limit: float,
         axes: Sequence[str] | None = None,
         value_of: StateValue = step_seconds,
     ) -> None:
+        work, model = priced.work, priced.model
+        lives, positions = priced.pricer.live_counts, tuple(work.state.size)
         self.work = work
         self.reduced_graph = model.reduced_graph
         self.columns = columns_of(work.state, model.reduced_graph)
-        self.prices = price_tables_of(model, lives, tuple(work.state.size))
+        self.prices = price_tables_of(model, lives, positions)
         self.limit = limit
         self.value_of = value_of
-        positions = tuple(work.state.size)
         self.sub_axes: Mapping[str, tuple[int, ...]] = {
             axis: tuple(map(positions.index, work.sub_axes[axis]))
             for axis in (work.mesh.axes if axes is None else axes)

@@ -1,7 +1,12 @@
-"""A learned prior for tree search: a log-linear model of which cuts to try first.
+"""Priors for tree search: which cuts to try first.
 
-The weight of a cut is the exponential of a weighted sum of its features, shared by the
-legal cuts of its kind. So it is above 0 for every cut, and no state is ruled out. The
+In a transformer a third of all cuts of inputs end up cutting the attention heads, since a
+cut of any attention weight, or of its moments, propagates there; only one cuts the batch.
+Drawn with equal weight per cut, the batch is hardly ever cut first, so each kind of cuts
+has a weight, which its legal cuts share.
+
+The learned prior is a log-linear model: the weight of a kind is the exponential of a
+weighted sum of its features. So it is above 0 for every cut, and no state is ruled out. The
 model has one row of weights for each phase of an axis; `benchmarks.train_prior` fits them
 to the best states of other programs. (Automap ranks inputs by a graph network:
 Schaarschmidt et al., arXiv 2112.02958.)
@@ -10,6 +15,7 @@ Schaarschmidt et al., arXiv 2112.02958.)
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +23,7 @@ import numpy as np
 
 from meshwright.errors import SearchError
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
-from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase
+from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase, kinds_of
 from meshwright.search import Prior
 from meshwright.search.arrays import Floats
 
@@ -26,6 +32,17 @@ SHIPPED = Path(__file__).with_suffix(".json")
 
 HIGHEST = 10.0
 """Bound on the exponents; a cut of weight exp(-10) is hardly ever drawn."""
+
+
+def kinds_prior(problem: CutProblem) -> Prior:
+    """A prior with equal weight for each kind, shared by its legal cuts."""
+    kinds = kinds_of(problem)
+
+    def weights(state: CutState, cuts: Sequence[InputCut]) -> Sequence[float]:
+        num_legal = Counter(map(kinds.get, cuts))
+        return [1 / num_legal[kinds.get(cut)] for cut in cuts]
+
+    return weights
 
 
 def learned_prior(problem: CutProblem) -> Prior:

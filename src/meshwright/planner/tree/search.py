@@ -14,11 +14,8 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Shard, Workspace
 from meshwright.planner.columns.input_families import split_by_inputs
 from meshwright.planner.columns.price_tables import MOST_AXES
-from meshwright.planner.integer_program.integer_program import IntegerProgram
-from meshwright.planner.integer_program.live_counts import LiveCounts
-from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.space import Pricing, Space, price
-from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.planner.tree.cut_problem import (
     CutProblem,
     CutState,
@@ -27,8 +24,7 @@ from meshwright.planner.tree.cut_problem import (
     StateValue,
     step_seconds,
 )
-from meshwright.planner.tree.kinds import kinds_prior
-from meshwright.planner.tree.prior import learned_prior
+from meshwright.planner.tree.prior import kinds_prior, learned_prior
 from meshwright.planner.tree.tactics import spell_cuts
 from meshwright.search import (
     Annealing,
@@ -115,12 +111,7 @@ def make_problem(
     work = space.start(mesh)
     usable = space.machine.chip.usable_bytes
     most = usable if limit is None else limit
-    return problem_on(work, pricing_of(space), mesh.axes, most, value_of)
-
-
-def pricing_of(space: Space) -> Pricing:
-    """Prices of a space's machine before any simulation."""
-    return Pricing(space.machine, space.op_prices, EXPOSED, space.seed)
+    return problem_on(work, space.pricing(), mesh.axes, most, value_of)
 
 
 def problem_on(
@@ -142,16 +133,7 @@ def problem_on(
     own = {sub_axis for axis in axes for sub_axis in work.sub_axes[axis]}
     free = tuple(sub_axis for sub_axis in work.state.size if sub_axis in own)
     reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    model, lives = model_of(pricing, work, reduced, free)
-    return CutProblem(work, model, lives, limit, axes, value_of)
-
-
-def model_of(
-    pricing: Pricing, work: Workspace, reduced: ReducedGraph, free: Sequence[str]
-) -> tuple[IntegerProgram, LiveCounts]:
-    """Prices of all strategies along `free` sub-axes, and the live ranges of values."""
-    priced = price(pricing, work, reduced, free)
-    return priced.model, priced.pricer.live_counts
+    return CutProblem(price(pricing, work, reduced, free), limit, axes, value_of)
 
 
 def search_cuts(
