@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -27,12 +28,12 @@ from meshwright.planner.integer_program.integer_program import (
     IntegerProgram,
     PairCost,
     SharedValue,
-    Table,
 )
 from meshwright.planner.integer_program.resharding_tables import (
     OperandShardings,
     ReshardingTables,
     ResultShardings,
+    resharding_lines,
 )
 from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.resharding import ReshardingPrices
@@ -42,6 +43,7 @@ from meshwright.planner.strategies.strategy import ALL_REDUCE, Strategy, Strateg
 from meshwright.planner.strategies.symmetry import ClassEdge, NodeClass, ReducedGraph
 from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
+from meshwright.search.arrays import Floats
 
 
 class IntegerProgramBuilder:
@@ -61,13 +63,14 @@ class IntegerProgramBuilder:
         self.compute = compute
         self._roles = roles_of(state.graph.program)
         self._tables = ReshardingTables(compute)
-        self._reduction_lines: dict[tuple[StrategySet, Dims, Role], Table] = {}
-        self._compute_s: dict[int, Table] = {}  # by node, without collectives
+        self._compute_s = cache(compute.seconds)  # without collectives
+        self._lines = cache(resharding_lines)
+        self._reduction_lines = cache(self._lines_of_reductions)
 
     def build(self, prices: ReshardingPrices) -> IntegerProgram:
         """The program at these prices of collectives; a second call reuses tables."""
-        self._reduction_lines.clear()
-        self._tables.forget_prices()
+        self._lines.cache_clear()
+        self._reduction_lines.cache_clear()
         classes = self.reduced_graph.classes
         choices = tuple(self.strategies.of(c.node) for c in classes)
         costs = [
@@ -86,7 +89,7 @@ class IntegerProgramBuilder:
                 pairs.append(self._pair(producer, produced, edges[0], choices, prices))
                 continue
             expected = [self._expected(e, choices[e.consumer]) for e in edges]
-            kept = self._tables.kept(produced, expected)
+            kept = self._tables.kept(produced, tuple(expected))
             variable = len(choices) + len(shared)
             shared.append(SharedValue(producer, result, kept.by_choice))
             costs.append(np.zeros(len(kept.by_choice)))
@@ -111,16 +114,13 @@ class IntegerProgramBuilder:
 
     def _class_cost(
         self, each: NodeClass, choices: StrategySet, prices: ReshardingPrices
-    ) -> Table:
-        seconds = self._compute_s.get(each.node.index)
-        if seconds is None:
-            seconds = self.compute.seconds(each.node, choices)
-            self._compute_s[each.node.index] = seconds
+    ) -> Floats:
+        seconds = self._compute_s(each.node, choices)
         return each.runs * (seconds + self._collective_s(each.node, choices, prices))
 
     def _collective_s(
         self, node: Node, choices: StrategySet, prices: ReshardingPrices
-    ) -> Table:
+    ) -> Floats:
         """Seconds by choice of the collectives of a node itself, reductions included."""
         seconds = np.zeros(len(choices))
         if node.rule is not None and node.rule.expand is not None:
@@ -131,13 +131,16 @@ class IntegerProgramBuilder:
             return seconds
         role = self._role(node.outs[0][0])
         for number, dims in node.outs:
-            key = choices, dims, role
-            lines = self._reduction_lines.get(key)
-            if lines is None:
-                found = [self._reduction_line(s, dims, role, prices) for s in choices]
-                lines = self._reduction_lines[key] = np.array(found)
+            lines = self._reduction_lines(choices, dims, role, prices)
             seconds += lines[:, 0] + self._num_bytes(number) * lines[:, 1]
         return seconds
+
+    def _lines_of_reductions(
+        self, choices: StrategySet, dims: Dims, role: Role, prices: ReshardingPrices
+    ) -> Floats:
+        return np.array(
+            [self._reduction_line(each, dims, role, prices) for each in choices]
+        )
 
     def _reduction_line(
         self, strategy: Strategy, dims: Dims, role: Role, prices: ReshardingPrices
@@ -162,7 +165,7 @@ class IntegerProgramBuilder:
     def _num_bytes(self, number: int) -> int:
         return self.compute.prices.layouts.num_bytes(self.graph.values[number])
 
-    def _result_bytes(self, node: Node, choices: StrategySet) -> Iterator[Table]:
+    def _result_bytes(self, node: Node, choices: StrategySet) -> Iterator[Floats]:
         for number, dims in node.outs:
             produced = self._tables.produced(choices, dims)
             yield self._num_bytes(number) / self._tables.parts(produced)
@@ -226,10 +229,10 @@ class IntegerProgramBuilder:
         targets: OperandShardings,
         number: int,
         prices: ReshardingPrices,
-    ) -> tuple[Table, Table]:
+    ) -> tuple[Floats, Floats]:
         """Seconds, and shares of a copy, for each pair of shardings of a value."""
         role = self._role(number)
-        start, per_byte, copied = self._tables.lines(sources, targets, role, prices)
+        start, per_byte, copied = self._lines(prices, sources, targets, role)
         return start + self._num_bytes(number) * per_byte, copied
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Graph
 from meshwright.planner.prices.op_prices import OpPrices
@@ -20,11 +19,10 @@ from meshwright.program.analysis.live_ranges import (
     live_ranges,
 )
 from meshwright.program.ir import Op, Program, Value
+from meshwright.search.arrays import Floats, Ints
 
 NUM_TIMES = 48
 """Sampled moments: of each of so many stretches of the program the fullest one."""
-
-type Counts = NDArray[np.float64]
 
 type Span = tuple[int, int]
 """A first and a last moment."""
@@ -44,8 +42,8 @@ class LiveCounts:
     into their readers and not stored themselves.
     """
 
-    counts: Mapping[BufferKey, Counts]
-    copies: Mapping[BufferKey, Counts]
+    counts: Mapping[BufferKey, Floats]
+    copies: Mapping[BufferKey, Floats]
     num_times: int
 
 
@@ -55,17 +53,17 @@ def live_counts(
     prices: OpPrices,
     reused: Collection[int] = (),
 ) -> LiveCounts:
-    """Counts of all stored values and all copies, from live ranges of the fused program.
+    """Floats of all stored values and all copies, from live ranges of the fused program.
 
     reused: positions of outputs that are written into the buffer of an input.
     """
     ranges = _LiveSpans(graph.program, prices, reused)
     samples = _sampled_moments(ranges, prices)
     places = np.searchsorted(samples, np.arange(ranges.end + 2)).tolist()
-    counts: dict[BufferKey, Counts] = {}
-    copies: dict[BufferKey, Counts] = {}
+    counts: dict[BufferKey, Floats] = {}
+    copies: dict[BufferKey, Floats] = {}
 
-    def count(rows: dict[BufferKey, Counts], key: BufferKey, span: Span | None) -> None:
+    def count(rows: dict[BufferKey, Floats], key: BufferKey, span: Span | None) -> None:
         first, last = (0, 0) if span is None else (places[span[0]], places[span[1] + 1])
         if first < last:
             row = rows.setdefault(key, np.zeros(len(samples)))
@@ -162,7 +160,7 @@ class _LiveSpans:
             steps.append((fusion.reads, fusion.writes))
 
 
-def _sampled_moments(ranges: _LiveSpans, prices: OpPrices) -> NDArray[np.int64]:
+def _sampled_moments(ranges: _LiveSpans, prices: OpPrices) -> Ints:
     """The moment with the most live bytes of each stretch of the program."""
     size = prices.layouts.num_bytes
     intervals = (BufferInterval(size(v), *span) for v, span in ranges.of.items())
