@@ -31,7 +31,6 @@ from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.columns.graph_columns import columns_of
-from meshwright.planner.columns.input_families import split_by_inputs
 from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.columns.state_cells import start_cells
 from meshwright.planner.strategies.symmetry import (
@@ -39,6 +38,7 @@ from meshwright.planner.strategies.symmetry import (
     Runs,
     group_nodes,
     reduce_by_symmetry,
+    split_by_inputs,
 )
 
 RESULTS = Path(__file__).parent / "results" / "propagation_speed.json"

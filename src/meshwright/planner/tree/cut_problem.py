@@ -90,32 +90,24 @@ class CutProblem:
             for axis in (work.mesh.axes if axes is None else axes)
         }
         self.cuts = tuple(self._all_cuts())
-        self._cut_rows = ints(
-            number
+        rows = [
+            (c.group, self.sub_axes[c.axis][0], c.dim, work.mesh.size(c.axis))
             for c in self.cuts
-            for number in (
-                c.group,
-                self.sub_axes[c.axis][0],
-                c.dim,
-                work.mesh.size(c.axis),
-            )
-        ).reshape(-1, 4)
+        ]
+        self._cut_rows = np.array(rows, np.int64).reshape(-1, 4)
         self._legal = ints(range(len(self.cuts)))
         self._worklist = new_worklist(self.columns)
         self._buffers = new_buffers(self.columns, self.prices)
-        self._costs: dict[bytes, StateCost] = {}
+        self.known_costs: dict[bytes, StateCost] = {}
         self._start = self.state_from(work.state)
         self._start_value = value_of(self.measure(self._start))
 
     def _all_cuts(self) -> Iterator[InputCut]:
-        groups = self.reduced_graph.classes
-        nodes = self.work.graph.input_nodes
-        inputs = dict.fromkeys(
-            self.reduced_graph.class_of[node.index] for node in nodes
-        )
+        reduced, nodes = self.reduced_graph, self.work.graph.input_nodes
+        inputs = dict.fromkeys(reduced.class_of[node.index] for node in nodes)
         for axis in self.sub_axes:
             for group in inputs:
-                for dim in range(len(groups[group].node.sizes)):
+                for dim in range(len(reduced.classes[group].node.sizes)):
                     yield InputCut(group, dim, axis)
 
     # -- the protocol of `search.Problem` ---------------------------------------------
@@ -158,18 +150,14 @@ class CutProblem:
 
     def measure(self, state: CutState) -> StateCost:
         """Seconds and bytes of a state; each state is priced once."""
-        known = self._costs.get(state.key)
+        known = self.known_costs.get(state.key)
         if known is None:
-            known = self._costs[state.key] = StateCost(*self._evaluate(state))
+            known = self.known_costs[state.key] = StateCost(*self._evaluate(state))
         return known
 
     def _evaluate(self, state: CutState) -> tuple[float, float]:
         cache = self._worklist.cache
         return evaluate(self.columns, self.prices, state.cells, cache, self._buffers)
-
-    def clear_costs(self) -> None:
-        """Forget all known costs, so that each state is priced anew."""
-        self._costs.clear()
 
     def choices(self, state: CutState) -> tuple[int, ...]:
         """The strategy of each group and the form of each shared value, by number."""

@@ -140,12 +140,7 @@ class CutFeatures:
         uncut = self.problem.without(state, axis)
         of_uncut, best = self._in_state(uncut, axis)
         of_best, _ = self._in_state(best, axis)
-        by_phase = {
-            Phase.NOTHING: of_uncut,
-            Phase.DATA: of_best,
-            Phase.STATE: of_uncut,
-        }
-        return np.stack([by_phase[phase] for phase in Phase])
+        return np.stack([of_uncut, of_best, of_uncut])  # in the order of `Phase`
 
     def _is_cut(self, state: CutState, axis: str) -> NDArray[np.bool_]:
         return state.cells[self._inputs, self.problem.sub_axes[axis][0]] >= 0

@@ -1,21 +1,17 @@
-"""Priors for tree search: which cuts to try first.
+"""A learned prior for tree search: a log-linear model of which cuts to try first.
 
 In a transformer a third of all cuts of inputs end up cutting the attention heads, since a
 cut of any attention weight, or of its moments, propagates there; only one cuts the batch.
 Drawn with equal weight per cut, the batch is hardly ever cut first, so each kind of cuts
-has a weight, which its legal cuts share.
-
-The learned prior is a log-linear model: the weight of a kind is the exponential of a
-weighted sum of its features. So it is above 0 for every cut, and no state is ruled out. The
-model has one row of weights for each phase of an axis; `benchmarks.train_prior` fits them
-to the best states of other programs. (Automap ranks inputs by a graph network:
-Schaarschmidt et al., arXiv 2112.02958.)
+has a weight, which its legal cuts share: the exponential of a weighted sum of features. So
+it is above 0 for every cut, and no state is ruled out. The model has one row of weights for
+each phase of an axis; `benchmarks.train_prior` fits them to the best states of other
+programs. (Automap ranks inputs by a graph network: Schaarschmidt et al., arXiv 2112.02958.)
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,7 +19,7 @@ import numpy as np
 
 from meshwright.errors import SearchError
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
-from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase, kinds_of
+from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase
 from meshwright.search import Prior
 from meshwright.search.arrays import Floats
 
@@ -32,17 +28,6 @@ SHIPPED = Path(__file__).with_suffix(".json")
 
 HIGHEST = 10.0
 """Bound on the exponents; a cut of weight exp(-10) is hardly ever drawn."""
-
-
-def kinds_prior(problem: CutProblem) -> Prior:
-    """A prior with equal weight for each kind, shared by its legal cuts."""
-    kinds = kinds_of(problem)
-
-    def weights(state: CutState, cuts: Sequence[InputCut]) -> Sequence[float]:
-        num_legal = Counter(map(kinds.get, cuts))
-        return [1 / num_legal[kinds.get(cut)] for cut in cuts]
-
-    return weights
 
 
 def learned_prior(problem: CutProblem) -> Prior:
