@@ -18,8 +18,8 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes
 from meshwright.planner.integer_program.builder import IntegerProgramBuilder
-from meshwright.planner.integer_program.chosen_strategies import chosen_strategies
 from meshwright.planner.integer_program.live_counts import live_counts
+from meshwright.planner.integer_program.projection import chosen_strategies
 from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.resharding import ReshardingPrices
 from meshwright.planner.prices.uniform_partition import price_ops

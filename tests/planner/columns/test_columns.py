@@ -13,12 +13,16 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Carrier, Graph
 from meshwright.planner.columns.graph_columns import columns_of
-from meshwright.planner.columns.input_families import split_by_inputs
 from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.columns.state_cells import CellRows, start_cells
 from meshwright.planner.integer_program.projection import read_strategy
 from meshwright.planner.solve.space import price
-from meshwright.planner.strategies.symmetry import Runs, group_nodes, reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import (
+    Runs,
+    group_nodes,
+    reduce_by_symmetry,
+    split_by_inputs,
+)
 from meshwright.planner.tree.cut_problem import CutProblem
 from meshwright.planner.tree.search import make_problem
 from tests.planner.programs import DEEP, MLP, space_of

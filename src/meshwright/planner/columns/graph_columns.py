@@ -193,7 +193,7 @@ class _Writer:
         op, rule = node.op, node.rule
         if op is None or rule is None or len(node.ins) > MOST_OPERANDS:
             return
-        places = [p for p, atom in enumerate(op.operands) if isinstance(atom, Value)]
+        places = node.operand_places
         for group in rule.linear:
             mask = sum(1 << i for i, place in enumerate(places) if place in group)
             others = [op.operands[p] for p in group if p not in places]

@@ -264,7 +264,7 @@ def has_strictly_partial(
     mask: int,
     axis: int,
 ) -> bool:
-    """Whether one of the operands in a bit mask is strictly partial."""
+    """Whether an operand in a bit mask is strictly partial."""
     first = columns.groups[group, OPERANDS_AT]
     for operand in span(columns.groups, group, OPERANDS_AT):
         if not (mask >> (operand - first)) & 1:

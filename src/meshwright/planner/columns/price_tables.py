@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -74,22 +75,19 @@ def price_tables_of(
     return _Writer(model, lives, tuple(axes)).write()
 
 
+@dataclass
 class _Writer:
     """Concatenates the tables of a model and notes the offset of each."""
 
-    def __init__(
-        self, model: IntegerProgram, lives: LiveCounts, axes: tuple[str, ...]
-    ) -> None:
-        self.model = model
-        self.lives = lives
-        self.axes = axes
-        self.num = len(model.choices)
-        self.tables: list[Floats] = []
-        self.end = 0
-        assert len(axes) <= MOST_AXES, f"{len(axes)} axes do not fit into a code"
+    model: IntegerProgram
+    lives: LiveCounts
+    axes: tuple[str, ...]
+    tables: list[Floats] = field(default_factory=list[Floats])
+    end: int = 0
 
     def write(self) -> PriceTables:
-        model, num = self.model, self.num
+        assert len(self.axes) <= MOST_AXES, f"{self.axes} do not fit into a code"
+        model, num = self.model, len(self.model.choices)
         kinds = list(dict.fromkeys(model.choices))
         kind_of = {own: kind for kind, own in enumerate(kinds)}
         full = [sorted(self._codes(own)) for own in kinds]

@@ -130,8 +130,7 @@ def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
 def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     """Whether the op that makes a value leaves it partial; -1 if the axis does not cut it.
 
-    An op does if the axis cuts a factor over which it sums and its result is not
-    scattered.
+    An op does if the axis cuts a factor that it sums over and its result is not scattered.
     """
     if cells[2 * num_groups(columns) + value, axis] >= 0:
         return 0

@@ -1,7 +1,4 @@
-"""The planner's integer program: variables, their choices, and costs.
-
-`builder.py` builds it, `planner.solve` solves it.
-"""
+"""The planner's integer program: variables, their choices, and costs."""
 
 from __future__ import annotations
 

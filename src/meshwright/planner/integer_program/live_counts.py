@@ -10,7 +10,11 @@ import numpy as np
 
 from meshwright.partitioner.propagate import Graph
 from meshwright.planner.prices.op_prices import OpPrices
-from meshwright.planner.strategies.symmetry import ReducedGraph, producers_of
+from meshwright.planner.strategies.symmetry import (
+    ReducedGraph,
+    loop_invariants,
+    producers_of,
+)
 from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
@@ -53,7 +57,7 @@ def live_counts(
     prices: OpPrices,
     reused: Collection[int] = (),
 ) -> LiveCounts:
-    """Floats of all stored values and all copies, from live ranges of the fused program.
+    """Counts of all stored values and all copies, from live ranges of the fused program.
 
     reused: positions of outputs that are written into the buffer of an input.
     """
@@ -71,7 +75,8 @@ def live_counts(
 
     class_of, producers = reduced.class_of, producers_of(graph)
     runs = _running_spans(graph, ranges)
-    invariant = _invariant_spans(graph, runs)
+    wires = loop_invariants(graph)
+    invariant = {v: runs[w.index] for v, w in wires.items() if w.index in runs}
     for node in graph.nodes:
         for result, (number, _) in enumerate(node.outs):
             key = class_of[node.index], result
@@ -101,18 +106,6 @@ def _running_spans(graph: Graph, ranges: _LiveSpans) -> dict[int, Span]:
         if span is not None:
             runs[node.index] = span
     return runs
-
-
-def _invariant_spans(graph: Graph, runs: Mapping[int, Span]) -> dict[int, Span]:
-    """The span of the loop that each loop invariant is passed to, by the invariant."""
-    found: dict[int, Span] = {}
-    for node in graph.nodes:  # outer loops before those in them
-        span = found.get(node.ins[0][0]) if node.ins else None
-        if span is None and node.is_loop_constant:
-            span = runs.get(node.index)
-        if span is not None and (node.is_loop_constant or node.is_remat_constant):
-            found |= dict.fromkeys((number for number, _ in node.outs), span)
-    return found
 
 
 def _enclosing_span(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:

@@ -6,7 +6,7 @@ expect. Each list of shardings gets a number at its creation; tables are kept by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -119,10 +119,10 @@ def _numbered[S](
     return known.setdefault(by_choice, Shardings(len(known), by_choice))
 
 
-def _distinct(splits: Sequence[DimAxes]) -> tuple[list[DimAxes], list[int]]:
-    """Each distinct split once, and the position of each given one among them."""
-    numbers = {each: i for i, each in enumerate(dict.fromkeys(splits))}
-    return list(numbers), [numbers[each] for each in splits]
+def _distinct[T: Hashable](items: Sequence[T]) -> tuple[list[T], list[int]]:
+    """Each distinct item once, and the position of each given one among them."""
+    numbers = {each: i for i, each in enumerate(dict.fromkeys(items))}
+    return list(numbers), [numbers[each] for each in items]
 
 
 def resharding_lines(
@@ -137,11 +137,9 @@ def resharding_lines(
     to_axes, columns = _distinct([axes for axes, _, _ in targets])
     distinct = prices.lines(from_axes, to_axes, role)
     start, per_byte, copied = distinct[np.ix_(rows, columns)].transpose(2, 0, 1)
-    partials = {p: i for i, p in enumerate(dict.fromkeys(p for _, p in sources))}
-    ends = {end: i for i, end in enumerate(dict.fromkeys(t[1:] for t in targets))}
+    partials, rows = _distinct([partial for _, partial in sources])
+    ends, columns = _distinct([target[1:] for target in targets])
     accepted = np.array([[_accepts(p, *end) for end in ends] for p in partials])
-    rows = [partials[partial] for _, partial in sources]
-    columns = [ends[target[1:]] for target in targets]
     allowed = accepted[np.ix_(rows, columns)]
     return np.where(allowed, start, FORBIDDEN), np.where(allowed, per_byte, 0.0), copied
 

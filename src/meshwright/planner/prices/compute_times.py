@@ -65,10 +65,6 @@ class _LocalWork:
             )
         return known
 
-    def by_choice(self, by_cut: Sequence[float] | Floats) -> Floats:
-        """Figures by choice from figures by cut."""
-        return np.asarray(by_cut)[self.cut_of]
-
 
 def _op_seconds(
     op: Op, node: Node, work: _LocalWork, prices: OpPrices, chip: Chip
@@ -121,7 +117,8 @@ class ComputeTimes:
             return np.zeros(len(choices))
         work = self._local_work(node, choices)
         if kernel_of(op) is not None:
-            return work.by_choice([self._kernel_s(node, cut) for cut in work.cuts])
+            seconds = np.array([self._kernel_s(node, cut) for cut in work.cuts])
+            return seconds[work.cut_of]
         seconds = _op_seconds(op, node, work, self.prices, self.chip)
         small = self.prices.small_batch
         if small is not None and op in small.images:
@@ -132,7 +129,7 @@ class ComputeTimes:
             if is_small.any():
                 in_space = _op_seconds(op, node, work, small.prices, self.chip)
                 seconds = np.where(is_small, in_space, seconds)
-        return work.by_choice(seconds)
+        return seconds[work.cut_of]
 
     def collectives(self, node: Node, strategy: Strategy) -> list[_Collective]:
         """The collectives that a rule's own lowering writes for its special factors."""

@@ -78,16 +78,17 @@ class ReshardingPrices:
         self, sources: Sequence[DimAxes], targets: Sequence[DimAxes], role: Role
     ) -> Floats:
         """A `ReshardingLine` from each source sharding to each target, [S, T, 3]."""
-        numbers = [[self._number_of(a) for a in each] for each in (sources, targets)]
+        number = self._number
+        numbers = [
+            [number.setdefault(sharding, len(number)) for sharding in each]
+            for each in (sources, targets)
+        ]
         known = self._matrix(role)
         found = known[np.ix_(*numbers)]
         for row, column in np.argwhere(np.isnan(found[:, :, 0])):
             line = self._line(sources[row], targets[column], role)
             found[row, column] = known[numbers[0][row], numbers[1][column]] = line
         return found
-
-    def _number_of(self, sharding: DimAxes) -> int:
-        return self._number.setdefault(sharding, len(self._number))
 
     def _matrix(self, role: Role) -> Floats:
         """Known lines by numbers of shardings, NaN for the rest, large enough for all."""

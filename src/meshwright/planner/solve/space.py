@@ -12,12 +12,12 @@ from meshwright.partitioner.decide import axes_of, rewritten, start_workspace
 from meshwright.partitioner.propagate import Graph, State
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
 from meshwright.planner.integer_program.builder import IntegerProgramBuilder
-from meshwright.planner.integer_program.chosen_strategies import (
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.integer_program.live_counts import live_counts
+from meshwright.planner.integer_program.projection import (
     ChosenStrategies,
     chosen_strategies,
 )
-from meshwright.planner.integer_program.integer_program import IntegerProgram
-from meshwright.planner.integer_program.live_counts import live_counts
 from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.prices.resharding import ReshardingPrices, collective_lines
@@ -36,14 +36,13 @@ from meshwright.program.records.paused_collector import paused_collector
 class Priced:
     """A program on one mesh, with the integer program that prices its strategies.
 
-    work: the decisions that stand. pricer: seconds and bytes of choices. compute, builder:
-    build the integer program again at other prices of collectives.
+    work: the decisions that stand. pricer: seconds and bytes of choices. builder: builds
+    the integer program again at other prices of collectives.
     """
 
     work: Workspace
     model: IntegerProgram
     pricer: Pricer
-    compute: ComputeTimes
     builder: IntegerProgramBuilder
 
     def tactic(self, optimum: Optimum, name: str) -> ChosenStrategies:
@@ -178,4 +177,4 @@ def price(
     model = builder.build(pricing.resharding(state.mesh))
     counts = live_counts(work.graph, reduced, op_prices, tuple(work.graph.ties))
     pricer = Pricer.of(model, counts, pricing.seed)
-    return Priced(work, model, pricer, compute, builder)
+    return Priced(work, model, pricer, builder)
