@@ -24,7 +24,7 @@ from meshwright.planner.driver.task import SearchTask, TimeBudget, ignore_progre
 from meshwright.planner.driver.tree_plans import search_trees
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
-from meshwright.planner.solve.space import PartialPlan, Space
+from meshwright.planner.solve.space import Space
 from meshwright.predict.energy import Location
 
 _SEARCH_SHARE = 0.96
@@ -110,7 +110,7 @@ def _task(
     captured = partition(fn, meshes[0]).capture(*args)
     if not captured.program.ops:
         raise PlanError("the step returns nothing that it computes; nothing to plan")
-    space = Space(PartialPlan(captured, tactics), machine, request.seed)
+    space = Space(captured, machine, request.seed, tactics)
     return SearchTask(
         space,
         meshes_that_take(space, meshes),
@@ -131,7 +131,7 @@ def _final_plan(
         for tactics in (best.tactics, space.given)
     )
     plan = make_plan(
-        space.original.captured,
+        space.original,
         best.mesh,
         best.tactics,
         Gather.SHARED,

@@ -22,7 +22,7 @@ from meshwright.planner.driver.search import run_search
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.driver.trials import Trials
-from meshwright.planner.integer_program.chosen_strategies import chosen_strategies
+from meshwright.planner.integer_program.projection import chosen_strategies
 from meshwright.planner.solve.solver_process import SolverProcess
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
 

@@ -106,7 +106,7 @@ def _without_compute(priced):
         priced.model.costs,
         strict=False,
     ):
-        compute = priced.compute
+        compute = priced.builder.compute
         costs.append(cost - each.runs * compute.seconds(each.node, own))
     rest = priced.model.costs[len(costs) :]
     return replace(priced.model, costs=(*costs, *rest))
@@ -135,7 +135,9 @@ def small(space, most=4):
     kept = [min(most, len(cost)) for cost in model.costs]
     cut = replace(
         model,
-        choices=tuple(own[:k] for own, k in zip(model.choices, kept, strict=False)),
+        choices=tuple(
+            own.strategies[:k] for own, k in zip(model.choices, kept, strict=False)
+        ),
         shared_values=tuple(
             replace(shared, shardings=shared.shardings[:k])
             for shared, k in zip(

@@ -11,8 +11,7 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_plans import ExpertPlans
-from meshwright.planner.prices.small_batches import credit_original_ops
-from meshwright.planner.prices.uniform_partition import price_ops
+from meshwright.planner.prices.uniform_partition import credit_original_ops, price_ops
 from meshwright.planner.solve.space import Space
 from meshwright.predict.compilers.hlo.compilation import Stage, start_compilation
 from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY

@@ -47,6 +47,12 @@ class Node:
         return self.op.kind if self.op is not None else "input"
 
     @property
+    def operand_places(self) -> list[int]:
+        """The operand number of each value that the op reads; literals have none."""
+        assert self.op is not None
+        return [i for i, a in enumerate(self.op.operands) if isinstance(a, Value)]
+
+    @property
     def is_loop_constant(self) -> bool:
         """Whether it passes a loop-invariant value into a loop."""
         return (

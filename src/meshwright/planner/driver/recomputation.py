@@ -91,7 +91,9 @@ def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
     space, programs = first.task.space, first.programs
     rewritten = replace(
         first.task,
-        space=Space(space.original, space.machine, space.seed, (tactic,)),
+        space=Space(
+            space.original, space.machine, space.seed, space.tactics, (tactic,)
+        ),
         meshes=(mesh,),
         memory_share=_MEMORY_SHARE,
     )

@@ -146,7 +146,7 @@ class _TreeRun:
 
         clock = self.trials.budget.clock
         budget = Budget(max(seconds, _SHORTEST_S), None, TRAJECTORIES, clock)
-        engine = make_engine(problem, "mcts", task.space.seed)
+        engine = make_engine(problem, task.space.seed)
         result = search_cuts(problem, engine, budget, show)
         self.num_states += result.evaluations
         plan = self.plans[mesh] = TreePlan(mesh, problem, result)

@@ -43,9 +43,7 @@ class Trials:
         tactics = (*space.given, *tactics)
         began = self.budget.clock()
         try:
-            decided = decide(
-                space.original.captured, mesh, tactics, Gather.SHARED, space.graph
-            )
+            decided = decide(space.original, mesh, tactics, Gather.SHARED, space.graph)
             found = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
                 name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,

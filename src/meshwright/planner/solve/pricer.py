@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.errors import AssignmentError
 from meshwright.planner.integer_program.integer_program import (
     IntegerProgram,
     PairCost,
-    Table,
 )
 from meshwright.planner.integer_program.live_counts import LiveCounts
 from meshwright.planner.solve.optimum import Choices
+from meshwright.search.arrays import Floats
 from meshwright.search.assignment import Assignment, Solution, SolveOptions, solve
 
 GOOD_ENOUGH = 0.003
@@ -26,15 +25,13 @@ GOOD_ENOUGH = 0.003
 _MAX_EXTENSIONS = 3
 """Times that a solve which found no solution is repeated with three times the seconds."""
 
-type Vector = NDArray[np.float64]
-
 
 class Cheapest(NamedTuple):
     """The solver's choices at some prices of memory, a lower bound, its dual messages."""
 
     choices: Choices
     bound: float
-    messages: Vector | None
+    messages: Floats | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,9 @@ class Pricer:
     value is in memory. gap: relative optimality gap at which the solver stops.
     """
 
-    costs: tuple[Table, ...]
+    costs: tuple[Floats, ...]
     pair_costs: tuple[PairCost, ...]
-    result_bytes: tuple[tuple[Table, ...], ...]
+    result_bytes: tuple[tuple[Floats, ...], ...]
     live_counts: LiveCounts
     seed: int = 0
     gap: float = GOOD_ENOUGH
@@ -76,7 +73,7 @@ class Pricer:
         )
         return self._node_seconds(choices) + float(sum(s for s in pairs if s < np.inf))
 
-    def memory_curve(self, choices: Sequence[int]) -> Vector:
+    def memory_curve(self, choices: Sequence[int]) -> Floats:
         """Bytes of a device at each watched time, [T]."""
         total = np.zeros(self.live_counts.num_times)
         for (group, result), counts in self.live_counts.counts.items():
@@ -96,12 +93,12 @@ class Pricer:
 
     def cheapest(
         self,
-        prices: Vector,
+        prices: Floats,
         seconds: float,
         rounds: int,
         stop_bound: float = math.inf,
         starts: Sequence[Choices] = (),
-        messages: Vector | None = None,
+        messages: Floats | None = None,
     ) -> Cheapest:
         """The choices of least cost when each byte has a price at each time, [T].
 
@@ -120,7 +117,7 @@ class Pricer:
         choices = tuple(int(x) for x in found.choices)
         return Cheapest(choices, float(found.bound), found.messages)
 
-    def program(self, prices: Vector) -> Assignment:
+    def program(self, prices: Floats) -> Assignment:
         """The integer program in seconds, with a price per byte at each time, [T]."""
         paid = {
             key: float(prices @ row) for key, row in self.live_counts.counts.items()
@@ -162,7 +159,7 @@ def _solve(
     return solve(problem, seconds, seed, options=options)
 
 
-def _priced_link(link: PairCost, price: float) -> Table:
+def _priced_link(link: PairCost, price: float) -> Floats:
     """Seconds of a link's pairs of choices, the price of its copy's bytes included."""
     if not price:
         return link.seconds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import overload
 
 from meshwright.program.rules.rule import Dims
 
@@ -74,9 +73,5 @@ class StrategySet:
     def __iter__(self) -> Iterator[Strategy]:
         return iter(self.strategies)
 
-    @overload
-    def __getitem__(self, index: int) -> Strategy: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Strategy, ...]: ...
-    def __getitem__(self, index: int | slice) -> Strategy | tuple[Strategy, ...]:
+    def __getitem__(self, index: int) -> Strategy:
         return self.strategies[index]

@@ -140,7 +140,7 @@ def _by_tree(
     """
     until = time.monotonic() + auto.budget_s
     problem = problem_on(work, pricing, auto.axes, limit)
-    engine = make_engine(problem, "mcts", auto.seed)
+    engine = make_engine(problem, auto.seed)
 
     def show(improvement: Improvement, state: CutState) -> None:
         if auto.on_progress is not None:

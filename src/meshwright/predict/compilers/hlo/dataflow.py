@@ -112,7 +112,7 @@ def body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Va
 
 def dataflow_of(program: Program, layouts: Layouts) -> Flow:
     """The dataflow of a program whose values have these layouts."""
-    sources = _sources(program)
+    sources = bitcast_sources(program)
     source = sources.get
     ops = [op for op in program.ops if not _only_renames(op)]
     kinds = {op: kind_of(op) for op in ops}
@@ -169,7 +169,7 @@ def stored_outputs(program: Program) -> tuple[Atom, ...]:
     """The outputs of a program, each bitcast replaced by the value it renames."""
     known = _OUTPUTS.get(program)
     if known is None:
-        sources = _sources(program)
+        sources = bitcast_sources(program)
         known = _OUTPUTS[program] = tuple(
             sources.get(v, v) if isinstance(v, Value) else v for v in program.outputs
         )
@@ -191,7 +191,7 @@ def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
     ]
 
 
-def _sources(program: Program) -> dict[Value, Value]:
+def bitcast_sources(program: Program) -> dict[Value, Value]:
     """The value whose memory a bitcast's result is, by result."""
     found: dict[Value, Value] = {}
     for op in filter(_only_renames, program.ops):
