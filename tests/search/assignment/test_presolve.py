@@ -117,3 +117,10 @@ def test_a_restricted_search_keeps_the_best_solution_outside_of_it():
     assert not restricted.offer(np.array([0]))
     assert restricted.offer(np.array([1]))
     assert list(restricted.lifted()) == [2]
+
+
+def test_a_bound_that_says_nothing_leaves_a_problem_of_whole_costs_as_it_is():
+    """CP-SAT has no bound if the time is up before it starts."""
+    incumbent, _ = pool_of(chain(5, 3))
+    incumbent.raise_bound(-math.inf)
+    assert incumbent.bound == -math.inf

@@ -94,7 +94,7 @@ class Incumbent:
 
     def raise_bound(self, bound: float) -> None:
         """Take a lower bound, rounded up to a whole number if all costs are whole."""
-        if self._is_whole and bound < math.inf:
+        if self._is_whole and math.isfinite(bound):
             bound = float(math.ceil(bound - 1e-6 - ROUNDING * abs(bound)))
         with self._lock:
             better = bound > self.bound
