@@ -1,11 +1,11 @@
-"""Found plans beside what people do by hand: every program of the zoo on four machines.
+"""Found plans compared with experts' strategies: all programs of the zoo, four machines.
 
     python -m benchmarks.autoplan [--only resnet] [--machines tpu-v5e,h100] [--budget 15]
         [--picture FILE]
 
 Resumable: cases in the results file are not run again. Each case searches within the
-budget; then, outside of it, all experts' strategies are simulated on the mesh of one axis
-and on the three of two axes that the integer program likes best.
+budget. Then all experts' strategies are simulated, without a limit of time, on the mesh of
+one axis and on the three meshes of two axes that the integer program ranks first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from meshwright.planner.solve.space import Space
 RESULTS = Path(__file__).parent / "results" / "autoplan.json"
 
 MACHINES = {"tpu-v3": 16, "tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
-"""Chips of each; those of TPU v3 have two devices."""
+"""Number of chips by machine; a chip of TPU v3 has two devices."""
 
 TRANSFORMERS = (
     "gpt:t32", "gpt3:t24", "llm:alpa_2_6b", "primer:primer_medium", "moe:moe_2_4b",
@@ -104,7 +104,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
 
 
 def ratio_of(row: Mapping[str, object]) -> float | None:
-    """Time of the plan that autoplan returns in parts of the best expert's that fits."""
+    """The returned plan's step time over that of the best expert's plan that fits."""
     return _ratio(row.get("auto_s"), row.get("expert_s"))
 
 
@@ -115,7 +115,7 @@ def _ratio(auto: object, expert: object) -> float | None:
 
 
 def summary(rows: Mapping[str, Row]) -> Row:
-    """What the rows say together."""
+    """Mean and worst ratios, and counts, over all rows."""
     told: Row = {}
     for title, names in (("transformers", TRANSFORMERS), ("others", OTHERS)):
         ratios = [
@@ -142,7 +142,7 @@ def summary(rows: Mapping[str, Row]) -> Row:
 
 
 def table(rows: Mapping[str, Row]) -> str:
-    """A row a machine, as Markdown."""
+    """The Markdown table, with one row per machine."""
     lines = [
         "| machine | programs | fit | others: mean, worst | transformers: mean, worst "
         "| gap at most 2 % |",
@@ -165,7 +165,7 @@ def table(rows: Mapping[str, Row]) -> str:
 
 
 def draw(rows: Mapping[str, Row], path: Path) -> None:
-    """All ratios: a row a program, a colour a machine."""
+    """Draw all ratios: one row per program, one colour per machine."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -198,7 +198,7 @@ def draw(rows: Mapping[str, Row], path: Path) -> None:
 
 
 def main() -> None:
-    """Run what is asked for, and print a line for each case."""
+    """Run the cases asked for, and print one line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     parser.add_argument("--machines", default=",".join(MACHINES))

@@ -1,8 +1,9 @@
 """Bounds of integer programs that choose shardings: by messages and by subgradients.
 
-Both on the same kernel, one after the other, on one thread: messages until they gain no
-more, then subgradients, with tables as large as the solver's first, for so many times
-as long. Bounds are in parts of what the solver finds in as much time as both took.
+Both run on the same presolved problem, one after the other, on one thread. Messages run
+until they gain no more; subgradients then run several times as long, with the tables of
+the solver's first elimination. Bounds are divided by the cost that the solver finds in the
+time that both took.
 
     python -m benchmarks.bounds [--times 10]
 """
@@ -42,13 +43,13 @@ CASES = (
     ("gns:edges_8192", "tpu-v5e"),
     ("lstm:big_lstm", "h100"),
 )
-"""Each on the second mesh that a search looks at, of two axes."""
+"""Programs and machines; the mesh is the second one that a search tries, of two axes."""
 
 CHIPS = {"tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
 
 
 def program_of(target: str, machine_name: str) -> Assignment:
-    """The integer program of one case, memory left out."""
+    """The integer program of one case, without memory limit."""
     module, name = target.split(":")
     workload = importlib.import_module(f"zoo.{module}").workload
     (make,) = (f for f in workload.full if f.__name__ == name)
@@ -61,7 +62,7 @@ def program_of(target: str, machine_name: str) -> Assignment:
 
 
 def run_case(problem: Assignment, times: float) -> dict[str, float]:
-    """Seconds and bounds of both, and the best that is known."""
+    """Seconds and bounds of both, and the best known cost."""
     started = time.perf_counter()
     reduced, memory = merge(problem)
     graph = finite_graph(reduced, reduced.penalty)

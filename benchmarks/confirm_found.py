@@ -1,10 +1,10 @@
 """Found plans and the experts' best, both compiled by the real TPU compiler.
 
-For the plan that `autoplan` returns and for the fastest of the experts' that fits, with
-the recomputation that the search gave it to fit: seconds of computation by the compiler's
-estimate of its own code, and of collectives as its scheduler counts them, as if none ran
-beside computation. Where it does not tell those of each, as on v5p, what our links take for
-all of them, hidden or not, stands for it. Needs `meshwright[tpu]`.
+Compiled are the plan that `autoplan` returns and the fastest expert's plan that fits, with
+the recomputation that the search added. Seconds of computation are the compiler's estimate
+of its own code. Seconds of collectives are its scheduler's estimate, as if none overlapped
+with computation. Where it has no estimate, as on v5p, the seconds of our links are taken
+for all collectives, hidden or not. Needs `meshwright[tpu]`.
 
     python -m benchmarks.confirm_found [--only d4pg] [--machines tpu-v5e] [--budget 15]
 
@@ -35,7 +35,7 @@ from meshwright.planner.driver.search import SPELLED
 RESULTS = Path(__file__).parent / "results" / "confirm_found.json"
 FOUND_ROWS = Path(__file__).parent / "results" / "autoplan.json"
 KNOWN_MACHINES = ("tpu-v5e", "tpu-v5p")
-"""Those of the search's benchmark that the compiler knows with one device a chip."""
+"""Machines of `benchmarks.autoplan` with one device per chip in the TPU compiler."""
 
 
 def run_case(target: str, machine_name: str, budget_s: float) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> dict[str, Any]:
 def _expert(
     fn: Any, args: Any, found: Plan, machine: Machine, told: dict[str, Any]
 ) -> tuple[str, Plan] | None:
-    """The fastest that fits, of this search and the one of the search's benchmark."""
+    """The fastest expert's plan that fits, here and in `benchmarks.autoplan`."""
     assert found.search is not None, "autoplan says how it searched"
     tried = [
         (c.name, c.mesh, c.tactics)
@@ -100,7 +100,7 @@ def _compiled(plan: Plan) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run what is asked for, and print a line for each case."""
+    """Run the cases asked for, and print one line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     parser.add_argument("--machines", default=",".join(KNOWN_MACHINES))
@@ -128,14 +128,14 @@ def main() -> None:
 
 
 def ratio_of(row: dict[str, Any]) -> float | None:
-    """Time of the found plan in parts of the expert's, both as compiled."""
+    """Compiled time of the found plan divided by that of the expert's."""
     if "expert" not in row:
         return None
     return row["found"]["compiled_s"] / row["expert"]["compiled_s"]
 
 
 def line_of(key: str, row: dict[str, Any]) -> str:
-    """What a case says."""
+    """The figures of a case in one line."""
     told = [f"{key:34s} {row['mesh']:18} {row['found']['compiled_s'] * 1e3:9.3f} ms"]
     if (ratio := ratio_of(row)) is not None:
         told.append(f"{row['expert_name']} on {row['expert_mesh']}")

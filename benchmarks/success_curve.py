@@ -124,8 +124,8 @@ def run_seed(
 def speed_of(problem: CutProblem, num_walks: int = 200) -> dict[str, float]:
     """States per second on random walks: each propagated from the last, then priced.
 
-    A walk ends where nothing more can be cut. `priced`: distinct ones; those that were
-    known cost nothing and are not counted.
+    A walk ends when nothing more can be cut. `priced` counts distinct states; others are in
+    the cache and cost nothing.
     """
     rng, counted = random.Random(0), Counted(problem)
     priced = set[object]()
@@ -154,7 +154,7 @@ def simulated(space: Space, tactics: Sequence[Tactic]) -> dict[str, float]:
 
 
 def measure(num_seeds: int) -> dict[str, Any]:
-    """All figures."""
+    """All figures of the benchmark."""
     clock = time.process_time
     machine = load_machine("tpu-v3", None, 16)
     fn, args = gpt3.t24()

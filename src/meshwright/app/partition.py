@@ -20,7 +20,7 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured, abstract, capture, positional_names
 from meshwright.program.capture.mesh import as_mesh
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 from meshwright.run.local import Executable, make_executable
 
 Names = str | Sequence[str] | None

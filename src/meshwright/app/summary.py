@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.predict.roofline.work import program_work
-from meshwright.program.analysis.live_bytes import peak_bytes
+from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.capture import capture
 
 

@@ -34,7 +34,7 @@ from meshwright.predict.simulate.timeline import (
     timeline_of,
 )
 from meshwright.program.ir import Op, Program
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 if TYPE_CHECKING:
     from meshwright.partitioner.decide import Decided

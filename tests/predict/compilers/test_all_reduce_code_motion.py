@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import meshwright as mw
-from meshwright.partitioner.lower.count import executions
+from meshwright.partitioner.lower.lowered import executions
 from meshwright.predict.compilers.gpu.pipeline import GPU
 from meshwright.predict.compilers.hlo.compilation import Origins, compile_program
 from meshwright.predict.compilers.tpu.pipeline import TPU

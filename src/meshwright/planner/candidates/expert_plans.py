@@ -14,7 +14,7 @@ from meshwright.planner.integer_program.integer_program import IntegerProgram
 from meshwright.planner.integer_program.projection import read_choices, spread_choices
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Priced, Space
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 AS_GIVEN = "as given"
 """Name of the plan of the user's own tactics, with nothing added."""

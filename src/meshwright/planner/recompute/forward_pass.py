@@ -14,8 +14,11 @@ from meshwright.planner.recompute.cut_points import cut_points
 from meshwright.planner.solve.space import Priced
 from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.program.ir import Op, Program, Value
-from meshwright.program.rewrite.rematerialization import backward_start, residuals
-from meshwright.program.rewrite.rematerialized_scans import stacked_residuals
+from meshwright.program.rewrite.rematerialization import (
+    backward_start,
+    residuals,
+    stacked_residuals,
+)
 
 
 class _PlanCosts:

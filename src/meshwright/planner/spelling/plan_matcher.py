@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node, State
-from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import Place, sites_of
-from meshwright.partitioner.structure.workspace import Sum
+from meshwright.partitioner.structure.workspace import Sum, without_indices
 from meshwright.partitioner.tactics import REPLICATED, Workspace
 from meshwright.partitioner.tactics.primitives import Choice
 from meshwright.planner.spelling.site_graph import SiteGraph, start_on

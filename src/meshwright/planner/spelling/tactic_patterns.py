@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches, without_indices
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.partitioner.structure.workspace import Sum
+from meshwright.partitioner.structure.workspace import Sum, matches, without_indices
 from meshwright.partitioner.tactics import (
     FIRST_DIVISIBLE,
     REPLICATED,
@@ -16,7 +15,6 @@ from meshwright.partitioner.tactics import (
     Shard,
     Tactic,
     cut,
-    first_divisible,
     shard,
 )
 from meshwright.partitioner.tactics.cut import Where
@@ -184,7 +182,7 @@ def _effect(matcher: PlanMatcher, axis: str, node: Node, where: int | Choice) ->
     if where is REPLICATED:
         return "right" if planned is None and not work.is_cut(node, axis) else "wrong"
     if isinstance(where, Choice):
-        dim = first_divisible(work, node, axis)
+        dim = next(iter(work.divisible_dims(node, axis)), None)
         if dim is None:
             return ""
     else:

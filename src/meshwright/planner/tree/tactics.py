@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches, without_indices
+from meshwright.partitioner.structure.workspace import matches, without_indices
 from meshwright.partitioner.tactics import Shard, shard
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 

@@ -25,7 +25,7 @@ from meshwright.predict.roofline.kernel_time import (
     kernel_time,
 )
 from meshwright.program.ir import Value
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 COMPUTE, LINKS = "compute", "links"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 
 class FusionKind(Enum):

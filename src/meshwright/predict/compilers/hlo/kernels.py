@@ -20,7 +20,7 @@ from meshwright.predict.roofline.padding import uses_matrix_unit
 from meshwright.predict.roofline.tiles import SUM_BYTES, Streams
 from meshwright.program.ir import Atom, Value
 from meshwright.program.ops import Trait, has_trait
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 _MAX_RATIO = 2.0
 """Times that an array besides the operands may be larger or smaller than the result: of
