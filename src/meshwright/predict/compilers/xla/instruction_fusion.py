@@ -80,20 +80,20 @@ class _Builder:
         for op, kind in self.flow.kinds.items():
             if op in within:
                 continue
-            producers = self._producers(op)
-            stored = self._decide(op, producers)
+            root = FusedOp(op, self._producers(op), self.flow, self.layouts)
+            stored = self._decide(root)
             if op.bodies:
                 found += self._casts(op)
             is_bitcast = has_trait(op.kind, Trait.ALIASES_OPERAND)
             if (stored or op.has_effect) and not is_bitcast:
-                found.append(self._fusion(op, kind, producers, stored))
+                found.append(self._fusion(root, kind, stored))
         return tuple(found)
 
-    def _decide(self, op: Op, producers: FusedProducers) -> tuple[Value, ...]:
+    def _decide(self, root: FusedOp) -> tuple[Value, ...]:
         """The results of an op that are stored; records which ones consumers compute."""
         stored: list[Value] = []
-        decisions = self.policy.decide(FusedOp(op, producers, self.flow, self.layouts))
-        for value, decision in zip(op.results, decisions, strict=True):
+        op, producers, *_ = root
+        for value, decision in zip(op.results, self.policy.decide(root), strict=True):
             if decision.is_fused:
                 ops = {**producers.ops, op: work_of(op)}
                 self.fused[value] = FusedProducers(ops, producers.reads)
@@ -112,7 +112,8 @@ class _Builder:
                 continue
             self.emitted_casts.add(value)
             producers = FusedProducers({}, dict.fromkeys(self.flow.operands[cast]))
-            found.append(self._fusion(cast, FusionKind.LOOP, producers, cast.results))
+            root = FusedOp(cast, producers, self.flow, self.layouts)
+            found.append(self._fusion(root, FusionKind.LOOP, cast.results))
         return found
 
     def _producers(self, op: Op) -> FusedProducers:
@@ -145,15 +146,11 @@ class _Builder:
         return self.fused.get(value) if is_computed else None
 
     def _fusion(
-        self,
-        op: Op,
-        kind: FusionKind,
-        producers: FusedProducers,
-        writes: tuple[Value, ...],
+        self, root: FusedOp, kind: FusionKind, writes: tuple[Value, ...]
     ) -> Fusion:
-        flow, policy = self.flow, self.policy
+        op, producers, flow, _ = root
+        policy = self.policy
         bodies = self._bodies(op) if op.bodies else ()
-        root = FusedOp(op, producers, flow, self.layouts)
         shares = producers.shares(op, flow.operands) if self.slices_by_device else {}
         reads, work = tuple(producers.reads), producers.work_with(work_of(op), shares)
         parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
