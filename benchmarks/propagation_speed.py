@@ -2,8 +2,8 @@
 
 The same random walks, each of a dozen cuts of inputs, are made three times: by
 `Propagator`, over columns with one group per node, which is the same work, and over the
-columns of the symmetry-reduced graph, which tree search uses. The three take turns, so that
-other work on the machine slows all of them alike.
+columns of the symmetry-reduced graph, which tree search uses. The three run alternately,
+so that other work on the machine slows all of them alike.
 
     python -m benchmarks.propagation_speed [--target gpt:t32] [--walks 10]
 """

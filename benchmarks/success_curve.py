@@ -30,7 +30,7 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.prior import learned_prior
@@ -130,8 +130,8 @@ def run_seed(
 def speed_of(problem: CutProblem, num_walks: int = 200) -> dict[str, float]:
     """States per second on random walks: each propagated from the last, then priced.
 
-    A walk ends where nothing more can be cut. `priced`: distinct ones; those that were
-    known cost nothing and are not counted.
+    A walk ends when nothing more can be cut. `priced` counts distinct states; others are in
+    the cache and cost nothing.
     """
     rng, counted = random.Random(0), Counted(problem)
     priced = set[object]()
@@ -160,7 +160,7 @@ def simulated(space: Space, tactics: Sequence[Tactic]) -> dict[str, float]:
 
 
 def measure(num_seeds: int) -> dict[str, Any]:
-    """All figures."""
+    """All figures of the benchmark."""
     clock = time.process_time
     machine = load_machine("tpu-v3", None, 16)
     fn, args = gpt3.t24()

@@ -6,7 +6,7 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError, TacticError
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.solve.space import Space
 from tests.planner.driver.test_autoplan import arrays

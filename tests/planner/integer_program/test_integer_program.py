@@ -13,8 +13,7 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.candidates.expert_plans import ExpertPlans
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import ExpertPlans, expert_strategies
 from meshwright.planner.integer_program.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.solve.optimum import Optimum, best_within

@@ -10,7 +10,7 @@ from benchmarks.train_prior import kinds_prior
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.tree.cut_problem import InputCut
 from meshwright.planner.tree.prior import learned_prior
 from meshwright.planner.tree.search import (

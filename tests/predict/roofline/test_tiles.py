@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meshwright.machine import load_machine
-from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.kernel_time import (
+    Bound,
     KernelTraffic,
     bound_times,
     kernel_time,

@@ -122,7 +122,8 @@ class Graph:
 
     def _source_node(self, value: Value, position: int | None) -> Node:
         """The node of an input or constant: every dim a factor of its own."""
-        node = self._node(value.shape, (), ((self._number(value), _identity(value)),))
+        dims: Dims = tuple((d,) for d in range(len(value.shape)))
+        node = self._node(value.shape, (), ((self._number(value), dims),))
         node.input_position = position
         return node
 
@@ -163,12 +164,7 @@ class Graph:
         return number
 
     def _add_region(self, op: Op) -> None:
-        nodes = []
-        for wire in op.wires:
-            node = self._wire_node(op, wire)
-            node.op, node.wire = op, wire
-            nodes.append(node)
-        self.wire_nodes[op] = tuple(nodes)
+        self.wire_nodes[op] = tuple([self._wire_node(op, wire) for wire in op.wires])
         for body in op.bodies:
             self._add_program(body, None)
 
@@ -193,11 +189,10 @@ class Graph:
         outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]
         if wire.result is not None:
             outs.append(port(op.results[wire.result], True))
-        return self._node(
-            shape,
-            tuple(p for p in ins if p is not None),
-            tuple(p for p in outs if p is not None),
-        )
+        read, made = (tuple(p for p in ports if p is not None) for ports in (ins, outs))
+        node = self._node(shape, read, made)
+        node.op, node.wire = op, wire
+        return node
 
     def _node(
         self, sizes: tuple[int, ...], ins: tuple[Port, ...], outs: tuple[Port, ...]
@@ -220,7 +215,3 @@ class Graph:
             self.producer[value] = node.index
         for value in {value for value, _ in node.ins}:
             self.consumers[value].append(node.index)
-
-
-def _identity(value: Value) -> Dims:
-    return tuple((d,) for d in range(len(value.shape)))

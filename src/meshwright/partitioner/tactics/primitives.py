@@ -8,8 +8,7 @@ from enum import Enum
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import find_nodes
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.workspace import Workspace, find_nodes
 from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import Value
 
@@ -70,7 +69,7 @@ class Shard:
             work.block([(path, node)], [self.axis])
             return None
         if dim is FIRST_DIVISIBLE:
-            return first_divisible(work, node, self.axis)
+            return next(iter(work.divisible_dims(node, self.axis)), None)
         return _checked(dim, path, value)
 
     def __str__(self) -> str:
@@ -128,18 +127,6 @@ def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Repl
     if not patterns:
         raise TacticError("replicate wants at least one pattern")
     return Replicate(patterns, (axis,) if isinstance(axis, str) else axis)
-
-
-def first_divisible(work: Workspace, node: Node, axis: str) -> int | None:
-    """The first dim of what a node makes that an axis still divides; None if none."""
-    if work.is_cut(node, axis):
-        return None
-    size = work.mesh.size(axis)
-    for dim in range(len(work.value(node).shape)):
-        extent = work.local_extent(node, dim)
-        if extent >= size and extent % size == 0:
-            return dim
-    return None
 
 
 def _checked(dim: object, path: str, value: Value) -> int:

@@ -13,11 +13,11 @@ from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.strategies.strategy import DimAxes, Strategy, StrategySet
-from meshwright.predict.roofline.bound import roofline_s
 from meshwright.predict.roofline.kernel_time import (
     KernelTraffic,
     kernel_time,
     matrix_s,
+    roofline_s,
     vector_flops,
 )
 from meshwright.program.ir import Atom, Op, Value

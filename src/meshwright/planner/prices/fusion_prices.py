@@ -28,9 +28,9 @@ from meshwright.predict.compilers.hlo.kernels import (
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
-from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.kernel_time import (
     MOVE_FLOPS,
+    Bound,
     KernelTraffic,
     bound_times,
     vector_flops,

@@ -29,7 +29,7 @@ from meshwright.planner.strategies.enumeration import Strategies
 from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.program.capture import Captured
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches, without_indices
+from meshwright.partitioner.structure.workspace import matches, without_indices
 from meshwright.partitioner.tactics import Shard, Workspace, shard
 from meshwright.planner.columns.price_tables import MOST_AXES
 from meshwright.planner.solve.space import Pricing, Space, price

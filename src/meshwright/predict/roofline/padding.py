@@ -27,7 +27,8 @@ def padded_flops(op: Op, chip: Chip) -> int:
     return PADDED[op.kind](op, chip)
 
 
-def _padded(extent: int, tile: int) -> int:
+def padded_extent(extent: int, tile: int) -> int:
+    """The extent rounded up to whole tiles."""
     return -(-extent // tile) * tile
 
 
@@ -62,9 +63,9 @@ def _padded_product(op: Op, chip: Chip) -> int:
         rows, columns = columns, rows  # the wider side streams through the unit
     rows_tile, (sums_tile, columns_tile) = chip.tile[0], chip.unit
     padded = (
-        _padded(rows, rows_tile)
-        * _padded(columns, columns_tile)
-        * _padded(summed, sums_tile)
+        padded_extent(rows, rows_tile)
+        * padded_extent(columns, columns_tile)
+        * padded_extent(summed, sums_tile)
     )
     return 2 * batch * padded
 
@@ -77,10 +78,10 @@ def _padded_convolution(op: Op, chip: Chip) -> int:
     groups = params["feature_group_count"] * params["batch_group_count"]
     outputs, inputs = kernel[out_dim] // groups, kernel[in_dim]
     taps = math.prod(kernel) // (kernel[out_dim] * kernel[in_dim])
-    fill = _padded(outputs, chip.unit[1]) / outputs
+    fill = padded_extent(outputs, chip.unit[1]) / outputs
     # A depthwise convolution sums too few products for the unit and runs outside of it.
     if inputs > 1:
-        fill *= _padded(inputs * taps, chip.unit[0]) / (inputs * taps)
+        fill *= padded_extent(inputs * taps, chip.unit[0]) / (inputs * taps)
     return int(work_of(op).flops * fill)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,7 @@ def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
             f"--xla_force_host_platform_device_count={count} before JAX starts"
         )
     shape = tuple(size for _, size in mesh.sizes)
-    grid = np.array(devices[: math.prod(shape)], dtype=object).reshape(shape)
+    grid = np.array(devices[:count], dtype=object).reshape(shape)
     return jax.sharding.Mesh(grid, mesh.axes, axis_types=(AxisType.Auto,) * len(shape))
 
 
@@ -44,10 +43,27 @@ def partition_spec(sharding: Sharding) -> PartitionSpec:
 
 
 def named_shardings(
-    mesh: jax.sharding.Mesh, shardings: Sequence[Sharding]
+    mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, shardings: Sequence[Sharding]
 ) -> tuple[NamedSharding, ...]:
     """JAX's `NamedSharding` of each sharding on a mesh."""
     return tuple(NamedSharding(mesh, partition_spec(s)) for s in shardings)
+
+
+def spmd_function(
+    lowered: Lowered, mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
+) -> Callable[..., tuple[Any, ...]]:
+    """The device program as a function of flat global arrays over a mesh."""
+
+    def device_step(*inputs: Any) -> tuple[Any, ...]:
+        return tuple(run_program(lowered.program, inputs))
+
+    return jax.shard_map(
+        device_step,
+        mesh=mesh,
+        in_specs=tuple(partition_spec(s) for s in lowered.inputs),
+        out_specs=tuple(partition_spec(s) for s in lowered.outputs),
+        check_vma=False,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +80,8 @@ class Executable:
 
     def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """Outputs for leaves in any sharding, under any mesh of the caller's context."""
-        placed = place(leaves, self.in_shardings)
+        pairs = zip(leaves, self.in_shardings, strict=True)
+        placed = [_place(leaf, sharding) for leaf, sharding in pairs]
         if jax.sharding.get_abstract_mesh().empty:
             return self.jitted(*placed)
         with jax.set_mesh(self.mesh):
@@ -82,19 +99,9 @@ def make_executable(
     outer = jax_mesh(user_mesh or lowered.mesh)
     mesh = jax_mesh(lowered.mesh)
 
-    def device_step(*inputs: Any) -> tuple[Any, ...]:
-        return tuple(run_program(lowered.program, inputs))
-
-    mapped = jax.shard_map(
-        device_step,
-        mesh=mesh,
-        in_specs=tuple(partition_spec(s) for s in lowered.inputs),
-        out_specs=tuple(partition_spec(s) for s in lowered.outputs),
-        check_vma=False,
-    )
     in_shardings = tuple(_outermost(s, outer, mesh) for s in lowered.inputs)
     jitted = jax.jit(
-        mapped,
+        spmd_function(lowered, mesh),
         in_shardings=in_shardings,
         out_shardings=tuple(_outermost(s, outer, mesh) for s in lowered.outputs),
         donate_argnums=tuple(donated),
@@ -112,15 +119,11 @@ def _outermost(
     return NamedSharding(outer, partition_spec(named))
 
 
-def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any]:
-    """Arrays of any sharding, NumPy arrays or scalars, moved to the given shardings.
+def _place(leaf: Any, sharding: NamedSharding) -> Any:
+    """An array of any sharding, a NumPy array or a scalar, moved to a sharding.
 
     In a multi-process run, NumPy arrays must be equal on all processes.
     """
-    return [_place(leaf, s) for leaf, s in zip(leaves, shardings, strict=True)]
-
-
-def _place(leaf: Any, sharding: NamedSharding) -> Any:
     if isinstance(leaf, Tracer):
         return leaf  # inside another transformation, which places it
     if isinstance(leaf, jax.Array):

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from meshwright.program.ir import Atom, Op
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule
-from meshwright.program.rules.traits import Trait
 
 
 @rule("sharding_constraint", "reshard", traits=(Trait.SHARDING_CONSTRAINT,))

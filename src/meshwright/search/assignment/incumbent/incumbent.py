@@ -44,7 +44,7 @@ class Incumbent:
         self.cost = math.inf
         self.bound = -math.inf
         self.first_s: float | None = None
-        self._is_whole = _are_whole(reduced.costs) and _are_whole(reduced.tables)
+        self._is_whole = _are_whole(reduced.costs) and _are_whole(reduced.graph.tables)
         self._on_progress = on_progress
         self._lock = threading.Lock()
         self.stopped = False
@@ -102,6 +102,13 @@ class Incumbent:
         if better:
             self._report()
 
+    def priced(self, row_prices: Floats) -> Floats:
+        """Costs of all choices, with the price of the memory that they take."""
+        if not self.memory.num_rows:
+            return self.reduced.costs
+        starts = self.reduced.graph.starts
+        return self.reduced.costs + self.memory.prices(starts, row_prices)
+
     @property
     def is_proven(self) -> bool:
         """Whether the cost is within the allowed gap of the bound."""
@@ -114,10 +121,6 @@ class Incumbent:
         """Whether the search has to end: proven, stopped, or out of time."""
         is_useless = self.is_proven or self.bound >= self.options.stop_bound
         return self.stopped or is_useless or self.clock.left_s <= 0
-
-    def has_ended(self) -> bool:
-        """Whether the search is over, as a function to pass on."""
-        return self.is_over
 
     def _report(self) -> None:
         if self._on_progress is not None:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.lower.lowering import Lowered
-from meshwright.partitioner.lower.reshard import local_shape
-from meshwright.program.ir import Literal, Op, Program, Sharding, show_op, verify
+from meshwright.partitioner.lower import Lowered, local_shape
+from meshwright.program.ir import Literal, Op, Program, Sharding, show_ops
+from tests.program.ir.verifier import verify
 
 Shape = tuple[int, ...]
 
@@ -17,8 +17,8 @@ def verify_lowered(lowered: Lowered, source: Program) -> None:
     """Assert that `lowered` is a well-formed device program of `source`.
 
     Its structure is valid (`verify`). Inputs and outputs have the local shapes of their
-    shardings, and no output is partial. Each collective names axes of the mesh, changes
-    shapes as its kind must, and has an origin.
+    shardings, and no output is partial. Each collective names axes of the mesh and changes
+    shapes as its kind must.
     """
     program = lowered.program
     verify(program)
@@ -47,21 +47,25 @@ def _check_divides(shape: Shape, sharding: Sharding, mesh: Mesh, what: str) -> N
 
 def _check_collective(op: Op, mesh: Mesh) -> None:
     axes = op.params["axes"]
-    assert isinstance(axes, tuple), f"{show_op(op)}: no axes"
-    assert axes, f"{show_op(op)}: no axes"
-    assert set(axes) <= set(mesh.axes), f"{show_op(op)}: not the axes of {mesh}"
-    assert len(set(axes)) == len(axes), f"{show_op(op)}: an axis twice"
+    assert isinstance(axes, tuple), f"{_shown(op)}: no axes"
+    assert axes, f"{_shown(op)}: no axes"
+    assert set(axes) <= set(mesh.axes), f"{_shown(op)}: not the axes of {mesh}"
+    assert len(set(axes)) == len(axes), f"{_shown(op)}: an axis twice"
     (operand,), (result,) = op.operands, op.results
-    assert not isinstance(operand, Literal), f"{show_op(op)}: of a literal"
+    assert not isinstance(operand, Literal), f"{_shown(op)}: of a literal"
     wanted = _RESULTS[op.kind](op, operand.shape, mesh.size(axes))
     assert (result.shape, result.dtype) == (wanted, operand.dtype), (
-        f"{show_op(op)}: wanted shape {wanted}"
+        f"{_shown(op)}: wanted shape {wanted}"
     )
+
+
+def _shown(op: Op) -> str:
+    return show_ops([op])[0]
 
 
 def _dim(op: Op, name: str = "dim") -> int:
     dim = op.params[name]
-    assert isinstance(dim, int), f"{show_op(op)}: {name} is {dim!r}"
+    assert isinstance(dim, int), f"{_shown(op)}: {name} is {dim!r}"
     return dim
 
 
@@ -76,16 +80,16 @@ def _shrunk(shape: Shape, dim: int, parts: int) -> Shape:
 
 def _permuted(op: Op, shape: Shape, parts: int) -> Shape:
     pairs = op.params["pairs"]
-    assert isinstance(pairs, tuple), f"{show_op(op)}: no pairs"
+    assert isinstance(pairs, tuple), f"{_shown(op)}: no pairs"
     ends = list(zip(*pairs, strict=True)) or [(), ()]
-    assert all(len(set(end)) == len(end) for end in ends), f"{show_op(op)}: twice"
+    assert all(len(set(end)) == len(end) for end in ends), f"{_shown(op)}: twice"
     positions = set(range(parts))
-    assert all(set(end) <= positions for end in ends), f"{show_op(op)}: out of range"
+    assert all(set(end) <= positions for end in ends), f"{_shown(op)}: out of range"
     return shape
 
 
 def _exchanged(op: Op, shape: Shape, parts: int) -> Shape:
-    assert _dim(op, "gather") != _dim(op, "split"), f"{show_op(op)}: onto itself"
+    assert _dim(op, "gather") != _dim(op, "split"), f"{_shown(op)}: onto itself"
     shape = _shrunk(shape, _dim(op, "split"), parts)
     moved = _grown(shape, _dim(op, "gather"), parts)
     assert math.prod(moved) == math.prod(shape) * parts

@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 import pytest
 
 from meshwright.program.ir import Op, Value
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 
 @fast_frozen

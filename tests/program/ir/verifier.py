@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from meshwright.program.ir.program import Op, Program, show_ops
-from meshwright.program.ir.text import show_param
+from meshwright.program.ir.program import Op, Program, show_ops, show_param
 from meshwright.program.ir.values import Atom, Value, Wire
 
 

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 
 def test_the_collector_is_off_in_the_block_and_on_after_it():

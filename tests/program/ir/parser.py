@@ -6,9 +6,10 @@ import ast
 import re
 
 from meshwright.errors import MeshwrightError
-from meshwright.program.ir.program import Op, Program
-from meshwright.program.ir.text import Opaque, split_top
-from meshwright.program.ir.values import Atom, Literal, Value, Wire, full_dtype
+from meshwright.program.ir.program import Op, Opaque, Program, split_top
+from meshwright.program.ir.values import SHORT_DTYPES, Atom, Literal, Value, Wire
+
+FULL_DTYPES = {short: dtype for dtype, short in SHORT_DTYPES.items()}
 
 _TYPED = re.compile(r"%(\d+): ([^\[]+)\[([\d, ]*)\]$")
 _OP = re.compile(
@@ -101,7 +102,7 @@ class _Parser:
         number, dtype, shape = found.groups()
         if number in self.values:
             raise ValueError(f"%{number} is named twice")
-        value = Value(tuple(map(int, split_top(shape))), full_dtype(dtype))
+        value = Value(tuple(map(int, split_top(shape))), FULL_DTYPES.get(dtype, dtype))
         return self.values.setdefault(number, value)
 
     def atoms(self, text: str) -> tuple[Atom, ...]:
@@ -111,7 +112,7 @@ class _Parser:
         if text.startswith("%"):
             return self.values[text[1:]]
         value, _, dtype = text.rpartition(":")
-        return Literal(_scalar(value), full_dtype(dtype))
+        return Literal(_scalar(value), FULL_DTYPES.get(dtype, dtype))
 
 
 def _scalar(text: str) -> object:
