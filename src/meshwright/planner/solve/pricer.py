@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,14 +23,6 @@ GOOD_ENOUGH = 0.003
 
 _MAX_EXTENSIONS = 3
 """Times that a solve which found no solution is repeated with three times the seconds."""
-
-
-class Cheapest(NamedTuple):
-    """The solver's choices at some prices of memory, a lower bound, its dual messages."""
-
-    choices: Choices
-    bound: float
-    messages: Floats | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +90,12 @@ class Pricer:
         stop_bound: float = math.inf,
         starts: Sequence[Choices] = (),
         messages: Floats | None = None,
-    ) -> Cheapest:
-        """The choices of least cost when each byte has a price at each time, [T].
+    ) -> tuple[Choices, float, Floats | None]:
+        """The cheapest choices, a lower bound of the cost, and the solver's dual messages.
 
-        seconds: limit of the solve; it takes longer only if it has found no solution.
-        rounds, stop_bound, messages: as in `SolveOptions`. starts: known choices, of
-        which the cheapest starts the solve.
+        prices: of a byte at each time, [T]. seconds: limit of the solve; it takes longer
+        only if it has found no solution. rounds, stop_bound, messages: as in
+        `SolveOptions`. starts: known choices, of which the cheapest starts the solve.
         """
         problem = self.program(prices)
         start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
@@ -115,7 +106,7 @@ class Pricer:
             self.seed,
         )
         choices = tuple(int(x) for x in found.choices)
-        return Cheapest(choices, float(found.bound), found.messages)
+        return choices, float(found.bound), found.messages
 
     def program(self, prices: Floats) -> Assignment:
         """The integer program in seconds, with a price per byte at each time, [T]."""
