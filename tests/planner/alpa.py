@@ -27,7 +27,7 @@ from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.pricer import Pricer
 from meshwright.planner.strategies.enumeration import Strategies
 from meshwright.planner.strategies.symmetry import Runs, group_nodes
-from meshwright.predict.roofline.padding import uses_matrix_unit
+from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
 from tests.alpa.cases import CASES, built
 
 MACHINE = load_machine("h100", 4)

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 class Plan(PlanRecord):
     """A plan: the fields of `PlanRecord`, and what can be done with them.
 
-    It inherits fields only: the methods read the record, or hand it to another room.
+    It inherits fields only: the methods read the record, or pass it to other folders of
+    `app`.
     """
 
     @property

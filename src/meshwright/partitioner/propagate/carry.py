@@ -51,7 +51,7 @@ class Carrier:
         return self._partial[key]
 
     def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
-        """The value and all values that its answer may depend on, in program order.
+        """The value, and all that may decide whether it is partial, in program order.
 
         Chains of additions are long; answering in this order avoids deep recursion.
         """

@@ -27,11 +27,11 @@ def megatron(axis: str) -> AxisTactic:
     before: x[B, D] @ up[D, F], gelu, @ down[F, D]
     after: up by dim 1 and down by dim 0, one all-reduce of [B, D]
 
-    Weights are tried in program order, dim by dim: the cut is propagated, and taken
-    back unless some later weight becomes cut by rows, nothing is gathered on the way,
-    and what is summed is no larger than what is cut. Heads of attention are found so,
-    whether their weights are fused or not. Raises `TacticError` where there is no such
-    pair, when the tactic is applied.
+    Weights are tried in program order, dim by dim. A cut is propagated, and undone unless
+    it makes some later weight cut by rows, needs no gather in between, and leaves partial
+    sums no larger than the results that it cuts. This also finds attention heads, with
+    fused weights or not. Raises `TacticError` if there is no such pair, when the tactic is
+    applied.
     """
     return AxisTactic("megatron", axis, _cut_pairs)
 
@@ -59,7 +59,7 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
 
 
 def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refusal]:
-    """Refusals for a whole weight whose product is split across any cut of its columns."""
+    """Refusals for a weight that stays whole because its product is sliced across cuts."""
     if work.is_cut(product.node, axis):
         return
     value, dims = product.result
@@ -99,7 +99,7 @@ class _TrialBytes:
 
     @property
     def is_worth_it(self) -> bool:
-        """A pair was closed, and communicates less than it shares out."""
+        """Whether a pair of matmuls is cut, and communicates no more bytes than it cuts."""
         moved = self.closed + self.summed
         return self.closed > 0 and not self.gathered and moved <= self.made
 

@@ -1,4 +1,4 @@
-"""The two verbs that all others are made of: cut these, keep those whole."""
+"""The two basic tactics: `shard` cuts inputs or tagged values, `replicate` keeps them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshwright.program.ir import Value
 
 
 class Choice(Enum):
-    """What may stand for a dim."""
+    """Values that a pattern may have in place of the number of a dim."""
 
     REPLICATED = "replicated"  # keep it whole along the axis, whatever comes
     FIRST_DIVISIBLE = "first divisible"  # the first dim that the axis divides
@@ -46,7 +46,7 @@ class Shard:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Cut all leaves that the patterns mean, together, then propagate."""
+        """Cut all leaves that match the patterns together, then propagate."""
         work.mesh.require(self.axis)
         seeds: list[tuple[str, Node, int]] = []
         for pattern, dim in self.dims:
@@ -89,7 +89,7 @@ class Replicate:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Block every leaf that the patterns mean."""
+        """Keep every leaf that matches the patterns whole."""
         axes = work.mesh.axes if self.axes is None else self.axes
         for axis in axes:
             work.mesh.require(axis)
@@ -149,5 +149,5 @@ def _check_dim(pattern: str, dim: object) -> None:
 
 
 def show_dim(dim: object) -> str:
-    """As it is typed, the name of the package left out."""
+    """The text of a dim as a user types it, without the package's name."""
     return dim.name if isinstance(dim, Choice) else getattr(dim, "__name__", repr(dim))

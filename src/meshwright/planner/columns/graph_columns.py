@@ -189,7 +189,10 @@ class _Writer:
         return [sorted(own) for own in sources], [sorted(own) for own in readers]
 
     def _linear(self, node: Node) -> Iterator[Linear]:
-        """Mask, number of operands, and presence of a literal other than 0, of each set."""
+        """The sets of operands in which a node is jointly linear.
+
+        For each its bit mask, its size, and whether a literal other than 0 is in it.
+        """
         op, rule = node.op, node.rule
         if op is None or rule is None or len(node.ins) > MOST_OPERANDS:
             return

@@ -166,7 +166,7 @@ def is_partial(
 def find_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """`is_partial`, given the answers for the values that it depends on."""
+    """Whether a value is partial, given the same for the values that it depends on."""
     answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1

@@ -110,7 +110,7 @@ def _smallest_plans(
     starts: Sequence[Choices],
     messages: Floats | None,
 ) -> list[Choices]:
-    """Choices at prices so high that hardly any plan is smaller.
+    """Solutions at prices per byte so high that the smallest plans win.
 
     starts: known choices; the first of them is the fastest.
     """

@@ -109,7 +109,10 @@ class Pricer:
         return choices, float(found.bound), found.messages
 
     def program(self, prices: Floats) -> Assignment:
-        """The integer program in seconds, with a price per byte at each time, [T]."""
+        """The assignment problem whose costs are seconds, and bytes times their price.
+
+        prices: seconds per byte at each time, [T].
+        """
         paid = {
             key: float(prices @ row) for key, row in self.live_counts.counts.items()
         }

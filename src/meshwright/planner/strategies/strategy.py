@@ -20,8 +20,9 @@ class Strategy:
     """One way to partition a node.
 
     axes: per factor that is split, the axes, major to minor. partial_inputs: axes along
-    which operands arrive as partial sums. reductions: per axis along which the result is
-    partial, its end.
+    which operands arrive as partial sums. reductions: for each axis along which
+    the result is partial, what becomes of it: `ALL_REDUCE`, `KEEP_PARTIAL`, or the dim
+    that is reduce-scattered.
     """
 
     axes: tuple[tuple[int, tuple[str, ...]], ...] = ()

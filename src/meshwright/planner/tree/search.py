@@ -117,10 +117,10 @@ def search_cuts(
     budget: Budget,
     on_improvement: OnImprovement[CutState] | None = None,
 ) -> TreeSearchResult:
-    """The best state that the goals in sequence lead to, and the cuts that it needs.
+    """The best state found, one goal after another, and the cuts that it needs.
 
-    The result never costs more than the start, by the model: where it would once it is
-    spelled as tactics, nothing is cut. Ctrl-C ends the search with the best so far.
+    If the state, or the tactics that spell it, cost more than the start by the model, the
+    result is the start. Ctrl-C ends the search with the best so far.
     """
     results = search_goals(
         problem, goals_of(problem), engine, budget, on_improvement=on_improvement

@@ -33,7 +33,7 @@ _Placed = tuple[int, int, int, int]
 def packed_with_results(
     buffers: Sequence[BufferInterval], results: Sequence[BufferInterval]
 ) -> int:
-    """Heap size if every result has a place of its own from the start.
+    """Heap size if every result has a buffer of its own from the start.
 
     Largest first, a buffer goes to the place of the smallest result that is large enough
     and free for its whole live range, else to the heap.

@@ -22,8 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.machine import Chip
-from meshwright.predict.roofline.padding import PADDED, padded_flops, uses_matrix_unit
-from meshwright.predict.roofline.tiles import Streams, reread_bytes
+from meshwright.predict.roofline.matrix_unit import (
+    PADDED,
+    padded_flops,
+    uses_matrix_unit,
+)
+from meshwright.predict.roofline.rereads import Streams, reread_bytes
 from meshwright.program.ir import Op
 from meshwright.program.ops import OpWork, work_of
 from meshwright.program.rules.pallas_kernel import (

@@ -107,7 +107,7 @@ class Engine(Protocol):
 
     @property
     def patience(self) -> int | None:
-        """Limit on known candidates in a row, after which the search ends; `None`: none."""
+        """Candidates in a row, all priced before, that end a search; `None`: no limit."""
         ...
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:

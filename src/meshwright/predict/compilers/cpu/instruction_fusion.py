@@ -173,7 +173,7 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _joins_rows(op: Op) -> bool:
-    """Whether a concatenation joins long rows, or many operands: a loop of its own."""
+    """Whether a concatenation is a loop of its own: it joins long rows or many operands."""
     (result,) = op.results
     minor, size = len(result.shape) - 1, itemsize_bytes(result.dtype)
     return len(op.operands) > _MAX_JOINED_OPERANDS or (

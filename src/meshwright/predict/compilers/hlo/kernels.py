@@ -16,8 +16,8 @@ import numpy as np
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.roofline.kernel_time import KernelTraffic
-from meshwright.predict.roofline.padding import uses_matrix_unit
-from meshwright.predict.roofline.tiles import SUM_BYTES, Streams
+from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
+from meshwright.predict.roofline.rereads import SUM_BYTES, Streams
 from meshwright.program.ir import Atom, Value
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.records import fast_frozen
@@ -50,7 +50,7 @@ class OnChipCandidates:
     num_fusions: int
 
     def fitting(self, scratch_bytes: float) -> frozenset[Value]:
-        """The values that fit into so many bytes throughout their live ranges."""
+        """The values that scratch memory holds throughout their live ranges."""
         used = np.zeros(self.num_fusions, np.int64)
         kept: list[Value] = []
         for value, start, end, size in self.ranges:
@@ -188,7 +188,8 @@ def collective_bytes(fusion: Fusion, layouts: Layouts) -> int:
 def streamed_operands(fusion: Fusion, layouts: Layouts) -> StreamedOperands | None:
     """The arrays that a product's operands, and its result, are computed from.
 
-    An array counts as many elements as the operand at most, if that is a slice of it.
+    Of an array larger than the operand, only as many elements count as the operand has:
+    the operand is then a slice of it.
     `None` if the fusion is no matrix product.
     """
     if not fusion.sides:

@@ -9,7 +9,7 @@ from itertools import permutations
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from meshwright.predict.roofline.padding import padded_extent
+from meshwright.predict.roofline.matrix_unit import padded_extent
 from meshwright.program.ir import Program, Value, itemsize_bytes
 
 _WORD = 4

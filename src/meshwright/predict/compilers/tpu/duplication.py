@@ -14,7 +14,7 @@ from meshwright.machine import Chip
 from meshwright.predict.compilers.hlo.fusion import FusionKind, widening_bytes
 from meshwright.predict.compilers.hlo.policies import FusedOp
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
-from meshwright.predict.roofline.padding import product_extents
+from meshwright.predict.roofline.matrix_unit import product_extents
 from meshwright.program.ir import Op, Value, itemsize_bytes, num_bytes
 from meshwright.program.ops import OpWork, work_of
 

@@ -23,7 +23,7 @@ from meshwright.predict.compilers.hlo.fusion import (
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.hlo.policies import FusedOp, FusionPolicy
-from meshwright.predict.roofline.padding import uses_matrix_unit
+from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
 from meshwright.program.ir import Op, Program, Value, itemsize_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, ops_with, work_of
 

@@ -16,7 +16,10 @@ from meshwright.program.rules.rule import Dims, FactorRule
 
 @rule("sharding_constraint", "reshard", traits=(Trait.SHARDING_CONSTRAINT,))
 def constraint(op: Op) -> FactorRule:
-    """The rule of an identity; its sharding is applied before any tactic."""
+    """The rule of a sharding constraint, which is an identity.
+
+    `partitioner.constraints` applies the sharding before any tactic.
+    """
     dims: Dims = tuple((d,) for d in range(len(op.operands[0].shape)))
     linear = (frozenset({0}),)
     return FactorRule(op.operands[0].shape, (dims,), (dims,), linear=linear)

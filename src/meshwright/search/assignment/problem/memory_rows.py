@@ -195,7 +195,7 @@ def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> 
 
 @compiled
 def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
-    """Add to `change` the differences of the choices' excess from row to row."""
+    """Add to `change[row]` by how much the excess of the choices grows at that row."""
     for i in range(len(choices)):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):

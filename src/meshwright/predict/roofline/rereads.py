@@ -15,7 +15,7 @@ import math
 from typing import NamedTuple
 
 from meshwright.machine import Chip
-from meshwright.predict.roofline.padding import product_extents, uses_matrix_unit
+from meshwright.predict.roofline.matrix_unit import product_extents, uses_matrix_unit
 from meshwright.program.ir import Op
 
 _TILE_SHARE = 0.5

@@ -15,7 +15,7 @@ from meshwright.predict.roofline.kernel_time import (
     bound_times,
     kernel_time,
 )
-from meshwright.predict.roofline.tiles import Streams, reread_bytes
+from meshwright.predict.roofline.rereads import Streams, reread_bytes
 from meshwright.program.capture import capture
 from meshwright.program.ops import work_of
 
