@@ -1,7 +1,7 @@
-"""Alpa's examples on a mesh of n0 by n1: what moves from one sharding to another.
+"""Alpa's examples on a mesh of n0 by n1: collectives from one sharding to another.
 
 Zheng et al., "Alpa", OSDI 2022: resharding in Table 2, a batched product in Table 3. M is
-the whole value in bytes; axes of the mesh are called "0" and "1", as they are there.
+the whole value in bytes; axes of the mesh are called "0" and "1", as in the paper.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TABLE_3: Mapping[str, tuple[Mapping[str, str], tuple[Move, ...]]] = {
     ),
     "k to 0 and 1": ({"k": "01"}, (("all_reduce", ("0", "1"), WHOLE_BYTES),)),
 }
-"""Of sum over k of a[i, k] b[k, j], the axes along which each letter is cut."""
+"""Axes along which each letter is cut in the product: sum over k of a[i, k] b[k, j]."""
 
 
 def resharding(have: Dims, need: Dims) -> tuple[Move, ...]:
@@ -71,7 +71,7 @@ def _held_bytes(dims: list[list[str]]) -> int:
 
 
 def product(cuts: Mapping[str, str]) -> tuple[Move, ...]:
-    """The collectives of a product whose letters are cut so."""
+    """The collectives of a product whose letters are cut along these axes."""
     dims = {"i": {"a": 0}, "j": {"b": 1}, "k": {"a": 1, "b": 0}}
     schedule = [mw.shard(dims[f], axis) for f, axes in cuts.items() for axis in axes]
     rows, columns = SHAPE

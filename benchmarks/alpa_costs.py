@@ -1,11 +1,11 @@
 """Costs of collectives in Alpa's search: closed forms on a logical mesh.
 
 Zheng et al., "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep
-Learning" (OSDI 2022), and its code: each mesh axis has a cost alpha
-of a start and a cost beta of a byte. A small constant for each kind breaks ties: of two
-ways that move as many bytes, the one with an all-gather is chosen last. Costs have no
-unit; `predict.links.collective` has seconds. These forms reproduce Alpa's published
-plans in docs/alpa.md; no search of Meshwright reads them.
+Learning" (OSDI 2022), and its code. Each mesh axis has a cost alpha per start and a cost
+beta per byte. A small constant for each kind breaks ties: if two ways move as many bytes,
+the one with an all-gather is chosen last. Costs have no unit; `predict.links.collective`
+has seconds. These forms reproduce Alpa's published plans in docs/alpa.md; no search of
+Meshwright reads them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AlphaBeta:
     def flat(self) -> AlphaBeta:
         """The mesh with all axes as one, with the largest alpha and the smallest beta.
 
-        That is Alpa's choice: a ring can be laid so that few of its hops leave the fast
+        Alpa chooses these, since a ring can be laid so that few of its hops leave the fast
         axis.
         """
         size = math.prod(self.shape)

@@ -1,11 +1,11 @@
-"""Found plans beside what people do by hand: every program of the zoo on four machines.
+"""Found plans compared with experts' strategies: all programs of the zoo, four machines.
 
     python -m benchmarks.autoplan [--only resnet] [--machines tpu-v5e,h100] [--budget 15]
         [--picture FILE]
 
 Resumable: cases in the results file are not run again. Each case searches within the
-budget; then, outside of it, all experts' strategies are simulated on the mesh of one axis
-and on the three of two axes that the integer program likes best.
+budget. Then all experts' strategies are simulated, without a limit of time, on the mesh of
+one axis and on the three meshes of two axes that the integer program ranks first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ from statistics import geometric_mean
 import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
-from meshwright.planner.candidates.expert_strategies import expert_strategies
-from meshwright.planner.candidates.meshes import meshes_of, shape_text
+from meshwright.planner.candidates.expert_plans import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.driver.outcome import search_result
-from meshwright.planner.driver.recomputation import search_with_recomputation
-from meshwright.planner.driver.search import SPELLED
+from meshwright.planner.driver.search import SPELLED, search_with_recomputation
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask
 from meshwright.planner.solve.solver_process import SolverProcess
@@ -37,7 +35,7 @@ from meshwright.planner.solve.space import Space
 RESULTS = Path(__file__).parent / "results" / "autoplan.json"
 
 MACHINES = {"tpu-v3": 16, "tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
-"""Chips of each; those of TPU v3 have two devices."""
+"""Number of chips by machine; a chip of TPU v3 has two devices."""
 
 TRANSFORMERS = (
     "gpt:t32", "gpt3:t24", "llm:alpa_2_6b", "primer:primer_medium", "moe:moe_2_4b",
@@ -67,44 +65,44 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
         capture_s = time.monotonic() - started
         limit = machine.chip.usable_bytes
         task = SearchTask(
-            Space(captured, machine), meshes, limit, lambda c: c.step_time_s
+            Space(captured, machine), meshes, limit, lambda seconds, num_bytes: seconds
         )
-        state = SearchState.of(task, solver, started + budget_s)
-        state = search_with_recomputation(state, solver, with_experts=True)
+        state = SearchState(task, solver, started + budget_s)
+        state = search_with_recomputation(state)
     row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
-    seen = {(c.name, c.mesh) for c in state.candidates}
-    own = [c for c in state.candidates if c.name == FOUND]
+    seen = {(c.name, c.mesh) for c in state.trials.candidates}
+    own = [c for c in state.trials.candidates if c.name == FOUND]
     if any(c.fits(limit) for c in own):
         row["own_s"] = min(c.step_time_s for c in own if c.fits(limit))
     try:
-        told = search_result(state, started)
+        told = state.result(started)
         best = told.candidates[0]
         row |= {"auto_s": best.step_time_s, "auto_bytes": best.peak_memory_bytes}
-        row |= {"auto_mesh": shape_text(best.mesh), "gap": told.gap}
+        row |= {"auto_mesh": str(best.mesh), "gap": told.gap}
         row |= {"model_s": told.model_s, "bound_s": told.bound_s}
     except MeshwrightError as error:
         row["auto_error"] = str(error)
-    likely = [mesh for mesh in state.programs.ranked_meshes() if len(mesh.axes) > 1]
+    ranked = [*state.programs.ranked_meshes(), *state.programs.unsolved]
+    likely = [mesh for mesh in ranked if len(mesh.axes) > 1]
     for mesh in (meshes[0], *likely[:3]):
         for expert, tactics in expert_strategies(mesh).items():
             if (expert, mesh) not in seen:
                 state.trials.simulate(expert, mesh, tactics)
-    named = [c for c in state.candidates if c.name not in (FOUND, SPELLED)]
+    named = [c for c in state.trials.candidates if c.name not in (FOUND, SPELLED)]
     experts = [c for c in named if not c.why_not]
     row["experts"] = [
-        (c.name, shape_text(c.mesh), c.step_time_s, c.peak_memory_bytes)
-        for c in experts
+        (c.name, str(c.mesh), c.step_time_s, c.peak_memory_bytes) for c in experts
     ]
     fitting = [c for c in experts if c.fits(limit)]
     if fitting:
         first = min(fitting, key=lambda c: c.step_time_s)
         row |= {"expert_s": first.step_time_s, "expert": first.name}
-        row["expert_mesh"] = shape_text(first.mesh)
+        row["expert_mesh"] = str(first.mesh)
     return row
 
 
 def ratio_of(row: Mapping[str, object]) -> float | None:
-    """Time of the plan that autoplan returns in parts of the best expert's that fits."""
+    """The returned plan's step time over that of the best expert's plan that fits."""
     return _ratio(row.get("auto_s"), row.get("expert_s"))
 
 
@@ -115,7 +113,7 @@ def _ratio(auto: object, expert: object) -> float | None:
 
 
 def summary(rows: Mapping[str, Row]) -> Row:
-    """What the rows say together."""
+    """Mean and worst ratios, and counts, over all rows."""
     told: Row = {}
     for title, names in (("transformers", TRANSFORMERS), ("others", OTHERS)):
         ratios = [
@@ -142,7 +140,7 @@ def summary(rows: Mapping[str, Row]) -> Row:
 
 
 def table(rows: Mapping[str, Row]) -> str:
-    """A row a machine, as Markdown."""
+    """The Markdown table, with one row per machine."""
     lines = [
         "| machine | programs | fit | others: mean, worst | transformers: mean, worst "
         "| gap at most 2 % |",
@@ -165,7 +163,7 @@ def table(rows: Mapping[str, Row]) -> str:
 
 
 def draw(rows: Mapping[str, Row], path: Path) -> None:
-    """All ratios: a row a program, a colour a machine."""
+    """Draw all ratios: one row per program, one colour per machine."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -198,7 +196,7 @@ def draw(rows: Mapping[str, Row], path: Path) -> None:
 
 
 def main() -> None:
-    """Run what is asked for, and print a line for each case."""
+    """Run the cases asked for, and print one line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     parser.add_argument("--machines", default=",".join(MACHINES))

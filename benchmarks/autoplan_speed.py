@@ -1,7 +1,7 @@
-"""How long a search takes for large models: T24, T32, T48, GPT-39B, MoE-10B, GPT-175B.
+"""Seconds of a search for large models: T24, T32, T48, GPT-39B, MoE-10B, GPT-175B.
 
-Capture, search and all, with the default budget; GPT-175B, whose 96 layers are written
-out, with 60 s.
+Whole calls, capture included, with the default budget; GPT-175B, whose 96 layers are
+written out, with 60 s.
 
     python -m benchmarks.autoplan_speed [--only t48]
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import meshwright as mw
 from meshwright.errors import MeshwrightError
-from meshwright.planner.candidates.meshes import shape_text
 
 RESULTS = Path(__file__).parent / "results" / "autoplan_speed.json"
 CASES = {
@@ -27,11 +26,11 @@ CASES = {
     "moe:moe_10b": ("h100", 64, 15.0),
     "llm:gpt_175b_unrolled": ("tpu-v5p", 512, 60.0),
 }
-"""Machine, chips and seconds of each."""
+"""Machine, chips and budget in seconds, by program."""
 
 
 def run_case(target: str) -> dict[str, object]:
-    """Seconds of one search, and what it comes to."""
+    """Seconds of one search, and the step time of its plan."""
     machine, chips, budget_s = CASES[target]
     module, name = target.split(":")
     workload = importlib.import_module(f"zoo.{module}").workload
@@ -44,7 +43,7 @@ def run_case(target: str) -> dict[str, object]:
     except MeshwrightError as error:
         row["error"] = str(error)
     else:
-        row |= {"step_time_s": plan.step_time_s, "mesh": shape_text(plan.mesh)}
+        row |= {"step_time_s": plan.step_time_s, "mesh": str(plan.mesh)}
         assert plan.search is not None
         row["plan"] = plan.search.candidates[0].name
         row["search_s"] = plan.search.seconds
@@ -52,7 +51,7 @@ def run_case(target: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Run the cases, and print a line for each."""
+    """Run the cases, and print one line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     options = parser.parse_args()

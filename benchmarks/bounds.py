@@ -1,8 +1,9 @@
 """Bounds of integer programs that choose shardings: by messages and by subgradients.
 
-Both on the same kernel, one after the other, on one thread: messages until they gain no
-more, then subgradients, with tables as large as the solver's first, for so many times
-as long. Bounds are in parts of what the solver finds in as much time as both took.
+Both run on the same presolved problem, one after the other, on one thread. Messages run
+until they gain no more; subgradients then run several times as long, with the tables of
+the solver's first elimination. Bounds are divided by the cost that the solver finds in the
+time that both took.
 
     python -m benchmarks.bounds [--times 10]
 """
@@ -29,7 +30,7 @@ from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.eliminate.order import plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.presolve.presolve import merge
-from meshwright.search.assignment.problem.cost_graph import finite_graph
+from meshwright.search.assignment.problem.reduced_problem import finite_graph
 from meshwright.search.assignment.warm import warm
 
 RESULTS = Path(__file__).parent / "results" / "bounds.json"
@@ -42,13 +43,13 @@ CASES = (
     ("gns:edges_8192", "tpu-v5e"),
     ("lstm:big_lstm", "h100"),
 )
-"""Each on the second mesh that a search looks at, of two axes."""
+"""Programs and machines; the mesh is the second one that a search tries, of two axes."""
 
 CHIPS = {"tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
 
 
 def program_of(target: str, machine_name: str) -> Assignment:
-    """The integer program of one case, memory left out."""
+    """The integer program of one case, without memory limit."""
     module, name = target.split(":")
     workload = importlib.import_module(f"zoo.{module}").workload
     (make,) = (f for f in workload.full if f.__name__ == name)
@@ -61,10 +62,10 @@ def program_of(target: str, machine_name: str) -> Assignment:
 
 
 def run_case(problem: Assignment, times: float) -> dict[str, float]:
-    """Seconds and bounds of both, and the best that is known."""
+    """Seconds and bounds of both, and the best known cost."""
     started = time.perf_counter()
     reduced, memory = merge(problem)
-    graph = finite_graph(reduced, reduced.penalty)
+    graph = finite_graph(reduced)
     messages = Messages(graph, reduced.costs)
     before, bound = -np.inf, messages.sweep(10)
     while bound - before > 2e-4 * abs(bound):
@@ -85,7 +86,7 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     ascend(DualBound(incumbent, graph, plan_within(graph, 1e6), silent), 1_000_000)
     return {
         "nodes": reduced.num_nodes,
-        "pairs": len(reduced.tables),
+        "pairs": len(reduced.graph.tables),
         "messages_s": messages_s,
         "messages": messages.bound / found.cost,
         "subgradients": incumbent.bound / found.cost,

@@ -1,8 +1,8 @@
-"""How long steps take on this machine, beside what its calibration predicts.
+"""Times of steps on this machine, compared with predictions after its calibration.
 
-Calibrates one device, then runs small steps of the zoo on it under `jax.jit`. A ratio
-is predicted over measured: below 1 the simulator is too optimistic. Times are the best
-of several runs; on a machine that others use, both sides are noisy.
+Calibrates one device, then runs small steps of the zoo on it under `jax.jit`. A ratio is
+predicted over measured time: below 1 the simulator is too optimistic. Times are the best
+of several runs; if other work shares the machine, both sides are noisy.
 
     python -m benchmarks.calibration [--out FILE] [--budget 30] [--only gpt,vit]
 """
@@ -31,7 +31,7 @@ STEPS = ("gpt", "llm", "vit", "mixer", "resnet", "unet", "lstm", "gns")
 
 
 def best_s(fn: Any, args: tuple[Any, ...], runs: int) -> float:
-    """Least wall seconds of a call, its results awaited, compilation left out."""
+    """The least wall seconds of a call, results awaited, compilation excluded."""
     jax.block_until_ready(fn(*args))
     times = []
     for _ in range(runs):
@@ -62,7 +62,7 @@ def error_of(rows: list[dict[str, Any]]) -> float:
 
 
 def report(machine: mw.Machine, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """All that is saved: the machine's figures, the rows and their error."""
+    """The saved results: the machine's figures, the rows and their error."""
     chip = machine.chip
     return {
         "jax": jax.__version__,

@@ -1,10 +1,10 @@
 """Found plans and the experts' best, both compiled by the real TPU compiler.
 
-For the plan that `autoplan` returns and for the fastest of the experts' that fits, with
-the recomputation that the search gave it to fit: seconds of computation by the compiler's
-estimate of its own code, and of collectives as its scheduler counts them, as if none ran
-beside computation. Where it does not tell those of each, as on v5p, what our links take for
-all of them, hidden or not, stands for it. Needs `meshwright[tpu]`.
+Compiled are the plan that `autoplan` returns and the fastest expert's plan that fits, with
+the recomputation that the search added. Seconds of computation are the compiler's estimate
+of its own code. Seconds of collectives are its scheduler's estimate, as if none overlapped
+with computation. Where it has no estimate, as on v5p, the seconds of our links are taken
+for all collectives, hidden or not. Needs `meshwright[tpu]`.
 
     python -m benchmarks.confirm_found [--only d4pg] [--machines tpu-v5e] [--budget 15]
 
@@ -27,15 +27,15 @@ from benchmarks.autoplan import MACHINES, OTHERS, TRANSFORMERS
 from meshwright.app import Plan
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, load_machine
-from meshwright.planner.candidates.expert_strategies import expert_strategies
-from meshwright.planner.candidates.meshes import meshes_of, shape_text
+from meshwright.planner.candidates.expert_plans import expert_strategies
+from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.search import SPELLED
 
 RESULTS = Path(__file__).parent / "results" / "confirm_found.json"
 FOUND_ROWS = Path(__file__).parent / "results" / "autoplan.json"
 KNOWN_MACHINES = ("tpu-v5e", "tpu-v5p")
-"""Those of the search's benchmark that the compiler knows with one device a chip."""
+"""Machines of `benchmarks.autoplan` with one device per chip in the TPU compiler."""
 
 
 def run_case(target: str, machine_name: str, budget_s: float) -> dict[str, Any]:
@@ -46,11 +46,11 @@ def run_case(target: str, machine_name: str, budget_s: float) -> dict[str, Any]:
     fn, args = make()
     machine = load_machine(machine_name, None, MACHINES[machine_name])
     found = mw.autoplan(fn, args, machine=machine, budget_s=budget_s)
-    row: dict[str, Any] = {"mesh": shape_text(found.mesh)}
+    row: dict[str, Any] = {"mesh": str(found.mesh)}
     told = json.loads(FOUND_ROWS.read_text())["cases"][f"{target} {machine_name}"]
     expert = _expert(fn, args, found, machine, told)
     if expert is not None:
-        row |= {"expert_name": expert[0], "expert_mesh": shape_text(expert[1].mesh)}
+        row |= {"expert_name": expert[0], "expert_mesh": str(expert[1].mesh)}
         row |= {"expert": _compiled(expert[1])}
     return row | {"found": _compiled(found)}
 
@@ -58,14 +58,14 @@ def run_case(target: str, machine_name: str, budget_s: float) -> dict[str, Any]:
 def _expert(
     fn: Any, args: Any, found: Plan, machine: Machine, told: dict[str, Any]
 ) -> tuple[str, Plan] | None:
-    """The fastest that fits, of this search and the one of the search's benchmark."""
+    """The fastest expert's plan that fits, here and in `benchmarks.autoplan`."""
     assert found.search is not None, "autoplan says how it searched"
     tried = [
         (c.name, c.mesh, c.tactics)
         for c in sorted(found.search.candidates, key=lambda c: c.step_time_s)
         if c.name not in (FOUND, SPELLED) and c.fits(machine.chip.usable_bytes)
     ][:1]
-    meshes = {shape_text(mesh): mesh for mesh in meshes_of(machine)}
+    meshes = {str(mesh): mesh for mesh in meshes_of(machine)}
     if "expert" in told:
         mesh = meshes[told["expert_mesh"]]
         tried.append((told["expert"], mesh, expert_strategies(mesh)[told["expert"]]))
@@ -100,7 +100,7 @@ def _compiled(plan: Plan) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run what is asked for, and print a line for each case."""
+    """Run the cases asked for, and print one line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     parser.add_argument("--machines", default=",".join(KNOWN_MACHINES))
@@ -128,14 +128,14 @@ def main() -> None:
 
 
 def ratio_of(row: dict[str, Any]) -> float | None:
-    """Time of the found plan in parts of the expert's, both as compiled."""
+    """Compiled time of the found plan divided by that of the expert's."""
     if "expert" not in row:
         return None
     return row["found"]["compiled_s"] / row["expert"]["compiled_s"]
 
 
 def line_of(key: str, row: dict[str, Any]) -> str:
-    """What a case says."""
+    """The figures of a case in one line."""
     told = [f"{key:34s} {row['mesh']:18} {row['found']['compiled_s'] * 1e3:9.3f} ms"]
     if (ratio := ratio_of(row)) is not None:
         told.append(f"{row['expert_name']} on {row['expert_mesh']}")

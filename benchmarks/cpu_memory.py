@@ -1,13 +1,13 @@
-"""Predicted memory of steps on 8 virtual CPU devices, beside what XLA assigns them.
+"""Predicted memory of steps on 8 virtual CPU devices, compared with XLA's.
 
     python -m benchmarks.cpu_memory [--only TEXT] [--keep DIR] [--out FILE]
 
-Compiles the small form of every program of the zoo, and published forms with fewer layers
-and images, under data parallelism, fsdp and the best schedule. What counts is what one
-device allocates: arguments, results and temporaries, less the results that lie in the
-memory of arguments that were given up. Nothing runs.
+Compiles the small size of every program of the zoo, and published sizes with fewer layers
+and images, under data parallelism, fsdp and the best schedule. Compared is what XLA
+allocates on one device: arguments, results and temporaries, less the results that take the
+memory of donated arguments. Nothing runs.
 
-Resumable: what the file of results has already is not compiled again, only predicted.
+Resumable: cases in the results file are not compiled again, only predicted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
     f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8 "
-    "--xla_backend_optimization_level=0"  # of machine code: buffers stand before it
+    "--xla_backend_optimization_level=0"  # after buffer assignment
 )
 
 import jax
@@ -56,12 +56,12 @@ SMALL: Mapping[str, tuple[str, dict[str, Any]]] = {
     "d4pg": ("humanoid", {"batch": 4096}),
     "primer": ("primer_small", {"layers": 2, "batch": 16}),
 }
-"""By program, a published size and what of it is made smaller."""
+"""A published size by program, and the fields of it that are made smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program of the zoo, cut for eight devices.
+    """A program of the zoo, partitioned over eight devices.
 
     size: "tiny", or the name of a published one. strategy: one of `STRATEGIES`.
     """
@@ -73,13 +73,13 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What it is filed under."""
+        """The key of the case in the results."""
         return f"{self.workload.name}.{self.size}/{self.strategy}"
 
     def step(self) -> tuple[mw.Partitioned, tuple[Any, ...]]:
         """The partitioned step and the shapes of its arguments.
 
-        Published sizes give the memory of their state up; small forms keep it.
+        Published sizes donate their state; small sizes keep it.
         """
         fn, args = shapes_of(self.target)
         (first, _), *_ = self.workload.mesh.items()
@@ -95,7 +95,7 @@ class Case:
 
 @cache
 def shapes_of(target: Target) -> Built:
-    """The function of a target, and its arguments without numbers."""
+    """The function of a target, and the shapes of its arguments."""
     found: list[Callable[..., Any]] = []
 
     def build() -> tuple[Any, ...]:
@@ -106,13 +106,13 @@ def shapes_of(target: Target) -> Built:
     try:
         args = jax.eval_shape(build)
     except (ValueError, jax.errors.TracerArrayConversionError):
-        fn, args = target()  # some weights are made by what cannot be traced
+        fn, args = target()  # some targets make weights by code that cannot be traced
         return fn, jax.eval_shape(lambda *leaves: leaves, *args)
     return found[0], args
 
 
 def cases() -> Iterator[Case]:
-    """Small forms, then published sizes."""
+    """Small sizes, then published sizes."""
     for workload in WORKLOADS:
         for strategy in STRATEGIES:
             yield Case(workload, "tiny", workload.tiny, strategy)
@@ -125,7 +125,7 @@ def cases() -> Iterator[Case]:
 
 
 def compile_case(case: Case, folder: Path | None) -> dict[str, int]:
-    """Bytes that XLA assigns on one device, by what they are for."""
+    """Bytes that XLA assigns on one device, by purpose."""
     step, args = case.step()
     leaves = jax.tree.leaves(args)
     compiled = step.jitted(*args).lower(*leaves).compile()
@@ -145,18 +145,18 @@ def compile_case(case: Case, folder: Path | None) -> dict[str, int]:
 
 
 def allocated_bytes(told: Mapping[str, int]) -> int:
-    """What a device must have."""
+    """Bytes that a device needs for what XLA assigned."""
     return told["arguments"] + told["results"] + told["temporaries"] - told["aliases"]
 
 
 def predicted_bytes(case: Case) -> int:
-    """The same by simulation."""
+    """Bytes that a device needs by simulation."""
     step, args = case.step()
     return step.plan(*args).on(load_machine("cpu", 8)).peak_memory_bytes
 
 
 def summarise(rows: Mapping[str, dict[str, Any]]) -> dict[str, float]:
-    """The figures by which the model is judged."""
+    """The errors of all cases: median, and shares within limits."""
     errors = [abs(row["error"]) for row in rows.values()]
     return {
         "cases": len(errors),
@@ -166,7 +166,7 @@ def summarise(rows: Mapping[str, dict[str, Any]]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Compile what is new, predict all, print and save."""
+    """Compile new cases, predict all, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--keep", type=Path, help="folder for HLO and assignments")

@@ -1,11 +1,11 @@
-"""The long run of generated programs and schedules.
+"""A long run of generated programs and schedules.
 
     python -m benchmarks.fuzz --cases 3000 --seed 0 --out benchmarks/results/fuzz.json
 
-Each case is drawn from (seed, its number) alone. The file is rewritten as the run goes;
-the same command goes on where it stopped. A case at which the whole process died, as XLA
-does on some programs, is noted and passed over when the run goes on. `--only 17` runs
-one case and prints it, with `--shrink` a small one that fails alike.
+Each case is drawn from (seed, its number) alone. The file is rewritten during the run, and
+the same command continues where the run stopped. A case at which the whole process died,
+as XLA does on some programs, is recorded and skipped then. `--only 17` runs one case and
+prints it, with `--shrink` a small one that fails alike.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORGET_EVERY = 40  # compiled programs pile up otherwise
 
 @dataclass
 class Record:
-    """What the run has seen so far; `next_case` is where it goes on."""
+    """Counts of the run so far; `next_case` is where it continues."""
 
     seed: int
     next_case: int = 0
@@ -92,7 +92,7 @@ class Record:
 
 
 def load_record(path: Path, seed: int) -> Record:
-    """The record of a run of that seed, or a new one."""
+    """The record of an earlier run with that seed, or a new one."""
     if not path.exists():
         return Record(seed)
     known = json.loads(path.read_text("utf-8"))
@@ -117,7 +117,7 @@ def run_number(seed: int, number: int, run_fn: Run) -> tuple[Case, Outcome]:
 
 
 def run_all(record: Record, cases: int, out: Path, run_fn: Run) -> None:
-    """Go on to `cases` cases, saving now and then."""
+    """Run the remaining cases up to `cases`, saving from time to time."""
     out.parent.mkdir(parents=True, exist_ok=True)
     running = out.with_suffix(".running")
     if running.exists():
@@ -158,7 +158,7 @@ def show(record: Record) -> None:
 
 
 def main() -> int:
-    """Exit status 1 if a case failed."""
+    """Run the cases; exit status 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--seed", type=int, required=True)

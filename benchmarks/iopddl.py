@@ -1,8 +1,8 @@
-"""Our solver beside plain CP-SAT and plain HiGHS on instances of the IOPDDL contest.
+"""Our solver compared with plain CP-SAT and HiGHS on instances of the IOPDDL contest.
 
 Each runs in a process of its own, reading included, with two workers (HiGHS: one, all
-that SciPy gives it) and the same limit. Bounds of the plain solvers count as well: the
-gap of each is to the best of the three. Finished runs are kept in the results.
+that SciPy gives it) and the same limit. Gaps are to the best bound of the three. Finished
+runs are kept in the results.
 
     python -m benchmarks.iopddl FOLDER [--seconds 60] [--only A,B]
 """
@@ -23,11 +23,11 @@ from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "iopddl.json"
 SOLVERS = ("ours", "cp-sat", "highs")
-GRACE_S = 60.0  # after the limit a process is ended, and has found nothing
+GRACE_S = 60.0  # after the limit the process is ended, and counts as without result
 
 
 def run_solver(solver: str, path: Path, seconds: float, start_s: float) -> None:
-    """Print what one solver finds within its time, as JSON."""
+    """Print the result of one solver within its time, as JSON."""
     from benchmarks.plain_solvers import solve_cp_sat, solve_highs
     from meshwright.search.assignment import solve
     from meshwright.search.assignment.problem.iopddl import read_assignment

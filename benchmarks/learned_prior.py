@@ -1,4 +1,4 @@
-"""Evaluation of the learned prior on programs that it was not trained on, against kinds.
+"""The learned prior on programs that it was not trained on, compared with kinds of cuts.
 
 For each program, mesh and prior: the number of 25 runs in which MCTS comes within 2 % of
 the best cost that any run found, by budget of trajectories. The best cost also takes longer

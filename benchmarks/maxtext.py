@@ -1,14 +1,15 @@
-"""Utilisation predicted of MaxText's published runs on TPU v5p and v5e, from their shapes.
+"""Predicted utilisation of MaxText's published runs on TPU v5p and v5e.
 
     python -m benchmarks.maxtext [--only TEXT] [--out FILE]
 
 Published: README of MaxText (AI-Hypercomputer/maxtext, 2025), bfloat16, 2,048 tokens a
-sequence, attention by a kernel, the batch over all slices. As in its configs/v5e/*.sh and
-configs/v5p/*.sh, weights and optimiser state are cut over the chips of a slice (fsdp); on
-v5p, heads and MLP are cut over 4 or 8 chips and the residual stream with them. Its
-utilisation counts, per token, 6 operations for each weight of a product and 12 L S N H
-for attention, as if it were not causal, and nothing that is recomputed; so does ours
-here. One v5p chip has two cores, by which its slices are named: v5p-128 has 64.
+sequence, attention by a Pallas kernel, the batch over all slices. As in its
+configs/v5e/*.sh and configs/v5p/*.sh, weights and optimizer state are cut over the chips of
+a slice (fsdp); on v5p, heads, MLP and the residual stream are also cut over 4 or 8 chips.
+MaxText's utilisation counts, per token, 6 operations for each weight of a product and
+12 L S N H for attention, as if it were not causal, and nothing that is recomputed; ours
+does the same. One v5p chip has two cores, by which its slices are named: v5p-128 has 64
+chips.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ RESULTS = Path(__file__).parent / "results"
 class Run:
     """A published run.
 
-    mfu: as printed, in percent. slices: of `chips` each. tensor: chips that share heads
-    and MLP.
+    mfu: as printed, in percent. slices: of `chips` each. tensor: chips among which heads
+    and MLP are cut.
     """
 
     size: str
@@ -51,7 +52,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What it is filed under."""
+        """The key of the run in the results."""
         return f"{self.size}, {self.slices} x {self.chips} {self.machine}"
 
 
@@ -59,14 +60,14 @@ V5E = {
     "maxtext_v5e_16b": (61.1, 59.4, 59.1, 58.3, 56.6, 54.7),
     "maxtext_v5e_32b": (66.9, 64.8, 64.1, 63.7, 62.3, 60.4),
 }
-"""On 1, 2, 4, 8, 16 and 32 slices of 256 chips."""
+"""Published utilisation on 1, 2, 4, 8, 16 and 32 slices of 256 chips."""
 
 
 def runs() -> Iterator[Run]:
-    """Every row whose shape is known.
+    """Every published run whose shapes are known.
 
-    32B on v5p is printed as 328 TFLOP/s and 67.8 %; of 459 that is 71.5 %, as
-    configs/v5p/README.md has it. The other rows agree with themselves.
+    32B on v5p is printed as 328 TFLOP/s and as 67.8 %. Of a peak of 459 TFLOP/s that is
+    71.5 %, as configs/v5p/README.md has it. The other rows are consistent.
     """
     yield Run("maxtext_v5p_32b", "tpu-v5p", 64, 71.5, tensor=4)
     yield Run("maxtext_v5p_64b", "tpu-v5p", 64, 70.3, tensor=4)
@@ -78,7 +79,7 @@ def runs() -> Iterator[Run]:
 
 
 def flops_per_token(config: Config) -> int:
-    """As MaxText counts those of a train step."""
+    """Operations of a train step per token, as MaxText counts them."""
     wide = config.heads * config.head_width
     kept = config.num_kv_heads * config.head_width
     projections = config.d_model * (2 * wide + 2 * kept)
@@ -102,7 +103,7 @@ def placed(run: Run) -> tuple[mw.Plan, Config]:
 
 
 def row_of(run: Run) -> dict[str, Any]:
-    """Published and predicted utilisation, with what fills the step."""
+    """Published and predicted utilisation, with the parts of the step time."""
     start_s = time.perf_counter()
     plan, config = placed(run)
     peak = mw.machine(run.machine).chip.half_flops_per_s

@@ -1,4 +1,4 @@
-"""What papers print, beside what we find: Pope et al., PartIR, Alpa.
+"""Published figures of Pope et al., PartIR and Alpa, compared with ours.
 
     python -m benchmarks.papers [--out FILE] [--page FILE]
 
@@ -39,14 +39,14 @@ PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 
 Row = dict[str, Any]
 SERVED = (16, 64)
-"""Sequences; PartIR states none."""
+"""Numbers of sequences; PartIR states none."""
 
 
 # -- rows ---------------------------------------------------------------------------------
 
 
 def context_rows() -> list[Row]:
-    """Pope et al., Table 1."""
+    """Rows of Pope et al., Table 1."""
     free = 0.3 * load_machine("tpu-v4").chip.hbm_bytes
     rows: list[Row] = []
     for each in published.TABLE_1:
@@ -66,7 +66,7 @@ def context_rows() -> list[Row]:
 
 
 def served_rows() -> list[Row]:
-    """Pope et al., Tables 2 and 3."""
+    """Rows of Pope et al., Tables 2 and 3."""
     rows: list[Row] = []
     for each in published.TABLES_2_3:
         machine = load_machine("tpu-v4", each.chips)
@@ -97,7 +97,7 @@ def served_rows() -> list[Row]:
 
 
 def partir_rows() -> list[Row]:
-    """PartIR, Table 4: T32, then the serving loop."""
+    """Rows of PartIR, Table 4: T32, then the serving loop."""
     rows = [
         {"case": f"T32 {s}", "published": told, "ours": dict(t32(s))}
         for s, told in published.T32.items()
@@ -114,7 +114,7 @@ def partir_rows() -> list[Row]:
 
 
 def alpa_rows() -> list[Row]:
-    """Alpa, Tables 2 and 3, with what each costs where alpha and beta are 1."""
+    """Alpa, Tables 2 and 3, with the cost of each row for alpha and beta of 1."""
     costs = AlphaBeta(tuple(alpa.MESH.values()), (1.0, 1.0), (1.0, 1.0))
     cases = {
         name: (wanted, alpa.resharding(have, need))
@@ -136,7 +136,10 @@ def alpa_rows() -> list[Row]:
 
 
 def _cost(costs: AlphaBeta, move: alpa.Move) -> float:
-    """Of an all-to-all, Alpa counts what all devices of the axis hold together."""
+    """The cost of a collective in Alpa's closed forms.
+
+    For an all-to-all, Alpa counts the bytes that all devices of the axis hold together.
+    """
     kind, axes, size = move
     on = costs.flat() if len(axes) > 1 else costs
     axis = 0 if len(axes) > 1 else int(axes[0])
@@ -179,7 +182,7 @@ def _served(rows: list[Row]) -> Iterator[Sequence[object]]:
 
 
 def _partir(rows: list[Row]) -> Iterator[Sequence[object]]:
-    """Each time also in those of the first row of its group: BP's."""
+    """Each row's times, also as multiples of its group's first row (BP)."""
     first: Row = {}
     for row in rows:
         if " bp" in row["case"] and "+" not in row["case"]:
@@ -202,7 +205,7 @@ def _moves(moves: Sequence[Sequence[Any]]) -> str:
 
 
 def page(results: dict[str, list[Row]]) -> str:
-    """docs/papers.md: the tables, between the words of `papers.txt`."""
+    """The text of docs/papers.md: `papers.txt` with the tables."""
     tables = {
         "contexts": table(
             ("attention", "batch", "published", "ours", "off"),

@@ -1,7 +1,8 @@
 """PartIR's Table 4 by our simulator: T32 and its serving loop on 32 cores of TPU v3.
 
 Alabed et al., "PartIR: Composing SPMD Partitioning Strategies for Machine Learning",
-ASPLOS 2025. On two machines: TPU v3 as we describe it, and as PartIR's simulator sees it.
+ASPLOS 2025. On two machines: our description of TPU v3, and one that counts as PartIR's
+simulator does.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from zoo import gpt, serving
 CORES = 32
 FLOPS_PER_S = 61.5e12
 LINK_BYTES_PER_S = 70e9
-"""Of a core in 32 bits, and of a link: what PartIR says of TPU v3 (section 7)."""
+"""Peak rates of a TPU v3 core in 32 bits, and of a link, by PartIR (section 7)."""
 
 Row = dict[str, Any]
 
 
 def tpu_v3() -> Machine:
-    """The cores that PartIR has as a mesh of 8 by 4."""
+    """PartIR's cores of TPU v3, a mesh of 8 by 4."""
     return load_machine("tpu-v3", CORES)
 
 
 def as_counted() -> Machine:
-    """The same cores as PartIR's simulator sees them (its appendix A.3).
+    """The same cores as PartIR's simulator counts them (its appendix A.3).
 
-    Operations and bytes sent take time, and nothing else: products run at peak with
-    nothing padded, elementwise arithmetic is small beside them and free, main memory has
-    a size and no speed, 32 bits stay 32 bits, and nothing runs beside anything else. A
-    hop takes as long as with us: of latency the appendix says nothing.
+    Only operations and bytes sent take time. Products run at peak without padding;
+    elementwise arithmetic is small and free. Main memory has a size but no speed, 32-bit
+    values stay 32 bits, and nothing overlaps. A hop has our latency, since the appendix
+    gives none.
     """
     machine = tpu_v3()
     chip = replace(
@@ -73,7 +74,7 @@ def t32(schedule: str) -> Mapping[str, Row]:
 
 @cache
 def it32(schedule: str, batch: int) -> Mapping[str, Row]:
-    """T32's serving loop with so many sequences, on each of `MACHINES`."""
+    """T32's serving loop with a number of sequences, on each of `MACHINES`."""
     config = replace(serving.SIZES["it32"], batch=batch)
     serve = partial(serving.serve, config)
     params = jax.eval_shape(partial(serving.init, config), jax.random.key(0))
@@ -84,7 +85,7 @@ def it32(schedule: str, batch: int) -> Mapping[str, Row]:
 
 
 def _on_machines(step: Any, *args: Any) -> dict[str, Row]:
-    """Seconds, bytes and what fills the seconds, by machine."""
+    """Seconds, bytes and the parts of the seconds, by machine."""
     decided = step.decide(*args)
     told: dict[str, Row] = {}
     for name, make in MACHINES.items():

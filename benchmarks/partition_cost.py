@@ -1,8 +1,8 @@
-"""What partitioning costs, beside what XLA's compilation of the same step costs.
+"""CPU seconds of partitioning, compared with XLA's compilation of the same step.
 
-For each schedule: CPU seconds (of all threads, so that other work on the machine counts
-little) to capture (tracing, which `jax.jit` needs as well, is shown
-apart), to propagate and lower, and for XLA to compile our step and stock `jax.jit` with
+For each schedule: CPU seconds of all threads, so that other work on the machine counts
+little. Measured are capture (tracing, which `jax.jit` needs as well, is shown apart),
+propagation with lowering, and XLA's compilation of our step and of stock `jax.jit` with
 the same in- and out-shardings. PartIR (Alabed et al., 2024) reports up to 14 % of XLA's
 compile time for partitioning.
 

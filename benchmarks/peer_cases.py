@@ -19,9 +19,9 @@ from zoo.training import new_state, train_step_of
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A train step `(state, batch) -> (state, what was measured)`.
+    """A train step `(state, batch) -> (state, metrics)`.
 
-    forward: scores of (parameters, batch), for AUTO, which was made for such.
+    forward: scores of (parameters, batch), for AUTO, which was made for such functions.
     """
 
     name: str
@@ -37,7 +37,7 @@ def built(case: Case) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 @cache
 def flat(case: Case) -> tuple[list[str], Callable[..., list[Any]]]:
-    """Paths of the results, and the step from leaves to leaves, one to be compiled."""
+    """Paths of the results, and the step as a function from leaves to leaves."""
     fn, args = built(case)
     treedef = jax.tree.structure(args)
     paths, _ = jax.tree_util.tree_flatten_with_path(jax.eval_shape(fn, *args))
@@ -46,7 +46,7 @@ def flat(case: Case) -> tuple[list[str], Callable[..., list[Any]]]:
 
 
 def mlp_scores(params: Sequence[jax.Array], batch: Mapping[str, jax.Array]) -> Any:
-    """[B, 256] of `batch["x"]` [B, 256]."""
+    """Scores [B, 256] of `batch["x"]` [B, 256]."""
     x = batch["x"]
     for weights in params[:-1]:
         x = jax.nn.relu(x @ weights)
@@ -71,13 +71,13 @@ def mlp() -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def vit_scores(params: Any, batch: Any) -> Any:
-    """Of the small ViT."""
+    """Scores of the small ViT."""
     net = vit.classifier(vit.TINY).net
     return net.apply({"params": params}, batch["image"])
 
 
 def moe_scores(params: Any, batch: Any) -> Any:
-    """Of the small mixture of experts."""
+    """Scores of the small mixture of experts."""
     return moe.MoE(moe.TINY).apply({"params": params}, batch["inputs"])
 
 

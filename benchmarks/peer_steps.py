@@ -1,4 +1,4 @@
-"""The peers of `benchmarks.peers`: one train step, compiled in each of the ways."""
+"""The peers of `benchmarks.peers`: one train step, compiled in each of several ways."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import meshwright as mw
 from benchmarks.peer_cases import Case, built
 from meshwright.errors import MeshwrightError
-from meshwright.planner.candidates.meshes import shape_text
 
-try:  # a peer that is measured where somebody installed it
+try:  # google-parallax, measured if it is installed
     from parallax.sharding.auto_shard import get_shardings
 except ImportError:
     get_shardings = None
@@ -27,9 +26,9 @@ BASE = "jit, data parallel"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A compiled step with its arguments in place.
+    """A compiled step with its arguments on the devices.
 
-    plan: what is predicted; None where the peer is not ours to predict.
+    plan: for predictions; `None` if the peer is not ours to predict.
     """
 
     name: str
@@ -41,14 +40,14 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A peer that could not, and its words."""
+    """A peer that refused the program, and its message."""
 
     name: str
     why: str
 
 
 def stock(fn: Callable[..., Any], args: Any, given: Any, results: Any) -> Any:
-    """Compiled by `jax.jit` with nothing but shardings; and the arguments, placed."""
+    """The step compiled by `jax.jit` with shardings only, and its placed arguments."""
     placed = jax.device_put(args, given)
     jitted = jax.jit(fn, in_shardings=given, out_shardings=results)
     return jitted.lower(*placed).compile(), placed
@@ -57,7 +56,7 @@ def stock(fn: Callable[..., Any], args: Any, given: Any, results: Any) -> Any:
 def annotated(
     case: Case, name: str, mesh: jax.sharding.Mesh, cut_fn: Callable[..., Any]
 ) -> Peer:
-    """Stock jit: state leaves as `cut_fn(path, leaf)` says, the batch on dim 0."""
+    """Stock jit: state leaves cut by `cut_fn(path, leaf)`, the batch on dim 0."""
     fn, (state, batch) = built(case)
 
     def state_sharding(path: Any, leaf: Any) -> NamedSharding:
@@ -66,7 +65,7 @@ def annotated(
     states = jax.tree_util.tree_map_with_path(state_sharding, state)
     rows = jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec("data")), batch)
     compiled, placed = stock(fn, (state, batch), (states, rows), (states, None))
-    return Peer(name, shape_text(mw.Mesh(dict(mesh.shape))), compiled, placed)
+    return Peer(name, str(mw.Mesh(dict(mesh.shape))), compiled, placed)
 
 
 def whole(path: str, leaf: Any) -> PartitionSpec:
@@ -86,7 +85,7 @@ def largest_dim(path: str, leaf: Any) -> PartitionSpec:
 
 
 def by_hand(case: Case) -> Iterator[Peer]:
-    """Data parallelism and FSDP by annotations; what is predicted is of our tactics."""
+    """Data parallelism and FSDP by annotations, predicted by our tactics for them."""
     fn, args = built(case)
     mesh = jax.make_mesh((DEVICES,), ("data",), axis_types=(AxisType.Auto,))
     batch = mw.data_parallel("data", inputs="batch.**")
@@ -100,9 +99,9 @@ def by_hand(case: Case) -> Iterator[Peer]:
 
 
 def auto_specs(fn: Callable[..., Any], params: Any, batch: Any) -> dict[str, Any]:
-    """What google-parallax says of each leaf of `params`, by path.
+    """The specs that google-parallax gives the leaves of `params`, by path.
 
-    As a tuple of leaves: it takes a list among parameters for its own.
+    Leaves are given as a tuple, since it mistakes a list among parameters for its own.
     """
     paths, treedef = jax.tree_util.tree_flatten_with_path(params)
     leaves = tuple(leaf for _, leaf in paths)
@@ -140,7 +139,7 @@ def parallax(case: Case) -> Peer | Refusal:
 
 
 def spec_of(specs: Mapping[str, Any], path: str, leaf: Any) -> Any:
-    """That of the longest path with which `path` ends; whole if there is none."""
+    """The spec of the longest path that `path` ends with; whole if there is none."""
     del leaf
     own = [known for known in specs if path.endswith(known)]
     return specs[max(own, key=len)] if own else PartitionSpec()
@@ -160,7 +159,7 @@ def ours(
     plan = step.plan(*args)
     placed = jax.device_put(args, plan.in_shardings)
     compiled = step.jitted(*args).lower(*jax.tree.leaves(placed)).compile()
-    mesh = shape_text(plan.mesh)
+    mesh = str(plan.mesh)
     yield Peer(
         f"autoplan, {name}", mesh, compiled, tuple(jax.tree.leaves(placed)), plan
     )

@@ -1,13 +1,13 @@
-"""Found plans beside what else one can write: one run, 8 virtual CPU devices.
+"""Found plans compared with other ways to partition, in one run on 8 virtual CPU devices.
 
     python -m benchmarks.peers [--rounds 15] [--only gpt]
 
 A row is a program under a peer: stock `jax.jit` with annotations for data parallelism or
 FSDP, google-parallax's AUTO where it is installed, `mw.autoplan`'s plan, and XLA's own
-propagation from that plan's inputs and outputs. All are compiled first and then run in
-turns, so that noise of the machine hits all; the ratio is the median of the rounds'
-ratios to data parallelism (below 1 is faster). Every output of every peer is compared
-with the step on one device. Nobody gives up the memory of the state.
+propagation from that plan's inputs and outputs. All are compiled first and then run
+alternately, so that noise of the machine affects all. The ratio is the median of the
+rounds' ratios to data parallelism (below 1 is faster). Every output of every peer is
+compared with the step on one device. No peer donates the state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Row = Mapping[str, Any]
 
 
 def worst_error(case: Case, peer: Peer) -> float:
-    """The largest error of an output; `AssertionError` if rounding cannot be why."""
+    """The largest error of an output; `AssertionError` if it exceeds rounding."""
     paths, original = flat(case)
     report = check_outputs(
         paths,
@@ -63,7 +63,7 @@ def worst_error(case: Case, peer: Peer) -> float:
 
 
 def num_collectives(text: str) -> int:
-    """Collectives that compiled code executes in a step, those of loops every time."""
+    """Executions of collectives in a step of compiled code, loops included."""
     module = parse_hlo(text)
     return sum(
         module.runs.get(name, 0)
@@ -74,7 +74,7 @@ def num_collectives(text: str) -> int:
 
 
 def row_of(case: Case, peer: Peer, rounds: Mapping[str, list[float]]) -> Row:
-    """What is measured of a peer; seconds of a step by peer, round by round."""
+    """The measured figures of a peer; seconds of a step by peer and round."""
     told = peer.compiled.memory_analysis()
     return {
         "case": case.name,
@@ -94,7 +94,7 @@ def row_of(case: Case, peer: Peer, rounds: Mapping[str, list[float]]) -> Row:
 
 
 def predicted_s(peer: Peer, machines: Mapping[str, mw.Machine]) -> Row:
-    """Seconds of a step by machine, where the plan is ours to predict."""
+    """Seconds of a step by machine, if the plan is ours to predict."""
     if peer.plan is None:
         return {}
     return {
@@ -113,7 +113,9 @@ def measure(
     peers = [peer for peer in found if isinstance(peer, Peer)]
     rounds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for turn in range(num_rounds + 2):
-        shift = turn % len(peers)  # nobody always runs behind the same neighbour
+        shift = turn % len(
+            peers
+        )  # rotates, so that no peer always runs after the same one
         for peer in peers[shift:] + peers[:shift]:
             taken = seconds(partial(peer.compiled, *peer.placed))
             if turn >= 2:
@@ -135,12 +137,12 @@ HEAD = (
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown of the rows: ms, MiB, and executions a step."""
+    """The rows in Markdown: ms, MiB, and executions a step."""
     return HEAD + "".join(map(line, rows))
 
 
 def line(row: Row) -> str:
-    """One row of the table; "-" where nothing is known."""
+    """One row of the table, with "-" for unknown figures."""
     name = f"{row['case']}: {row['peer']}"
     if "why_not" in row:
         return f"| {name} | {row['why_not']} | - | - | - | - | - | - |\n"

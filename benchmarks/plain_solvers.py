@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
 
-from meshwright.search.arrays import Floats, Ints, owners_of, starts_of
+from meshwright.search.arrays import Floats, Ints, owners_of, ranges
 from meshwright.search.assignment import Assignment
-from meshwright.search.assignment.solvers.cp_sat import CpSatModel
-from meshwright.search.assignment.solvers.highs import program_fields
 from meshwright.search.assignment.solvers.highs_child import minimise
-from meshwright.search.assignment.solvers.linear import (
+from meshwright.search.assignment.solvers.proofs import (
     BinaryProgram,
+    CpSatModel,
     chosen,
     linearise,
 )
@@ -51,11 +49,11 @@ def solve_highs(problem: Assignment, budget_s: float) -> tuple[Ints | None, floa
     The budget includes the time to build the model.
     """
     start_s = time.perf_counter()
-    fields = program_fields(_with_memory(problem))
+    parts = tuple(_with_memory(problem))
     left_s = budget_s - (time.perf_counter() - start_s)
     if left_s <= 0:
         return None, -np.inf
-    values, bound = minimise(fields, left_s)
+    values, bound = minimise(parts, left_s)
     return None if values is None else chosen(problem.starts, values), bound
 
 
@@ -64,7 +62,7 @@ def _with_memory(problem: Assignment) -> BinaryProgram:
 
     Such a set is complete at a birth that is followed by a death before the next birth.
     """
-    program = linearise(problem)
+    program = linearise(problem, problem.costs)
     live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
     if problem.limit is None or not len(live):
         return program
@@ -80,9 +78,8 @@ def _with_memory(problem: Assignment) -> BinaryProgram:
     spans[:, live] = from_row, to_row
     counts = (spans[1] - spans[0])[owners]
     columns = np.repeat(np.arange(len(problem.costs)), counts)
-    steps = np.arange(counts.sum()) - np.repeat(starts_of(counts)[:-1], counts)
-    rows = np.repeat(spans[0][owners], counts) + steps
+    rows = ranges(spans[0][owners], counts)
     shape = len(times), len(program.costs)
     usage = sparse.csr_array((problem.usages[columns], (rows, columns)), shape=shape)
     limits = np.full(len(times), float(problem.limit))
-    return replace(program, usage=usage, limits=limits)
+    return program._replace(usage=usage, limits=limits)

@@ -3,11 +3,11 @@
     python -m benchmarks.primer [--steps 300] [--seeds 0 1 2]
 
 All three have the sizes of `zoo.primer.TINY`, rotary positions, layer norms, tied
-embeddings and AdamW; the plain one has GELU and no convolution. They train on the first
-nine tenths of the zoo's text and are judged on the rest, every ten steps. Every kind has
-the rate of one grid that takes it lowest on average. The target of a seed is the lowest
-loss that the plain GPT reaches with that seed, and its steps are those to reach it; the
-others see the same batches.
+embeddings and AdamW; the plain GPT has GELU and no convolution. They train on the first
+nine tenths of the zoo's text and are evaluated on the rest, every ten steps. Each kind
+trains at the learning rate of one common grid that gives its lowest mean loss. The target
+of a seed is the lowest loss that the plain GPT reaches with it. All kinds see the same
+batches.
 
 Writes `benchmarks/results/primer.json` and `docs/zoo/primer.png`.
 """
@@ -51,7 +51,7 @@ HELD_OUT = 0.1
 
 
 def held_out(text: np.ndarray, sequence: int) -> dict[str, np.ndarray]:
-    """All windows of a text, one behind the other."""
+    """All windows of a text, one after the other."""
     count = (len(text) - 1) // sequence
     starts = sequence * np.arange(count)
     windows = text[starts[:, None] + np.arange(sequence + 1)].astype(np.int32)
@@ -59,7 +59,7 @@ def held_out(text: np.ndarray, sequence: int) -> dict[str, np.ndarray]:
 
 
 def chunk_of(model: Decoder, judge: dict[str, np.ndarray]) -> Any:
-    """(state, batches [EVERY, ...], rate) -> the state after them and its loss."""
+    """A function (state, batches [EVERY, ...], rate) -> next state and its loss."""
 
     @jax.jit
     def chunk(state: Any, some: Any, rate: Any) -> Any:
@@ -83,7 +83,7 @@ def curve_of(chunk: Any, state: Any, some: Any, rate: float) -> list[float]:
 
 
 def measure(kind: str, steps: int, seeds: list[int]) -> dict[str, Any]:
-    """Curves of a kind by rate and seed, and the rate that takes it lowest."""
+    """Curves of a kind by rate and seed, and the rate with the lowest loss."""
     config = KINDS[kind]
     text = load_text()
     cut = int(len(text) * (1 - HELD_OUT))
@@ -146,7 +146,7 @@ def draw(models: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measure all kinds, save, draw, and tell the steps."""
+    """Measure all kinds, save, draw, and print the steps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])

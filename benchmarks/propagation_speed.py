@@ -2,8 +2,8 @@
 
 The same random walks, each of a dozen cuts of inputs, are made three times: by
 `Propagator`, over columns with one group per node, which is the same work, and over the
-columns of the symmetry-reduced graph, which tree search uses. The three take turns, so that
-other work on the machine slows all of them alike.
+columns of the symmetry-reduced graph, which tree search uses. The three run alternately,
+so that other work on the machine slows all of them alike.
 
     python -m benchmarks.propagation_speed [--target gpt:t32] [--walks 10]
 """
@@ -31,11 +31,15 @@ from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.columns.graph_columns import columns_of
-from meshwright.planner.columns.input_families import split_by_inputs, split_groups
-from meshwright.planner.columns.propagation import cut
+from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.columns.state_cells import start_cells
-from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import (
+    ReducedGraph,
+    Runs,
+    group_nodes,
+    reduce_by_symmetry,
+    split_by_inputs,
+)
 
 RESULTS = Path(__file__).parent / "results" / "propagation_speed.json"
 MESH = Mesh({"batch": 8, "model": 4})
@@ -99,9 +103,8 @@ def measure(target: str, num_walks: int) -> dict[str, object]:
     fn, args = getattr(import_module(f"zoo.{module}"), name)()
     captured = mw.partition(fn, MESH).capture(*args)
     work = start_workspace(captured, MESH, Graph(captured.program, captured.ties))
-    by_node = reduce_by_symmetry(work.state)
-    single = split_groups(work.graph, by_node, list(range(len(work.graph.nodes))))
-    reduced = split_by_inputs(work.graph, by_node)
+    single = group_nodes(Runs(work.graph), range(len(work.graph.nodes)))
+    reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
     walkers = {
         "columns, one node a group": ColumnWalker(work, single),
         "columns, reduced graph": ColumnWalker(work, reduced),

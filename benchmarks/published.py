@@ -1,6 +1,6 @@
-"""What papers print, as they print it; numbers of Pope et al. as text, for their digits.
+"""Published figures as printed; numbers of Pope et al. as text, to keep their digits.
 
-`half_digit` says how far from a printed number the number may have been.
+`half_digit` says by how much rounding may have changed a printed number.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TABLE_1 = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A row of Table 2 or 3: what ran on so many chips, its share of peak, its time."""
+    """A row of Table 2 or 3: a run on some chips, its share of peak, its time."""
 
     name: str
     decoder: Decoder

@@ -29,12 +29,12 @@ MACHINES = ("tpu-v3", "tpu-v5e", "tpu-v5p", "h100", "cpu")
 
 
 def digest(text: str) -> str:
-    """A short name of a text, equal for equal texts alone."""
+    """A short hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def cases(only: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each case by name, with what is known of its plan and of each machine."""
+    """The cases by name, with their plan and the prediction on each machine."""
     for workload in WORKLOADS:
         if only not in workload.name:
             continue
@@ -57,7 +57,7 @@ def cases(only: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def predicted(plan: mw.Plan, name: str) -> dict[str, Any]:
-    """What a step of a plan takes on a machine, to the last digit."""
+    """Predicted figures of a plan, with all digits."""
     devices = plan.mesh.num_devices
     chips = devices // 2 if name == "tpu-v3" else devices
     found = plan.on(mw.machine(name, chips=chips), donate_state=True)

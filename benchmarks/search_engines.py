@@ -1,8 +1,8 @@
-"""Evaluations until the best state of a toy landscape is found, engine by engine.
+"""Evaluations until the best state of a toy problem is found, for each engine.
 
-Each landscape is small enough to be enumerated, so the best cost is known. An engine runs
-once per seed; the median over the seeds is shown, and in how many the best was found.
-Trajectories per second are those of the engine and the toy together.
+Each problem is small enough to be enumerated, so the best cost is known. An engine runs
+once per seed. The table shows the median over the seeds, and how many of them found the
+best state. Trajectories per second are those of the engine and the toy together.
 
     python -m benchmarks.search_engines [--seeds 7] [--evaluations 1000]
 """
@@ -56,7 +56,7 @@ ENGINES = {
 
 @cache
 def lowest_cost_of(landscape: str) -> float:
-    """Found by enumeration."""
+    """The lowest cost of a problem, found by enumeration."""
     return lowest_cost(LANDSCAPES[landscape])
 
 

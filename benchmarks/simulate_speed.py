@@ -1,11 +1,10 @@
-"""What simulating a step costs once it is lowered: PartIR's T32 under its schedules.
+"""Milliseconds to simulate a step after lowering: PartIR's T32 under its schedules.
 
-Milliseconds of `estimate` for the step at full size, as the wall clock and as the process's
-own clock tell, in a process of its own for each schedule. A program's ops are grouped once
-as a compiler does it; other places and donations take the simulation alone.
-So there are three: the first call of all, the median of calls with a program that was just
-lowered, grouping included, and the median of those that simulate it once more. What
-lowering takes stands beside them.
+Wall and CPU milliseconds of `estimate` for the step at full size, in a process of its own
+for each schedule. Fusions of a program are computed once; other placements and donations
+only repeat the simulation. So there are three figures: the first call of a process, the
+median of calls with a newly lowered program, and the median of calls with the same
+program. The time of lowering is shown next to them.
 
     python -m benchmarks.simulate_speed [--machine tpu-v3] [--rounds 20] [--only z3]
 """
@@ -41,7 +40,7 @@ SCHEDULES = ("bp", "mp", "bp+mp", "bp+mp+z2", "bp+mp+z3", "emb", "bp+mp+z3+emb")
 
 
 def clocked(run: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of a call by the wall's clock and by the process's."""
+    """Wall seconds and CPU seconds of a call."""
     wall_s, own_s = time.perf_counter(), time.process_time()
     run()
     return time.perf_counter() - wall_s, time.process_time() - own_s
@@ -73,7 +72,7 @@ def measure(schedule: str, machine: str, rounds: int) -> dict[str, Any]:
 
 
 def _newly_simulated(decided: Decided, machine: Machine) -> Callable[[], Estimate]:
-    """Simulates the same program under another name, which has not been grouped."""
+    """Simulate the same program under another name, so that nothing is cached."""
     other = replace(decided, lowered=replace(decided.lowered))
     return lambda: estimate(other, machine)
 
@@ -97,7 +96,7 @@ def main() -> None:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """The table: milliseconds by the wall's clock, and by the process's in brackets."""
+    """The table: wall milliseconds, with CPU milliseconds in brackets."""
     told = {
         "first": "first ms", "new": "new program ms", "again": "again ms",
         "lower": "lowering ms",
@@ -117,7 +116,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def write(rows: list[dict[str, Any]], machine: str) -> None:
-    """Results so far, so that a run that is cut off leaves them."""
+    """Save the results so far, so that an interrupted run keeps them."""
     RESULTS.parent.mkdir(exist_ok=True)
     versions = {"jax": jax.__version__, "python": platform.python_version()}
     found = {**versions, "machine": machine, "rows": rows}

@@ -1,7 +1,7 @@
-"""The partitioned step beside stock `jax.jit` with the same shardings, pair by pair.
+"""The partitioned step compared with stock `jax.jit` and the same shardings.
 
-Both run on 8 virtual CPU devices, in turns, so that noise of the machine hits both. The
-ratio of a case is the median of the pairs' ratios (ours over stock; below 1 is faster).
+Both run alternately on 8 virtual CPU devices, so that noise of the machine affects both.
+The ratio of a case is the median over the pairs (ours over stock; below 1 is faster).
 Programs: the tiny GPT under PartIR's schedules, and small train steps of public
 libraries' models under the named tactics.
 
@@ -38,7 +38,7 @@ Case = tuple[str, Callable[..., Any], tuple[Any, ...], mw.Mesh, list[Any]]
 
 
 def cases(is_light: bool = False) -> Iterator[Case]:
-    """(name, function, arguments, mesh, tactics) of every case."""
+    """Name, function, arguments, mesh and tactics of every case."""
     mesh = mw.Mesh({"batch": 4, "model": 2})
     for name in SCHEDULES:
         fn, args = gpt.tiny()
@@ -53,14 +53,14 @@ def cases(is_light: bool = False) -> Iterator[Case]:
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """Wall seconds of a call, its results awaited."""
+    """Wall seconds of a call with its results awaited."""
     start = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - start
 
 
 def measure(case: Case, rounds: int) -> dict[str, Any]:
-    """One row: both compiled, run in turns."""
+    """One row: both compiled, run alternately."""
     name, fn, args, mesh, tactics = case
     step = mw.partition(fn, mesh, tactics)
     plan = step.plan(*args)
@@ -121,12 +121,12 @@ def main() -> None:
 
 
 def median(rows: list[dict[str, Any]]) -> float:
-    """Of the cases' ratios."""
+    """The median of the cases' ratios."""
     return statistics.median(row["ratio"] for row in rows)
 
 
 def write(rows: list[dict[str, Any]]) -> None:
-    """Results so far, so that a run that is cut off leaves them."""
+    """Save the results so far, so that an interrupted run keeps them."""
     RESULTS.parent.mkdir(exist_ok=True)
     found = {"jax": jax.__version__, "median_ratio": median(rows), "rows": rows}
     RESULTS.write_text(json.dumps(found, indent=1))

@@ -25,13 +25,15 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import meshwright as mw
+from benchmarks.train_prior import kinds_prior
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
+from meshwright.planner.tree.prior import learned_prior
 from meshwright.planner.tree.search import (
     goals_of,
     make_engine,
@@ -55,11 +57,15 @@ type Make = Callable[[CutProblem, int], Engine]
 """An engine for a problem and a seed."""
 
 ENGINES: dict[str, Make] = {
-    "mcts, learned": lambda problem, seed: make_engine(problem, "mcts", seed),
-    "sampling, learned": lambda problem, seed: make_engine(problem, "sampling", seed),
-    "mcts, kinds": lambda problem, seed: make_engine(problem, "mcts", seed, "kinds"),
-    "sampling, kinds": lambda problem, seed: make_engine(
-        problem, "sampling", seed, "kinds"
+    "mcts, learned": make_engine,
+    "sampling, learned": lambda problem, seed: Sampling(
+        seed, prior_fn=learned_prior(problem)
+    ),
+    "mcts, kinds": lambda problem, seed: Mcts(
+        seed, exploration=1.0, prior_fn=kinds_prior(problem)
+    ),
+    "sampling, kinds": lambda problem, seed: Sampling(
+        seed, prior_fn=kinds_prior(problem)
     ),
     "mcts, no prior": lambda problem, seed: Mcts(seed),
     "sampling, no prior": lambda problem, seed: Sampling(seed),
@@ -76,7 +82,7 @@ class Counted:
     propagated: int = 0
 
     def __post_init__(self) -> None:
-        self.problem.clear_costs()
+        self.problem.known_costs.clear()
 
     def start(self) -> CutState:
         return self.problem.start()
@@ -124,8 +130,8 @@ def run_seed(
 def speed_of(problem: CutProblem, num_walks: int = 200) -> dict[str, float]:
     """States per second on random walks: each propagated from the last, then priced.
 
-    A walk ends where nothing more can be cut. `priced`: distinct ones; those that were
-    known cost nothing and are not counted.
+    A walk ends when nothing more can be cut. `priced` counts distinct states; others are in
+    the cache and cost nothing.
     """
     rng, counted = random.Random(0), Counted(problem)
     priced = set[object]()
@@ -154,7 +160,7 @@ def simulated(space: Space, tactics: Sequence[Tactic]) -> dict[str, float]:
 
 
 def measure(num_seeds: int) -> dict[str, Any]:
-    """All figures."""
+    """All figures of the benchmark."""
     clock = time.process_time
     machine = load_machine("tpu-v3", None, 16)
     fn, args = gpt3.t24()
@@ -203,7 +209,7 @@ def measure(num_seeds: int) -> dict[str, Any]:
 
 def plan_of(problem: CutProblem, space: Space, seed: int) -> dict[str, Any]:
     """Seconds of a search and its spelling, and the simulated figures of its plan."""
-    problem.clear_costs()
+    problem.known_costs.clear()
     started = time.process_time()
     found = search_cuts(
         problem, ENGINES[SHOWN](problem, seed), Budget(trials=GOAL_TRAJECTORIES)

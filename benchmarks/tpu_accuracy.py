@@ -1,11 +1,11 @@
-"""What is predicted of a step, beside what the TPU compiler says of it.
+"""Predictions of steps, compared with the TPU compiler's figures.
 
     python -m benchmarks.tpu_accuracy [--unseen | --strangers] [--compiled FILE]
         [--out FILE] [--picture FILE]
 
-Reads what `benchmarks.tpu_compiler` stored, predicts the same cases, prints the errors
-and the worst ten, and draws them. Of collectives, reductions count together: the
-compiler turns one kind into the other, and moves the same bytes.
+Reads the results of `benchmarks.tpu_compiler`, predicts the same cases, prints the errors
+and the worst ten, and draws them. All-reduces and reduce-scatters count together, since
+the compiler turns one into the other and moves the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GROUPS = {
     "reduce_scatter": "reductions",
     "all_to_all": "all-to-alls",
 }
-"""Permutes are left out: the compiler adds some to line up what it cuts."""
+"""Groups of collectives. Permutes are left out: the compiler adds some to align parts."""
 
 WITHIN = 0.10
 
@@ -61,7 +61,7 @@ def collective_bytes(kinds: Mapping[str, float]) -> dict[str, float]:
 
 
 def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
-    """One row: relative errors; of bytes, only where a group moves a MiB or more."""
+    """One row: relative errors; of bytes only for groups that move a MiB or more."""
     found = predict(case)
     peak = found.peak_memory_bytes
     row: dict[str, Any] = {
@@ -93,9 +93,10 @@ def compare(case: Case, compiled: Mapping[str, Any]) -> dict[str, Any]:
 def seconds_errors(
     moved: Mapping[str, CollectiveTotals], stored: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
-    """By kind, the error of a byte's time; only of kinds whose time the scheduler tells.
+    """By kind, the error of the seconds per byte.
 
-    Of some collectives it tells none, so that not seconds but their rates are compared.
+    The scheduler has no estimate for some collectives, so that rates are compared, and only
+    those of kinds with an estimate.
     """
     return {
         kind: (ours.scheduler_s / ours.num_bytes)
@@ -109,7 +110,7 @@ def seconds_errors(
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The figures by which the model is judged."""
+    """The errors of all cases: medians, and shares within limits."""
     memory = [abs(row["memory_error"]) for row in rows]
     counted = [abs(row["flops_error"]) for row in rows if "flops_error" in row]
     moved = [
@@ -140,7 +141,7 @@ def _share(found: Iterable[bool]) -> float:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Predicted over compiled memory, a dot for each case."""
+    """Draw predicted over compiled memory, one dot per case."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -177,7 +178,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def parts_of(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Rows by what was read off them; strangers by set, blind at first sight alone."""
+    """Rows by whether rules were found on them; strangers by group."""
     parts: dict[str, list[dict[str, Any]]] = {"held out": [], "read off": []}
     for row in rows:
         name = row["case"].split("/")[0]

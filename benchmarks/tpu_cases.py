@@ -1,8 +1,8 @@
 """The steps on which Meshwright is compared with the TPU compiler.
 
-A case is a program of the zoo at a published width, with a batch that eight or sixteen
-chips hold and often few layers, a schedule, and a chip. Which chips a schedule meets
-goes round, so that each program meets all.
+A case is a program of the zoo at a published width, with a batch that fits eight or sixteen
+chips and often few layers, a schedule, and a chip. The chips rotate over the schedules, so
+that each program meets all chips.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Built = tuple[Callable[..., Any], tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A step to be cut in several ways.
+    """A step that is partitioned in several ways.
 
-    build: makes the function and its arguments; of a train step argument 0 is given up.
+    build: makes the function and its arguments; argument 0 of a train step is donated.
     module: has the schedules. data: name of the mesh axis of the batch; the other is
         "model".
-    held_out: no rule of the simulator was read off it.
+    held_out: whether no rule of the simulator was found on it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, cut, on a machine."""
+    """A program with a schedule on a machine."""
 
     program: Program
     schedule: str
@@ -55,12 +55,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What it is filed under."""
+        """The key of the case in the results."""
         return f"{self.program.name}/{self.schedule}/{self.chip}-{self.program.devices}"
 
     @property
     def mesh(self) -> dict[str, int]:
-        """One axis for what cuts along the batch alone, else two devices on "model"."""
+        """One axis if the schedule cuts the batch alone, else also two on "model"."""
         data, devices = self.program.data, self.program.devices
         if "m" in self.schedule or "channels" in self.schedule or self.schedule in _TWO:
             return {data: devices // 2, "model": 2}
@@ -179,7 +179,7 @@ def _serve(size: str, schedules: str, layers: int, **changes: Any) -> Program:
 
 
 def programs() -> tuple[Program, ...]:
-    """All of them, training first."""
+    """All programs, training first."""
     return (
         _gpt(2, "bp mp bp+mp bp+mp+z2 bp+mp+z3 bp+mp+z3+emb", batch=16),
         _gpt(4, "bp+mp bp+mp+z3", batch=32, sequence=1024),
@@ -216,7 +216,7 @@ def programs() -> tuple[Program, ...]:
 
 
 def held_out() -> tuple[Program, ...]:
-    """Programs that came when the rules stood."""
+    """Programs that were added when the first rules were finished."""
     found = (
         _train("moe", "moe_690m", "fsdp dp+ep dp2+ep dp2+ep+z3", batch=64),
         _train("moe", "moe_1_3b", "dp dp2+ep+z3", 16, batch=64),
@@ -239,7 +239,7 @@ def held_out() -> tuple[Program, ...]:
 
 
 def cases() -> Iterator[Case]:
-    """Each schedule of each program on two chips, which go round."""
+    """Each schedule of each program on two chips, which rotate."""
     turn = 0
     for program in (*programs(), *held_out()):
         for schedule in program.schedules:
@@ -252,7 +252,7 @@ _UNSEEN = 64
 
 
 def unseen_cases() -> list[Case]:
-    """Steps on chips that `cases` leaves out, drawn once: no rule was read off them."""
+    """Steps on chips that `cases` leaves out, drawn once; no rule was found on them."""
     seen = {case.name for case in cases()}
     every = (
         Case(program, schedule, chip)
@@ -265,7 +265,7 @@ def unseen_cases() -> list[Case]:
 
 
 def strange_cases() -> Iterator[Case]:
-    """Steps that are none of the zoo's, each schedule on two chips, which go round."""
+    """Steps that are not in the zoo, each schedule on two chips, which rotate."""
     every = [
         *strangers.first.items(),
         *strangers.second.items(),
@@ -294,7 +294,7 @@ FULL = {
     "vit.l_16-forward": "tpu-v5e",
     "serving.it32-4l": "tpu-v5p",
 }
-"""Programs that are compiled to the end, each on one chip, so that schedules compare."""
+"""Programs compiled to the end, each on one chip, so that schedules can be compared."""
 
 
 def full_cases() -> Iterator[Case]:

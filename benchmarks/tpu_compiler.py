@@ -1,10 +1,10 @@
-"""Compiles the cases of `benchmarks.tpu_cases` with the real TPU compiler, no TPU needed.
+"""Compilation of the cases of `benchmarks.tpu_cases` by the real TPU compiler, without TPU.
 
     python -m benchmarks.tpu_compiler [--only TEXT] [--full | --unseen | --strangers]
         [--keep DIR] [--out FILE]
 
-Resumable: what the file of results has already is passed over. Needs `meshwright[tpu]`.
-Compared with our predictions by `benchmarks.tpu_accuracy`.
+Resumable: cases in the results file are not compiled again. Needs `meshwright[tpu]`.
+`benchmarks.tpu_accuracy` compares the results with our predictions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def compile_case(case: Case, full: bool, folder: Path) -> Compiled:
-    """What the compiler says of a case."""
+    """The compiler's report on a case."""
     decided = case.plan().decided
     assert decided is not None, "a plan that was made here has its program"
     captured = decided.captured
@@ -48,7 +48,7 @@ def compile_case(case: Case, full: bool, folder: Path) -> Compiled:
 
 
 def row_of(compiled: Compiled) -> dict[str, object]:
-    """The numbers that are kept."""
+    """The figures of a report that are stored."""
     return {
         "peak_bytes": compiled.peak_bytes,
         "fits": compiled.fits,
@@ -61,7 +61,7 @@ def row_of(compiled: Compiled) -> dict[str, object]:
 
 
 def _by_kind(collectives: tuple[HloCollective, ...]) -> dict[str, dict[str, float]]:
-    """Executions, bytes and seconds; seconds of those alone whose time is told."""
+    """Executions, bytes and seconds; seconds only of collectives with an estimate."""
     kinds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for each in collectives:
         told = kinds[each.kind]
@@ -74,7 +74,7 @@ def _by_kind(collectives: tuple[HloCollective, ...]) -> dict[str, dict[str, floa
 
 
 def keep_files(folder: Path, place: Path) -> None:
-    """The compiler's text files and log, packed."""
+    """Pack the compiler's text files and log into the folder."""
     place.mkdir(parents=True, exist_ok=True)
     dumped = (folder / "dump").glob("*optimizations*.txt")
     for path in (folder / "log", *folder.glob("compiled.hlo"), *dumped):

@@ -1,10 +1,10 @@
-"""Products with fused work, one by one: our seconds against the TPU compiler's.
+"""Single products with fused work: our seconds compared with the TPU compiler's.
 
     python -m benchmarks.tpu_products [--only TEXT] [--out FILE]
 
-Each product is fully compiled for one device of v4, v5e, v5p and v6e, with operands that
-do not fit its scratch memory (rows whose operands the compiler prefetches there are left
-out). The efficiency `reread` of each chip, and `product` of v5e and v5p, are fitted to
+Each product is compiled to the end for one device of v4, v5e, v5p and v6e, with operands
+that exceed its scratch memory (rows whose operands the compiler prefetches into it are
+left out). The efficiency `reread` of each chip, and `product` of v5e and v5p, are fitted to
 these rows.
 """
 
@@ -41,7 +41,7 @@ from meshwright.run.compilers.hlo import estimated_cycles
 RESULTS = Path(__file__).parent / "results"
 
 SHAPES = ((16384, 16384, 16384), (12288, 28672, 8192), (12288, 8192, 28672))
-"""Rows, what is summed, columns."""
+"""Rows, contracted dim, columns."""
 
 Built = tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]
 
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What it is filed under."""
+        """The key of the case in the results."""
         extents = "x".join(map(str, self.shape))
         return f"{self.chip}/{self.dtype}/{extents}/{self.fused}"
 
@@ -114,7 +114,7 @@ FUSED = {
 
 
 def cases() -> Iterator[Case]:
-    """Every product."""
+    """All cases."""
     for chip in CHIPS:
         for dtype, ways in FUSED.items():
             for shape in SHAPES:
@@ -123,7 +123,7 @@ def cases() -> Iterator[Case]:
 
 
 def told_s(case: Case) -> float | None:
-    """The compiler's seconds; None where it loads an operand ahead, or fuses otherwise."""
+    """The compiler's seconds; `None` if it prefetches an operand or fuses otherwise."""
     machine = load_machine(case.chip, 4)
     backend = find_backend(machine)
     os.environ.update(backend.environment)
@@ -140,7 +140,7 @@ def told_s(case: Case) -> float | None:
 
 
 def found_s(case: Case) -> float:
-    """Our seconds, nothing kept on the chip."""
+    """Our seconds, with nothing kept in scratch memory."""
     chip = load_machine(case.chip, 4).chip
     known = compile_program(capture(*case.built()).program, TPU, chip.tile)
     (each,) = (p for p in known.kernels.kernels if p.fusion.kind is FusionKind.PRODUCT)

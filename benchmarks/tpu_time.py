@@ -1,11 +1,11 @@
-"""Computing time predicted of a step, beside what the TPU compiler estimates for it.
+"""Predicted computing time of steps, compared with the TPU compiler's estimate.
 
     python -m benchmarks.tpu_time [--compiled FILE] [--out FILE] [--picture FILE]
 
-Reads what `benchmarks.tpu_compiler --full` stored: the cycles of all fusions, loops
-multiplied, of steps that were compiled to the end. Collectives and offloaded gathers
-carry no estimate and are left out on both sides. The chips' shares of their peaks were
-fitted to every other case; figures are those of the rest.
+Reads the results of `benchmarks.tpu_compiler --full`: the cycles of all fusions, multiplied
+by the trip counts of loops, of steps that were compiled to the end. Collectives and
+offloaded gathers have no estimate and are left out on both sides. The chips' shares of
+their peaks were fitted to every other case; reported errors are those of the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from meshwright.predict.simulate.timeline import COMPUTE
 
 
 def rows_of(stored: dict[str, Any]) -> list[dict[str, Any]]:
-    """Seconds of each case that was compiled, by us and by the compiler."""
+    """Seconds of each compiled case, by us and by the compiler."""
     rows: list[dict[str, Any]] = []
     for case in full_cases():
         compiled = stored["cases"].get(case.name)
@@ -52,7 +52,7 @@ def rows_of(stored: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def taus(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """By program, how well its schedules are put in order (Kendall's tau-b)."""
+    """Kendall's tau-b of the schedules' predicted and estimated times, by program."""
     found: dict[str, float] = {}
     for name in dict.fromkeys(row["program"] for row in rows):
         mine = [row for row in rows if row["program"] == name]
@@ -65,7 +65,7 @@ def taus(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The figures by which computing time is judged."""
+    """The errors of all cases: medians, and the mean rank correlation."""
     rest = [abs(row["error"]) for row in rows if not row["fitted"]]
     order = taus(rows)
     return {
@@ -80,7 +80,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Predicted over compiled time, a dot for each case."""
+    """Draw predicted over estimated time, one dot per case."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -18,6 +18,7 @@ import os
 import platform
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -34,8 +35,7 @@ import meshwright as mw
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
-from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase
-from meshwright.planner.tree.kinds import kinds_prior
+from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase, kinds_of
 from meshwright.planner.tree.prior import SHIPPED, prior_of
 from meshwright.planner.tree.search import drop_useless, goals_of, make_problem
 from meshwright.search import Budget, Mcts, Prior, Result, search_goals
@@ -97,6 +97,17 @@ def first_guess() -> NDArray[np.float64]:
     weights = np.zeros((len(Phase), len(FEATURES)))
     weights[:, FEATURES.index("seconds")] = -1.5
     weights[:, FEATURES.index("bytes")] = -0.5
+    return weights
+
+
+def kinds_prior(problem: CutProblem) -> Prior:
+    """A prior with equal weight for each kind, shared by its legal cuts."""
+    kinds = kinds_of(problem)
+
+    def weights(state: CutState, cuts: Sequence[InputCut]) -> Sequence[float]:
+        num_legal = Counter(map(kinds.get, cuts))
+        return [1 / num_legal[kinds.get(cut)] for cut in cuts]
+
     return weights
 
 

@@ -1,14 +1,14 @@
-"""Parallel WaveNet's student beside its teacher's loop, on one CPU, pair by pair.
+"""Parallel WaveNet's student compared with its teacher's loop, on one CPU.
 
-Both make the same number of samples for the same features, in turns, so that noise of
-the machine hits both. The teacher's loop keeps each layer's past in a queue and is
-compiled whole; the student takes one pass. The ratio of a case is the median of the
-pairs' (teacher's seconds over student's). Cases: the small nets, trained here; the
-published sizes, untrained, as their weights do not change their time.
+Both generate the same number of samples for the same features, alternately, so that noise
+of the machine affects both. The teacher's loop keeps each layer's past in a queue and is
+compiled whole; the student takes one pass. The ratio of a case is the median over the
+pairs (teacher's seconds over student's). Cases: the small networks, trained here, and the
+published sizes, untrained, since weights do not change their time.
 
     python -m benchmarks.wavenet_speed [--only small] [--audio FOLDER]
 
---audio writes what the trained nets said, and recordings beside them, as WAV.
+--audio writes what the trained networks generated, and recordings, as WAV files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Nets to time: `steps` of training for teacher and student, `samples` of audio."""
+    """Networks to time: training `steps` of teacher and student, `samples` of audio."""
 
     name: str
     config: student.Config
@@ -61,7 +61,7 @@ CASES = (
 
 
 def weights(case: Case) -> tuple[dict, dict]:
-    """Of teacher and student."""
+    """Weights of teacher and student."""
     config, key = case.config, jax.random.key(SEED)
     if not case.teacher_steps:
         told = once(partial(teacher.init, config.teacher))(key)
@@ -72,21 +72,21 @@ def weights(case: Case) -> tuple[dict, dict]:
 
 
 def recording(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Tones that training has not heard [T], and their features [1, F, C]."""
+    """Tones that are not in the training data [T], and their features [1, F, C]."""
     config = case.config.teacher
     audio = Tones(1, case.samples, config.sampling_rate, SEED + 1)[0]
     return audio, band_power(audio, config.hop, config.features)[None]
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """Wall seconds of a call, its results awaited."""
+    """Wall seconds of a call with its results awaited."""
     start = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - start
 
 
 def measure(case: Case, folder: Path | None) -> dict[str, Any]:
-    """One row: both compiled, run in turns."""
+    """One row: both compiled, run alternately."""
     config, key = case.config, jax.random.key(SEED)
     told, params = weights(case)
     audio, features = recording(case)

@@ -17,7 +17,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 
-from meshwright.cli.zoo import zoo_rows
+from meshwright.cli.zoo import trace_rows, zoo_entries
 
 LIMIT_S = 300
 
@@ -30,9 +30,9 @@ def main() -> None:
     options = parser.parse_args()
     start_s, cpu_s = time.perf_counter(), time.process_time()
     rows = []
-    for row in zoo_rows(options.names, tiny=False):
-        rows.append(row.to_json())
-        print(f"{row.trace_s:7.2f} s  {row.summary.num_ops:7d} ops  {row.target}")
+    for row in trace_rows(zoo_entries(options.names, tiny=False)):
+        rows.append(row)
+        print(f"{row['trace_s']:7.2f} s  {row['num_ops']:7d} ops  {row['target']}")
     wall_s = time.perf_counter() - start_s
     cpu_s = time.process_time() - cpu_s
     print(f"{wall_s:7.2f} s in all ({cpu_s:.1f} CPU s), limit {LIMIT_S} s")

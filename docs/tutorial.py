@@ -1,8 +1,8 @@
-"""Meshwright from the inside, in one file that runs.
+"""The stages of Meshwright, in one file that runs.
 
-A training step goes in; a program for many devices, with every collective written down,
-comes out and is executed. Each part below shows one stage on the smallest example that
-shows it, and asserts what it claims. Run it with
+A training step becomes a program for many devices with explicit collectives, which is
+then executed. Each part below shows one stage on a small example, and asserts what it
+claims. Run it with
 
     python docs/tutorial.py
 
@@ -11,8 +11,8 @@ It needs eight devices, real or virtual; the first lines make virtual ones.
 
 # %% Setting up
 #
-# Nothing but JAX and Meshwright. The environment variable makes eight CPU devices; on a
-# machine with eight accelerators leave it out.
+# The tutorial needs only JAX and Meshwright. The environment variable makes eight virtual
+# CPU devices; on a machine with eight accelerators, leave it out.
 
 import os
 
@@ -33,8 +33,8 @@ def array(*shape: int) -> np.ndarray:
 
 # %% 1. One function, one mesh, a list of tactics
 #
-# Two matmuls, as in every MLP. A *tactic* is one decision. They apply in order, each is
-# propagated through the whole program before the next one is looked at, and no tactic
+# The example has two matmuls, as an MLP does. A *tactic* is one decision. Tactics apply in
+# order. Each is propagated through the whole program before the next one, and no tactic
 # undoes an earlier one.
 
 
@@ -53,24 +53,24 @@ step = mw.partition(mlp, mesh, [data_parallel, megatron, zero3], gather="at_use"
 plan = step.plan(*args)
 print(plan)
 
-# Read the table tactic by tactic. Data parallelism costs nothing in a forward pass.
-# Cutting the columns of `w1` cut the rows of `w2` too, though nobody said so, and left
-# the second matmul with a sum over `model` to take: one all-reduce. ZeRO-3 stores both
-# weights cut along `data`, which the matmuls use for the batch; so each weight is
-# gathered just before its use.
+# The table has one row per tactic. Data parallelism costs nothing in a forward pass.
+# Cutting the columns of `w1` also cuts the rows of `w2`, by propagation. The second matmul
+# is then a partial sum over `model`, which needs one all-reduce. ZeRO-3 stores both weights
+# cut along `data`, which the matmuls already use for the batch, so each weight is gathered
+# just before its use.
 
 assert [s.counts["all_reduce"] for s in plan.steps] == [0, 0, 1, 1]
 assert [s.counts["all_gather"] for s in plan.steps] == [0, 0, 0, 2]
 assert plan.spec("w2") == jax.sharding.PartitionSpec("model", "data")
 
-# Planning needed no devices. Running does, and the numbers are those of one device:
+# Planning needs no devices. Running does, and gives the same numbers as one device:
 
 np.testing.assert_allclose(step(*args), mlp(*args), rtol=1e-4, atol=1e-4)
 
 # %% 2. Capture: a program that is plain data
 #
-# `capture` traces the function as `jax.jit` would, inlines calls, and drops what nobody
-# reads. What is left knows shapes and dtypes, but no JAX.
+# `capture` traces the function as `jax.jit` would, inlines calls, and removes dead code.
+# The program has shapes and dtypes, but no objects of JAX.
 
 from meshwright.program.capture import capture
 
@@ -84,11 +84,11 @@ assert [op.kind for op in captured.program.ops] == [
 ]
 assert captured.paths == ("x", "w1", "w2")
 
-# %% 3. Rules: one for each op, and all stages read it
+# %% 3. Rules: one for each op, read by all stages
 #
 # A rule names dims with letters, as an einsum does. A letter in operands and results is
-# parallel; one that only stands in operands is reduced over: cut it, and the devices
-# hold addends of the result. A dim that may not be cut has no letter.
+# parallel. A letter in operands only is a reduction: if it is cut, the devices hold addends
+# of the result. A dim that cannot be cut has no letter.
 
 from meshwright.program.ops import rule_of
 
@@ -101,9 +101,9 @@ assert len(rule.reductions) == 1
 
 # %% 4. Propagation: from one cut to a sharding of everything
 #
-# A *node* is an op, an input, or a wire of a loop. Cutting one factor of one node along
-# an axis is the only move there is; the propagator then walks forward and backward until
-# nothing follows any more.
+# A *node* is an op, an input, or a wire of a loop. The only decision is to cut one factor
+# of one node along an axis; the propagator then walks forward and backward to a fixed
+# point.
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Propagator, State
@@ -118,15 +118,15 @@ print("w2 is now", state.sharding_at(w2_node, w2_node.outs[0]))
 
 assert str(state.sharding_at(w2_node, w2_node.outs[0])) == "[model, -]"
 
-# What cannot be done is a sentence, not an exception: a search asks this a lot.
+# A refused cut returns a sentence instead of an exception, since searches try many cuts.
 
 print("cut once more?", propagator.cut(w1_node, "model", factor=0))
 
-# %% 5. Order decides
+# %% 5. The order of tactics
 #
-# Two cuts of one op that want the same axis exclude each other. Meshwright does not
-# guess: what came first stays, and the op reads the rest whole. That is how ZeRO-3 came
-# about above. Where two claims arrive at once, the op stays whole, and the plan says so:
+# Two factors of one op cannot be cut along the same axis. The first decision stays, and the
+# op reads the other dim whole. This is how ZeRO-3 works above. If both arrive at once, the
+# op stays whole along that axis, and the plan reports the conflict:
 
 
 def gram(x):
@@ -141,7 +141,7 @@ print(*plan.steps[-1].conflicts, sep="\n")
 assert plan.steps[-1].conflicts
 assert plan.counts["all_gather"] > 0
 
-# A tag gives an intermediate value a name, so that a tactic can settle the matter:
+# A tag names an intermediate value, so that a tactic can resolve the conflict:
 
 
 def gram_tagged(x):
@@ -155,10 +155,11 @@ print(settled.plan(array(16, 4)).counts)
 assert settled.plan(array(16, 4)).counts["all_gather"] == 1
 assert settled.check(array(16, 4)).ok
 
-# %% 6. Lowering: every collective is written down
+# %% 6. Lowering: every collective is explicit
 #
-# What an op needs, minus how its operand is stored, is a collective. Nothing is left for
-# a compiler's heuristic to decide, so what is priced is what runs.
+# If an op needs an operand in another sharding than the stored one, lowering writes the
+# collectives between them. No compiler heuristic decides any of them, so the predicted
+# program is the one that runs.
 
 from meshwright.partitioner.lower import lower
 
@@ -170,8 +171,8 @@ assert [op.kind for op in lowered.program.ops if op.params.get("axes")] == [
     "all_reduce"
 ]
 
-# Partial sums travel: through ops that are linear, as long as that does not cost more.
-# Two matmuls that are added pay one all-reduce.
+# Partial sums pass through linear ops if that does not cost more. The sum of two matmuls
+# needs one all-reduce.
 
 
 def two(a, b, u, v):
@@ -185,7 +186,7 @@ plan = mw.partition(two, {"model": 8}, tactics).plan(
 
 assert plan.counts["all_reduce"] == 1
 
-# So does a gradient that is accumulated over micro-batches: one sum after the loop.
+# A gradient that is accumulated over micro-batches needs one all-reduce after the loop.
 
 
 def accumulate(w, batches):
@@ -202,9 +203,9 @@ plan = accumulated.plan(array(8, 4), array(5, 16, 8))
 assert plan.counts["all_reduce"] == 1
 assert accumulated.check(array(8, 4), array(5, 16, 8)).ok
 
-# %% 7. Random numbers come out the same
+# %% 7. Random numbers do not depend on the sharding
 #
-# Bits are made from each element's place in the whole array, so a sharding never changes
+# Random bits depend on an element's index in the whole array, so a sharding never changes
 # them. No key has to be split by hand.
 
 
@@ -221,17 +222,17 @@ np.testing.assert_array_equal(
 
 # %% 8. Why is this collective here?
 #
-# Each one knows the line of code it serves, and the decisions that led to it.
+# Each collective has the source line that needs it, and the decisions that led to it.
 
 for collective in step.plan(*args).collectives:
     print(collective.kind, collective.axes, collective.source, "-", collective.reason)
     for line in collective.chain:
         print("     ", line)
 
-# %% 9. Plans travel
+# %% 9. Plans are saved as JSON
 #
-# A plan is text, saved by whoever sizes the cluster, read by whoever runs on it. The
-# shardings of one that was made here feed plain `jax.jit` as well, tree for tree.
+# A plan can be saved by whoever sizes the cluster and loaded by whoever runs on it. The
+# shardings of a plan made in this process are pytrees for plain `jax.jit` as well.
 
 plan = step.plan(*args)
 assert mw.Plan.from_json(plan.to_json()) == plan

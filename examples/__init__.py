@@ -1,1 +1,1 @@
-"""What a newcomer runs."""
+"""Examples for newcomers."""

@@ -24,7 +24,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def plan_large_model() -> None:
-    """T32, 5.5 billion parameters: its collectives on 32 chips, without any chip."""
+    """Print the collectives of T32, 5.5 billion parameters, on 32 chips."""
     step, args = gpt.t32()
     size = sum(leaf.size for leaf in jax.tree.leaves(args[0].params))
     CONSOLE.rule(f"1. Plan: {size / 1e9:.1f} billion parameters on 32 chips")
@@ -44,7 +44,7 @@ def plan_large_model() -> None:
 
 
 def check_small_model() -> mw.Partitioned:
-    """The tiny GPT on 8 virtual devices, compared with one device, output by output."""
+    """Compare the tiny GPT on 8 virtual devices with one device, output by output."""
     CONSOLE.rule("2. Run: the same step on 8 virtual devices, compared with one device")
     fn, args = gpt.tiny()
     mesh = mw.Mesh({"batch": 4, "model": 2})
@@ -62,7 +62,7 @@ def check_small_model() -> mw.Partitioned:
 
 
 def train(step: mw.Partitioned, num_steps: int) -> None:
-    """Both versions, side by side, on real text."""
+    """Train both versions on real text, and compare their losses."""
     CONSOLE.rule(
         f"3. Train: {num_steps} steps on the Constitution of the United States"
     )

@@ -26,7 +26,7 @@ def count_lines(root: Path) -> dict[str, int]:
 
 
 def folder_of(name: str) -> str:
-    """The folder that a file counts for: `src/meshwright/rules`, or its first one."""
+    """The folder that a file counts for: `src/meshwright/program`, or its first one."""
     parts = name.split("/")[:-1]
     return "/".join(parts[:3] if name.startswith(f"{PACKAGE}/") else parts[:1]) or "."
 

@@ -34,7 +34,7 @@ REMAT = {
 
 
 class Cache(NamedTuple):
-    """Keys and values [B, T, K, H]; those of positions not yet reached are zeros."""
+    """Keys and values [B, T, K, H]; positions that are not filled yet are zeros."""
 
     k: Array
     v: Array
@@ -64,11 +64,11 @@ def causal_mask(queries: Array, num_keys: int) -> Array:
 
 
 def attend_in_blocks(q: Array, k: Array, v: Array, block: int) -> Array:
-    """Causal attention as `attend`, with scores that are never all there at once.
+    """Causal attention like `attend`, without the whole matrix of scores in memory.
 
-    One key-value head after another, `block` queries at a time over the keys up to
-    them; scores are made again for gradients (Rabe and Staats, "Self-attention Does Not
-    Need O(n^2) Memory", 2021). What cuts heads among devices should not use it.
+    It computes one key-value head after another, with `block` queries at a time over the
+    keys up to them, and recomputes scores for gradients (Rabe and Staats, "Self-attention
+    Does Not Need O(n^2) Memory", 2021). Not for schedules that cut heads.
     """
     batch, sequence, heads, d_head = q.shape
     groups = q.reshape(batch, sequence, k.shape[2], heads // k.shape[2], d_head)

@@ -1,8 +1,8 @@
-"""Audio as batches: folders of WAV and FLAC, or tones made here; and audio as WAV.
+"""Audio in batches: folders of WAV and FLAC files, or generated tones; and WAV output.
 
 A waveform has the levels of 16-bit PCM: k / 32768 for whole k from -32768 to 32767. A
 batch is `audio` [B, T] and `features` [B, F, C]: for each of the F = T / hop frames the
-power in C bands, which a vocoder is told. Letters: B batch, T samples, F frames, C bands.
+power in C bands, the input of a vocoder. Letters: B batch, T samples, F frames, C bands.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Source(Protocol):
 
 
 def to_levels(audio: np.ndarray) -> np.ndarray:
-    """The nearest 16-bit level of each sample; what is louder is cut off."""
+    """The nearest 16-bit level of each sample; louder samples are clipped."""
     whole = np.clip(np.round(audio / STEP), -LEVELS // 2, LEVELS // 2 - 1)
     return (whole * STEP).astype(np.float32)
 
@@ -67,9 +67,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Recordings:
-    """The windows of all files of a folder, read when asked for; channels are averaged.
+    """The windows of all files of a folder, read on demand; channels are averaged.
 
-    A file shorter than a window has none; what is left over at its end is not used.
+    Files shorter than a window and the rest at the end of a file are not used.
     """
 
     pieces: tuple[Piece, ...]
@@ -130,7 +130,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Tones:
-    """Made audio: windows of plucked notes, each a sum of decaying harmonics.
+    """Generated audio: windows of plucked notes, each a sum of decaying harmonics.
 
     The k-th harmonic has strength 1 / k^2, as those of a string.
     count: how many windows there are. The same seed and number give the same window.
@@ -200,7 +200,7 @@ def _bands(hop: int, bands: int) -> np.ndarray:
 def batches(
     source: Source, batch: int, seed: int, hop: int, bands: int
 ) -> Iterator[Batch]:
-    """Batches without end, shuffled anew in each pass, the same for the same seed.
+    """Endless batches, shuffled for each pass; the same seed gives the same batches.
 
     hop: samples from one frame to the next, a divisor of the window's samples.
     """

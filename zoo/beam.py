@@ -59,7 +59,7 @@ class Decoding:
 
 
 class Beams(NamedTuple):
-    """Beginnings [B, K], best first: tokens [B, K, T], what they cost, if they ended."""
+    """Prefixes [B, K], best first: tokens [B, K, T], log-probability, length, and end."""
 
     tokens: Array
     log_probability: Array
@@ -111,9 +111,9 @@ def beam(next_fn: NextFn, state: Any, batch: int, how: Decoding) -> Beams:
 def extend(
     beams: Beams, scores: Array, position: Array, how: Decoding
 ) -> tuple[Beams, Array]:
-    """The best beginnings one token longer, and which one [B, K] each comes from.
+    """The best prefixes of one more token, and the prefix [B, K] that each extends.
 
-    scores: [B, K, V]. One that has ended goes on in a single way, by a pad that is free.
+    scores: [B, K, V]. A prefix that has ended is extended by a pad of probability 1.
     """
     vocab = scores.shape[-1]
     ended = beams.ended[..., None]

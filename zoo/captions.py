@@ -1,4 +1,4 @@
-"""Made documents: a picture and a sound in either order, then a caption of both.
+"""Generated documents: a picture and a sound in either order, then a caption of both.
 
 A picture shows one of `zoo.images`' shapes in a colour, a sound is a short tone, low or
 high, that rises or falls. The caption names them in the order in which they came, as
@@ -7,8 +7,8 @@ bytes: "red square, high rising tone". In a document of S positions
     newline, picture or sound, newline, sound or picture, newline, caption
 
 a picture takes one position for each patch, a sound one for each frame, text one for each
-byte; `kinds` says which stands where. Nobody knows a picture before it is seen, so that
-only the caption is a target.
+byte; `kinds` has the kind of each position. Pictures and sounds are random, so that only
+the caption is a target.
 
 Letters: B batch, S positions, N patches, P pixels of a patch's side, F frames, C bands.
 """
@@ -121,7 +121,7 @@ def layout(task: Task, sound_first: np.ndarray) -> np.ndarray:
 
 
 def caption(picture: int, tone: int, sound_first: bool) -> str:
-    """What is told of a picture and a tone."""
+    """The caption of a picture and a tone."""
     parts = (PICTURES[picture], TONES[tone])
     return ", ".join(parts[::-1] if sound_first else parts)
 

@@ -9,10 +9,11 @@ from jax import Array
 
 
 def project(returns: Array, chances: Array, atoms: Array) -> Array:
-    """Chances [B, A] of evenly spaced atoms [A], for chances [B, A] of returns [B, A].
+    """Probabilities [B, A] of evenly spaced atoms [A], from those [B, A] of returns [B, A].
 
-    Each return shares its chance between its two neighbours, the nearer the more; from
-    beyond the ends it goes to the end (eq. 7). Sums are kept, and means between the ends.
+    The probability of each return is divided between its two neighbours by distance;
+    beyond the ends it goes to the last atom (eq. 7). This keeps sums, and means of returns
+    between the ends.
     """
     returns = jnp.clip(returns, atoms[0], atoms[-1])
     distance = jnp.abs(returns[:, None, :] - atoms[:, None]) / (atoms[1] - atoms[0])

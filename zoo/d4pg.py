@@ -1,11 +1,11 @@
-"""D4PG: an actor, taught by a critic that foresees a distribution of returns.
+"""D4PG: an actor, trained by a critic that predicts a distribution of returns.
 
 G. Barth-Maron, M. Hoffman, D. Budden, W. Dabney, D. Horgan, D. TB, A. Muldal, N. Heess,
 T. Lillicrap, "Distributed Distributional Deterministic Policy Gradients", ICLR 2018; a
 benchmark of TF-Replicator (Buchlovsky et al., 2019), which cuts the learner's batch.
 
-The learner's step is the program to cut: one batch of n-step transitions from a
-prioritised replay (`zoo.replay`) teaches critic and actor. Around it `train` runs actors
+The learner's step is the program to partition: one batch of n-step transitions from a
+prioritised replay (`zoo.replay`) trains critic and actor. Around it `train` runs actors
 on a pendulum (`zoo.pendulum`).
 
 Sizes are those of Acme, DeepMind's collection of agents: layers, tanh after the first

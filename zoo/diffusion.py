@@ -1,4 +1,4 @@
-"""Diffusion: images become noise in T steps, and a net that tells noise leads back.
+"""Diffusion: images become noise in T steps, and a network that predicts noise reverses it.
 
 J. Ho, A. Jain, P. Abbeel, "Denoising Diffusion Probabilistic Models", NeurIPS 2020, for
 any net: a function of noisy images [B, S, S, 3] and their times [B]. Other than theirs it

@@ -70,9 +70,9 @@ def gated(filtered: Array, gate: Array) -> Array:
 
 
 class Weights(NamedTuple):
-    """Of all layers: first dims [S, layers], in a stack [layers], none in a layer.
+    """Weights of layers; leading dims are [S, layers], [layers] in a stack, or none.
 
-    filter, gate: [K, R, G]; *_heard: what they make of the features [C, G]; *_bias: [G].
+    filter, gate: [K, R, G]; *_heard: projections of the features [C, G]; *_bias: [G].
     on: back to the channels [G, R]; out: to the skip channels [G, U] or None.
     """
 
@@ -95,7 +95,7 @@ def hear(weights: Weights, features: Array) -> tuple[Array, Array]:
 
 
 def layer(weights: Weights, x: Array, features: Array, dilation: int) -> Any:
-    """The channels [B, T, R] after a layer, and what goes out [B, T, U] or None."""
+    """The channels [B, T, R] after a layer, and its skip output [B, T, U] or None."""
     hop = x.shape[1] // features.shape[1]
     filter_heard, gate_heard = (_repeat(h, hop) for h in hear(weights, features))
     z = gated(

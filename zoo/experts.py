@@ -1,8 +1,8 @@
-"""A mixture of experts: each token goes to a few of many MLPs, as far as there is room.
+"""A mixture of experts: each token is routed to a few of many MLPs, up to their capacity.
 
 - Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation and
-  Automatic Sharding", ICLR 2021: two experts a token, places given out within groups of
-  tokens, sending and collecting as products with one-hot arrays.
+  Automatic Sharding", ICLR 2021: two experts a token, places assigned within groups of
+  tokens, dispatch and combine as products with one-hot arrays.
 - Fedus et al., "Switch Transformers: Scaling to Trillion Parameter Models with Simple and
   Efficient Sparsity", JMLR 2022: one expert a token, capacity factor, balance loss.
 - Zoph et al., "ST-MoE: Designing Stable and Transferable Sparse Expert Models", 2022: the
@@ -10,8 +10,8 @@
 - Dai et al., "DeepSeekMoE: Towards Ultimate Expert Specialization in Mixture-of-Experts
   Language Models", 2024: experts that all tokens share.
 
-Not here: GShard's random choice of whether a second expert is asked at all, and Switch's
-noise on the router's inputs.
+Left out: GShard's random choice of whether a second expert is used, and Switch's noise on
+the router's inputs.
 
 Letters: B batch, S sequence, D d_model, F d_ff, G groups, T tokens of a group, E experts,
 C capacity.
@@ -32,14 +32,14 @@ from zoo.workload import check_numbers
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """How tokens find their experts.
+    """Parameters of routing.
 
     experts: E.
-    choices: experts that a token asks.
-    group: T, tokens among which places are given out; all tokens where they are fewer.
-    capacity_factor: places of an expert by what it needs if all are asked equally often.
-    shared: experts beside E that every token visits.
-    balance, router_z: coefficients of the two losses beside the model's own.
+    choices: number of experts that a token is routed to.
+    group: T, tokens among which places are assigned; all tokens if there are fewer.
+    capacity_factor: places of an expert, over those needed by uniform routing.
+    shared: further experts that process every token.
+    balance, router_z: coefficients of the two auxiliary losses.
     """
 
     experts: int
@@ -73,9 +73,9 @@ class Routing:
 class Measured(NamedTuple):
     """Scalars of one mixture, or their sums over several.
 
-    balance: 1 where tokens ask all experts alike, E where all of them ask one.
+    balance: 1 for uniform routing, E if all tokens are routed to one expert.
     router_z: the mean square of the log of what the router's softmax divides by.
-    dropped: the part of all choices that found no place, 0 to 1.
+    dropped: the share of all choices beyond the capacity, 0 to 1.
     """
 
     balance: Array
@@ -84,10 +84,10 @@ class Measured(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """Which place of which expert each token takes, [G, T, E, C].
+    """The place of each token among the places of the experts, [G, T, E, C].
 
     dispatch: 1 at the places of a token, else 0; at most one token has a place.
-    combine: the weight of the expert's answer there, else 0.
+    combine: the weight of the expert's output there, else 0.
     """
 
     dispatch: Array
@@ -138,9 +138,9 @@ def balance_loss(probabilities: Array, first: Array) -> Array:
 
 
 class Experts(nn.Module):
-    """MLPs of which each token visits a few; what is dropped adds nothing.
+    """MLPs of which a few process each token; dropped choices add nothing.
 
-    The router computes in 32 bits.
+    The router computes in float32.
     """
 
     routing: Routing

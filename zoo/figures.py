@@ -1,16 +1,15 @@
-"""Trains the small form of every program and draws what it learned.
+"""Trains the small size of every program and draws its learning curve.
 
     python -m zoo.figures [NAME ...] [--seeds 0 1 2] [--samples] [--out DIR]
 
 Writes `figures.json`, first and last values with seeds, and one picture of all curves,
 into `docs/zoo` of this repository or into DIR. Programs and seeds that are not named keep
-the figures they have there, but for runs of another number of steps. With --samples,
-programs that make images are trained once more by the first seed, and draw
-`NAME_samples.png`.
+their figures there, unless the number of steps has changed. With --samples, programs that
+generate images are trained once more with the first seed, and write `NAME_samples.png`.
 
-A run stores its seconds by the clock, compilation included, which other work on the
-machine lengthens, and its `cpu_s`: processor seconds of all its threads together. Where n
-cores are free it takes at least cpu_s / n.
+A run stores its wall-clock seconds, compilation included, which other work on the machine
+lengthens, and `cpu_s`: CPU seconds of all its threads. With n free cores it takes at least
+cpu_s / n seconds.
 """
 
 import argparse
@@ -145,7 +144,7 @@ def draw(figures: Mapping[str, Any], folder: Path) -> None:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options; what is wrong with them ends the program with a line and status 2."""
+    """The options; invalid ones end the program with a message and status 2."""
     known = {w.name: w for w in WORKLOADS}
     parser = argparse.ArgumentParser(
         prog="python -m zoo.figures",
@@ -173,7 +172,7 @@ def _seed(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train what is named, store each run when it ends, draw everything stored."""
+    """Train the named programs, store each run when it ends, draw all stored runs."""
     options = _parsed(arguments)
     for workload in options.chosen:
         for seed in options.seeds:

@@ -1,19 +1,18 @@
-"""Graph network simulator: learns by examples how particles move.
+"""Graph network simulator: learns from examples how particles move.
 
 A. Sanchez-Gonzalez, J. Godwin, T. Pfaff, R. Ying, J. Leskovec, P. Battaglia, "Learning to
-Simulate Complex Physics with Graph Networks", ICML 2020. Particles are nodes; what acts
-between two of them goes along an edge. An encoder makes features of nodes and edges, M
-steps of messages (each with weights of its own) change both, a decoder tells the
-acceleration of each particle. All are MLPs with a layer norm at the end, and every
-step adds to what it was given.
+Simulate Complex Physics with Graph Networks", ICML 2020. Particles are nodes, and their
+interactions are edges. An encoder computes features of nodes and edges, M steps of message
+passing (each with its own weights) update both, and a decoder predicts the acceleration of
+each particle. All are MLPs with a layer norm at the end, and every step is residual.
 
 The sizes are those of PartIR (Alabed et al., ASPLOS 2025): 24 steps, MLPs of 5 layers,
 1024 hidden and 512 latent features, 2048 nodes and 8,192 to 65,536 edges a graph.
-Assumed: one graph a step (two or more do not fit the 12.6 GB that automap, 2021, tells
-of its GNS), five velocities as history, two dims, MLPs with four hidden layers.
+Assumed: one graph a step (two or more do not fit the 12.6 GB that automap, 2021, reports
+for its GNS), five velocities as history, two dims, MLPs with four hidden layers.
 
-Edges are cut (*edge sharding*): a device has some of the edges and all nodes, its
-messages into a node are one addend, and each step's sum is an all-reduce.
+Schedules cut edges (*edge sharding*): a device has some of the edges and all nodes. Its
+messages into a node are a partial sum, so each step needs an all-reduce.
 
 Particles here hang on springs, see `zoo.springs`.
 

@@ -1,8 +1,8 @@
-"""Lists of items with features and graded labels: files in LETOR's format, or made here.
+"""Lists of items with features and graded labels: files in LETOR's format, or generated.
 
 A line of a file is `2 qid:10 1:0.5 3:7 # comment`: label, query, features by number from
-1 on, 0 where left out; so come MSLR-WEB30K, Istella and Yahoo's set. A batch is
-`features` [B, L, X], `labels` [B, L] and `where` [B, L], which tells padding from items.
+1 on, 0 if left out. MSLR-WEB30K, Istella and Yahoo's set have this format. A batch is
+`features` [B, L, X], `labels` [B, L] and `where` [B, L], False for padding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -129,6 +129,6 @@ class MadeLists:
 def batches(
     lists: Sequence[Lists] | MadeLists, batch: int, seed: int
 ) -> Iterator[Lists]:
-    """Batches without end, shuffled anew in each pass, the same for the same seed."""
+    """Endless batches, shuffled for each pass; the same seed gives the same batches."""
     source: Any = grain.MapDataset.source(lists)
     return iter(source.seed(seed).shuffle().repeat().batch(batch).to_iter_dataset())

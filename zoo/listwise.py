@@ -33,7 +33,7 @@ def _masks(labels: Array, where: Array | None) -> tuple[Array, Array]:
 
 
 def _known(values: Array, where: Array) -> Array:
-    """`values`, with 0 for what is not there: so that no NaN passes a product by 0."""
+    """`values` with 0 at masked items, since a NaN times 0 is NaN."""
     return jnp.where(where, values, 0.0)
 
 
@@ -47,7 +47,7 @@ def _reduce(values: Array, where: Array, reduce_fn: Reduce) -> Array:
 
 
 def _is_before(values: Array, pairs: Array) -> Array:
-    """Whether item j comes before i [..., i, j]: it has more, or as much and lies ahead."""
+    """Whether item j ranks before i [..., i, j]: by value, then by position."""
     i, j = values[..., :, None], values[..., None, :]
     place = jnp.arange(values.shape[-1])
     return ((j > i) | ((j == i) & (place < place[:, None]))) & pairs
@@ -126,8 +126,8 @@ def listmle_loss(
 ) -> Array:
     """-log of the probability that items are drawn in the order of their labels.
 
-    Each is drawn by softmax from those that remain; equal labels in the order in which
-    they lie. F. Xia et al., ICML 2008.
+    Each is drawn by softmax from the remaining ones; equal labels in order of position.
+    F. Xia et al., ICML 2008.
     """
     where, pairs = _masks(scores, where)
     labels, scores = _known(labels, where), _known(scores, where)

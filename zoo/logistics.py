@@ -80,5 +80,5 @@ def draw(mixture: Mixture, noise: Noise) -> Array:
 
 
 def nearest_level(x: Array) -> Array:
-    """The 16-bit level nearest to each of `x`; what is louder is cut off."""
+    """The 16-bit level nearest to each of `x`; louder samples are clipped."""
     return jnp.clip(jnp.round(x / STEP), -LEVELS // 2, LEVELS // 2 - 1) * STEP

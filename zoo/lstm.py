@@ -1,19 +1,19 @@
 """LSTM language models: those of Zaremba et al., and of Jozefowicz et al., on bytes.
 
-W. Zaremba, I. Sutskever, O. Vinyals, "Recurrent Neural Network Regularization", 2014:
-two layers, dropout only where a value goes up, never where it goes on in time, plain
-SGD with a bound on the gradient's norm. R. Jozefowicz, O. Vinyals, M. Schuster,
-N. Shazeer, Y. Wu, "Exploring the Limits of Language Modeling", 2016: a vocabulary of
-793,471 words, and a projection of each layer's output to fewer features.
+W. Zaremba, I. Sutskever, O. Vinyals, "Recurrent Neural Network Regularization", 2014: two
+layers, dropout only between layers, never between time steps, plain SGD with a bound on the
+gradient's norm. R. Jozefowicz, O. Vinyals, M. Schuster, N. Shazeer, Y. Wu, "Exploring the
+Limits of Language Modeling", 2016: a vocabulary of 793,471 words, and a projection of each
+layer's output to fewer features.
 
 Assumed here: the softmax is whole, where Jozefowicz et al. train with sampled words; a
-window of text starts with an empty memory, where both carry it on from the last; the
+window of text starts with a zero state, while both papers carry it over; the
 forget gate's bias starts at 1 (Jozefowicz et al., ICML 2015). So that meshes divide
 them, the 20 windows of a Penn Treebank batch become 32, and the 793,471 words 793,472.
 
-A step of time reads the whole output before it: along an axis that cuts units, each
-step pays a gather, or a sum where there is a projection. What comes from below does not
-wait for time, so it is one product for all steps.
+A time step reads the whole output of the step before. So along an axis that cuts units,
+each step needs a gather, or an all-reduce if there is a projection. Inputs from the layer
+below do not depend on the recurrence, so they are one product for all steps.
 
 Letters: B batch, S sequence, D features from below, H units, P outputs (H, if there is
 no projection), V vocab. The gates are a dim of 4, in the order input, forget, output,

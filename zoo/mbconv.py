@@ -1,9 +1,9 @@
-"""Mobile inverted bottlenecks, and stages of them: what EfficientNets are built from.
+"""Mobile inverted bottlenecks and their stages, of which EfficientNets consist.
 
-A bottleneck widens its channels, looks at its surroundings, weighs every channel, and
-narrows again (Sandler et al., MobileNetV2, CVPR 2018; squeeze and excitation of Hu et
-al., CVPR 2018). EfficientNet-X (Li et al., CVPR 2021) adds a choice for each stage:
-*fused*, one dense convolution that widens and looks around at once; *space to depth*,
+A bottleneck expands its channels, applies a depthwise convolution, weighs every channel,
+and projects to fewer channels (Sandler et al., MobileNetV2, CVPR 2018; squeeze and
+excitation of Hu et al., CVPR 2018). EfficientNet-X (Li et al., CVPR 2021) adds a choice for
+each stage: *fused*, one dense convolution in the place of the first two; *space to depth*,
 fewer pixels with more channels each; and the activation.
 
 Letters: B batch, S height and width, C channels.
@@ -51,8 +51,8 @@ def scale_channels(channels: int, width: float) -> int:
 class Block:
     """One bottleneck.
 
-    inside: channels between widening and narrowing; `is_widened` tells if a
-        1 x 1 convolution leads there.
+    inside: channels between widening and narrowing; `is_widened` says whether
+        a 1 x 1 convolution expands to them.
     squeeze: channels of squeeze and excitation between its two layers.
     into_depth: channels of a 2 x 2 convolution with stride 2 in front, 0 for none.
     """
@@ -102,7 +102,7 @@ class Stage:
             raise ValueError(f"the sizes of a stage are 1 or more; got {self}")
 
     def blocks(self, width: float, depth: float, squeeze: float) -> tuple[Block, ...]:
-        """What is repeated at this width and depth; all but the first are equal.
+        """The repeated blocks at this width and depth; all but the first are equal.
 
         squeeze: channels of squeeze and excitation for each one that comes in.
         """

@@ -1,4 +1,4 @@
-"""MLP-Mixer: MLPs across patches and across channels, in turn.
+"""MLP-Mixer: alternating MLPs across patches and across channels.
 
 I. Tolstikhin, N. Houlsby, A. Kolesnikov, L. Beyer et al., "MLP-Mixer: An all-MLP
 Architecture for Vision", NeurIPS 2021. The parameters in its table 1 are those without

@@ -1,8 +1,8 @@
 """Language models that are mixtures of experts: GShard, Switch, and those of Alpa.
 
 Decoders in which every other layer has experts in the place of its MLP; `zoo.experts`
-is that layer, and names its papers. What the losses beside the model's own are for, and
-how many choices were dropped, comes out of each train step with the loss.
+is that layer, and names its papers. Each train step also returns the auxiliary losses and
+the share of dropped choices.
 
 `SIZES` are the models of Zheng et al., "Alpa: Automating Inter- and Intra-Operator
 Parallelism for Distributed Deep Learning", OSDI 2022: MLPs of eight times d_model, the
@@ -11,7 +11,7 @@ spread evenly, no balance loss there (here GShard's). Their layers normalise aft
 sum and their attention sees all tokens; here blocks are pre-norm and causal.
 
 GShard and Switch translate and fill gaps, with encoders; here both ways to route are of
-the decoder: `tiny` asks two experts, `tiny_switch` one and a shared one.
+the decoder: `tiny` routes to two experts, `tiny_switch` to one and a shared one.
 
 Letters: B batch, S sequence, D d_model, N heads, F d_ff, V vocab.
 """
@@ -186,7 +186,7 @@ def start(config: Config, key: Array) -> State:
 def losses(
     config: Config, params: Any, batch: dict[str, Array]
 ) -> tuple[Array, dict[str, Array]]:
-    """What is descended, and its parts.
+    """The minimized loss, and its parts.
 
     "loss" is the mean cross-entropy, in nats a token; every mixture adds its balance and
     z losses to it.

@@ -14,9 +14,9 @@ the parameters of Nano-1 and Nano-2 and no other size. Assumed here:
 - Half of the positions are patches, a quarter frames. The names that end in `_32k` have
   the report's whole context; the others 4,096 positions, since the report does not say
   how long most training sequences are.
-- Only text is learned; theirs tells images as well, as discrete tokens.
+- Only text is predicted; Gemini also outputs images, as discrete tokens.
 
-`kinds` [B, S] says what stands at each position. Patches and frames come in their own
+`kinds` [B, S] has the kind of each position. Patches and frames come in their own
 arrays and take the places of their kind in order, so that shapes are the same however the
 kinds are interleaved.
 
@@ -54,7 +54,7 @@ Batch = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A decoder, and what its sequences hold beside text.
+    """A decoder, and the patches and frames of its sequences.
 
     patches: N, of all images of a sequence, `patch` pixels wide.
     frames: F, of all sounds of a sequence, of `bands` numbers.
@@ -150,10 +150,10 @@ def init(model: Multimodal, key: Array) -> Any:
 
 
 def measure(model: Multimodal, params: Any, batch: Batch) -> tuple[Array, Array]:
-    """Nats a token of text, and the share of examples told without a mistake.
+    """Nats per token of text, and the share of examples without an error.
 
-    An example in which each target has the best score, given those before it, is one that
-    `caption` tells right, and the other way round.
+    An example in which each target has the best score, given those before it, is one whose
+    caption `caption` generates exactly, and the reverse.
     """
     scores, targets = model.apply({"params": params}, batch), batch["targets"]
     told = targets != NO_TARGET
@@ -180,7 +180,7 @@ def train_step(model: Multimodal) -> TrainStep:
 
 
 def train(seed: int, steps: int) -> Curve:
-    """The loss and the accuracy before each step, on documents made anew."""
+    """The loss and the accuracy before each step, on newly generated documents."""
     model = Multimodal(TINY)
     state = jax.jit(partial(start, model))(jax.random.key(seed))
     step = train_step(model)

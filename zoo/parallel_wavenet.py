@@ -1,21 +1,21 @@
 """Parallel WaveNet: a student that draws all samples at once, distilled from a WaveNet.
 
-A. van den Oord et al., "Parallel WaveNet: Fast High-Fidelity Speech Synthesis", ICML
-2018. The student is four inverse autoregressive flows (Kingma et al., NeurIPS 2016) over
-logistic noise: flow i maps x to x s + m, where s and m of a sample are told from the x
-before it by a WaveNet without skip channels. Given the noise before it, a sample is then
-one logistic of scale s = prod s_i, and the divergence from student to teacher is
+A. van den Oord et al., "Parallel WaveNet: Fast High-Fidelity Speech Synthesis", ICML 2018.
+The student is four inverse autoregressive flows (Kingma et al., NeurIPS 2016) over logistic
+noise: flow i maps x to x s + m, where a WaveNet without skip channels predicts s and m of a
+sample from the x before it. Given the noise before it, a sample is then one logistic of
+scale s = prod s_i, and the divergence from student to teacher is
 
     KL = H(student, teacher) - H(student),  H(student) = sum of E[log s] + 2 over samples,
 
 where the cross-entropy takes one pass of the teacher over one drawn waveform, and then
 several draws of each sample from its logistic. Flows of 10, 10, 10 and 30 layers with 64
-channels; trained like the teacher. A power loss asks for the power of the recording in
+channels; trained like the teacher. A power loss compares the power with the recording's in
 each frequency, averaged over time.
 
-Assumed: 8 draws of a sample; frames of 512 samples, half over each other; the power
-loss counts 4-fold, the mean over frequencies. Ours lacks the perceptual loss, which
-needs a net that hears phones, and the contrastive loss; the teacher's bins count by
+Assumed: 8 draws of a sample; frames of 512 samples that overlap by half; the power loss
+counts 4-fold, the mean over frequencies. Ours lacks the perceptual loss, which needs a
+network that recognises phones, and the contrastive loss; the teacher's bins count by
 density, so that both terms of the KL have one unit.
 
 Letters: B batch, T samples, F frames, C features of a frame, N draws of a sample.
@@ -52,7 +52,7 @@ class Config:
     """A teacher, the flows of its student, and the distillation.
 
     draws: of each sample for the cross-entropy; frame: samples of the power loss's DFT.
-    power: what the power loss counts beside the KL of a sample.
+    power: weight of the power loss, relative to the KL of a sample.
     """
 
     teacher: wavenet.Config
@@ -147,7 +147,7 @@ def power(audio: Array, frame: int) -> Array:
 
 
 def power_loss(drawn: Array, recorded: Array, frame: int) -> Array:
-    """Mean squared difference in power of waveforms [B, T] told the same features."""
+    """Mean squared difference in power of waveforms [B, T] with the same features."""
     return jnp.mean(jnp.square(power(drawn, frame) - power(recorded, frame)))
 
 

@@ -55,7 +55,7 @@ def energy(state: Array) -> Array:
 
 
 def observe(state: Array) -> Array:
-    """What an agent sees [..., 3]: the mass's place, and how fast it turns."""
+    """The observation [..., 3] of a state: position of the mass, and angular velocity."""
     angle, velocity = state[..., 0], state[..., 1]
     return jnp.stack([jnp.cos(angle), jnp.sin(angle), velocity / FAST], axis=-1)
 
@@ -93,7 +93,7 @@ def play(
 ) -> Experience:
     """Whole episodes from `begin` [E, 2], by a policy of observations [E, 3].
 
-    noise: standard deviation of what is added to its actions [E, 1] in [-1, 1].
+    noise: standard deviation of the noise on its actions [E, 1] in [-1, 1].
     """
 
     def decide(state: Array, key: Array) -> tuple[Array, Experience]:

@@ -1,13 +1,13 @@
-"""Primer and Primer-EZ: what an evolution over transformer programs came up with.
+"""Primer and Primer-EZ: decoders found by evolution over transformer programs.
 
 So et al., "Primer: Searching for Efficient Transformers for Language Modeling", NeurIPS
 2021. Primer-EZ is the plain decoder with two changes: the activation of the MLP is a
 squared ReLU, and a depthwise convolution of width 3 over time follows the projections to
 q, k and v (multi-dconv-head attention). Primer adds three:
 
-- q and k share a projection and its convolution; q goes through a square matrix more;
+- q and k share a projection and its convolution; q has one more square matrix;
 - the variance in a norm is the mean of x (x - mean), which has the same value;
-- attention stands behind a norm, the MLP before one: x + norm(mlp(x)).
+- the norm comes before attention, and after the MLP: x + norm(mlp(x)).
 
 The exact forms are those of the authors' code (google-research/primer, T5 models): a tap
 is one number for each of the N H channels, its start is 1/2 for the present and 1/6 for
@@ -16,7 +16,7 @@ each position before it, and there is no bias.
 Sizes are those of that code: 110M ("medium", T5 base) and 537M ("large"), plain MLPs with
 bias, tied embeddings of 32,128 tokens, batches of 65,536 tokens. There positions are a
 learned bias of distances that all layers share, here they are rotary, for the plain GPT
-too. What the changes are worth is measured by `benchmarks/primer.py`.
+too. `benchmarks/primer.py` measures the effect of the changes.
 
 Letters: B batch, S sequence, D d_model, N heads, H d_head, F d_ff.
 """

@@ -1,7 +1,7 @@
-"""Experience to learn from again: n-step returns, and a store that prefers surprises.
+"""Replay of experience: n-step returns, and a prioritised store.
 
 T. Schaul, J. Quan, I. Antonoglou, D. Silver, "Prioritized Experience Replay", ICLR 2016:
-the proportional variant, with sums made anew for each batch, which is cheap enough here.
+the proportional variant, with sums recomputed for each batch, which is cheap enough here.
 
 Letters: T steps of an episode, E episodes side by side, O numbers observed, U numbers of
 an action, M transitions, B batch.
@@ -82,7 +82,7 @@ class Replay:
     def sample(
         self, batch: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Places [B], and what lies there with its "weight", at most 1.
+        """Places [B], and their transitions with a "weight" of at most 1.
 
         A place is drawn in proportion to its priority; weights undo a part of that.
         """

@@ -6,7 +6,7 @@ first 1 x 1), and the last norm of a block starts at zero (Goyal et al., 2017).
 
 `wrn_250m` to `wrn_13b` are the Wide-ResNets of Alpa (Zheng et al., OSDI 2022, after
 Zagoruyko and Komodakis, 2016): layers, base channels and width are those of its table,
-what they mean stands in its benchmark. Only the 3 x 3 convolution of a block is `width`
+their meaning is from its benchmark. Only the 3 x 3 convolution of a block is `width`
 times wider; 1024 classes, 32-bit floats, SGD with momentum. Assumed here: weight decay
 as He has it, a constant rate, and the whole batch in one step, not in micro-batches.
 
@@ -105,7 +105,7 @@ def _conv(channels: int, width: int, name: str, stride: int = 1) -> nn.Conv:
 
 
 class Block(nn.Module):
-    """A bottleneck of three convolutions, and a way around it.
+    """A bottleneck of three convolutions, with a shortcut.
 
     is_training: norms use the batch's moments and keep a running mean of them, which
         is what they use otherwise.

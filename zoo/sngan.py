@@ -6,10 +6,10 @@ with Projection Discriminator", ICLR 2018; a benchmark of TF-Replicator (Buchlov
 al., 2019). `cifar10` and `imagenet` are those of the authors' programs.
 
 One step is N updates of the discriminator, each on images and fakes of its own, then one
-of the generator. Noise comes with the batch, so that whoever cuts the batch cuts the
-generator's work too. Otherwise than in the authors' programs, singular vectors turn once
-an update rather than once a forward pass, and the running means of the generator's norms
-follow its own updates only; the rate stays as it is.
+of the generator. Noise is part of the batch, so that cutting the batch also cuts the
+generator's work. Unlike in the authors' programs, singular vectors are updated once per
+update instead of once per forward pass, the running means of the generator's norms follow
+its own updates only, and the learning rate is constant.
 
 Letters: B batch, S height and width, K classes, Z numbers of noise, N updates of the
 discriminator, F fakes per image for the generator, M images of a class, P pixels.
@@ -53,9 +53,9 @@ TINY = Config(
 
 
 class Both(NamedTuple):
-    """What either network has: parameters, Adam's state, or what it keeps beside.
+    """A value for each network: parameters, Adam's state, or other state.
 
-    That is the running means of the generator's norms, and the discriminator's
+    Other state is the running means of the generator's norms, and the discriminator's
     singular vectors.
     """
 

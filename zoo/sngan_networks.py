@@ -110,9 +110,9 @@ class ClassNorm(nn.Module):
 
 
 class GeneratorBlock(nn.Module):
-    """Two convolutions at twice the size, and a way around.
+    """Two convolutions at twice the size, with a shortcut.
 
-    Without biases: the next norm takes away what is the same in all images.
+    There are no biases, since the next norm removes constants.
     """
 
     channels: int

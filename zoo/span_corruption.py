@@ -33,7 +33,7 @@ Batch = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """What share of the tokens is dropped, in spans of which mean length."""
+    """The share of dropped tokens, and the mean length of spans."""
 
     density: float = 0.15
     mean_span: float = 3.0
@@ -83,7 +83,7 @@ T5 = Corruption()
 def noise_mask(
     length: int, corruption: Corruption, rng: np.random.Generator
 ) -> np.ndarray:
-    """True [length] where a token is dropped: kept and dropped spans take turns.
+    """True [length] where a token is dropped: kept and dropped spans alternate.
 
     The first span is kept, the last is dropped, none is empty.
     """
@@ -118,7 +118,7 @@ def corrupt(tokens: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def restore(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The text of which `corrupt` made these: each sentinel becomes its span again.
+    """The text that `corrupt` was given: each sentinel is replaced by its span.
 
     A sentinel without a span in the targets is dropped, as are special tokens, so that
     what a model writes can be read too.

@@ -2,7 +2,7 @@
 
 T. Miyato, T. Kataoka, M. Koyama, Y. Yoshida, "Spectral Normalization for Generative
 Adversarial Networks", ICLR 2018, algorithm 1. A weight [..., O] counts as a matrix of O
-columns, whatever stands before; its vector [O] is kept from step to step, so that one
+columns, with all other dims as rows; its vector [O] is kept from step to step, so that one
 iteration each is enough.
 """
 

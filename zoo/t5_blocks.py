@@ -67,7 +67,7 @@ class Config:
 
 
 def bucket(distance: Array, config: Config, *, both: bool) -> Array:
-    """Which bias a distance, position of key less that of query, has.
+    """The bucket of the bias for a distance: position of key less that of query.
 
     Near distances have buckets of their own, far ones share them by logarithm. both:
     half of the buckets are for keys that come later; else those count as distance 0.

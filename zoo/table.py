@@ -20,7 +20,7 @@ _PREFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6))
 
 
 def programs_table() -> Iterator[str]:
-    """A line for each program: what it is, its targets and axes, what it learned."""
+    """A row for each program: description, targets, axes, learned metric."""
     yield "| program | what | targets | best schedule | its axes | learned |"
     yield "|---|---|---|---|---|---|"
     figures = load()
@@ -72,7 +72,7 @@ TABLES = {"programs": programs_table, "published": published_table}
 
 
 def fill(text: str, names: Sequence[str]) -> str:
-    """`text` with the named tables between their marks made anew."""
+    """`text` with the named tables replaced between their marks."""
     for name in names:
         start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
         before, found, rest = text.partition(start)

@@ -1,4 +1,4 @@
-"""Real text as bytes: any files of the user, or the one that lies in `data`."""
+"""Real text as bytes: any files of the user, or the one in `data`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -110,5 +110,5 @@ def _shifted(windows: Sequence[np.ndarray]) -> Batch:
 
 
 def to_text(tokens: np.ndarray) -> str:
-    """Bytes as readable text; what is not UTF-8 becomes a replacement mark."""
+    """Bytes as readable text; invalid UTF-8 becomes replacement characters."""
     return np.asarray(tokens).astype(np.uint8).tobytes().decode(errors="replace")

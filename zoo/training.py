@@ -16,9 +16,9 @@ TrainStep = Callable[["State", Any], tuple["State", Array]]
 
 
 class State(NamedTuple):
-    """What a train step carries on.
+    """The state of a train step.
 
-    stats: what a model keeps beside its parameters, such as running means.
+    stats: state of a model other than parameters, such as running means.
     """
 
     params: Any

@@ -1,15 +1,15 @@
-"""The reverse net of a diffusion model: a U-Net that tells noise from image.
+"""The network of a diffusion model: a U-Net that predicts noise.
 
 J. Ho, A. Jain, P. Abbeel, "Denoising Diffusion Probabilistic Models", NeurIPS 2020; the
 process itself is in `zoo.diffusion`. `ho_cifar10` and `ho_256` are sizes of that paper.
 
-`partir` is the UNet of PartIR (Alabed et al., ASPLOS 2025), of which is known: 9 residual
+`partir` is the UNet of PartIR (Alabed et al., ASPLOS 2025). Its papers state: 9 residual
 blocks down, 12 up, between them 2 and one attention layer of 16 heads, batches of 32
 (automap, Schaarschmidt et al., 2021), Adam. Assumed: Ho's blocks on three levels, images
 of 32 x 32, and 200 million parameters: so many fit the 2.1 GB by which PartIR's estimate
 falls when 8 devices cut parameters and Adam's state.
 
-Not here: dropout, and a moving average of the weights.
+Left out: dropout, and a moving average of the weights.
 
 Letters: B batch, S height and width, C channels, E features of the time, T steps.
 """
@@ -137,13 +137,13 @@ class AttentionBlock(nn.Module):
 
 
 class UNet(nn.Module):
-    """What tells noise from image at a time, from fine to coarse and back."""
+    """A network that predicts noise at a time, from fine to coarse levels and back."""
 
     config: Config
 
     @nn.compact
     def __call__(self, x: Array, time: Array) -> Array:
-        """What `diffusion.noise_in` wants to hear of x [B, S, S, 3] at times [B]."""
+        """The output that `diffusion.noise_in` expects for x [B, S, S, 3] at times [B]."""
         config = self.config
         levels = list(enumerate(config.channels * m for m in config.multipliers))
 
@@ -194,7 +194,7 @@ def loss(config: Config, params: dict, batch: dict[str, Array]) -> Array:
 
 
 def sample(config: Config, params: dict, key: Array, count: int) -> Array:
-    """`count` images that nobody has seen, [count, S, S, 3]."""
+    """`count` generated images, [count, S, S, 3]."""
     net = partial(UNet(config).apply, {"params": params})
     shape = (count, config.size, config.size, 3)
     return diffusion.sample(net, key, shape, config.steps)

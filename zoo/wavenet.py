@@ -8,10 +8,10 @@ al., PixelCNN++, ICLR 2017), filters of 3 samples, 24 kHz. 3 stacks of 10 layers
 dilation doubles; gates of 256 units, 512 channels, 256 on the way out; batches of 32
 windows of 7,680 samples, Adam at 2e-4, averaged weights.
 
-Assumed: the net is told the power in frequency bands (`zoo.audio`), where the papers
-tell it linguistic features and pitch; a frame's features are repeated, not upsampled by
-a learned convolution; logarithms of scales stay above -9, four levels; gradients
-are clipped to a norm of 1.
+Assumed: the network is conditioned on the power in frequency bands (`zoo.audio`), in the
+papers on linguistic features and pitch; a frame's features are repeated, not upsampled by a
+learned convolution; logarithms of scales stay above -9, four levels; gradients are clipped
+to a norm of 1.
 
 Letters: B batch, T samples, F frames, C features of a frame, K samples of a filter,
 R channels, G units of a gate, U skip channels, M logistics, S stacks.
@@ -41,7 +41,7 @@ LOWEST_LOG_SCALE = -9.0
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A net, what it tells and is told, and its training.
+    """A network with its outputs and features, and its training.
 
     window: samples of an example; hop: samples of a frame of features.
     average: the share of the averaged weights that a step keeps.
@@ -90,7 +90,7 @@ class WaveNet(nn.Module):
         self.head = Head(net.skip, 3 * self.config.mixtures)
 
     def __call__(self, audio: Array, features: Array) -> Mixture:
-        """Of each sample of `audio` [B, T], which is heard one sample late."""
+        """The distribution of each sample of `audio` [B, T], from earlier samples."""
         return self.read(self.trunk(delay(audio, 1), features)[1])
 
     def read(self, skip: Array) -> Mixture:
@@ -141,7 +141,7 @@ def train_step_for(config: Config) -> TrainStep:
 
 
 def made_batches(config: Config, seed: int) -> Iterator[dict[str, Any]]:
-    """Windows of made tones; `zoo.audio.load_folder` gives those of recordings."""
+    """Windows of generated tones; `zoo.audio.load_folder` loads recordings."""
     tones = Tones(4096, config.window, config.sampling_rate, seed)
     return batches(tones, config.batch, seed, config.hop, config.features)
 

@@ -1,10 +1,10 @@
 """Sampling from a WaveNet: one sample at a time, each layer's past kept in a queue.
 
-T. Le Paine et al., "Fast Wavenet Generation Algorithm", 2016: a layer of dilation d
-reads its inputs of d, 2 d, ... samples ago from a ring of (K - 1) d of them, so that a
-sample costs one product for each layer, whatever the receptive field. What does not
-wait for the sample before is done for all samples at once: noise, and what the layers
-hear of the features.
+T. Le Paine et al., "Fast Wavenet Generation Algorithm", 2016: a layer of dilation d reads
+its inputs of d, 2 d, ... samples ago from a ring of (K - 1) d of them, so that a sample
+costs one product for each layer, whatever the receptive field. Work that does not depend on
+earlier samples is done for all samples at once: noise, and the layers' projections of the
+features.
 
 Letters: B batch, T samples, F frames, K samples of a filter, R channels, G gate units.
 """
@@ -21,10 +21,10 @@ from zoo.wavenet import Config, WaveNet
 
 
 class LayerWeights(NamedTuple):
-    """A layer's weights, in the order in which one sample meets them.
+    """A layer's weights, in the order of their use for one sample.
 
     taps: filter and gate [K R, 2 G], the oldest input first; ways: on and out [G, R + U].
-    heard: what the features add to filter and gate [F, B, 2 G].
+    heard: the addend of the features to filter and gate [F, B, 2 G].
     """
 
     taps: Array

@@ -1,4 +1,4 @@
-"""What a program of the zoo offers beside its code: sizes, schedules, figures.
+"""The interface of a program of the zoo: sizes, schedules, figures.
 
 Every module of a model ends with `workload = Workload(...)`; `zoo.catalogue` lists them,
 and tests, benchmarks, `meshwright zoo` and the tables in `zoo/README.md` walk the list.
@@ -88,7 +88,7 @@ def num_parameters(params: object) -> int:
 def published_parameters(
     model: str, value: float, target: Target, source: str, within: float = 0.02
 ) -> Published:
-    """A printed count beside the parameters in the state of a target's train step."""
+    """A published count, compared with the parameters of a target's train step."""
 
     def count() -> float:
         return num_parameters(target()[1][0].params)
@@ -101,7 +101,7 @@ def check_numbers(
     may_be_zero: tuple[str, ...] = (),
     may_be_negative: tuple[str, ...] = (),
 ) -> None:
-    """`ValueError` for the first number of a configuration that cannot be meant.
+    """`ValueError` for the first invalid number of a configuration.
 
     Whole numbers, those within tuples as well, are at least 1, and fields named by
     `may_be_zero` at least 0. Fields that are declared as `float` are finite and at least

@@ -1,9 +1,9 @@
-"""Steps that are none of the zoo's: models that a stranger might bring.
+"""Steps of models that are not in the zoo, such as a stranger might bring.
 
-Written before anybody saw what a compiler makes of them, to judge predictions of memory
-blind; what was mended since stands in docs/tpu.md. `first` were written once rules had
-been read off the zoo, `second` once others had been read off those, `third` once
-others had been read off both, `fourth` by one who had seen neither rules nor results.
+They test predictions of memory blind: all were written before anybody saw what a compiler
+makes of them. docs/tpu.md has the results and the rules that they led to. Each of the sets
+`first` to `fourth` was written after rules had been found on the zoo and on the sets before
+it; the author of `fourth` had seen neither rules nor results.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Meshwright: partitions JAX programs over meshes of devices and predicts their cost.
 
-The package has nine wings. A wing imports only from wings below it in this list:
+The package has nine subpackages. Each imports only from those below it in this list:
 
     cli          the commands of `meshwright`
     app          the public face: `partition`, `autoplan`, plans, reports, checks
@@ -12,7 +12,7 @@ The package has nine wings. A wing imports only from wings below it in this list
     machine      chips, links and meshes, with presets
     search       search engines and the integer program, which know nothing of tensors
 
-Begin reading with the docstrings of the wings from the bottom up; a user begins with
+Begin reading with the docstrings of the subpackages from the bottom up; a user begins with
 `app/partition.py`, which is the function that `mw.partition` calls.
 """
 

@@ -66,13 +66,6 @@ def is_key(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
-def axis_env_is_empty() -> bool:
-    """True if no `shard_map` or `vmap` with named axes surrounds the trace."""
-    from jax._src import core
-
-    return not core.get_axis_env().axis_sizes
-
-
 def tracing_config() -> tuple[Any, ...]:
     """The part of JAX's configuration on which a trace depends, as a hashable tuple."""
     from jax._src import config

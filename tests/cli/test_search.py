@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import meshwright as mw
-from meshwright.cli.search_table import search_table, search_text, spelled_text
+from meshwright.cli.search import search_table, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import (
@@ -219,13 +219,13 @@ def test_wrong_options_are_refused_before_the_target_is_built(
 
 
 def test_the_search_gets_the_seed(run, mlp, monkeypatch):
-    given = {}
+    given = []
 
-    def noted(*args, **options):
-        given.update(options)
+    def noted(fn, args, request):
+        given.append(request)
         raise PlanError("that is all")
 
-    monkeypatch.setattr("meshwright.cli.search.autoplan", noted)
+    monkeypatch.setattr("meshwright.cli.search.find_plan", noted)
     run("plan", mlp, *SEARCH, "--seed", "7")
-    assert given["seed"] == 7
-    assert given["budget_s"] == 5
+    assert given[0].seed == 7
+    assert given[0].budget_s == 5

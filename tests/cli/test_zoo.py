@@ -41,22 +41,22 @@ def test_an_unknown_program_says_which_there_are(run):
 
 def test_rows_are_printed_as_soon_as_they_are_traced(capsys):
     """Also in a pipe: what is not yet traced cannot hold back what is."""
-    rows = zoo.zoo_rows(("gpt3", "gns"), tiny=True)
+    entries = zoo.zoo_entries(("gpt3", "gns"), tiny=True)
 
     def fail(*_):
         raise KeyboardInterrupt
 
-    first, (target, title, _) = rows.entries
+    first, (target, title, _) = entries
     with pytest.raises(KeyboardInterrupt):
-        zoo.print_rows(zoo.ZooRows((first, (target, title, fail))), columns=160)
+        zoo.print_rows([first, (target, title, fail)], columns=160)
     assert "zoo/gpt3.py:tiny" in capsys.readouterr().out
 
 
 def test_a_narrow_table_has_no_titles_and_a_wide_one_whole_ones(capsys):
-    rows = zoo.zoo_rows(("gpt3",), tiny=True)
-    zoo.print_rows(rows, columns=70)
+    entries = zoo.zoo_entries(("gpt3",), tiny=True)
+    zoo.print_rows(entries, columns=70)
     narrow = capsys.readouterr().out
-    zoo.print_rows(rows, columns=160)
+    zoo.print_rows(entries, columns=160)
     wide = capsys.readouterr().out
     assert "T24" not in narrow
     assert "automap's T24" in wide
@@ -64,7 +64,7 @@ def test_a_narrow_table_has_no_titles_and_a_wide_one_whole_ones(capsys):
 
 
 def test_all_programs_fit_a_terminal_of_80_columns():
-    names = [target for target, *_ in zoo.zoo_rows((), tiny=False).entries]
+    names = [target for target, *_ in zoo.zoo_entries((), tiny=False)]
     assert max(map(len, names)) <= 33  # the numbers and gaps take 47
 
 

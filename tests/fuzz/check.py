@@ -20,9 +20,9 @@ import numpy as np
 
 import meshwright as mw
 from meshwright.app.check.check import compare
-from meshwright.partitioner.lower.verify import verify_lowered
-from meshwright.program.ir import verify
 from tests.fuzz.case import Case
+from tests.partitioner.lower.verifier import verify_lowered
+from tests.program.ir.verifier import verify
 
 NUDGES = 3
 NUDGE, LEEWAY = 1e-6, 40.0  # relative, and times what such a nudge does

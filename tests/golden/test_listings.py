@@ -10,9 +10,10 @@ import pytest
 
 import meshwright as mw
 from meshwright.app.explain.show import show_explanation
-from meshwright.partitioner.lower import verify_lowered
-from meshwright.program.ir import Op, Program, Value, parse_program, show_program
+from meshwright.program.ir import Op, Program, Value, show_program
 from meshwright.program.ops import Builder
+from tests.partitioner.lower.verifier import verify_lowered
+from tests.program.ir.parser import parse_program
 
 BP = mw.shard({"x": 0}, axis="B")
 MP = mw.shard({"w1": 1}, axis="M")

@@ -17,18 +17,17 @@ from benchmarks.alpa_costs import FORMS
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes
-from meshwright.planner.columns.input_families import split_groups
 from meshwright.planner.integer_program.builder import IntegerProgramBuilder
-from meshwright.planner.integer_program.chosen_strategies import chosen_strategies
 from meshwright.planner.integer_program.live_counts import live_counts
+from meshwright.planner.integer_program.projection import chosen_strategies
 from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.resharding import ReshardingPrices
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.pricer import Pricer
 from meshwright.planner.strategies.enumeration import Strategies
-from meshwright.planner.strategies.symmetry import reduce_by_symmetry
-from meshwright.predict.roofline.padding import uses_matrix_unit
+from meshwright.planner.strategies.symmetry import Runs, group_nodes
+from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
 from tests.alpa.cases import CASES, built
 
 MACHINE = load_machine("h100", 4)
@@ -92,9 +91,7 @@ def optimum_of(name, costs, *given):
     for tactic in given:
         tactic.apply(work)
     state = work.state
-    reduced = split_groups(
-        work.graph, reduce_by_symmetry(state), list(range(len(work.graph.nodes)))
-    )
+    reduced = group_nodes(Runs(work.graph), range(len(work.graph.nodes)))
     prices = price_ops(captured.program, MACHINE, mesh.num_devices)
     compute = Products(ComputeTimes(MACHINE.chip, state.mesh, prices))
     strategies = Strategies(state, tuple(state.size))

@@ -1,6 +1,7 @@
 """Each step of `tools/check.py` catches a deliberate fault."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ def tree(tmp_path: Path) -> Path:
     write(tmp_path / "tools/exceptions.toml", EXCEPTIONS)
     for folder in FOLDERS:
         write(tmp_path / folder.relative_to(ROOT) / "__init__.py", "")
-    for name in ("errors", "jax_private"):
+    for name in ("errors", "jax_private", "partitioner/decide"):
         write(tmp_path / PACKAGE / f"{name}.py", "X = 1\n")
     write(tmp_path / "tests/test_good.py", "def test_it():\n    assert True\n")
     return tmp_path
@@ -87,6 +88,15 @@ def run(tree: Path, *arguments: str) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def test_every_file_of_tests_defines_a_test():
+    empty = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if not re.search(r"^ *(def test_|class Test)", path.read_text("utf-8"), re.M)
+    ]
+    assert not empty
 
 
 def test_a_tree_without_faults_passes_every_step(tree: Path):

@@ -1,9 +1,9 @@
 """The public face: partitioned functions, plans, reports, checks, and `autoplan`.
 
 In: a JAX function, arguments, tactics or a machine. Out: a `Plan`, and a function that
-runs it. Begin reading at `partition.py`, then `plan.py`. The rooms:
+runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
 
-    record   the data of a plan, which the other rooms read
+    record   the data of a plan, which the other folders read
     explain  the effect of each tactic, and the reason for each collective
     report   an HTML page and trace events about a simulated step
     confirm  predicted figures compared with those of the real compiler

@@ -14,19 +14,17 @@ from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.meshes import meshes_that_take, meshes_with
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SearchResult
-from meshwright.planner.driver.mesh_choice import meshes_that_take, meshes_with
-from meshwright.planner.driver.outcome import search_result
-from meshwright.planner.driver.recomputation import search_with_recomputation
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
+from meshwright.planner.driver.search import search_with_recomputation
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.driver.task import SearchTask, ignore_progress
-from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.driver.task import SearchTask, TimeBudget, ignore_progress
 from meshwright.planner.driver.tree_plans import search_trees
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
-from meshwright.planner.solve.space import PartialPlan, Space
+from meshwright.planner.solve.space import Space
 from meshwright.predict.energy import Location
 
 _SEARCH_SHARE = 0.96
@@ -74,26 +72,25 @@ def autoplan(  # noqa: PLR0913  the options of a search
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
         experts, search, seed, on_progress or ignore_progress,
     )  # fmt: skip
-    return _find_plan(fn, args, request)
+    return find_plan(fn, args, request)
 
 
-def _find_plan(
+def find_plan(
     fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
 ) -> Plan:
+    """The best plan found for `fn(*args)` under the options of `autoplan`."""
     started = time.monotonic()
     until = started + _SEARCH_SHARE * request.budget_s
     resolved = request.resolve()
     if request.search == "tree":
         task = _task(fn, args, request, resolved)
         trials = Trials(task, TimeBudget(until), [])
-        found = search_trees(task, trials, started, request.experts)
+        found = search_trees(task, trials, started)
         return _final_plan(found, task, trials, resolved.place)
     with SolverProcess() as solver:  # starts while the program is captured
         task = _task(fn, args, request, resolved)
-        state = search_with_recomputation(
-            SearchState.of(task, solver, until), solver, request.experts
-        )
-    found = search_result(state, started)
+        state = search_with_recomputation(SearchState(task, solver, until))
+    found = state.result(started)
     return _final_plan(found, state.task, state.trials, resolved.place)
 
 
@@ -113,13 +110,14 @@ def _task(
     captured = partition(fn, meshes[0]).capture(*args)
     if not captured.program.ops:
         raise PlanError("the step returns nothing that it computes; nothing to plan")
-    space = Space(PartialPlan(captured, tactics), machine, request.seed)
+    space = Space(captured, machine, request.seed, tactics)
     return SearchTask(
         space,
         meshes_that_take(space, meshes),
         resolved.limit,
         resolved.objective,
         request.on_progress,
+        with_experts=request.experts,
     )
 
 
@@ -128,18 +126,16 @@ def _final_plan(
 ) -> Plan:
     """The plan of the best candidate, simulated; its device program is reused."""
     best, space, last = search.candidates[0], task.space, trials.lowered
-    is_same = _rewrites(best.tactics) == _rewrites(space.given)
+    rewrites, given = (
+        [tactic for tactic in tactics if tactic.rewrite is not None]
+        for tactics in (best.tactics, space.given)
+    )
     plan = make_plan(
-        space.original.captured,
+        space.original,
         best.mesh,
         best.tactics,
         Gather.SHARED,
-        space.graph if is_same else None,
-        last[1] if is_same and last is not None and last[0] is best else None,
+        space.graph if rewrites == given else None,
+        last[1] if rewrites == given and last and last[0] is best else None,
     ).on(space.machine, place, donate_state=True)
     return replace(plan, search=search)
-
-
-def _rewrites(tactics: Sequence[Tactic]) -> list[Tactic]:
-    """The tactics that change the program, in order."""
-    return [tactic for tactic in tactics if tactic.rewrite is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured, abstract, capture, positional_names
 from meshwright.program.capture.mesh import as_mesh
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 from meshwright.run.local import Executable, make_executable
 
 Names = str | Sequence[str] | None
@@ -64,11 +65,16 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
                 "a plan has tactics and gather already; give the plan alone"
             )
         mesh, tactics, gather = mesh.mesh, mesh.tactics, mesh.gather
+    try:
+        chosen = Gather.SHARED if gather is None else Gather(gather)
+    except ValueError:
+        allowed = ", ".join(repr(g.value) for g in Gather)
+        raise PlanError(f"gather is {gather!r}; wanted one of {allowed}") from None
     return Partitioned(
         fn,
         as_mesh(mesh),
         tuple(tactics),
-        _as_gather(gather or Gather.SHARED),
+        chosen,
         _numbers(fn, static_argnums, static_argnames)
         | _numbers(fn, *jit_options(fn, "static")),
         _numbers(fn, donate_argnums, donate_argnames)
@@ -76,35 +82,21 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     )
 
 
-def _as_gather(gather: str | Gather) -> Gather:
-    try:
-        return Gather(gather)
-    except ValueError:
-        allowed = ", ".join(repr(g.value) for g in Gather)
-        raise PlanError(f"gather is {gather!r}; wanted one of {allowed}") from None
-
-
+@dataclass(eq=False, repr=False)
 class Partitioned:
     """A partitioned function, compiled once per signature of its arguments."""
 
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        mesh: Mesh,
-        tactics: tuple[Tactic, ...],
-        gather: Gather,
-        static: frozenset[str],
-        donated: frozenset[str],
-    ) -> None:
-        self.fn = fn
-        self.mesh = mesh
-        self.tactics = tactics
-        self.gather = gather
-        self._static = static
-        self._donated = donated
-        self._compiled: dict[Any, tuple[Decided, Executable]] = {}
-        self.__name__ = getattr(fn, "__name__", "partitioned")
-        self.__doc__ = fn.__doc__
+    fn: Callable[..., Any]
+    mesh: Mesh
+    tactics: tuple[Tactic, ...]
+    gather: Gather
+    _static: frozenset[str]
+    _donated: frozenset[str]
+    _compiled: dict[Any, tuple[Decided, Executable]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.__name__ = getattr(self.fn, "__name__", "partitioned")
+        self.__doc__ = self.fn.__doc__
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s.
@@ -118,19 +110,13 @@ class Partitioned:
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
         """The device program for these arguments, without the descriptions of a plan."""
         captured = self.capture(*args, **kwargs)
-        return decide(
-            captured,
-            self.mesh,
-            self.tactics,
-            self.gather,
-            workarounds=XLA_WORKAROUNDS,
-        )
+        how = self.mesh, self.tactics, self.gather
+        return decide(captured, *how, workarounds=XLA_WORKAROUNDS)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the devices of this process; results have the plan's `out_shardings`."""
-        decided, run = self._compile(args, kwargs)
-        results = run(self._leaves(args, kwargs))
-        return jax.tree_util.tree_unflatten(decided.captured.out_tree, results)
+        decided, run, leaves = self._compile(args, kwargs)
+        return jax.tree_util.tree_unflatten(decided.captured.out_tree, run(leaves))
 
     def jitted(self, *args: Any, **kwargs: Any) -> Any:
         """The `jax.jit` function of flat leaves that `__call__` runs, for inspection."""
@@ -138,73 +124,54 @@ class Partitioned:
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Compare all outputs with those of the original, on this process's devices."""
-        decided, run = self._compile(args, kwargs, keep=True)
-        original = self._original(args, kwargs)
-        return check_outputs(
-            decided.captured.out_paths, original, run, self._leaves(args, kwargs)
-        )
+        decided, run, leaves = self._compile(args, kwargs, keep=True)
+        fn, tree = self._traced(args, kwargs), decided.captured.in_tree
+
+        def original(*leaves: Any) -> list[Any]:
+            inner, inner_keywords = jax.tree_util.tree_unflatten(tree, leaves)
+            return jax.tree_util.tree_leaves(fn(*inner, **inner_keywords))
+
+        return check_outputs(decided.captured.out_paths, original, run, leaves)
 
     # -- signatures -----------------------------------------------------------------
-
-    def _leaves(self, args: Any, kwargs: Any) -> list[Any]:
-        return jax.tree_util.tree_leaves(self._split(args, kwargs)[0])
-
-    def _original(self, args: Any, kwargs: Any) -> Callable[..., Any]:
-        """The original function, as a function of flat leaves."""
-        traced, _ = self._split(args, kwargs)
-        tree = jax.tree_util.tree_structure(traced)
-
-        def run(*leaves: Any) -> list[Any]:
-            inner_args, inner_kwargs = jax.tree_util.tree_unflatten(tree, leaves)
-            full_args, full_kwargs = self._join(args, kwargs, inner_args, inner_kwargs)
-            return jax.tree_util.tree_leaves(self.fn(*full_args, **full_kwargs))
-
-        return run
-
-    def _names(self, args: Any) -> list[str]:
-        """The parameter names of the positional arguments."""
-        return list(positional_names(self.fn, len(args)))
 
     def _split(
         self, args: Any, kwargs: Any
     ) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
         """((traced args, traced kwargs), (static name, value) pairs)."""
-        names = self._names(args)
-        traced = tuple(
-            a for n, a in zip(names, args, strict=True) if n not in self._static
-        )
+        named = [*zip(positional_names(self.fn, len(args)), args, strict=True)]
+        traced = tuple(a for n, a in named if n not in self._static)
         keywords = {k: v for k, v in kwargs.items() if k not in self._static}
-        pairs = [(n, a) for n, a in zip(names, args, strict=True) if n in self._static]
-        pairs += [(k, v) for k, v in kwargs.items() if k in self._static]
+        pairs = [(n, a) for n, a in (*named, *kwargs.items()) if n in self._static]
         return (traced, keywords), tuple(pairs)
 
-    def _join(
-        self, args: Any, kwargs: Any, traced: Any, keywords: Any
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """All arguments, with the traced ones replaced."""
-        rest = iter(traced)
-        full = [
-            a if n in self._static else next(rest)
-            for n, a in zip(self._names(args), args, strict=True)
-        ]
-        return full, {k: keywords.get(k, v) for k, v in kwargs.items()}
+    def _traced(self, args: Any, kwargs: Any) -> Callable[..., Any]:
+        """The original as a function of the traced arguments, with static ones bound."""
+        names = positional_names(self.fn, len(args))
+
+        def fn(*traced: Any, **keywords: Any) -> Any:
+            rest = iter(traced)
+            full = [
+                a if n in self._static else next(rest)
+                for n, a in zip(names, args, strict=True)
+            ]
+            return self.fn(*full, **(kwargs | keywords))
+
+        return fn
 
     def capture(self, *args: Any, **kwargs: Any) -> Captured:
         """The program for these arguments, before anything is decided."""
         traced, _ = self._split(args, kwargs)
-
-        def fn(*inner: Any, **inner_keywords: Any) -> Any:
-            full, keywords = self._join(args, kwargs, inner, inner_keywords)
-            return self.fn(*full, **keywords)
-
-        names = [n for n in self._names(args) if n not in self._static]
+        names = positional_names(self.fn, len(args))
+        names = [n for n in names if n not in self._static]
         with paused_collector():
+            fn = self._traced(args, kwargs)
             return capture(fn, traced[0], traced[1], names, self._donated)
 
     def _compile(
         self, args: Any, kwargs: Any, keep: bool = False
-    ) -> tuple[Decided, Executable]:
-        """The device program of a signature and its executable, from the cache.
+    ) -> tuple[Decided, Executable, list[Any]]:
+        """The device program of a signature, its executable, both cached, and the leaves.
 
         keep: compile without donation, if the arguments are needed afterwards.
         """
@@ -224,7 +191,7 @@ class Partitioned:
             weak = {i for i, aval in enumerate(avals) if aval.weak_type}
             run = make_executable(decided.lowered, donated, self.mesh, weak)
             known = self._compiled[key] = (decided, run)
-        return known
+        return *known, leaves
 
 
 def _signature(leaf: Any) -> Any:

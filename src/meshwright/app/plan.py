@@ -11,26 +11,22 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
-from meshwright.app.explain.describe import (
-    Snapshot,
-    describe_collectives,
-    describe_leaves,
-    describe_tactic,
-    replicated_ops,
-)
+from meshwright.app.explain import describe
 from meshwright.app.explain.show import show_plan
 from meshwright.app.output.files import output_file, write_file
-from meshwright.app.record.json_form import fields_from_json, record_to_json
 from meshwright.app.record.plan_record import (
     Leaf,
     PlanRecord,
     TacticEffect,
+    fields_from_json,
     figures_of,
+    record_to_json,
 )
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.lower import Gather, Lowered, count_collectives, lower
+from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.partitioner.tactics import Recorded, Tactic, Workspace
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
@@ -43,14 +39,14 @@ from meshwright.run.local import jax_mesh, named_shardings
 
 if TYPE_CHECKING:
     from meshwright.app.confirm.confirmation import Confirmation
-    from meshwright.partitioner.propagate import Graph
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan(PlanRecord):
     """A plan: the fields of `PlanRecord`, and what can be done with them.
 
-    It inherits fields only: the methods read the record, or hand it to another room.
+    It inherits fields only: the methods read the record, or pass it to other folders of
+    `app`.
     """
 
     @property
@@ -178,7 +174,7 @@ class Plan(PlanRecord):
 
         Raises `PlanError` for a plan without a machine, and if the file cannot be written.
         """
-        from meshwright.app.report import write_report  # rarely used
+        from meshwright.app.report.page import write_report  # rarely used
 
         write_report(self, path, others)
 
@@ -275,7 +271,7 @@ def make_plan(
     known: the lowered program under all these tactics, if the caller has it already.
     """
     effects: list[TacticEffect] = []
-    snapshot = Snapshot()
+    snapshot = describe.Snapshot()
     lowered, counts = known, dict[str, int]()
     counted_version = -1  # of the state, when `counts` was made
 
@@ -286,21 +282,22 @@ def make_plan(
             lowered = (is_last and known) or lower(work.state, gather, XLA_WORKAROUNDS)
             counts = count_collectives(lowered.program)
             counted_version = work.state.version
-        effect, snapshot = describe_tactic(tactic, work, counts, snapshot)
+        effect, snapshot = describe.describe_tactic(tactic, work, counts, snapshot)
         effects.append(effect)
 
     work = apply_tactics(captured, mesh, tactics, after_tactic, graph)
     assert lowered is not None, "after_tactic runs once even without tactics"
     decided = Decided(captured, work, lowered, tuple(tactics), gather)
     program, sub_axes = captured.program, work.sub_axes
+    leaves_of = describe.describe_leaves
     return Plan(
         mesh,
         gather,
         counts,
-        describe_collectives(decided),
-        describe_leaves(captured.paths, program.inputs, lowered.inputs, sub_axes),
-        describe_leaves(captured.out_paths, program.outputs, lowered.outputs, sub_axes),
+        describe.describe_collectives(decided),
+        leaves_of(captured.paths, program.inputs, lowered.inputs, sub_axes),
+        leaves_of(captured.out_paths, program.outputs, lowered.outputs, sub_axes),
         tuple(effects),
-        replicated_ops(decided),
+        describe.replicated_ops(decided),
         decided=decided,
     )

@@ -4,44 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from meshwright.app import CheckReport, OutputError
-from meshwright.app.check.sample import sample_arguments
-from meshwright.app.check.virtual import use_virtual_devices
+import meshwright.cli.options as options
+from meshwright.app import CheckReport
+from meshwright.app.check import sample
 from meshwright.app.explain.show import show_refusals
-from meshwright.app.output.collapse import index_free, merge
+from meshwright.app.output.collapse import group_by, index_free, merge
+from meshwright.app.output.numbers import show_gib
 from meshwright.app.output.progress import show_progress
-from meshwright.cli.memory import require_memory
-from meshwright.cli.options import (
-    All,
-    AsJson,
-    GatherText,
-    MeshText,
-    Schedule,
-    StepOptions,
-    Tactics,
-    TargetText,
-    load_step,
-    make_console,
-)
-from meshwright.machine import parse_mesh
+from meshwright.cli.target import Target
+from meshwright.errors import TargetError
+from meshwright.machine import Mesh, parse_mesh
 from meshwright.partitioner.lower import Gather
 from meshwright.program.ir import show_type
 
 
 def check_command(  # noqa: PLR0913  the options of a command
-    target: TargetText,
-    mesh: MeshText,
-    schedule: Schedule = None,
-    tactics: Tactics = None,
-    gather: GatherText = Gather.SHARED,
-    as_json: AsJson = False,
-    expand: All = False,
+    target: options.TargetText,
+    mesh: options.MeshText,
+    schedule: options.Schedule = None,
+    tactics: options.Tactics = None,
+    gather: options.GatherText = Gather.SHARED,
+    as_json: options.AsJson = False,
+    expand: options.All = False,
     seed: Annotated[int, typer.Option("--seed", help="random seed of the inputs")] = 0,
 ) -> None:
     """Run original and partitioned on virtual devices and compare every output.
@@ -51,30 +41,30 @@ def check_command(  # noqa: PLR0913  the options of a command
     """
     parsed = parse_mesh(mesh)
     if os.environ.get("JAX_PLATFORMS", "cpu") == "cpu":
-        use_virtual_devices(parsed.num_devices)
-    loaded, step = load_step(StepOptions(target, mesh, schedule, tactics, gather))
+        sample.use_virtual_devices(parsed.num_devices)
+    loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
     require_memory(loaded, parsed)
     with show_progress(f"running {loaded.name} on one device and on {parsed}"):
-        report = step.check(*sample_arguments(loaded.fn, loaded.args, seed))
+        report = step.check(*sample.sample_arguments(loaded.fn, loaded.args, seed))
         steps = step.plan(*loaded.args).steps
     if as_json:
         fields = {"target": loaded.name, "mesh": mesh, **report.to_json()}
         print(json.dumps(fields, indent=1))
     else:
-        make_console().print(check_table(report, expand))
+        options.make_console().print(check_table(report, expand))
         print("\n".join([report.summary, *show_refusals(steps)]))
     raise typer.Exit(0 if report.ok else 1)
 
 
 def check_table(report: CheckReport, expand: bool) -> Table:
     """A row for each output, or for all that differ only in the index of a layer."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("output", overflow="fold")
-    table.add_column("type")
-    for name in ("largest error", "allowed"):
-        table.add_column(name, justify="right")
-    table.add_column("")
-    for group in _groups(report.outputs, expand):
+    table = options.make_table("output", "type", ">largest error", ">allowed", "")
+    table.columns[0].overflow = "fold"
+    groups = group_by(
+        report.outputs,
+        lambda o: (o.path if expand else index_free(o.path), o.shape, o.dtype, o.ok),
+    )
+    for group in groups.values():
         worst = max(group, key=lambda output: (not output.ok, output.error))
         count = f" (x{len(group)})" if len(group) > 1 else ""
         table.add_row(
@@ -87,10 +77,46 @@ def check_table(report: CheckReport, expand: bool) -> Table:
     return table
 
 
-def _groups(outputs: Sequence[OutputError], expand: bool) -> list[list[OutputError]]:
-    groups: dict[object, list[OutputError]] = {}
-    for output in outputs:
-        name = output.path if expand else index_free(output.path)
-        key = (name, output.shape, output.dtype, output.ok)
-        groups.setdefault(key, []).append(output)
-    return list(groups.values())
+# -- memory ----------------------------------------------------------------------------
+
+_COPIES = 4
+"""Least memory in sizes of the arguments: inputs and outputs of both runs."""
+
+
+def require_memory(target: Target, mesh: Mesh) -> None:
+    """Raise `TargetError` if the arguments of a target alone do not fit in memory."""
+    free = free_bytes()
+    needed = _COPIES * sample.argument_bytes(target.args)
+    if free is None or needed <= free:
+        return
+    raise TargetError(
+        f"{target.name} needs at least {show_gib(needed)} to run on one device and on "
+        f"{mesh} side by side, and {show_gib(free)} are free; {_advise(target, free)}"
+    )
+
+
+def free_bytes() -> int | None:
+    """Free memory of this machine in bytes; `None` if the system does not say."""
+    known = Path("/proc/meminfo")
+    if known.is_file():
+        for line in known.read_text(encoding="utf-8").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _advise(target: Target, free: int) -> str:
+    """Advice: targets of the same module that fit, or smaller arguments."""
+    place = target.name.rpartition(":")[0]
+    sizes = {name: sample.result_bytes(make) for name, make in target.others.items()}
+    fitting = [
+        f"{place}:{name}"
+        for name, n in sizes.items()
+        if n is not None and _COPIES * n <= free
+    ]
+    if fitting:
+        return f"smaller: {', '.join(fitting)}"
+    return "make its arguments smaller; `plan` and `explain` need no memory"

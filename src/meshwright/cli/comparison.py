@@ -13,11 +13,15 @@ from rich.table import Table
 from meshwright.app import Plan
 from meshwright.app.record.plan_record import figures_of, program_of
 from meshwright.cli.machines import or_dash
-from meshwright.cli.options import make_console
+from meshwright.cli.options import make_console, make_table
 from meshwright.errors import MachineError, TargetError
 from meshwright.machine import Machine, load_machine, preset_names
 
 _DAY_S = 86_400.0
+_FIGURES = (
+    "step_time_s", "mfu", "peak_memory_bytes", "usable_bytes", "fits",
+    "energy_j", "is_peak_power", "cost_usd", "co2e_g",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +55,21 @@ def find_run_length(
         return None
     if tokens is not None and samples is not None:
         raise TargetError("give --tokens or --samples, not both")
-    total = samples if tokens is None else tokens
+    total, unit = (samples, "samples") if tokens is None else (tokens, "tokens")
     assert total is not None, "one of the two was given"
     if not 0 < total < math.inf:
-        name = "samples" if tokens is None else "tokens"
-        raise TargetError(f"--{name} is {total:g}; wanted a finite number above 0")
+        raise TargetError(f"--{unit} is {total:g}; wanted a finite number above 0")
     state = set(program_of(plan).captured.ties.values())
     data = [leaf for i, leaf in enumerate(plan.inputs) if i not in state]
-    rank, unit = (2, "tokens") if samples is None else (1, "samples")
-    fitting = [
-        leaf
-        for leaf in data
-        if (len(leaf.shape) == 2 and "int" in leaf.dtype if rank == 2 else leaf.shape)
-    ]
+    if unit == "tokens":
+        rank, what = 2, "a matrix of integers"
+        fitting = [
+            each for each in data if len(each.shape) == 2 and "int" in each.dtype
+        ]
+    else:
+        rank, what = 1, "a batch"
+        fitting = [each for each in data if each.shape]
     if not fitting:
-        what = "a matrix of integers" if rank == 2 else "a batch"
         raise TargetError(f"no input is {what}: the {unit} of a step are unknown")
     leaf = fitting[0]
     size = math.prod(leaf.shape[:rank])
@@ -82,16 +86,8 @@ def comparison_rows(
         row: dict[str, Any] = {
             "machine": figures.machine,
             "devices": figures.num_devices,
-            "step_time_s": figures.step_time_s,
-            "mfu": figures.mfu,
-            "peak_memory_bytes": figures.peak_memory_bytes,
-            "usable_bytes": figures.usable_bytes,
-            "fits": figures.fits,
-            "energy_j": figures.energy_j,
-            "is_peak_power": figures.is_peak_power,
-            "cost_usd": figures.cost_usd,
-            "co2e_g": figures.co2e_g,
         }
+        row |= {name: getattr(figures, name) for name in _FIGURES}
         if run is not None:
             row["days"] = run.steps * figures.step_time_s / _DAY_S
             row["run_usd"] = _times(run.steps, figures.cost_usd)
@@ -104,17 +100,10 @@ def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> T
     """A line for each machine: figures of one step, and of the run if it is known."""
     notes = [] if run is None else [f"run: {run.reason}"]
     notes += _notes_on_unknown(rows)
-    table = Table(
-        box=None,
-        pad_edge=False,
-        caption="\n".join(notes) or None,
-        caption_justify="left",
-    )
-    table.add_column("machine")
-    names = ["devices", "step", "MFU", "memory GiB", "of", "J", "$", "gCO2e"]
-    for name in names + ([] if run is None else ["days", "run $", "tCO2e"]):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    titles = ["devices", "step", "MFU", "memory GiB", "of", "J", "$", "gCO2e"]
+    titles += [] if run is None else ["days", "run $", "tCO2e"]
+    table = make_table("machine", *(f">{title}" for title in titles), "")
+    table.caption, table.caption_justify = "\n".join(notes) or None, "left"
     for row in rows:
         cells = [
             row["machine"],

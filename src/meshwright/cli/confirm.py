@@ -8,31 +8,21 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import (
-    AsJson,
-    GatherText,
-    MeshText,
-    Schedule,
-    StepOptions,
-    Tactics,
-    TargetText,
-    load_step,
-    plan_target,
-)
+import meshwright.cli.options as options
 from meshwright.machine import load_machine, parse_mesh
 from meshwright.partitioner.lower import Gather
 
 
 def confirm_command(  # noqa: PLR0913  the options of a command
-    target: TargetText,
-    mesh: MeshText,
+    target: options.TargetText,
+    mesh: options.MeshText,
     machine: Annotated[
         str, typer.Option("--machine", help="a TPU or GPU: preset or TOML file")
     ],
-    schedule: Schedule = None,
-    tactics: Tactics = None,
-    gather: GatherText = Gather.SHARED,
-    as_json: AsJson = False,
+    schedule: options.Schedule = None,
+    tactics: options.Tactics = None,
+    gather: options.GatherText = Gather.SHARED,
+    as_json: options.AsJson = False,
     full: Annotated[
         bool,
         typer.Option("--full", help="for TPUs: generate code too, for seconds; slow"),
@@ -51,8 +41,8 @@ def confirm_command(  # noqa: PLR0913  the options of a command
     form (parameters, optimizer state) are treated as donated.
     """
     placed_on = load_machine(machine, parse_mesh(mesh).num_devices)
-    loaded, step = load_step(StepOptions(target, mesh, schedule, tactics, gather))
-    plan = plan_target(loaded, step)
+    loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
+    plan = options.plan_target(loaded, step)
     confirmation = plan.confirm(
         placed_on, full=full, timeout_s=timeout_s, folder=keep, donate_state=True
     )

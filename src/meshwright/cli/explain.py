@@ -7,19 +7,8 @@ from typing import Annotated
 
 import typer
 
+import meshwright.cli.options as options
 from meshwright.app.explain.show import show_explanation
-from meshwright.cli.options import (
-    All,
-    AsJson,
-    GatherText,
-    MeshText,
-    Schedule,
-    StepOptions,
-    Tactics,
-    TargetText,
-    load_step,
-    plan_target,
-)
 from meshwright.machine import load_machine, parse_mesh
 from meshwright.partitioner.lower import Gather
 
@@ -28,13 +17,13 @@ _FIELDS = ("mesh", "gather", "counts", "collectives", "steps", "whole", "figures
 
 
 def explain_command(  # noqa: PLR0913  the options of a command
-    target: TargetText,
-    mesh: MeshText,
-    schedule: Schedule = None,
-    tactics: Tactics = None,
-    gather: GatherText = Gather.SHARED,
-    as_json: AsJson = False,
-    expand: All = False,
+    target: options.TargetText,
+    mesh: options.MeshText,
+    schedule: options.Schedule = None,
+    tactics: options.Tactics = None,
+    gather: options.GatherText = Gather.SHARED,
+    as_json: options.AsJson = False,
+    expand: options.All = False,
     machine: Annotated[
         str | None,
         typer.Option("--machine", help="machine for the seconds and the memory"),
@@ -47,8 +36,8 @@ def explain_command(  # noqa: PLR0913  the options of a command
     """
     devices = parse_mesh(mesh).num_devices
     placed_on = None if machine is None else load_machine(machine, devices)
-    loaded, step = load_step(StepOptions(target, mesh, schedule, tactics, gather))
-    plan = plan_target(loaded, step)
+    loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
+    plan = options.plan_target(loaded, step)
     if placed_on is not None:
         plan = plan.on(placed_on, donate_state=True)
     if as_json:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.cli.options import AsJson, make_console
+from meshwright.cli.options import AsJson, make_console, make_table
 from meshwright.machine import load_machine, preset_names
 
 
@@ -48,12 +48,10 @@ def machine_rows() -> Iterator[dict[str, Any]]:
 
 def machines_table(rows: Sequence[dict[str, Any]]) -> Table:
     """A line for each machine, with figures of one device."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("name", "machine"):
-        table.add_column(name)
-    for name in ("16-bit TFLOP/s", "GiB", "GB/s", "W", "$/h"):
-        table.add_column(name, justify="right")
-    table.add_column("links, GB/s each way")
+    table = make_table(
+        "name", "machine", ">16-bit TFLOP/s", ">GiB", ">GB/s", ">W", ">$/h",
+        "links, GB/s each way",
+    )  # fmt: skip
     for row in rows:
         links = zip(row["links"], row["link_bytes_per_s"], strict=True)
         table.add_row(

@@ -1,4 +1,4 @@
-"""The command line: all commands, grouped by the wing that does their work."""
+"""The command line: all commands, grouped by the subpackage that does their work."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from meshwright.app import Partitioned, Plan, partition
 from meshwright.app.output.progress import show_progress
@@ -31,12 +31,9 @@ TargetText = Annotated[
         show_default=False,
     ),
 ]
-MeshText = Annotated[
-    str, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
-]
-OptionalMesh = Annotated[
-    str | None, typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
-]
+_MESH = typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
+MeshText = Annotated[str, _MESH]
+OptionalMesh = Annotated[str | None, _MESH]
 Schedule = Annotated[
     str | None, typer.Option("--schedule", help="one of the module's `schedules`")
 ]
@@ -117,24 +114,15 @@ All = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class StepOptions:
-    """The options that say what is partitioned, over which mesh, and by which tactics."""
-
-    target: str
-    mesh: str
-    schedule: str | None
-    tactics: str | None
-    gather: Gather
-
-
-def load_step(options: StepOptions) -> tuple[Target, Partitioned]:
+def load_step(
+    target: str, mesh: str, schedule: str | None, tactics: str | None, gather: Gather
+) -> tuple[Target, Partitioned]:
     """The target, and its function partitioned as the options say."""
-    parsed = parse_mesh(options.mesh)
-    with show_progress(f"loading {options.target}"):
-        loaded = load_target(options.target)
-    chosen = choose_tactics(loaded, options.schedule, options.tactics)
-    return loaded, partition(loaded.fn, parsed, chosen, gather=options.gather)
+    parsed = parse_mesh(mesh)
+    with show_progress(f"loading {target}"):
+        loaded = load_target(target)
+    chosen = choose_tactics(loaded, schedule, tactics)
+    return loaded, partition(loaded.fn, parsed, chosen, gather=gather)
 
 
 def plan_target(target: Target, step: Partitioned) -> Plan:
@@ -146,3 +134,12 @@ def plan_target(target: Target, step: Partitioned) -> Plan:
 def make_console() -> Console:
     """Standard output, wide where it is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else _WIDE)
+
+
+def make_table(*titles: str) -> Table:
+    """A table without lines; a column is justified right if its title begins with `>`."""
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        justify = "right" if title.startswith(">") else "left"
+        table.add_column(title.removeprefix(">"), justify=justify)
+    return table

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
+import meshwright.cli.options as options
 from meshwright.app.output.files import output_file, write_file
 from meshwright.cli.comparison import find_machines, find_run_length, print_comparison
-from meshwright.cli.options import (
-    AsJson,
-    BudgetSeconds,
-    Chips,
-    GatherText,
-    Machines,
-    MemoryGib,
-    MostAxes,
-    ObjectiveText,
-    OptionalMesh,
-    OutFile,
-    PlaceName,
-    Samples,
-    Schedule,
-    SearchMachine,
-    SearchName,
-    SearchSeed,
-    StepOptions,
-    Tactics,
-    TargetText,
-    Tokens,
-    load_step,
-    plan_target,
-)
-from meshwright.cli.search import SearchOptions, find_plan, print_found
-from meshwright.errors import TargetError
-from meshwright.machine import Mesh, parse_mesh
+from meshwright.cli.search import print_found, search_plan
+from meshwright.errors import PlanError, TargetError
+from meshwright.machine import parse_mesh
 from meshwright.partitioner.lower import Gather
+from meshwright.planner.driver.request import SearchRequest
 from meshwright.predict.energy import find_location
 
 _OF_A_SEARCH = (
@@ -46,25 +22,25 @@ _OF_A_SEARCH = (
 
 def plan_command(  # noqa: PLR0913  the options of a command
     context: typer.Context,
-    target: TargetText,
-    mesh: OptionalMesh = None,
-    schedule: Schedule = None,
-    tactics: Tactics = None,
-    gather: GatherText = Gather.SHARED,
-    as_json: AsJson = False,
-    out: OutFile = None,
-    machine: SearchMachine = None,
-    chips: Chips = None,
-    objective: ObjectiveText = "step_time",
-    memory: MemoryGib = None,
-    budget: BudgetSeconds = 15.0,
-    most_axes: MostAxes = 2,
-    search: SearchName = "program",
-    seed: SearchSeed = 0,
-    machines: Machines = None,
-    place: PlaceName = None,
-    tokens: Tokens = None,
-    samples: Samples = None,
+    target: options.TargetText,
+    mesh: options.OptionalMesh = None,
+    schedule: options.Schedule = None,
+    tactics: options.Tactics = None,
+    gather: options.GatherText = Gather.SHARED,
+    as_json: options.AsJson = False,
+    out: options.OutFile = None,
+    machine: options.SearchMachine = None,
+    chips: options.Chips = None,
+    objective: options.ObjectiveText = "step_time",
+    memory: options.MemoryGib = None,
+    budget: options.BudgetSeconds = 15.0,
+    most_axes: options.MostAxes = 2,
+    search: options.SearchName = "program",
+    seed: options.SearchSeed = 0,
+    machines: options.Machines = None,
+    place: options.PlaceName = None,
+    tokens: options.Tokens = None,
+    samples: options.Samples = None,
 ) -> None:
     """Print shardings and collectives, tactic by tactic. Needs no devices.
 
@@ -73,59 +49,31 @@ def plan_command(  # noqa: PLR0913  the options of a command
     the figures of a step on each of them, and with --tokens or --samples those of the whole
     run. Inputs that the step returns in updated form are treated as donated.
     """
-    _refuse_misplaced(context)
-    if out is not None:
-        output_file(out)  # checked before the work, which would be lost
+    _check_options(context)
     if machine is not None:
-        options = SearchOptions(
-            machine, chips, objective, memory, budget, _parsed(mesh), most_axes,
-            schedule, tactics, place, search, seed,
+        request = SearchRequest(
+            machine, chips, None if mesh is None else parse_mesh(mesh), most_axes,
+            objective, memory and memory * 2**30, budget, place, search=search, seed=seed,
         )  # fmt: skip
-        print_found(find_plan(target, options), as_json, out)
-    elif mesh is None:
-        raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
+        print_found(search_plan(target, request, schedule, tactics), as_json, out)
+        return
+    assert mesh is not None, "checked with the other options"
+    num_devices = parse_mesh(mesh).num_devices
+    chosen = [] if machines is None else find_machines(machines, num_devices)
+    loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
+    plan = options.plan_target(loaded, step)
+    run = find_run_length(plan, tokens, samples)
+    plans = [plan.on(each, place, donate_state=True) for each in chosen]
+    if out is not None:
+        write_file(out, (plans or [plan])[0].to_json().encode())
+    if plans:
+        print_comparison(f"{loaded.name} on {step.mesh}", plans, run, as_json)
     else:
-        step = StepOptions(target, mesh, schedule, tactics, gather)
-        if machines is None:
-            _plan(step, as_json, out)
-        else:
-            _compare(step, machines, place, (tokens, samples), as_json, out)
+        print(plan.to_json() if as_json else plan)
 
 
-def _parsed(mesh: str | None) -> Mesh | None:
-    return None if mesh is None else parse_mesh(mesh)
-
-
-def _plan(options: StepOptions, as_json: bool, out: Path | None) -> None:
-    """Print the plan of given tactics."""
-    plan = plan_target(*load_step(options))
-    if out is not None:
-        write_file(out, plan.to_json().encode())
-    print(plan.to_json() if as_json else plan)
-
-
-def _compare(
-    options: StepOptions,
-    machines: str,
-    place: str | None,
-    tokens_samples: tuple[float | None, float | None],
-    as_json: bool,
-    out: Path | None,
-) -> None:
-    """Print the plan of given tactics on several machines."""
-    chosen = find_machines(machines, parse_mesh(options.mesh).num_devices)
-    where = None if place is None else find_location(place)
-    loaded, step = load_step(options)
-    plan = plan_target(loaded, step)
-    run = find_run_length(plan, *tokens_samples)
-    plans = [plan.on(machine, where, donate_state=True) for machine in chosen]
-    if out is not None:
-        write_file(out, plans[0].to_json().encode())
-    print_comparison(f"{loaded.name} on {step.mesh}", plans, run, as_json)
-
-
-def _refuse_misplaced(context: typer.Context) -> None:
-    """Refuse options that have no effect without others that are missing."""
+def _check_options(context: typer.Context) -> None:
+    """Refuse wrong options, and those without effect, before the work begins."""
     values = context.params
     is_search, is_comparison = values["machine"] is not None, values["machines"]
     comparing = ("tokens", "samples") if is_search else ("tokens", "samples", "place")
@@ -147,6 +95,17 @@ def _refuse_misplaced(context: typer.Context) -> None:
         )
     if is_search and is_comparison is not None:
         raise TargetError("--machine searches, --machines compares; give one of them")
+    if is_search and values["chips"] is None and values["mesh"] is None:
+        raise TargetError("how many chips? say --chips 32, or so, or name a --mesh")
+    if not is_search and values["mesh"] is None:
+        raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
+    memory = values["memory"]
+    if memory is not None and not memory > 0:
+        raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
+    if values["place"] is not None:
+        find_location(values["place"])
+    if values["out"] is not None:
+        output_file(values["out"])
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

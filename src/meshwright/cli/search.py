@@ -3,86 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from dataclasses import replace
 from pathlib import Path
+from textwrap import indent, shorten
 
-from rich.console import Console
+from rich.table import Table
 
-from meshwright.app import Plan, autoplan
+from meshwright.app import Plan
+from meshwright.app.autoplan import find_plan
 from meshwright.app.output.files import write_file
+from meshwright.app.output.numbers import show_gib, show_seconds
 from meshwright.app.output.progress import show_progress
-from meshwright.cli.options import make_console
+from meshwright.cli.options import make_console, make_table
 from meshwright.cli.schedule import choose_tactics
-from meshwright.cli.search_table import search_table, search_text, spelled_text
 from meshwright.cli.target import load_target
-from meshwright.errors import PlanError, TargetError
-from meshwright.machine import Mesh
-from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.candidate import Candidate, differences
+from meshwright.planner.candidates.search_result import SearchResult, Spelling
 from meshwright.planner.driver.request import SearchRequest
+from meshwright.predict.simulate.timeline import COMPUTE
+
+_REASON = 76
+"""Letters of the reason why a plan is not possible."""
+
+_MOST, _WORTH = 3, 0.1
+"""Number of differences shown, and the share of the largest that each has to reach."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """The options of a search; `mw.autoplan` says what each means.
+def search_plan(
+    text: str, request: SearchRequest, schedule: str | None, tactics: str | None
+) -> Plan:
+    """The best plan found for a target, with progress on stderr if it is a terminal.
 
-    memory_gib: of a device. schedule, tactics: decisions that are kept, as in the options
-    of these names; if neither is given, everything is searched.
+    schedule, tactics: decisions that are kept; if neither is given, everything is searched.
     """
-
-    machine: str
-    chips: int | None
-    objective: str
-    memory_gib: float | None
-    budget_s: float
-    mesh: Mesh | None
-    most_axes: int
-    schedule: str | None
-    tactics: str | None
-    place: str | None
-    search: str
-    seed: int
-
-    def check(self) -> None:
-        """Raise for a wrong option, before a target is built, which may take long."""
-        if self.chips is None and self.mesh is None:
-            raise TargetError("how many chips? say --chips 32, or so, or name a --mesh")
-        memory = self.memory_gib
-        if memory is not None and not memory > 0:
-            raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
-        SearchRequest(
-            self.machine, self.chips, self.mesh, self.most_axes, self.objective,
-            memory, self.budget_s, self.place, search=self.search,
-        ).resolve()  # fmt: skip
-
-
-def find_plan(text: str, options: SearchOptions) -> Plan:
-    """The best plan found for a target, with progress on stderr if it is a terminal."""
-    options.check()
+    request.resolve()  # refuses wrong options before the target is built, which may be slow
     with show_progress(f"loading {text}"):
         target = load_target(text)
-    memory = options.memory_gib
-    given: tuple[Tactic, ...] = ()
-    if options.schedule is not None or options.tactics is not None:
-        given = choose_tactics(target, options.schedule, options.tactics)
-    with _status(f"searching a plan for {target.name}") as on_progress:
-        return autoplan(
-            target.fn,
-            target.args,
-            machine=options.machine,
-            chips=options.chips,
-            mesh=options.mesh,
-            most_axes=options.most_axes,
-            tactics=given,
-            objective=options.objective,
-            memory=None if memory is None else memory * 2**30,
-            budget_s=options.budget_s,
-            place=options.place,
-            search=options.search,
-            seed=options.seed,
-            on_progress=on_progress,
-        )
+    if schedule is not None or tactics is not None:
+        request = replace(request, tactics=choose_tactics(target, schedule, tactics))
+    with show_progress(f"searching a plan for {target.name}") as on_progress:
+        request = replace(request, on_progress=on_progress)
+        return find_plan(target.fn, target.args, request)
 
 
 def print_found(plan: Plan, as_json: bool, out: Path | None) -> None:
@@ -103,12 +65,86 @@ def print_found(plan: Plan, as_json: bool, out: Path | None) -> None:
     print(plan)
 
 
-@contextmanager
-def _status(what: str) -> Generator[Callable[[str], None]]:
-    """A line on stderr with the latest progress; nothing if stderr is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda text: None
-        return
-    with console.status(f"{what} ...") as status:
-        yield lambda text: status.update(f"{what}: {text}")
+def search_table(search: SearchResult) -> Table:
+    """A row for each simulated plan, the best first, compared with the best."""
+    table = make_table(
+        "plan", "mesh", ">step", ">times", ">memory", "compared with the first"
+    )
+    best = search.candidates[0]
+    for candidate in search.candidates:
+        table.add_row(*_cells(candidate, best, search.limit_bytes))
+    return table
+
+
+def _cells(candidate: Candidate, best: Candidate, limit: float) -> tuple[str, ...]:
+    mesh = str(candidate.mesh)
+    if candidate.why_not:
+        first = re.split(r"[:;] ", candidate.why_not)[0]
+        reason = shorten(first, _REASON, placeholder=" ...")
+        return candidate.name, mesh, "-", "-", "-", reason
+    seconds, ratio = candidate.step_time_s, candidate.step_time_s / best.step_time_s
+    return (
+        candidate.name,
+        mesh,
+        f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.2f} µs",
+        f"{ratio:.2f}",
+        show_gib(candidate.peak_memory_bytes),
+        _difference(candidate, best, limit),
+    )
+
+
+def _difference(candidate: Candidate, best: Candidate, limit: float) -> str:
+    """The memory that a plan lacks, or the largest differences of its step's seconds."""
+    num_bytes = candidate.peak_memory_bytes
+    if not candidate.fits(limit):
+        over, allowed = show_gib(num_bytes - limit), show_gib(limit)
+        return f"does not fit: {over} more than {allowed}"
+    found = differences(candidate, best)
+    worth = [(w, s) for w, s in found if s and abs(s) >= _WORTH * abs(found[0][1])]
+    parts = [_signed(show_seconds(abs(s)), s, _word(w)) for w, s in worth[:_MOST]]
+    is_slower = candidate.step_time_s > best.step_time_s
+    if not is_slower and num_bytes != best.peak_memory_bytes:
+        more = num_bytes - best.peak_memory_bytes
+        parts.insert(0, _signed(show_gib(abs(more)), more, "memory"))
+    return ", ".join(parts)
+
+
+def _signed(amount: str, sign: float, word: str) -> str:
+    return f"{'+' if sign > 0 else '-'}{amount} {word}"
+
+
+def _word(name: str) -> str:
+    """`all-reduce` for the entry "all_reduce exposed" of a breakdown."""
+    if name == COMPUTE:
+        return "computing"
+    return name.removesuffix(" exposed").replace("_", "-")
+
+
+def spelled_text(spelled: Spelling, best: Candidate) -> str:
+    """The plan of the integer program as ordinary tactics, with their simulated figures."""
+    ratio = spelled.step_time_s / best.step_time_s
+    memory = show_gib(spelled.peak_memory_bytes)
+    figures = f"{ratio:.2f} times the step time of the first plan, {memory}"
+    if not spelled.text:
+        return f"as tactics ({figures}): none; nothing is partitioned"
+    return f"as tactics ({figures}):\n{indent(spelled.text, '  ')}"
+
+
+def search_text(search: SearchResult) -> str:
+    """The duration of a search, its lower bound, and the meshes that it left out."""
+    seen, known = search.num_meshes, search.all_meshes
+    meshes = f"{seen}" if seen == known else f"{seen} of {known}"
+    lines = [f"{search.seconds:.1f} s for {meshes} mesh{'es' * (known > 1)}"]
+    if search.method == "tree":
+        lines.append(f"tree search, which priced {search.num_states:,} states")
+    if search.model_s and search.candidates[0].name == "auto":
+        lines.append(
+            f"by the cost model of the integer program, no plan on this mesh is more "
+            f"than {100 * search.gap:.1f} % faster"
+        )
+    text = "; ".join(lines)
+    if search.is_interrupted:
+        return f"{text}\ninterrupted: this is the best so far"
+    if seen < known:
+        return f"{text}\nno time was left for the other meshes: try a larger --budget"
+    return text

@@ -77,11 +77,7 @@ def load_module(place: str) -> ModuleType:
         return _run_import(place, lambda: importlib.import_module(place))
     path = Path(place).resolve()
     if not path.is_file():
-        near = (
-            sorted(p.name for p in path.parent.glob("*.py"))
-            if path.parent.is_dir()
-            else []
-        )
+        near = sorted(p.name for p in path.parent.glob("*.py"))
         there = f"; {path.parent} has {', '.join(near)}" if near else ""
         raise TargetError(f"there is no file {place}{there}")
     root = path.parent
@@ -119,15 +115,12 @@ def _is_file(origin: str | None, path: Path) -> bool:
 def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
         return load()
-    except ModuleNotFoundError as error:
-        if error.name is not None and (
-            place == error.name or place.startswith(error.name + ".")
-        ):
-            raise TargetError(
-                f"there is no module {error.name!r}; for a file write path.py[:name]"
-            ) from None
-        raise TargetError(f"importing {place} failed: {_describe(error)}") from error
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{place}.".startswith(f"{missing}."):
+            raise TargetError(
+                f"there is no module {missing!r}; for a file write path.py[:name]"
+            ) from None
         raise TargetError(f"importing {place} failed: {_describe(error)}") from error
 
 

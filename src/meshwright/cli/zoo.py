@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
 from textwrap import indent
@@ -13,14 +13,16 @@ from typing import Annotated, Any
 
 import typer
 
+from meshwright.app.output.numbers import show_count
 from meshwright.app.output.progress import show_progress
-from meshwright.app.summary import Summary, summarise
 from meshwright.cli.options import AsJson, make_console
 from meshwright.cli.target import load_module
 from meshwright.errors import TargetError
+from meshwright.predict.roofline.work import program_work
+from meshwright.program.analysis.live_ranges import peak_bytes
+from meshwright.program.capture import capture
 
 _CATALOGUE = "zoo.catalogue"
-_PREFIXES = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
@@ -38,75 +40,72 @@ def zoo_command(
 
     Memory is the peak of the live values when ops run in order and nothing is fused.
     """
-    rows = zoo_rows(names or (), tiny)
+    entries = zoo_entries(names or (), tiny)
     if as_json:
-        print_json(rows)
+        print_json(entries)
     else:
-        print_rows(rows, make_console().width)
+        print_rows(entries, make_console().width)
 
 
-@dataclass(frozen=True, slots=True)
-class ZooRow:
-    """A target of the zoo and its size; trace_s: seconds to trace it and to count."""
-
-    target: str
-    title: str
-    summary: Summary
-    trace_s: float
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields in one flat dict."""
-        summary = self.summary
-        return {
-            "target": self.target,
-            "title": self.title,
-            "parameters": summary.parameters,
-            "flops": summary.flops,
-            "peak_bytes": summary.peak_bytes,
-            "num_ops": summary.num_ops,
-            "trace_s": round(self.trace_s, 3),
-        }
+Entry = tuple[str, str, Callable[[], Any]]
+"""A target, its title, and the function that makes it."""
 
 
-def zoo_rows(names: Sequence[str], tiny: bool) -> ZooRows:
-    """Rows of the named workloads, or of all if no name is given.
+def zoo_entries(names: Sequence[str], tiny: bool) -> list[Entry]:
+    """The targets of the named workloads, or of all if no name is given.
 
     tiny: take the small forms, which hold arrays, instead of the published sizes.
     """
-    return ZooRows(
-        tuple(
-            (f"zoo/{workload.name}.py:{make.__name__}", workload.title, make)
-            for workload in _chosen(names)
-            for make in ((workload.tiny,) if tiny else workload.full)
-        )
-    )
+    return [
+        (f"zoo/{workload.name}.py:{make.__name__}", workload.title, make)
+        for workload in _chosen(names)
+        for make in ((workload.tiny,) if tiny else workload.full)
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class ZooRows:
-    """Rows of the table, each traced when the iteration reaches it.
+def trace_rows(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """Sizes of the targets, each traced when the iteration reaches it.
 
-    entries: for each row the target, its title, and the function that makes it.
+    trace_s: seconds to trace the program and to count.
     """
-
-    entries: tuple[tuple[str, str, Callable[[], Any]], ...]
-
-    def __iter__(self) -> Iterator[ZooRow]:
-        for i, (target, title, make) in enumerate(self.entries, start=1):
-            with show_progress(f"tracing {target}, {i} of {len(self.entries)}"):
-                start_s = time.perf_counter()
-                summary = summarise(*make())
-                elapsed_s = time.perf_counter() - start_s
-            yield ZooRow(target, title, summary, elapsed_s)
+    for i, (target, title, make) in enumerate(entries, start=1):
+        with show_progress(f"tracing {target}, {i} of {len(entries)}"):
+            start_s = time.perf_counter()
+            sizes = program_sizes(*make())
+            elapsed_s = time.perf_counter() - start_s
+        yield {
+            "target": target, "title": title, **sizes, "trace_s": round(elapsed_s, 3)
+        }  # fmt: skip
 
 
-def print_rows(rows: ZooRows, columns: int) -> None:
+def program_sizes(fn: Callable[..., Any], args: Sequence[Any]) -> dict[str, int]:
+    """The size of `fn(*args)` on one device; the arguments may be `ShapeDtypeStruct`s.
+
+    parameters: elements of the inputs under a container called `params`.
+    flops: arithmetic operations.
+    peak_bytes: peak of the live values if ops run in order and nothing is fused.
+    num_ops: ops of the program; the body of a loop counts once.
+    """
+    captured = capture(fn, args)
+    program = captured.program
+    inputs = zip(captured.paths, program.inputs, strict=True)
+    return {
+        "parameters": sum(
+            math.prod(x.shape) for path, x in inputs if "params" in path.split(".")
+        ),
+        "flops": program_work(program).flops,
+        "peak_bytes": peak_bytes(program, {*captured.ties.values(), *captured.donated}),
+        "num_ops": sum(1 for _ in program.walk()),
+    }
+
+
+def print_rows(entries: Sequence[Entry], columns: int) -> None:
     """Print a line for each program as soon as it is traced.
 
     columns: width of the screen; the titles are left out if they do not fit.
     """
-    widths = [max(len(e[0]) for e in rows.entries), *map(len, _NUMBERS)]
-    title = max(len(e[1]) for e in rows.entries)
+    widths = [max(len(e[0]) for e in entries), *map(len, _NUMBERS)]
+    title = max(len(e[1]) for e in entries)
     is_wide = sum(widths) + title + _GAP * len(widths) <= columns
 
     def show(target: str, what: str, numbers: Sequence[str]) -> None:
@@ -117,14 +116,20 @@ def print_rows(rows: ZooRows, columns: int) -> None:
         )  # a pipe gets each line at once, too
 
     show("target", "what", _NUMBERS)
-    for row in rows:
-        show(row.target, row.title, _numbers(row))
+    for row in trace_rows(entries):
+        numbers = (
+            show_count(row["parameters"]),
+            show_count(row["flops"]),
+            _memory(row["peak_bytes"]),
+            f"{row['trace_s']:.1f} s",
+        )
+        show(row["target"], row["title"], numbers)
 
 
-def print_json(rows: ZooRows) -> None:
+def print_json(entries: Sequence[Entry]) -> None:
     """Print a JSON list, each entry as soon as its program is traced."""
-    for i, row in enumerate(rows):
-        text = indent(json.dumps(row.to_json(), indent=1), " ")
+    for i, row in enumerate(trace_rows(entries)):
+        text = indent(json.dumps(row, indent=1), " ")
         print(",\n" if i else "[\n", text, sep="", end="", flush=True)
     print("\n]")
 
@@ -133,24 +138,6 @@ _NUMBERS = ("parameters", "FLOPs a step", "  memory", "traced in")
 """Column headers, padded to the width of the numbers below them: `3.16 TiB`."""
 _GAP = 2
 """Spaces between columns."""
-
-
-def _numbers(row: ZooRow) -> tuple[str, ...]:
-    summary = row.summary
-    return (
-        _scaled(summary.parameters),
-        _scaled(summary.flops),
-        _memory(summary.peak_bytes),
-        f"{row.trace_s:.1f} s",
-    )
-
-
-def _scaled(number: float) -> str:
-    """A number with three digits and a decimal prefix: `5.54 G`."""
-    for prefix, size in _PREFIXES:
-        if number >= size:
-            return f"{number / size:.3g} {prefix}"
-    return f"{number:g}"
 
 
 def _memory(num_bytes: int) -> str:

@@ -5,18 +5,13 @@ comes out: one `Chip` in numbers, the `Level`s of links, and the grid of devices
 `placement.place_mesh` places the axes of a `Mesh` on that grid. `write` does the reverse
 of `load`: it turns measurements into a chip, and a machine into TOML.
 
-Begin with `machine.py`, then `chip.py` and `fabric.py`; `load.py` reads the TOML.
-
-To add a chip, add one TOML file to `machine/presets`, in the form of the other presets.
-Each number is `{ value = ..., source = "..." }`. The file's name is the preset's name,
-by which `load.py` loads it; no Python code changes.
+Begin with `machine.py`, then `chip.py`; `load.py` reads the TOML. `docs/extending.md`
+says how to add a chip.
 """
 
-from meshwright.machine.chip import Chip, Curve
-from meshwright.machine.fabric import Dim, Kind, Level
-from meshwright.machine.gpu import Gpu
+from meshwright.machine.chip import Chip, Curve, Gpu
 from meshwright.machine.load import load_machine, machine, parse_machine, preset_names
-from meshwright.machine.machine import Machine
+from meshwright.machine.machine import Dim, Kind, Level, Machine
 from meshwright.machine.mesh import Mesh, parse_mesh
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""One chip in numbers: its speeds, memories, power and price."""
+"""One chip in numbers: its speeds, memories, power and price, and a GPU's cores."""
 
 from __future__ import annotations
 
@@ -109,21 +109,14 @@ class Chip:
         for name, rate in rates.items():
             if rate <= 0:
                 raise MachineError(f"{name} is {rate:g}; wanted more than 0")
-        if self.usable_bytes > self.hbm_bytes:
-            raise MachineError(
-                f"usable_bytes {self.usable_bytes:g} exceeds hbm_bytes "
-                f"{self.hbm_bytes:g}"
-            )
-        if self.placed_bytes > self.on_chip_bytes:
-            raise MachineError(
-                f"placed_bytes {self.placed_bytes:g} exceeds on_chip_bytes "
-                f"{self.on_chip_bytes:g}"
-            )
-        if self.window_bytes > self.on_chip_bytes:
-            raise MachineError(
-                f"window_bytes {self.window_bytes:g} exceeds on_chip_bytes "
-                f"{self.on_chip_bytes:g}"
-            )
+        for part, whole in (
+            ("usable_bytes", "hbm_bytes"),
+            ("placed_bytes", "on_chip_bytes"),
+            ("window_bytes", "on_chip_bytes"),
+        ):
+            size, most = getattr(self, part), getattr(self, whole)
+            if size > most:
+                raise MachineError(f"{part} {size:g} exceeds {whole} {most:g}")
 
     @property
     def room_bytes(self) -> float:
@@ -147,3 +140,31 @@ class Chip:
     def peak_flops_per_s(self, dtype: str) -> float:
         """The peak of the matrix unit for products of this dtype."""
         return self.flops_per_s.get(dtype, self.flops_per_s["float32"])
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The streaming multiprocessors of a GPU; its compiler sizes kernels by them.
+
+    capability: CUDA's compute capability, major and minor.
+    num_cores: number of multiprocessors. lanes: float32 units of one multiprocessor.
+    shared_bytes: shared memory of one multiprocessor. block_shared_bytes: the most of it
+        that one thread block may use.
+    """
+
+    capability: tuple[int, int]
+    num_cores: int
+    lanes: int
+    shared_bytes: int
+    block_shared_bytes: int
+
+    def __post_init__(self) -> None:
+        if len(self.capability) != 2:
+            raise MachineError(
+                f"capability is {self.capability}; wanted major and minor"
+            )
+        if self.block_shared_bytes > self.shared_bytes:
+            raise MachineError(
+                f"block_shared_bytes {self.block_shared_bytes} exceeds shared_bytes "
+                f"{self.shared_bytes}"
+            )

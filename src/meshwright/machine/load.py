@@ -17,13 +17,11 @@ from difflib import get_close_matches
 from importlib import resources
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from meshwright.errors import MachineError
-from meshwright.machine.chip import EFFICIENCY_CLASSES, Chip, Curve
-from meshwright.machine.fabric import Kind, Level
-from meshwright.machine.gpu import Gpu
-from meshwright.machine.machine import Machine, make_grid
+from meshwright.machine.chip import EFFICIENCY_CLASSES, Chip, Curve, Gpu
+from meshwright.machine.machine import Kind, Level, Machine, make_grid
 
 _TEXTS = ("title", "compiler", "topology", "chip_config")
 _COMPILERS = ("plain", "tpu", "gpu", "cpu")
@@ -63,8 +61,7 @@ def load_machine(
         path = Path(name)
         return parse_machine(_text_of(path), path.stem, num_devices, chips)
     if name not in preset_names():
-        near = get_close_matches(str(name), preset_names(), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = _hint(str(name), preset_names())
         raise MachineError(
             f"there is no machine {str(name)!r}{hint}; there are "
             f"{', '.join(preset_names())}, or give a file that ends in .toml"
@@ -96,42 +93,41 @@ def parse_machine(
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine {name!r}: {error}") from None
     reader = _Reader(str(table.pop("name", name)))
-    texts = {key: str(table.pop(key)) for key in _TEXTS if key in table}
-    if texts.get("compiler", "cpu") not in _COMPILERS:
-        reader.fail(
-            f"compiler is {texts['compiler']!r}; wanted {', '.join(_COMPILERS)}"
-        )
+    options: dict[str, Any] = {"title": reader.name}
+    options |= {key: str(table.pop(key)) for key in _TEXTS if key in table}
+    compiler = options.get("compiler", "cpu")
+    if compiler not in _COMPILERS:
+        reader.fail(f"compiler is {compiler!r}; wanted {', '.join(_COMPILERS)}")
     chip = reader.chip(reader.table(table.pop("chip", None), "chip"))
     gpu = reader.gpu(table.pop("gpu")) if "gpu" in table else None
     levels = tuple(map(reader.level, table.pop("levels", []), count()))
-    numbers = {
-        key: reader.number(table.pop(key), key)
-        for key in ("devices_per_chip", "pue")
-        if key in table
-    }
+    for key in ("devices_per_chip", "pue"):
+        if key in table:
+            options[key] = reader.number(table.pop(key), key)
     if table:
         reader.fail(f"unknown entries {', '.join(table)}")
-    if numbers.get("pue", 1.0) < 1:
+    if options.get("pue", 1.0) < 1:
         reader.fail(
-            f"pue is {numbers['pue']}; no data centre draws less than its chips"
+            f"pue is {options['pue']}; no data centre draws less than its chips"
         )
-    per_chip = int(numbers.get("devices_per_chip", 1))
+    per_chip = options["devices_per_chip"] = int(options.get("devices_per_chip", 1))
     num_devices = reader.device_count(num_devices, chips, per_chip)
     return Machine(
         name=reader.name,
-        title=texts.get("title", reader.name),
         chip=chip,
         levels=levels,
         num_devices=num_devices,
         grid=make_grid(reader.name, levels, num_devices),
-        compiler=texts.get("compiler", "cpu"),
-        topology=texts.get("topology", ""),
-        chip_config=texts.get("chip_config", ""),
-        devices_per_chip=per_chip,
         gpu=gpu,
-        pue=numbers.get("pue", 1.1),
         sources=reader.sources,
+        **options,
     )
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """The end of an error message that proposes the nearest known name, if one is near."""
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class _Reader:
@@ -141,7 +137,7 @@ class _Reader:
         self.name = name
         self.sources: dict[str, str] = {}
 
-    def fail(self, what: str) -> None:
+    def fail(self, what: str) -> NoReturn:
         """Raise `MachineError` with the name of this description."""
         raise MachineError(f"machine {self.name!r}: {what}")
 
@@ -149,17 +145,20 @@ class _Reader:
         """The entry as a dict; fails if it is not a TOML table."""
         if not isinstance(entry, Mapping):
             self.fail(f"wanted a table [{path}]")
-            raise AssertionError
         return dict(entry)
 
-    def number(self, entry: object, path: str) -> float:
-        """The number of an entry, which is 0 or more; records its source if it has one."""
+    def _value(self, entry: Any, path: str) -> Any:
+        """The value of an entry; records its source if it has one."""
         if isinstance(entry, Mapping):
             self.sources[path] = str(entry.get("source", ""))
-            entry = entry.get("value")
+            return entry.get("value")
+        return entry
+
+    def number(self, entry: object, path: str) -> float:
+        """The number of an entry, which is 0 or more."""
+        entry = self._value(entry, path)
         if isinstance(entry, bool) or not isinstance(entry, int | float):
             self.fail(f"{path} is {entry!r}; wanted a number")
-            raise AssertionError
         if not 0 <= entry < float("inf"):
             self.fail(f"{path} is {entry}; wanted 0 or more")
         return entry
@@ -197,7 +196,7 @@ class _Reader:
                 values[key] = self._extents(entry, path)
             else:
                 values[key] = self.number(entry, path)
-        return self._made(Chip, values, "chip")
+        return self._made(Chip, values, "[chip]")
 
     def gpu(self, entry: object) -> Gpu:
         """The GPU numbers that the `[gpu]` table describes."""
@@ -208,7 +207,7 @@ class _Reader:
         }
         for key, number in table.items():
             values[key] = int(self.number(number, f"gpu.{key}"))
-        return self._made(Gpu, values, "gpu")
+        return self._made(Gpu, values, "[gpu]")
 
     def level(self, entry: object, index: int) -> Level:
         """The level that one `[[levels]]` table describes."""
@@ -220,47 +219,39 @@ class _Reader:
             self.fail(
                 f"{path}.kind is {table.get('kind')!r}; wanted {', '.join(kinds)}"
             )
-        values: dict[str, Any] = {"kind": Kind(table.pop("kind"))}
-        values["name"] = str(table.pop("name", path))
-        values["extents"] = self._extents(table.pop("extents", None), f"{path}.extents")
+        values: dict[str, Any] = {
+            "kind": Kind(table.pop("kind")),
+            "name": str(table.pop("name")),
+            "extents": self._extents(table.pop("extents"), f"{path}.extents"),
+        }
         for key, number in table.items():
             values[key] = self.number(number, f"{path}.{key}")
         values["wraps_at"] = int(values.get("wraps_at", 0))
-        return self._made(Level, values, path)
+        return self._made(Level, values, f"[{path}]")
 
     def _extents(self, entry: object, path: str) -> tuple[int, ...]:
-        if isinstance(entry, Mapping):
-            self.sources[path] = str(entry.get("source", ""))
-            entry = entry.get("value")
+        entry = self._value(entry, path)
         if not isinstance(entry, list) or not entry:
             self.fail(f"{path} is {entry!r}; wanted a list of sizes")
-            raise AssertionError
         return tuple(int(self.number(n, path)) for n in entry)
 
     def _curve(self, entry: object, path: str) -> Curve:
         """The efficiency curve of an entry `[[size, share], ...]`."""
-        if isinstance(entry, Mapping):
-            self.sources[path] = str(entry.get("source", ""))
-            entry = entry.get("value")
+        entry = self._value(entry, path)
         if not isinstance(entry, list) or not all(
             isinstance(p, list) and len(p) == 2 for p in entry
         ):
             self.fail(f"{path} is {entry!r}; wanted [[size, share], ...]")
-            raise AssertionError
         points = tuple((self.number(n, path), self.number(s, path)) for n, s in entry)
-        try:
-            return Curve(points)
-        except MachineError as error:
-            raise MachineError(f"machine {self.name!r}: {path}: {error}") from None
+        return self._made(Curve, {"points": points}, path)
 
     def _check_dtypes(self, rates: Mapping[str, object], path: str) -> None:
         """Fail if the name of a rate is not a dtype."""
         for name in rates:
             if name not in _DTYPES:
-                near = get_close_matches(name, _DTYPES, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
                 self.fail(
-                    f"{path}.{name} is of no dtype; there are {', '.join(_DTYPES)}{hint}"
+                    f"{path}.{name} is of no dtype; there are {', '.join(_DTYPES)}"
+                    f"{_hint(name, _DTYPES)}"
                 )
 
     def _check_known(
@@ -269,10 +260,8 @@ class _Reader:
         """Fail if a table has an entry of another name."""
         for key in table:
             if key not in known:
-                near = get_close_matches(key, known, n=1)
-                wanted = f"wanted one of {', '.join(known)}"
-                hint = f"did you mean {near[0]!r}?" if near else wanted
-                self.fail(f"unknown entry {path}.{key}; {hint}")
+                wanted = f"; wanted one of {', '.join(known)}"
+                self.fail(f"unknown entry {path}.{key}{_hint(key, known) or wanted}")
 
     def _check_names(self, table: Mapping[str, object], kind: type, path: str) -> None:
         known = [each.name for each in fields(kind)]
@@ -290,4 +279,4 @@ class _Reader:
         try:
             return kind(**values)
         except MachineError as error:
-            raise MachineError(f"machine {self.name!r}: [{path}]: {error}") from None
+            raise MachineError(f"machine {self.name!r}: {path}: {error}") from None

@@ -1,16 +1,96 @@
-"""The machine: a number of equal devices on a grid of links."""
+"""The machine: a number of equal devices on a grid of links, in levels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import islice
 
 from meshwright.errors import MachineError
-from meshwright.machine.chip import Chip
-from meshwright.machine.fabric import Dim, Kind, Level
-from meshwright.machine.gpu import Gpu
+from meshwright.machine.chip import Chip, Gpu
+
+
+class Kind(Enum):
+    """The topology of the links of one level."""
+
+    TORUS = "torus"  # links join neighbours along each dim
+    SWITCH = "switch"  # every device reaches every other at its own link's speed
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One kind of link, and the number of groups of the next inner level that it joins.
+
+    extents: largest size of each dim of a torus; one number for a switch.
+    wraps_at: a torus dim closes to a ring if its size is a multiple of this; 0 for never.
+    link_bytes_per_s: bandwidth in one direction, of one link of a torus or of one device
+        at a switch.
+    latency_s: latency of one hop.
+    pause_share: share of the time in which a joined group stalls while others run.
+    """
+
+    name: str
+    kind: Kind
+    extents: tuple[int, ...]
+    link_bytes_per_s: float
+    latency_s: float
+    wraps_at: int = 0
+    pause_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.extents or min(self.extents) < 1:
+            raise MachineError(f"level {self.name!r} has extents {self.extents}")
+        if self.link_bytes_per_s <= 0:
+            raise MachineError(
+                f"level {self.name!r} has link_bytes_per_s {self.link_bytes_per_s:g}; "
+                "wanted more than 0"
+            )
+        if self.kind is Kind.SWITCH and len(self.extents) != 1:
+            raise MachineError(
+                f"level {self.name!r} is a switch; it has one extent, not "
+                f"{len(self.extents)}"
+            )
+
+    @property
+    def largest(self) -> int:
+        """The largest number of groups that the level joins."""
+        return math.prod(self.extents)
+
+    def shape(self, count: int) -> tuple[int, ...] | None:
+        """The most compact grid of `count` groups, or None if no grid fits the extents.
+
+        The extents ascend, as in the names of TPU slices: 4x8, not 8x4.
+        """
+        grids = _grids(count, sorted(self.extents))
+        return min(grids, key=lambda grid: (sum(grid), grid), default=None)
+
+
+def _grids(count: int, limits: list[int]) -> list[tuple[int, ...]]:
+    """All ascending tuples of ints with product `count`, each int within its limit."""
+    if len(limits) == 1:
+        return [(count,)] if count <= limits[0] else []
+    most = min(limits[0], int(count ** (1 / len(limits)) + 1e-9))
+    return [
+        (first, *rest)
+        for first in range(1, most + 1)
+        if count % first == 0
+        for rest in _grids(count // first, limits[1:])
+        if rest[0] >= first
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """One dim of a machine's grid of devices.
+
+    level: the level whose links run along the dim. is_ring: whether its ends are joined.
+    """
+
+    level: Level
+    extent: int
+    is_ring: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +144,27 @@ def make_grid(
     most = math.prod(level.largest for level in levels)
     if num_devices > most:
         raise MachineError(f"{name} has at most {most} devices; got {num_devices}")
-    dims: list[Dim] = []
+    shapes = _shapes(levels, num_devices)
+    if shapes is None:
+        raise MachineError(_no_grid(name, levels, num_devices))
+    inward = reversed(tuple(zip(levels, shapes, strict=True)))
+    return tuple(Dim(lv, n, _is_ring(lv, n)) for lv, shape in inward for n in shape)
+
+
+def _shapes(
+    levels: tuple[Level, ...], num_devices: int
+) -> list[tuple[int, ...]] | None:
+    """The grid of each level; None if the levels have no grid of this many devices."""
+    shapes: list[tuple[int, ...]] = []
     left = num_devices
     for level in levels:
         size = min(left, level.largest)
         shape = level.shape(size) if left % size == 0 else None
         if shape is None:
-            raise MachineError(_no_grid(name, levels, num_devices))
-        dims[:0] = [Dim(level, n, _is_ring(level, n)) for n in shape]
+            return None
+        shapes.append(shape)
         left //= size
-    return tuple(dims)
+    return shapes if left == 1 else None
 
 
 def _is_ring(level: Level, extent: int) -> bool:
@@ -91,15 +182,6 @@ def _no_grid(name: str, levels: tuple[Level, ...], num_devices: int) -> str:
     around = (
         n for gap in range(1, _FAR) for n in (num_devices - gap, num_devices + gap)
     )
-    near = islice((n for n in around if n > 0 and _has_grid(levels, n)), 4)
+    near = islice((n for n in around if n > 0 and _shapes(levels, n) is not None), 4)
     shown = ", ".join(map(str, sorted(near)))
     return f"no {name} has {num_devices} devices; near sizes: {shown or 'none'}"
-
-
-def _has_grid(levels: tuple[Level, ...], count: int) -> bool:
-    for level in levels:
-        size = min(count, level.largest)
-        if count % size or level.shape(size) is None:
-            return False
-        count //= size
-    return count == 1

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from meshwright.errors import MachineError
-from meshwright.machine.fabric import Dim
-from meshwright.machine.machine import Machine
+from meshwright.machine.machine import Dim, Machine
 from meshwright.machine.mesh import Mesh
+
+type Matrix = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +73,21 @@ def place_mesh(mesh: Mesh, machine: Machine) -> Placement:
     sizes = tuple(size for _, size in mesh.sizes)
     extents = tuple(dim.extent for dim in machine.grid)
     best = max(matrices(sizes, extents), key=lambda m: _preference(m, machine.grid))
-    rows = zip(mesh.axes, best, strict=True)
-    columns = tuple(zip(*best, strict=True)) if machine.grid else ()
-    return Placement(
-        machine,
+    segments = zip(mesh.axes, _segments(best, machine.grid), strict=True)
+    return Placement(machine, tuple(segments))
+
+
+def _segments(matrix: Matrix, grid: tuple[Dim, ...]) -> list[tuple[Segment, ...]]:
+    """The segments of each axis, along the dims in which it has several devices."""
+    columns = tuple(zip(*matrix, strict=True))
+    return [
         tuple(
-            (axis, tuple(_segments(index, row, columns, machine.grid)))
-            for index, (axis, row) in enumerate(rows)
-        ),
-    )
-
-
-def _segments(
-    index: int,
-    row: tuple[int, ...],
-    columns: tuple[tuple[int, ...], ...],
-    grid: tuple[Dim, ...],
-) -> Iterator[Segment]:
-    for extent, column, dim in zip(row, columns, grid, strict=True):
-        if extent > 1:
-            yield Segment(dim, extent, math.prod(column[index + 1 :]))
-
-
-Matrix = tuple[tuple[int, ...], ...]
+            Segment(dim, extent, math.prod(column[index + 1 :]))
+            for extent, column, dim in zip(row, columns, grid, strict=True)
+            if extent > 1
+        )
+        for index, row in enumerate(matrix)
+    ]
 
 
 @cache
@@ -103,13 +96,13 @@ def matrices(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Matrix, .
     if not rows:
         return ((),) if math.prod(columns) == 1 else ()
     found: list[Matrix] = []
-    for row in _factorings(rows[0], columns):
+    for row in factorings(rows[0], columns):
         left = tuple(c // r for c, r in zip(columns, row, strict=True))
         found += [(row, *rest) for rest in matrices(rows[1:], left)]
     return tuple(found)
 
 
-def _factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """All tuples of ints with product `size`, each of which divides its limit."""
     if not limits:
         if size == 1:
@@ -117,21 +110,16 @@ def _factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]
         return
     for first in range(1, math.gcd(size, limits[0]) + 1):
         if size % first == 0 and limits[0] % first == 0:
-            for rest in _factorings(size // first, limits[1:]):
+            for rest in factorings(size // first, limits[1:]):
                 yield (first, *rest)
 
 
 def _preference(matrix: Matrix, grid: tuple[Dim, ...]) -> tuple[object, ...]:
     """The key of `place_mesh`: few groups on one link, then bandwidth of late axes."""
-    columns = tuple(zip(*matrix, strict=True)) if grid else ()
-    strides = [
-        segment.stride
-        for index, row in enumerate(matrix)
-        for segment in _segments(index, row, columns, grid)
-    ]
+    placed = _segments(matrix, grid)
+    strides = [segment.stride for segments in placed for segment in segments]
     speeds: list[float] = [-max(strides, default=1)]
-    for index in range(len(matrix) - 1, -1, -1):
-        segments = tuple(_segments(index, matrix[index], columns, grid))
+    for segments in reversed(placed):
         speeds.append(min((_speed(s) for s in segments), default=math.inf))
         speeds.append(sum(_speed(s) for s in segments))
     return (*speeds, matrix)

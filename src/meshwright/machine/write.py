@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from statistics import fmean
 
-from meshwright.machine.chip import Chip, Curve
-from meshwright.machine.fabric import Level
-from meshwright.machine.gpu import Gpu
-from meshwright.machine.machine import Machine
-
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+from meshwright.machine.chip import Chip, Curve, Gpu
+from meshwright.machine.machine import Level, Machine
 
 type Entry = float | str | tuple[Entry, ...]
 
@@ -252,7 +247,6 @@ def _numbers(
 
 
 def _line(key: str, value: Entry, source: str | None = None) -> str:
-    key = key if _BARE_KEY.fullmatch(key) else _text(key)
     if source is None:
         return f"{key} = {_value(value)}"
     return f"{key} = {{ value = {_value(value)}, source = {_text(source)} }}"

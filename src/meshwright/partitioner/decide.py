@@ -13,7 +13,7 @@ from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
 from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.program.capture import Captured
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -33,7 +34,7 @@ from meshwright.predict.simulate.timeline import (
     timeline_of,
 )
 from meshwright.program.ir import Op, Program
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 if TYPE_CHECKING:
     from meshwright.partitioner.decide import Decided
@@ -53,9 +54,7 @@ class Estimate:
         there are any. The parts that are not hidden add up to the step.
     original: the program before it was partitioned.
     program: the program of one device, as the compiler rewrote it.
-    fusions: in the order in which they run; the memory's curve is over them.
-    layouts: of the values of `program`.
-    origins: by op that stands for another one of the device program, that op.
+    fusions, layouts, origins: of `program`, as in its `Compilation`.
     donated: positions of the inputs whose memory the caller donates.
     """
 
@@ -74,13 +73,8 @@ class Estimate:
 
     @property
     def peak_memory_bytes(self) -> int:
-        """The most that is alive at once on one device."""
+        """Bytes that a device must have."""
         return self.memory.peak_bytes
-
-    @property
-    def model_flops(self) -> int:
-        """Operations of the program before it was partitioned."""
-        return program_work(self.original).flops
 
     @property
     def fits(self) -> bool:
@@ -89,14 +83,15 @@ class Estimate:
 
     @property
     def mfu(self) -> float:
-        """Share of the machine's 16-bit peak that the model's operations reach.
+        """Share of the machine's 16-bit peak that the original's operations reach.
 
         0 for a step that takes no time.
         """
         if not self.step_time_s:
             return 0.0
-        peak = self.machine.chip.half_flops_per_s
-        return self.model_flops / (self.step_time_s * peak * self.machine.num_devices)
+        peak, num_devices = self.machine.chip.half_flops_per_s, self.machine.num_devices
+        flops = program_work(self.original).flops
+        return flops / (self.step_time_s * peak * num_devices)
 
     def energy_j(self, place: Location | None = None) -> float:
         """Joules per step, the overhead of the data centre included."""
@@ -123,6 +118,7 @@ class Estimate:
         return rent_usd(self.step_time_s, self.machine.num_devices, price)
 
 
+@paused_collector()
 def estimate(
     decided: Decided, machine: Machine, donate_state: bool = False
 ) -> Estimate:
@@ -133,25 +129,19 @@ def estimate(
     """
     # The lowered program's mesh has sub-axes, which an error should not name.
     require_size(decided.work.mesh, machine)
-    with paused_collector():
-        return _simulated(decided, machine, donate_state)
-
-
-def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estimate:
     lowered, compiler = decided.lowered, compiler_of(machine)
     placement = place_mesh(lowered.mesh, machine)
     compilation = _compiled(lowered, compiler, machine.chip.tile)
     program = compilation.program
-    donated = _donated(decided.captured, donate_state)
-    aliases = _aliases(decided.captured, program, donated)
+    captured = decided.captured
+    state = captured.ties.values() if donate_state else ()
+    donated = tuple(dict.fromkeys((*captured.donated, *state)))
+    aliases = _aliases(captured, program, donated)
     setting = Setting(placement, compiler.async_collectives)
     timeline = timeline_of(compilation.kernels, setting)
     waiting = _waiting_s(timeline.end_s, compilation, placement)
     layouts = compilation.layouts_on(machine.chip.room_bytes)
-
-    def measure(layouts: Layouts) -> MemoryCurve:
-        return memory_of(compilation, aliases, layouts)
-
+    measure = partial(memory_of, compilation, aliases)
     memory, usable = measure(layouts), machine.chip.usable_bytes
     if memory.peak_bytes > usable:
         memory, layouts = compressed(memory, layouts, usable, compilation, measure)
@@ -159,7 +149,7 @@ def _simulated(decided: Decided, machine: Machine, donate_state: bool) -> Estima
         machine,
         lowered.mesh,
         timeline.end_s + waiting,
-        decided.captured.program,
+        captured.program,
         program,
         memory,
         timeline,
@@ -189,20 +179,13 @@ def _compiled(
 
 def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) -> float:
     """Seconds of pauses of other groups, on each level that a collective crosses."""
-    axes = compilation.kernels.axes
-    across = {segment.dim.level for segment in placement.of(axes)}
-    machine = placement.machine
+    segments, machine = placement.of(compilation.kernels.axes), placement.machine
+    across = {segment.dim.level for segment in segments}
     return sum(
         waiting_s(step_s, level, num_groups(machine, level))
         for level in machine.levels
         if level in across
     )
-
-
-def _donated(captured: Captured, donate_state: bool) -> tuple[int, ...]:
-    """Positions of donated inputs; `donate_state` adds those whose next value returns."""
-    state = captured.ties.values() if donate_state else ()
-    return tuple(dict.fromkeys((*captured.donated, *state)))
 
 
 def _aliases(

@@ -12,8 +12,7 @@ from meshwright.search.engines.evolution import Evolution
 from meshwright.search.engines.exhaustive import Exhaustive
 from meshwright.search.engines.mcts import Mcts
 from meshwright.search.engines.sampling import Sampling
-from meshwright.search.loop.budget import Budget, Improvement, Result
-from meshwright.search.loop.engine import Engine, search
+from meshwright.search.loop.engine import Budget, Engine, Improvement, Result, search
 from meshwright.search.loop.goals import Goal, search_goals
 from meshwright.search.loop.problem import Prior, Problem
 

@@ -20,3 +20,9 @@ def starts_of(lengths: Sequence[int] | Ints) -> Ints:
 def owners_of(starts: Ints) -> Ints:
     """Index of the piece that holds each element, by the offsets of the pieces."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def ranges(firsts: Ints, lengths: Ints) -> Ints:
+    """Concatenated ranges of consecutive numbers, by their first numbers and lengths."""
+    within = np.arange(lengths.sum()) - np.repeat(starts_of(lengths)[:-1], lengths)
+    return np.repeat(firsts, lengths) + within

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from jax import lax
 
 import meshwright as mw
-from meshwright.app.report import make_page
 from meshwright.app.report.collectives import collectives_by_line
 from meshwright.app.report.live_values import live_groups
 from meshwright.app.report.markup import TIMES, Tooltips, text
-from meshwright.app.report.roofline_points import roofline_points
+from meshwright.app.report.page import make_page
+from meshwright.app.report.roofline import roofline_points
 from meshwright.errors import PlanError
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from zoo import gpt

@@ -144,7 +144,7 @@ def test_the_memory_counter_reaches_the_peak_and_its_times_increase(placed, tmp_
     assert alive[0] >= placed.estimate.memory.curve[0]
     times = [e["ts"] for e in counts]
     assert times == sorted(times)
-    starts = [start for start, _, _ in memory_over_time(placed.estimate)]
+    starts = [start for start, *_ in memory_over_time(placed.estimate)]
     assert len(set(starts)) == len(starts)
 
 

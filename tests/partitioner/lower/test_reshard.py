@@ -12,12 +12,12 @@ from meshwright.partitioner.lower import (
     Lowered,
     local_shape,
     reshard_steps,
-    verify_lowered,
 )
 from meshwright.partitioner.lower.reshard import emit_step
 from meshwright.program.ir import Program, Sharding, Value, whole
 from meshwright.program.ops import Builder
 from meshwright.run.local import make_executable
+from tests.partitioner.lower.verifier import verify_lowered
 
 MESH = mw.Mesh({"a": 2, "b": 2, "c": 2})
 X = jnp.arange(64.0).reshape(8, 8)

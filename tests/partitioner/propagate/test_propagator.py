@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from meshwright.partitioner.lower import count_collectives, lower, verify_lowered
+from meshwright.partitioner.lower import count_collectives, lower
 from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, State
 from meshwright.program.capture import capture
+from tests.partitioner.lower.verifier import verify_lowered
 from tests.partitioner.propagate.programs import (
     MESH,
     PROGRAMS,

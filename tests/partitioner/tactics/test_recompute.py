@@ -13,12 +13,12 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.program.ir.verify import verify
 from meshwright.program.rewrite.rematerialization import (
     backward_start,
     rematerialize,
     residuals,
 )
+from tests.program.ir.verifier import verify
 
 MESH = {"data": 4}
 LAYERS, WIDTH, ROWS = 5, 64, 1024

@@ -13,7 +13,7 @@ def proposal(name, seconds, choices, mesh=SMALL, num_bytes=1.0):
 
 def order(*proposals):
     """Names and seconds of proposals in the order of simulation."""
-    ordered = interleave(proposals, LIMIT, lambda c: c.step_time_s)
+    ordered = interleave(proposals, LIMIT, lambda seconds, num_bytes: seconds)
     return [(p.name, p.seconds) for p in ordered]
 
 

@@ -13,14 +13,18 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Carrier, Graph
 from meshwright.planner.columns.graph_columns import columns_of
-from meshwright.planner.columns.input_families import split_by_inputs, split_groups
-from meshwright.planner.columns.propagation import cut
+from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.columns.state_cells import CellRows, start_cells
-from meshwright.planner.columns.worklist import new_worklist
 from meshwright.planner.integer_program.projection import read_strategy
-from meshwright.planner.solve.pricer import Pricer
-from meshwright.planner.strategies.symmetry import reduce_by_symmetry
-from meshwright.planner.tree.search import make_problem, model_of, pricing_of
+from meshwright.planner.solve.space import price
+from meshwright.planner.strategies.symmetry import (
+    Runs,
+    group_nodes,
+    reduce_by_symmetry,
+    split_by_inputs,
+)
+from meshwright.planner.tree.cut_problem import CutProblem
+from meshwright.planner.tree.search import make_problem
 from tests.planner.programs import DEEP, MLP, space_of
 from zoo import gpt3, lstm, moe
 
@@ -49,14 +53,11 @@ def start(name, mesh=MESHES[0]):
 
 def single_nodes(work):
     """A reduction in which each node is a group of its own."""
-    graph = work.graph
-    return split_groups(
-        graph, reduce_by_symmetry(work.state), list(range(len(graph.nodes)))
-    )
+    return group_nodes(Runs(work.graph), range(len(work.graph.nodes)))
 
 
-def model_on(space, work, reduced):
-    return model_of(pricing_of(space), work, reduced, tuple(work.state.size))
+def priced_on(space, work, reduced):
+    return price(space.pricing(), work, reduced, tuple(work.state.size))
 
 
 def random_cuts(work, rng, most=5):
@@ -114,17 +115,15 @@ def test_propagation_on_the_reduced_graph_decides_nearly_all_nodes_alike(name):
 
 def test_reductions_are_placed_as_the_carrier_places_them():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
-    problem = make_problem(space, mesh)
     work = start_workspace(space.captured, mesh, space.graph)
     rng, differ, total = random.Random(0), 0, 0
     for node, axis, factor in random_cuts(work, rng, most=9):
         work.propagator.cut(node, axis, factor)
-        reduced = single_nodes(work)
-        model, lives = model_on(space, work, reduced)
-        single = type(problem)(work, model, lives, 1e12)
+        priced = priced_on(space, work, single_nodes(work))
+        single = CutProblem(priced, 1e12)
         choices, carrier = single.choices(single.start()), Carrier(work.state)
         for own, choice, each in zip(
-            model.choices, choices, work.graph.nodes, strict=False
+            priced.model.choices, choices, work.graph.nodes, strict=False
         ):
             wanted = read_strategy(work.state, carrier, each)
             differ += wanted in own and own[choice] != wanted
@@ -136,8 +135,8 @@ def test_prices_equal_those_of_the_model():
     space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
     work = start_workspace(space.captured, mesh, space.graph)
     reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    model, lives = model_on(space, work, reduced)
-    pricer, problem = Pricer.of(model, lives), make_problem(space, mesh)
+    pricer = priced_on(space, work, reduced).pricer
+    problem = make_problem(space, mesh)
     rng, state = random.Random(0), problem.start()
     while actions := problem.actions(state):
         state = problem.apply(state, rng.choice(actions))

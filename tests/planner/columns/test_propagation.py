@@ -10,11 +10,9 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph
 from meshwright.planner.columns.graph_columns import columns_of
-from meshwright.planner.columns.input_families import split_groups
-from meshwright.planner.columns.propagation import cut
+from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.columns.state_cells import start_cells
-from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.strategies.symmetry import reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import Runs, group_nodes
 from tests.fuzz.case import draw_case
 
 CUTS = 12
@@ -39,8 +37,7 @@ def test_random_cuts_of_random_programs_lead_to_the_same_states(block):
             warnings.simplefilter("ignore")  # of NumPy, about random constants
             work = start(rng)
         state, nodes = work.state, [n for n in work.graph.nodes if n.sizes]
-        numbers = list(range(len(work.graph.nodes)))
-        single = split_groups(work.graph, reduce_by_symmetry(state), numbers)
+        single = group_nodes(Runs(work.graph), range(len(work.graph.nodes)))
         columns, axes = columns_of(state, single), list(state.size)
         worklist = new_worklist(columns)
         cells = np.array(start_cells(columns, state, single))

@@ -13,15 +13,16 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.objective import Objective
 from meshwright.planner.driver import proposing, trials
-from meshwright.planner.driver.first_solutions import FirstSolutions
+from meshwright.planner.driver.mesh_programs import MeshPrograms
 from meshwright.planner.driver.search import run_search
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.driver.task import SearchTask
-from meshwright.planner.integer_program.chosen_strategies import chosen_strategies
+from meshwright.planner.driver.task import SearchTask, TimeBudget
+from meshwright.planner.driver.trials import Trials
+from meshwright.planner.integer_program.projection import chosen_strategies
 from meshwright.planner.solve.solver_process import SolverProcess
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
 
@@ -73,17 +74,17 @@ def test_the_plan_runs_and_equals_the_original(plan):
 def test_meshes_skipped_for_lack_of_time_are_solved_if_time_is_left(monkeypatch):
     """As after a slow first pricing on a busy machine."""
     calls = []
-    expected_s, solve = FirstSolutions._expected_pricing_s, FirstSolutions.solve
+    expected_s, solve = MeshPrograms._expected_pricing_s, MeshPrograms.solve
 
-    def counted(first, *args):
-        calls.append(len(first.programs.solutions))
-        solve(first, *args)
+    def counted(programs, *args):
+        calls.append(len(programs.solutions))
+        solve(programs, *args)
 
-    def cautious(first, mesh):
-        return np.inf if len(calls) == 1 else expected_s(first, mesh)
+    def cautious(programs, mesh):
+        return np.inf if len(calls) == 1 else expected_s(programs, mesh)
 
-    monkeypatch.setattr(FirstSolutions, "solve", counted)
-    monkeypatch.setattr(FirstSolutions, "_expected_pricing_s", cautious)
+    monkeypatch.setattr(MeshPrograms, "solve", counted)
+    monkeypatch.setattr(MeshPrograms, "_expected_pricing_s", cautious)
     fn, args = DEEP
     found = mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=20).search
     assert calls[:2] == [0, 1]
@@ -279,6 +280,17 @@ def test_the_device_program_of_the_simulation_is_returned(monkeypatch):
     assert again.steps == found.steps
 
 
+def test_a_plan_that_could_not_be_made_comes_last():
+    """Though it has no memory, which is the objective."""
+    space, mesh = space_of(MLP), Mesh({"data": 8})
+    task = SearchTask(space, (mesh,), 1e9, Objective.of("memory"))
+    none = Candidate("none", mesh, (), why_not="no")
+    large = Candidate("large", mesh, (), 1.0, 10**12)
+    some = Candidate("some", mesh, (), 1.0, 10**6)
+    found = Trials(task, TimeBudget(np.inf), [none, large, some]).ranked()
+    assert found == (some, large, none)
+
+
 def test_a_following_search_reads_expert_plans_on_its_own_meshes(monkeypatch):
     """The best plan of the earlier search may lie on a mesh without prices here."""
     space = space_of(MLP, "tpu-v5e", 8)
@@ -287,7 +299,7 @@ def test_a_following_search_reads_expert_plans_on_its_own_meshes(monkeypatch):
     task = SearchTask(space, (mesh,), 1e9, Objective.of("step_time"))
     monkeypatch.setattr(proposing, "_has_time_to_refine", lambda *args: False)
     with SolverProcess() as solver:
-        state = SearchState.of(task, solver, time.monotonic() + 5, candidates=[before])
-        run_search(state, with_experts=True)
-    named = {c.name for c in state.candidates if c.mesh == mesh}
+        state = SearchState(task, solver, time.monotonic() + 5, candidates=[before])
+        run_search(state)
+    named = {c.name for c in state.trials.candidates if c.mesh == mesh}
     assert {"auto", "Megatron"} <= {name.split(" ")[0] for name in named}

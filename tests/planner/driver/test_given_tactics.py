@@ -6,9 +6,9 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError, TacticError
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.candidates.meshes import meshes_of
-from meshwright.planner.solve.space import PartialPlan, Space
+from meshwright.planner.solve.space import Space
 from tests.planner.driver.test_autoplan import arrays
 from tests.planner.programs import DEEP, MESH, MLP
 
@@ -96,8 +96,8 @@ def test_rewrites_of_a_search_come_between_those_given_and_the_rest():
     own, more = mw.recompute("dot_general"), mw.recompute("tanh")
     data = mw.data_parallel("data")
     captured = mw.partition(fn, MESH).capture(*args)
-    first = Space(PartialPlan(captured, (data, own)), load_machine("tpu-v5e", 8))
-    less = Space(first.original, first.machine, first.seed, (more,))
+    first = Space(captured, load_machine("tpu-v5e", 8), tactics=(data, own))
+    less = Space(captured, first.machine, 0, first.tactics, (more,))
     assert (first.given, less.given) == ((own, data), (own, more, data))
 
 

@@ -13,8 +13,7 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.candidates.expert_plans import ExpertPlans
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import ExpertPlans, expert_strategies
 from meshwright.planner.integer_program.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.solve.optimum import Optimum, best_within
@@ -107,7 +106,7 @@ def _without_compute(priced):
         priced.model.costs,
         strict=False,
     ):
-        compute = priced.compute
+        compute = priced.builder.compute
         costs.append(cost - each.runs * compute.seconds(each.node, own))
     rest = priced.model.costs[len(costs) :]
     return replace(priced.model, costs=(*costs, *rest))
@@ -136,7 +135,9 @@ def small(space, most=4):
     kept = [min(most, len(cost)) for cost in model.costs]
     cut = replace(
         model,
-        choices=tuple(own[:k] for own, k in zip(model.choices, kept, strict=False)),
+        choices=tuple(
+            own.strategies[:k] for own, k in zip(model.choices, kept, strict=False)
+        ),
         shared_values=tuple(
             replace(shared, shardings=shared.shardings[:k])
             for shared, k in zip(

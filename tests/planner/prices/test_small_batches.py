@@ -11,12 +11,11 @@ from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_plans import ExpertPlans
-from meshwright.planner.prices.small_batches import credit_original_ops
-from meshwright.planner.prices.uniform_partition import price_ops
+from meshwright.planner.prices.uniform_partition import credit_original_ops, price_ops
 from meshwright.planner.solve.space import Space
+from meshwright.predict.compilers.hlo.compilation import Stage, start_compilation
 from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
-from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
-from meshwright.predict.compilers.tpu.space_to_batch import split_images
+from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.estimate import estimate
 from meshwright.program.ops import Trait, has_trait
 from tests.planner.programs import shape
@@ -132,8 +131,9 @@ def test_seconds_of_copies_are_credited_to_ops_that_have_prices(fn):
     args = [shape(3, 3, FEATURES, FEATURES)] * 4, shape(64, 60, 60, FEATURES)
     program = mw.partition(fn, {"data": DEVICES}).capture(*args).program
     machine = load_machine("tpu-v5e", None, DEVICES)
-    layouts = Layouts(machine.chip.tile).with_shapes(shape_layouts(program))
-    changed, origins, _ = split_images(program, layouts, DEVICES)
+    begun = start_compilation(program, TPU, machine.chip.tile, DEVICES)
+    split = begun.after(Stage.LAYOUTS)
+    changed, origins = split.program, split.origins
     assert any(op.kind == SPACE_TO_BATCH_COPY for op in changed.walk())
     prices = price_ops(changed, machine, DEVICES)
     priced = {

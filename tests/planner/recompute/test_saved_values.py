@@ -13,7 +13,7 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.integer_program.projection import read_choices
-from meshwright.planner.recompute.cut_points import cut_points
+from meshwright.planner.recompute.forward_pass import cut_points
 from meshwright.planner.recompute.saved_values import Residuals, recompute_within
 from meshwright.planner.solve.space import Space
 from meshwright.program.ir import Op, Value
@@ -32,12 +32,12 @@ def residuals(draw):
     seconds = {op: draw(cost) for op in ops}
     num_bytes = {v: float(draw(st.integers(1, 9))) for v in values}
     wanted = draw(st.sets(st.sampled_from(values), min_size=1))
-    return Residuals(tuple(ops), seconds, num_bytes, frozenset(wanted))
+    return Residuals(seconds, num_bytes, frozenset(wanted))
 
 
 def cost_of(residuals, saved, byte_s):
     """Saved bytes at their price, plus the seconds of all recomputed ops."""
-    producer = {op.results[0]: op for op in residuals.ops}
+    producer = {op.results[0]: op for op in residuals.seconds}
     recomputed, todo = set(), [v for v in residuals.needed if v not in saved]
     while todo:
         value = todo.pop()

@@ -1,12 +1,10 @@
 """Decisions of a plan written as ordinary tactics, which propagate to the same ones."""
 
-import time
-
 import pytest
 
 import meshwright as mw
 from meshwright.machine import Mesh
-from meshwright.partitioner.structure.patterns import without_indices
+from meshwright.partitioner.structure.workspace import without_indices
 from meshwright.planner.spelling.site_graph import build_site_graph
 from meshwright.planner.spelling.spelling import spellings
 from meshwright.planner.spelling.tactic_patterns import tactics_as_code
@@ -32,15 +30,13 @@ def decided(program, tactics):
 def test_the_tactics_propagate_to_the_decisions_of_the_plan(program, name):
     found = decided(program, PLANS[name])
     space = space_of(program)
-    lists = spellings(
-        found, space.start(Mesh(MESH)), time.monotonic, time.monotonic() + 60
-    )
+    lists = spellings(found, space.start(Mesh(MESH)), lambda: False)
     *_, tactics = lists
     again = decided(program, tactics)
     assert len(tactics) <= 4
     pairs = list(zip(found.state.factor_of, again.state.factor_of, strict=True))
     equal = sum(one == other for one, other in pairs)
-    assert equal >= 0.9 * len(pairs)
+    assert equal == len(pairs)
 
 
 def test_a_node_of_the_site_graph_stands_for_nodes_that_are_sharded_alike():
@@ -58,7 +54,7 @@ def test_a_node_of_the_site_graph_stands_for_nodes_that_are_sharded_alike():
 def test_no_tactics_are_written_once_the_time_is_over():
     found = decided(DEEP, PLANS["data parallel"])
     start = space_of(DEEP).start(Mesh(MESH))
-    assert [*spellings(found, start, lambda: 1.0, 1.0)] == [()]
+    assert [*spellings(found, start, lambda: True)] == [()]
 
 
 def test_tactics_as_code_are_read_back_as_the_same():

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks import learned_prior as judged
 from benchmarks import train_prior as training
+from benchmarks.train_prior import kinds_prior
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.planner.tree.cut_problem import StateCost
 from meshwright.planner.tree.features import FEATURES, KIND_FEATURES, CutFeatures, Phase
-from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.prior import (
     SHIPPED,
     learned_prior,
@@ -21,8 +21,6 @@ from meshwright.planner.tree.prior import (
     prior_of,
 )
 from meshwright.planner.tree.search import (
-    PRIORS,
-    make_engine,
     make_problem,
     search_cuts,
 )
@@ -190,17 +188,10 @@ def test_weights_for_other_features_are_refused(tmp_path):
         load_weights(path)
 
 
-def test_an_unknown_prior_is_refused(problem):
-    with pytest.raises(SearchError, match="wanted one of kinds, learned"):
-        make_engine(problem, "mcts", 0, "alphafold")
-
-
-@pytest.mark.parametrize("name", PRIORS)
-def test_with_any_prior_one_seed_finds_one_plan(problem, name):
-    first, second = (
-        search_cuts(problem, make_engine(problem, "mcts", 3, name), Budget(trials=40))
-        for _ in range(2)
-    )
+@pytest.mark.parametrize("make_prior", [kinds_prior, learned_prior])
+def test_with_any_prior_one_seed_finds_one_plan(problem, make_prior):
+    engine = Mcts(3, exploration=1.0, prior_fn=make_prior(problem))
+    first, second = (search_cuts(problem, engine, Budget(trials=40)) for _ in range(2))
     assert first == second
 
 

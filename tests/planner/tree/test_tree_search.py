@@ -6,24 +6,31 @@ from collections import Counter
 import pytest
 
 import meshwright as mw
-from meshwright.errors import SearchError
+from benchmarks.train_prior import kinds_prior
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.candidates.expert_strategies import expert_strategies
+from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.tree.cut_problem import InputCut
-from meshwright.planner.tree.kinds import kinds_prior
+from meshwright.planner.tree.prior import learned_prior
 from meshwright.planner.tree.search import (
-    ENGINES,
     drop_useless,
     make_engine,
     make_problem,
     search_cuts,
 )
 from meshwright.predict.estimate import estimate
-from meshwright.search import Budget
+from meshwright.search import Annealing, Beam, Budget, Evolution, Mcts, Sampling
 from tests.planner.programs import LARGE, MESH, space_of
 from zoo import gpt3
+
+ENGINES = {
+    "annealing": lambda prior: Annealing(0, prior_fn=prior),
+    "beam": lambda prior: Beam(prior_fn=prior),
+    "evolution": lambda prior: Evolution(0, prior_fn=prior),
+    "mcts": lambda prior: Mcts(0, exploration=1.0, prior_fn=prior),
+    "sampling": lambda prior: Sampling(0, prior_fn=prior),
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +78,8 @@ def test_a_state_that_does_not_fit_costs_more_than_one_that_does(space):
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_any_engine_finds_a_plan_within_its_budget(problem, name):
-    found = search_cuts(problem, make_engine(problem, name, 0), Budget(trials=60))
+    engine = ENGINES[name](learned_prior(problem))
+    found = search_cuts(problem, engine, Budget(trials=60))
     assert found.trials <= 60
     assert found.evaluations <= found.trials
     assert found.cost.seconds < problem.measure(problem.start()).seconds
@@ -79,7 +87,7 @@ def test_any_engine_finds_a_plan_within_its_budget(problem, name):
 
 def test_one_seed_finds_one_plan(problem):
     first, second = (
-        search_cuts(problem, make_engine(problem, "mcts", 3), Budget(trials=40))
+        search_cuts(problem, make_engine(problem, 3), Budget(trials=40))
         for _ in range(2)
     )
     assert first == second
@@ -87,7 +95,7 @@ def test_one_seed_finds_one_plan(problem):
 
 def test_the_tactics_lead_to_the_state_that_was_found(space):
     problem = make_problem(space, Mesh(MESH))
-    found = search_cuts(problem, make_engine(problem, "mcts", 1), Budget(trials=120))
+    found = search_cuts(problem, make_engine(problem, 1), Budget(trials=120))
     assert found.fits
     decided, point = state_of(problem, space, found.tactics)
     assert math.isclose(
@@ -100,21 +108,14 @@ def test_the_tactics_lead_to_the_state_that_was_found(space):
 def test_it_is_at_least_as_good_as_data_parallelism(space, problem):
     tactics = [mw.data_parallel("data", "x"), mw.data_parallel("model", "x")]
     _, point = state_of(problem, space, tactics)
-    found = search_cuts(problem, make_engine(problem, "mcts", 0), Budget(trials=150))
+    found = search_cuts(problem, make_engine(problem, 0), Budget(trials=150))
     assert found.cost.seconds <= 1.001 * problem.measure(point).seconds
 
 
 def test_cuts_that_save_nothing_are_dropped(problem):
-    useful = search_cuts(
-        problem, make_engine(problem, "mcts", 0), Budget(trials=60)
-    ).cuts
+    useful = search_cuts(problem, make_engine(problem, 0), Budget(trials=60)).cuts
     repeated = InputCut(*useful[0])
     assert drop_useless(problem, (*useful, repeated)) == drop_useless(problem, useful)
-
-
-def test_an_unknown_engine_is_refused(problem):
-    with pytest.raises(SearchError, match="wanted one of annealing, beam"):
-        make_engine(problem, "alphazero", 0)
 
 
 @pytest.mark.slow
@@ -127,9 +128,7 @@ def test_every_seed_matches_the_expert_plan_within_50_trajectories():
     decided = decide(space.captured, mesh, expert, Gather.SHARED)
     wanted = problem.cost(problem.state_from(decided.work.state))
     for seed in range(25):
-        found = search_cuts(
-            problem, make_engine(problem, "mcts", seed), Budget(trials=50)
-        )
+        found = search_cuts(problem, make_engine(problem, seed), Budget(trials=50))
         assert found.fits
         assert found.cost.seconds <= wanted
 

@@ -10,7 +10,7 @@ from meshwright.predict.memory.buffer_assignment import memory_of
 def fused(program, compiler=TPU, tile=(1, 1), bfloat16=()):
     """The compilation of a program that other passes have left as it is."""
     begun = start_compilation(program, compiler, tile)
-    layouts = begun.layouts.with_bfloat16(bfloat16)
+    layouts = begun.layouts.changed(bfloat16=frozenset(bfloat16))
     return replace(begun, layouts=layouts).after(Stage.FUSION)
 
 

@@ -13,11 +13,10 @@ import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.predict.compilers.hlo.compilation import Stage, compile_program
 from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.hlo.fusion_policy import no_aliases
 from meshwright.predict.compilers.hlo.kernels import multi_output_writes
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
-from meshwright.predict.compilers.tpu.pipeline import TPU, TpuOptions, tpu_compiler
+from meshwright.predict.compilers.tpu.pipeline import TPU, tpu_compiler
 from meshwright.predict.compilers.xla.producer_fusion import ProducerFusion
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fused, fused_memory, fusions_of
@@ -25,7 +24,9 @@ from tests.predict.compilers.test_instruction_fusion import OPS, build
 
 X = jax.ShapeDtypeStruct((64, 128), jnp.float32)
 X_BYTES = 64 * 128 * 4
-APART = replace(TPU, fusion=replace(TPU.fusion, aliased_operands=no_aliases))
+APART = replace(
+    TPU, fusion=replace(TPU.fusion, aliased_operands=PLAIN.fusion.aliased_operands)
+)
 EARLY = replace(
     TPU,
     fusion=replace(TPU.fusion, decide=ProducerFusion()),
@@ -243,7 +244,7 @@ def test_scratch_memory_holds_results_of_collectives_if_the_chip_can(receives):
     rules = [mw.data_parallel("data", "x"), mw.shard({"w": 0}, axis="data")]
     lowered = mw.partition(fn, {"data": 8}, rules).decide(x, w).lowered
     found = compile_program(
-        lowered.program, tpu_compiler(TpuOptions(receives_on_chip=receives)), (1, 1)
+        lowered.program, tpu_compiler(receives_on_chip=receives), (1, 1)
     )
     kept = found.layouts_on(2**30).on_chip
     gathered = {

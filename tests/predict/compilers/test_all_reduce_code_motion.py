@@ -9,9 +9,9 @@ import pytest
 from jax import lax
 
 import meshwright as mw
-from meshwright.partitioner.lower.count import executions
+from meshwright.partitioner.lower.lowered import executions
 from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.compilation import compile_program
+from meshwright.predict.compilers.hlo.compilation import Origins, compile_program
 from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.compilers.xla.all_reduce_reassociate import reassociate
 from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
@@ -25,12 +25,8 @@ STEPS = 6
 
 def moved(program):
     """The program after code motion and reassociation, and the origins of its ops."""
-    behind, first = code_motion(program)
-    joined, second = reassociate(behind)
-    return joined, {
-        **first,
-        **{new: first.get(old, old) for new, old in second.items()},
-    }
+    origins = Origins()
+    return reassociate(code_motion(program, origins), origins), origins
 
 
 W = jnp.linspace(-1, 1, 64).reshape(8, 8)

@@ -6,11 +6,11 @@ from jax import lax
 
 from meshwright.predict.compilers.cpu.pipeline import CPU
 from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.compilation import compile_program
+from meshwright.predict.compilers.hlo.compilation import Origins, compile_program
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplified
-from meshwright.predict.compilers.xla.call_inliner import inline
+from meshwright.predict.compilers.xla.call_inliner import Inliner
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fused_memory, fusions_of
 from tests.predict.memory.test_buffer_assignment import W, X, program_of
@@ -28,7 +28,7 @@ def test_a_loop_of_one_iteration_is_inlined():
         end, y = body(x, w)
         return end, y.reshape(1, *y.shape)
 
-    found = inline(program_of(looped, X, W))[0]
+    found = Inliner().program(program_of(looped, X, W), Origins())
     assert not any(op.bodies for op in found.ops)
     wanted = program_of(plain, X, W)
     assert [u.root.kind for u in fusions_of(found)] == [
@@ -42,7 +42,9 @@ def test_a_program_without_loops_of_one_iteration_stays_itself():
         return lax.scan(lambda c, _: (c + 1, None), x, length=2)[0]
 
     program = program_of(fn, X)
-    assert inline(program) == (program, {})
+    origins = Origins()
+    assert Inliner().program(program, origins) is program
+    assert not origins
 
 
 def test_a_choice_by_platform_becomes_the_platforms_branch():
@@ -51,7 +53,7 @@ def test_a_choice_by_platform_becomes_the_platforms_branch():
 
     program = program_of(fn, X)
     for compiler, kind in ((TPU, "sin"), (GPU, "cos"), (CPU, "tan"), (PLAIN, "tan")):
-        found = inline(program, compiler.platform)[0]
+        found = Inliner(compiler.platform).program(program, Origins())
         assert kind in [op.kind for op in found.ops]
         assert not any(op.bodies for op in found.ops)
         (out,) = found.outputs
@@ -62,7 +64,8 @@ def test_a_choice_without_a_branch_for_a_platform_stays():
     program = program_of(
         lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.cos), X
     )
-    assert any(op.kind == "cond" for op in inline(program, GPU.platform)[0].ops)
+    found = Inliner(GPU.platform).program(program, Origins())
+    assert any(op.kind == "cond" for op in found.ops)
 
 
 def test_a_broadcast_that_adds_dims_of_one_element_becomes_a_reshape():
@@ -70,8 +73,9 @@ def test_a_broadcast_that_adds_dims_of_one_element_becomes_a_reshape():
         return jnp.cumsum(jnp.cumsum(x)[:, None], 0)
 
     program = program_of(fn, jax.ShapeDtypeStruct((2**16,), "float32"))
-    assert inline(program)[0] is program
-    found, origins = simplified(program, program.outputs)
+    assert Inliner().program(program, Origins()) is program
+    origins = Origins()
+    found = simplified(program, origins, program.outputs)
     (shaped,) = (op for op in found.ops if op.kind == "reshape")
     assert origins[shaped].kind == "broadcast_in_dim"
     assert [u.root.kind for u in fusions_of(found)] == ["cumsum", "cumsum"]
@@ -82,7 +86,7 @@ def test_a_broadcast_that_leaves_the_program_stays_a_broadcast():
         return x[None], jnp.sin(x)
 
     program = program_of(fn, X)
-    assert simplified(program, program.outputs)[0] is program
+    assert simplified(program, Origins(), program.outputs) is program
     assert fused_memory(program, compiler=TPU).peak_bytes >= 3 * num_bytes(
         program.inputs[0]
     )

@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-from meshwright.predict.compilers.cpu.library_rewriter import rewritten
+from meshwright.predict.compilers.cpu.library_rewriter import rewrite_for_libraries
 from meshwright.predict.compilers.cpu.pipeline import CPU
+from meshwright.predict.compilers.hlo.compilation import Origins
 from meshwright.predict.memory.packing import packed_bytes, packed_with_results
 from meshwright.program.analysis.live_ranges import BufferInterval
 from meshwright.program.capture import capture
@@ -16,7 +17,7 @@ X_BYTES = 64 * 128 * 4
 
 
 def units(fn, *args):
-    program, _ = rewritten(capture(fn, args).program)
+    program = rewrite_for_libraries(capture(fn, args).program, Origins())
     return fusions_of(program, compiler=CPU)
 
 
@@ -67,7 +68,9 @@ def test_zeros_scattered_into_and_added_become_a_scatter_into_the_addend():
 
 
 def test_an_elementwise_result_takes_its_operands_buffer_on_cpus():
-    program, _ = rewritten(capture(lambda x, w: jnp.tanh(x @ w), (X, W)).program)
+    program = rewrite_for_libraries(
+        capture(lambda x, w: jnp.tanh(x @ w), (X, W)).program, Origins()
+    )
     memory = fused_memory(program, compiler=CPU)
     assert memory.peak_bytes == 128 * 128 * 4 + 2 * X_BYTES
 

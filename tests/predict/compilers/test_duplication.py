@@ -5,10 +5,13 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.targets import compiler_of
+from meshwright.machine.load import _COMPILERS
+from meshwright.predict.compilers.cpu.pipeline import CPU
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.targets import COMPILERS, compiler_of
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
-from meshwright.predict.compilers.tpu.pipeline import TpuOptions, tpu_compiler
+from meshwright.predict.compilers.tpu.pipeline import tpu_compiler
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
 from tests.predict.compilers.compiled import fusions_of
@@ -21,7 +24,7 @@ THIN = jax.ShapeDtypeStruct((N, 8), jnp.float32)
 def stored(fn, balance, *args):
     """Shapes of stored values other than outputs."""
     program = capture(fn, args).program
-    compiler = tpu_compiler(TpuOptions(balance=balance))
+    compiler = tpu_compiler(balance=balance)
     fusions = fusions_of(program, compiler, bfloat16_values(program))
     made = [v for fusion in fusions for v in fusion.writes if v not in program.outputs]
     return [v.shape for v in made]
@@ -101,6 +104,12 @@ def test_only_the_tpu_compiler_has_a_duplication_model(name):
     decide = compiler_of(machine).fusion.decide
     balance = getattr(decide, "duplication", None)
     assert (balance is None) == (machine.compiler != "tpu")
+
+
+def test_a_machine_has_the_compiler_of_its_table():
+    assert compiler_of(load_machine("cpu", 8)) is CPU
+    assert compiler_of(load_machine("h100", 8)) is GPU
+    assert set(_COMPILERS) == COMPILERS.keys()  # the names that machine files may have
 
 
 @pytest.mark.parametrize("name", ["cpu", "h100", "tpu-v5e"])

@@ -64,5 +64,5 @@ def test_a_batch_dim_of_a_batched_product_is_never_minor():
     layout = Layouts((8, 128))
     (scores,) = program.outputs
     assert layout.size(scores) == 50 * 56 * 128 * 4
-    layout = Layouts((8, 128)).with_shapes(shape_layouts(program))
+    layout = Layouts((8, 128)).changed(shapes=shape_layouts(program))
     assert layout.size(scores) == 128 * 56 * 128 * 4

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from meshwright.predict.compilers.hlo.compilation import Origins
 from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
-from meshwright.predict.compilers.xla.call_inliner import inline
+from meshwright.predict.compilers.xla.call_inliner import Inliner
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fused_memory, fusions_of
@@ -84,9 +85,9 @@ def test_concatenated_products_run_in_the_order_of_the_whole():
 
 def test_remat_calls_are_inlined():
     again = jax.checkpoint(lambda x, w: jnp.sin(x @ w) @ w)
-    program, origins = inline(
-        capture(jax.grad(lambda x, w: again(x, w).sum()), (X, W)).program
-    )
+    original = capture(jax.grad(lambda x, w: again(x, w).sum()), (X, W)).program
+    origins = Origins()
+    program = Inliner().program(original, origins)
     assert not any(op.bodies for op in program.ops)
     assert not origins
 
@@ -98,6 +99,6 @@ def test_operands_of_a_barrier_are_in_memory():
     def fn(x, w):
         return jax.vjp(again, x * 2, w)[1](x)
 
-    program, _ = inline(capture(fn, (X, W)).program)
+    program = Inliner().program(capture(fn, (X, W)).program, Origins())
     written = [u.root.kind for u in fusions_of(program) if u.writes]
     assert "mul" in written

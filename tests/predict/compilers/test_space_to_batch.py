@@ -1,14 +1,20 @@
 """Copies that images split in space need, and their layouts."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.predict.compilers.hlo.compilation import compile_program
+from meshwright.predict.compilers.hlo.compilation import (
+    Stage,
+    compile_program,
+    start_compilation,
+)
 from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
 from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.pipeline import TPU
-from meshwright.predict.compilers.tpu.space_to_batch import split_images
+from meshwright.predict.compilers.tpu.space_to_batch import convert_space_to_batch
 from meshwright.program.capture import capture
 
 TILE = (8, 128)
@@ -39,8 +45,10 @@ def test_large_batches_need_no_copies():
         return conv(jnp.tanh(conv(x, w)), w)
 
     program = capture(fn, (shape(8, 64, 64, 128), shape(3, 3, 128, 128))).program
-    layouts = Layouts(TILE).with_shapes(shape_layouts(program))
-    assert split_images(program, layouts) == (program, {}, {})
+    found = start_compilation(program, TPU, TILE).after(Stage.LAYOUTS)
+    assert found.program is program
+    assert not found.origins
+    assert not found.layouts.physical
 
 
 def test_parts_with_halos_are_written_and_whole_images_put_together():
@@ -96,11 +104,10 @@ def test_loops_have_their_own_copies():
         return lax.scan(lambda x, _: (conv(x, w), None), x, length=3)[0]
 
     program = capture(fn, (shape(2, 64, 64, 128), shape(3, 3, 128, 128))).program
-    layouts = Layouts(TILE).with_shapes(shape_layouts(program))
-    changed, origins, _ = split_images(program, layouts)
-    (scan,) = changed.ops
+    found = start_compilation(program, TPU, TILE).after(Stage.LAYOUTS)
+    (scan,) = found.program.ops
     assert sum(op.kind == SPACE_TO_BATCH_COPY for op in scan.bodies[0].ops) == 2
-    assert origins[scan] is program.ops[0]
+    assert found.origins[scan] is program.ops[0]
 
 
 def test_a_broadcast_over_images_is_copied_once_per_shape():
@@ -135,8 +142,9 @@ def test_a_program_with_a_loop_and_nothing_to_split_stays_itself():
     program = capture(fn, (shape(64, 64), shape(64, 64))).program
     # Shapes that say that the program has a small batch of images.
     shapes = shape_layouts(program)._replace(images={(1, 1): (0, 0)})
-    layouts = Layouts(TILE).with_shapes(shapes)
-    assert split_images(program, layouts).program is program
+    layouts = Layouts(TILE).changed(shapes=shapes)
+    begun = replace(start_compilation(program, TPU, TILE), layouts=layouts)
+    assert convert_space_to_batch(begun).program is program
 
 
 def test_a_reduction_of_several_arrays_reads_all_of_them_whole():

@@ -1,4 +1,4 @@
-"""Device programs that a compiler takes: barriers and parts where it would fail."""
+"""Barriers and rewrites that keep XLA from failing on correct device programs."""
 
 import jax
 import jax.numpy as jnp
@@ -12,22 +12,22 @@ TACTICS = [mw.data_parallel("data"), mw.fsdp("data")]
 
 
 def accumulated(params, batches, rounded):
-    """Gradients of a scale, added up over three batches in 32 bits."""
+    """Parameters after a step on gradients accumulated over three batches in float32."""
 
     def loss(params, x):
         scale = params["scale"]
         scale = scale.astype(jnp.bfloat16) if rounded else scale
         return jnp.tanh(x * scale.astype(jnp.float32) @ params["w"]).mean()
 
-    def turn(total, x):
+    def iteration(total, x):
         return jax.tree.map(jnp.add, total, jax.grad(loss)(params, x)), None
 
-    total, _ = lax.scan(turn, jax.tree.map(jnp.zeros_like, params), batches)
+    total, _ = lax.scan(iteration, jax.tree.map(jnp.zeros_like, params), batches)
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, total)
 
 
 @pytest.mark.parametrize("rounded", [True, False])
-def test_rounded_sums_that_a_loop_adds_up_are_fenced(rounded):
+def test_rounded_reduce_scatters_that_a_loop_accumulates_get_a_barrier(rounded):
     params = {"scale": jnp.ones(16), "w": jnp.cos(jnp.arange(256.0)).reshape(16, 16)}
 
     def step(params, batches):
@@ -37,8 +37,8 @@ def test_rounded_sums_that_a_loop_adds_up_are_fenced(rounded):
     lowered = partitioned.plan(params, X).decided.lowered
     inside = [op for op in lowered.program.walk() if op not in lowered.program.ops]
     assert "reduce_scatter" in [op.kind for op in inside]
-    fenced = [op for op in inside if op.kind == "optimization_barrier"]
-    assert [op.results[0].shape for op in fenced] == [(4,)] * rounded
+    barriers_inside = [op for op in inside if op.kind == "optimization_barrier"]
+    assert [op.results[0].shape for op in barriers_inside] == [(4,)] * rounded
     assert partitioned.check(params, X).ok
 
 
@@ -51,42 +51,42 @@ def rounded(value):
 
 
 def product(w, x):
-    """Summed over devices, and scattered."""
+    """A product that is reduce-scattered if its result is cut."""
     return jnp.einsum("bd,be->de", x, jnp.tanh(x @ w))
 
 
-def scanned(turn):
-    return lambda w, start, xs: lax.scan(lambda c, x: (turn(w, c, x), None), start, xs)[
-        0
-    ]
+def scanned(iteration):
+    return lambda w, start, xs: lax.scan(
+        lambda c, x: (iteration(w, c, x), None), start, xs
+    )[0]
 
 
-def again(w, c, x):
+def rounded_after_remat(w, c, x):
     return c + rounded(jax.checkpoint(product)(w, x))
 
 
-def rounded_again(w, c, x):
+def rounded_in_remat(w, c, x):
     return c + jax.checkpoint(lambda w, x: rounded(product(w, x)))(w, x)
 
 
-def added_again(w, c, x):
+def added_in_remat(w, c, x):
     return jax.checkpoint(lambda w, c, x: c + rounded(product(w, x)))(w, c, x)
 
 
 def by_while(w, start, xs):
     def body(carry):
-        turn, total = carry
-        return turn + 1, total + rounded(product(w, xs[turn]))
+        index, total = carry
+        return index + 1, total + rounded(product(w, xs[index]))
 
     return lax.while_loop(lambda carry: carry[0] < len(xs), body, (0, start))[1]
 
 
 def into_two(w, start, xs):
-    def turn(carry, x):
+    def iteration(carry, x):
         added = rounded(product(w, x))
         return (carry[0] + added, carry[1] + added), None
 
-    return lax.scan(turn, (jnp.zeros_like(start), start), xs)[0]
+    return lax.scan(iteration, (jnp.zeros_like(start), start), xs)[0]
 
 
 def of_an_inner_loop(w, c, x):
@@ -114,9 +114,9 @@ def only_widened(w, c, x):
 
 
 NESTS = {
-    scanned(again): 1,
-    scanned(rounded_again): 1,
-    scanned(added_again): 1,
+    scanned(rounded_after_remat): 1,
+    scanned(rounded_in_remat): 1,
+    scanned(added_in_remat): 1,
     by_while: 1,
     into_two: 1,
     scanned(subtracted): 0,
@@ -127,7 +127,7 @@ NESTS = {
 
 
 def barriers(fn, args, tactics):
-    """How many fences a step has, once it has been compared."""
+    """Number of barriers in a step that computes the same as on one device."""
     partitioned = mw.partition(fn, {"data": 4}, tactics)
     assert partitioned.check(*args).ok
     ops = partitioned.plan(*args).decided.lowered.program.walk()
@@ -142,44 +142,44 @@ CUT = [
 
 
 @pytest.mark.parametrize(("fn", "count"), NESTS.items())
-def test_rounded_sums_are_fenced_wherever_they_are_added(fn, count):
-    """Those without one the TPU compiler takes, libtpu 0.0.50."""
+def test_rounded_sums_get_a_barrier_wherever_a_loop_accumulates_them(fn, count):
+    """The TPU compiler (libtpu 0.0.50) compiles the cases without barrier."""
     assert barriers(fn, (A, ZEROS, X[:, :, 0]), CUT) == count
 
 
-def test_what_the_compiler_takes_out_of_an_inner_loop_is_fenced_in_the_outer():
+def test_a_rounded_sum_of_an_inner_loop_gets_a_barrier_in_the_outer_loop():
     fn = scanned(of_an_inner_loop)
     cut = [mw.shard({"xs": 2}, "data"), *CUT[1:]]
     assert barriers(fn, (A, ZEROS, X.swapaxes(1, 2)), cut) == 1
 
 
-def test_a_rounded_sum_that_nobody_scatters_needs_none():
-    """The compiler takes those out of a loop, libtpu 0.0.50."""
+def test_a_rounded_all_reduce_without_scatter_gets_no_barrier():
+    """The TPU compiler (libtpu 0.0.50) moves it out of the loop without failing."""
 
-    def turn(w, c, x):
+    def iteration(w, c, x):
         return c + rounded(product(w, x))
 
-    fn = scanned(turn)
+    fn = scanned(iteration)
     assert barriers(fn, (A, ZEROS, X[:, :, 0]), CUT[:1]) == 0
 
 
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16])
-def test_sums_that_are_made_whole_numbers_stay_in_their_turns(dtype):
-    """Moved, what each device adds is cut off: eight addends of 0.5 were 0, not 4."""
+def test_sums_that_are_converted_to_integers_stay_in_their_loop(dtype):
+    """If moved, each device's addend is truncated: eight addends of 0.5 gave 0, not 4."""
 
     def step(xs):
-        def turn(total, x):
+        def iteration(total, x):
             return total + x.sum(0).astype(dtype), None
 
-        return lax.scan(turn, jnp.zeros(xs.shape[2:], dtype), xs)[0]
+        return lax.scan(iteration, jnp.zeros(xs.shape[2:], dtype), xs)[0]
 
     args = (jnp.full((3, 8, 16), 0.5),)
     cut = [mw.shard({"xs": 1}, "data")]
     assert barriers(step, args, cut) == (dtype == jnp.int32)
 
 
-def test_sums_of_complex_numbers_are_those_of_their_parts():
-    """Of which the TPU compiler has no reduce-scatter."""
+def test_complex_sums_are_reduce_scattered_as_real_and_imaginary_parts():
+    """The TPU compiler has no reduce-scatter of complex numbers."""
 
     def step(params, x):
         def loss(params):

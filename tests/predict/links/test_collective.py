@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.machine.fabric import Dim, Kind, Level
+from meshwright.machine import Dim, Kind, Level
 from meshwright.machine.placement import Segment
 from meshwright.predict.links.collective import (
     COLLECTIVE_S,

@@ -200,7 +200,7 @@ def test_images_have_batch_and_features_as_minor_dims():
     image = jax.ShapeDtypeStruct((16, 24, 40, 40), jnp.float32)
     kernel = jax.ShapeDtypeStruct((24, 24, 3, 3), jnp.float32)
     program = program_of(fn, image, kernel)
-    layouts = Layouts((8, 128)).with_shapes(shape_layouts(program))
+    layouts = Layouts((8, 128)).changed(shapes=shape_layouts(program))
     (made,) = program.outputs
     assert layouts.size(made) == 16 * 128 * 40 * 40 * 4
     assert layouts.size(program.inputs[0]) < layouts.size(made)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.machine import Curve, load_machine
-from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
-from meshwright.predict.roofline.padding import padded_flops
+from meshwright.predict.roofline.kernel_time import Bound, KernelTraffic, kernel_time
+from meshwright.predict.roofline.matrix_unit import padded_flops
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork, work_of
 

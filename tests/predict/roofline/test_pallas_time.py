@@ -7,15 +7,19 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.machine import load_machine
-from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
-from meshwright.predict.roofline.pallas_time import ALUS, STEP_CYCLES
+from meshwright.predict.roofline.kernel_time import (
+    ALUS,
+    STEP_CYCLES,
+    Bound,
+    KernelTraffic,
+    kernel_time,
+)
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
 from meshwright.program.rules.pallas_kernel import (
+    KERNEL_PARAM,
     KernelSection,
     PallasKernel,
-    with_kernel,
 )
 
 CHIP = replace(load_machine("tpu-v5e").chip, efficiency={})
@@ -32,9 +36,9 @@ def product(dtype):
 
 def time_of(*stretches, steps=MANY, num_bytes=0, told=None):
     """The time of an op that calls a kernel of these sections; operands do not matter."""
-    op = with_kernel(
-        product(jnp.float32), PallasKernel(steps, stretches, num_bytes, told)
-    )
+    op = product(jnp.float32)
+    kernel = PallasKernel(steps, stretches, num_bytes, told)
+    op = replace(op, params={**op.params, KERNEL_PARAM: kernel})
     return kernel_time(op, OpWork(), KernelTraffic(1e12, 10**12), CHIP)
 
 

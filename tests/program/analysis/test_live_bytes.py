@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from meshwright.program.analysis.live_bytes import peak_bytes
+from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.capture import capture
 
 KIB = jax.ShapeDtypeStruct((256,), jnp.float32)

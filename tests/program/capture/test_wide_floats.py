@@ -8,8 +8,8 @@ from jax import lax
 
 from meshwright.program.capture import capture
 from meshwright.program.capture.wide_floats import is_narrow, widen_floats
-from meshwright.program.ir import verify
 from meshwright.run.local.execute import run_program
+from tests.program.ir.verifier import verify
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(8, 16)).astype(np.float32)

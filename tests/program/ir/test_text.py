@@ -10,12 +10,12 @@ from meshwright.program.ir import (
     Op,
     Program,
     Value,
-    parse_program,
     show_program,
-    verify,
 )
-from meshwright.program.ir.text import Opaque, show_param, split_top
+from meshwright.program.ir.program import Opaque, show_param, split_top
+from tests.program.ir.parser import parse_program
 from tests.program.ir.programs import CASES
+from tests.program.ir.verifier import verify
 from tests.program.ops.test_numbers import all_examples
 
 

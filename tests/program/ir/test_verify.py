@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from meshwright.partitioner.lower import Lowered, verify_lowered
+from meshwright.partitioner.lower import Lowered
 from meshwright.program.capture import capture
-from meshwright.program.ir import Op, Program, Value, Wire, verify, whole
+from meshwright.program.ir import Op, Program, Value, Wire, whole
 from meshwright.program.ops import Builder
-from meshwright.program.rewrite import eliminate_dead_code
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
+from tests.partitioner.lower.verifier import verify_lowered
 from tests.program.ir.programs import CASES
+from tests.program.ir.verifier import verify
 from zoo import gpt
 
 MESH = mw.Mesh({"a": 2, "b": 2})

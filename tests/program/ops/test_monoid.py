@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshwright.program.ops.arithmetic.monoid import identity_of, integer_range
+from meshwright.program.ops.arithmetic.reduction import identity_of, integer_range
 
 COMBINE = {
     "sum": jnp.add,

@@ -73,7 +73,7 @@ def test_an_alias_has_the_bytes_of_its_operand(ops: list[Op]):
         assert [*map(num_bytes, op.results)] == [*map(num_bytes, op.operands)]
 
 
-def test_a_reduction_has_fewer_elements_than_its_operand(ops: list[Op]):
+def test_a_reduction_has_no_more_elements_than_its_operand(ops: list[Op]):
     for op in having(ops, Trait.REDUCTION):
         assert len(op.results[0].shape) <= len(op.operands[0].shape)
         assert np.prod(op.results[0].shape) <= np.prod(op.operands[0].shape)

@@ -9,9 +9,12 @@ from jax.experimental import io_callback
 
 import meshwright as mw
 from meshwright.program.capture import capture
-from meshwright.program.ir import Literal, Op, Program, Value, verify
-from meshwright.program.rewrite import eliminate_common_subexpressions
+from meshwright.program.ir import Literal, Op, Program, Value
+from meshwright.program.rewrite.common_subexpressions import (
+    eliminate_common_subexpressions,
+)
 from tests.program.ir.programs import CASES
+from tests.program.ir.verifier import verify
 
 X = np.ones((8, 6), np.float32)
 W = np.ones((6, 6), np.float32)

@@ -10,7 +10,7 @@ from meshwright.search.assignment import Assignment
 from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.presolve.presolve import merge
 from meshwright.search.assignment.primal.dive import dive
-from meshwright.search.assignment.problem.cost_graph import finite_graph
+from meshwright.search.assignment.problem.reduced_problem import finite_graph
 from tests.search.assignment.oracle import least, problems
 
 SWEEPS = 20
@@ -19,7 +19,7 @@ SWEEPS = 20
 def dived(problem, steps=300, is_late=lambda: False):
     """The reduced problem, its messages, and the choices of a dive."""
     reduced, _ = merge(problem)
-    messages = Messages(finite_graph(reduced, reduced.penalty), reduced.costs)
+    messages = Messages(finite_graph(reduced), reduced.costs)
     messages.sweep(SWEEPS)
     return reduced, messages, dive(messages, steps, reduced.penalty, is_late)
 

@@ -12,7 +12,7 @@ from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment
 from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.presolve.presolve import merge
-from meshwright.search.assignment.problem.cost_graph import finite_graph
+from meshwright.search.assignment.problem.reduced_problem import finite_graph
 from tests.search.assignment.oracle import chain, least, problems
 
 
@@ -21,7 +21,7 @@ def messages_of(problem):
         reduced, _ = merge(problem)
     except AssignmentError:
         assume(False)
-    return reduced, Messages(finite_graph(reduced, reduced.penalty), reduced.costs)
+    return reduced, Messages(finite_graph(reduced), reduced.costs)
 
 
 @settings(deadline=None, max_examples=100)
@@ -49,7 +49,7 @@ def test_from_any_messages_the_bound_is_valid(problem, seed):
     _, excess = messages.decode()
     change = costs - reduced.costs
     for x in itertools.product(*map(range, reduced.widths)):
-        at = reduced.starts[:-1] + np.array(x, np.int64)
+        at = reduced.graph.starts[:-1] + np.array(x, np.int64)
         cost = reduced.cost(np.array(x, np.int64)) + change[at].sum()
         assert cost >= bound + excess[at].max(initial=0.0) - 1e-6
 
@@ -62,7 +62,7 @@ def test_no_solution_costs_less_than_the_bound_plus_the_excess_of_its_choices(pr
     choices, excess = messages.decode()
     assert reduced.cost(choices) >= bound - 1e-6
     for x in itertools.product(*map(range, reduced.widths)):
-        chosen = excess[reduced.starts[:-1] + np.array(x, np.int64)]
+        chosen = excess[reduced.graph.starts[:-1] + np.array(x, np.int64)]
         most = chosen.max(initial=0.0)
         assert reduced.cost(np.array(x, np.int64)) >= bound + most - 1e-6
 
@@ -88,7 +88,7 @@ def test_the_multipliers_of_copies_sum_to_zero():
     sums = np.zeros(len(reduced.costs))
     for node in nodes:
         width = reduced.widths[node]
-        first = reduced.starts[node]
+        first = reduced.graph.starts[node]
         sums[first : first + width] += shares[at : at + width]
         at += width
     assert at == len(shares)

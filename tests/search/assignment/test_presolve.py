@@ -15,8 +15,10 @@ from meshwright.search.assignment.eliminate.order import plan_elimination
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.presolve.merge import merge_followers
 from meshwright.search.assignment.presolve.presolve import merge, presolve
-from meshwright.search.assignment.problem.cost_graph import finite_graph
-from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
+from meshwright.search.assignment.problem.reduced_problem import (
+    ReducedProblem,
+    finite_graph,
+)
 from tests.search.assignment.oracle import chain, least, problems
 
 
@@ -66,7 +68,7 @@ def pool_of(problem):
     reduced, memory = presolve(problem, merge(problem)[0])
     clock = Clock(time.perf_counter(), 60)
     return Incumbent(reduced, memory, clock, SolveOptions(), None), finite_graph(
-        reduced, reduced.penalty
+        reduced
     )
 
 
@@ -90,10 +92,10 @@ def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
     incumbent, graph = pool_of(problem)
     silent = Messages(graph, incumbent.reduced.costs)
     exact = DualBound(incumbent, graph, plan_elimination(graph, 20.0), silent)
-    assert not exact.is_split
+    assert exact.num_kept == 0
     optimum = exact.evaluate()
     split = DualBound(incumbent, graph, plan_elimination(graph, 4.0), silent)
-    assert split.is_split
+    assert split.num_kept > 0
     incumbent.cost = optimum * 1.01  # a target to step towards
     ascend(split, 300)
     assert 0.9 * optimum < split.best <= optimum * (1 + 1e-9)
@@ -115,3 +117,10 @@ def test_a_restricted_search_keeps_the_best_solution_outside_of_it():
     assert not restricted.offer(np.array([0]))
     assert restricted.offer(np.array([1]))
     assert list(restricted.lifted()) == [2]
+
+
+def test_a_bound_that_says_nothing_leaves_a_problem_of_whole_costs_as_it_is():
+    """CP-SAT has no bound if the time is up before it starts."""
+    incumbent, _ = pool_of(chain(5, 3))
+    incumbent.raise_bound(-math.inf)
+    assert incumbent.bound == -math.inf

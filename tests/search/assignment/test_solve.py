@@ -14,10 +14,10 @@ from benchmarks.plain_solvers import solve_cp_sat, solve_highs
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment, SolveOptions, solve
 from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.eliminate.buckets import optimise_in_order
 from meshwright.search.assignment.eliminate.order import plan_elimination
-from meshwright.search.assignment.eliminate.sweep import EliminationSweep
 from meshwright.search.assignment.presolve.presolve import merge
-from meshwright.search.assignment.problem.cost_graph import finite_graph
+from meshwright.search.assignment.problem.reduced_problem import finite_graph
 from tests.search.assignment.oracle import chain, least, problems
 
 INFEASIBLE = Assignment.of(
@@ -80,7 +80,7 @@ def test_messages_from_other_costs_give_a_good_bound_at_once(seed):
     second = replace(first, costs=first.costs + more)
     messages = solve(first, 20.0, options=SolveOptions(rounds=60)).messages
     reduced, _ = merge(second)
-    graph = finite_graph(reduced, reduced.penalty)
+    graph = finite_graph(reduced)
     silent, warm = (
         Messages(graph, reduced.costs, known).sweep(1) for known in (None, messages)
     )
@@ -109,11 +109,11 @@ def test_elimination_solves_trees(problem):
     if best == math.inf:
         return
     reduced, _ = merge(problem)
-    graph = finite_graph(reduced, reduced.penalty)
+    graph = finite_graph(reduced)
     plan = plan_elimination(graph, 22.0)
     assert len(plan.order) == reduced.num_nodes
     choices = np.zeros(reduced.num_nodes, np.int64)
-    EliminationSweep(graph, plan).run(reduced.costs, choices)
+    optimise_in_order(graph, reduced.costs, plan, choices)
     assert problem.cost(reduced.lift(choices)) == best
 
 
@@ -121,8 +121,8 @@ def test_elimination_keeps_nodes_of_a_clique_fixed():
     rng = np.random.default_rng(0)
     edges = [(a, b, rng.random((4, 4))) for b in range(14) for a in range(b)]
     reduced, _ = merge(Assignment.of(rng.random((14, 4)).tolist(), edges))
-    plan = plan_elimination(finite_graph(reduced, reduced.penalty), 22.0)
-    assert plan.kept(14).sum() == 14 - 11  # eleven nodes of four choices: 2**22
+    plan = plan_elimination(finite_graph(reduced), 22.0)
+    assert (plan.rank == 14).sum() == 14 - 11  # eleven nodes of four choices: 2**22
 
 
 @pytest.mark.parametrize("limit", [None, 700.0])

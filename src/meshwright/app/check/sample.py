@@ -1,4 +1,4 @@
-"""Random arguments for a program of which only the shapes are known."""
+"""Inputs and devices of a check: random arguments, and virtual CPU devices."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def sample(
     """A random array of a shape and dtype; its integers are in [0, bound)."""
     shape, dtype = aval.shape, aval.dtype
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return _sample_keys(aval, int(rng.integers(2**31)))
+        key = jax.random.key(int(rng.integers(2**31)), impl=_KEYS.get(str(dtype)))
+        return jax.random.split(key, math.prod(shape)).reshape(shape)
     if dtype == jnp.bool_:
         return rng.integers(2, size=shape).astype(bool)
     if jnp.issubdtype(dtype, jnp.integer):
@@ -76,11 +77,6 @@ def _bound(dtype: Any, bound: int | None) -> int:
     return min(_SMALL, most)
 
 
-def _sample_keys(aval: jax.ShapeDtypeStruct, seed: int) -> jax.Array:
-    key = jax.random.key(seed, impl=_KEYS.get(str(aval.dtype)))
-    return jax.random.split(key, math.prod(aval.shape)).reshape(aval.shape)
-
-
 def argument_bytes(args: Sequence[Any]) -> int:
     """Total bytes of all leaves of the arguments."""
     avals = [abstract(leaf) for leaf in jax.tree_util.tree_leaves(tuple(args))]
@@ -94,3 +90,15 @@ def result_bytes(make: Callable[[], Any]) -> int | None:
     except Exception:  # noqa: BLE001  the user's code may raise anything
         return None
     return argument_bytes(args)
+
+
+def use_virtual_devices(count: int) -> None:
+    """Make JAX run on `count` virtual CPU devices, unless it has started already.
+
+    JAX counts its devices at their first use; after that the number cannot change.
+    """
+    try:
+        jax.config.update("jax_num_cpu_devices", count)
+    except RuntimeError:  # JAX has started; `jax_mesh` says if the devices are too few
+        return
+    jax.config.update("jax_platforms", "cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from meshwright.machine import Machine
@@ -58,7 +58,7 @@ def predicted_account(estimate: Estimate) -> Account:
         estimate.peak_memory_bytes,
         estimate.fits,
         fusion_flops(estimate.fusions),
-        _predicted_collectives(estimate),
+        collective_totals(estimate),
         estimate.breakdown[COMPUTE],
     )
 
@@ -68,31 +68,21 @@ def fusion_flops(fusions: Iterable[Fusion]) -> int:
     return sum(f.work.flops + sum(map(fusion_flops, f.bodies)) for f in fusions)
 
 
-def _predicted_collectives(estimate: Estimate) -> dict[str, CollectiveTotals]:
-    breakdown = estimate.breakdown
-    return {
-        kind: replace(
-            totals,
-            seconds=sum(breakdown.get(f"{kind} {part}", 0.0) for part in _OVERLAP),
-        )
-        for kind, totals in collective_totals(estimate).items()
-    }
-
-
 def collective_totals(estimate: Estimate) -> dict[str, CollectiveTotals]:
-    """Totals by kind over the collectives of a simulated step, without link seconds."""
-    sizes = dict(estimate.mesh.sizes)
+    """Totals by kind over the collectives of a simulated step."""
+    sizes, breakdown = dict(estimate.mesh.sizes), estimate.breakdown
     totals: dict[str, CollectiveTotals] = {}
     for fusion, runs in _collectives(estimate.fusions):
         kind, num_bytes = fusion.root.kind, collective_bytes(fusion, estimate.layouts)
         params: Mapping[str, Any] = fusion.root.params
         group = math.prod(sizes[axis] for axis in params["axes"])
         each_s = scheduler_estimate_s(kind, num_bytes, group, estimate.machine)
-        known = totals.get(kind, CollectiveTotals(0, 0, scheduler_s=0.0))
+        known = totals.get(kind, CollectiveTotals(0, 0, 0.0, 0.0))
         totals[kind] = CollectiveTotals(
             known.runs + runs,
             known.num_bytes + runs * num_bytes,
-            scheduler_s=None
+            sum(breakdown.get(f"{kind} {part}", 0.0) for part in _OVERLAP),
+            None
             if each_s is None or known.scheduler_s is None
             else known.scheduler_s + runs * each_s,
         )
@@ -128,13 +118,20 @@ def _compiled_collectives(compiled: Compiled) -> dict[str, CollectiveTotals]:
     totals: dict[str, CollectiveTotals] = {}
     for kind in COLLECTIVES:
         transfers = [each for each in compiled.collectives if each.kind == kind]
-        seconds = [
-            each.runs * each.seconds for each in transfers if each.seconds is not None
-        ]
         if transfers:
             totals[kind] = CollectiveTotals(
                 sum(each.runs for each in transfers),
                 sum(each.runs * each.num_bytes for each in transfers),
-                scheduler_s=sum(seconds) if len(seconds) == len(transfers) else None,
+                scheduler_s=sum_known(
+                    None if each.seconds is None else each.runs * each.seconds
+                    for each in transfers
+                ),
             )
     return totals
+
+
+def sum_known(seconds: Iterable[float | None]) -> float | None:
+    """The sum; `None` if one of the values is not known."""
+    values = list(seconds)
+    known = [s for s in values if s is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from meshwright.app.confirm.account import (
     CollectiveTotals,
     compiled_account,
     predicted_account,
+    sum_known,
 )
-from meshwright.app.output.numbers import show_bytes, show_seconds, show_si
+from meshwright.app.output.numbers import show_bytes, show_count, show_seconds
 from meshwright.app.output.progress import show_progress
 from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import PlanError
@@ -46,11 +46,9 @@ class Confirmation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`, without the compiled program."""
-        return {
-            each.name: _plain(getattr(self, each.name))
-            for each in dataclasses.fields(self)
-            if each.name != "hlo"
-        }
+        fields = asdict(self)
+        del fields["hlo"]
+        return fields
 
     def __str__(self) -> str:
         head = f"{self.machine}, {self.num_devices} devices, compiled in"
@@ -65,10 +63,6 @@ class Confirmation:
         )
 
 
-def _plain(value: Any) -> Any:
-    return dataclasses.asdict(value) if isinstance(value, Account) else value
-
-
 # -- as a table ------------------------------------------------------------------------
 
 
@@ -80,7 +74,7 @@ def _rows(
     yield _row("memory", show_bytes, [side.peak_bytes for side in sides])
     left, right = ("fits" if side.fits else "DOES NOT FIT" for side in sides)
     yield f"  in {show_bytes(usable_bytes)}", left, right, ""
-    yield _row("FLOPs, loop bodies once", _count, [side.flops for side in sides])
+    yield _row("FLOPs, loop bodies once", show_count, [side.flops for side in sides])
     for name, kinds in _groups(sides):
         totals = [_total_of(side, kinds) for side in sides]
         sizes = [None if t is None else t.num_bytes for t in totals]
@@ -116,16 +110,9 @@ def _total_of(side: Account, kinds: Sequence[str]) -> CollectiveTotals | None:
     return CollectiveTotals(
         sum(each.runs for each in totals),
         sum(each.num_bytes for each in totals),
-        _sum_known(each.seconds for each in totals),
-        _sum_known(each.scheduler_s for each in totals),
+        sum_known(each.seconds for each in totals),
+        sum_known(each.scheduler_s for each in totals),
     )
-
-
-def _sum_known(seconds: Iterable[float | None]) -> float | None:
-    """The sum; `None` if one of the values is not known."""
-    values = list(seconds)
-    known = [s for s in values if s is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 def _row(
@@ -137,10 +124,6 @@ def _row(
     if predicted is not None and compiled:
         difference = f"{100 * (predicted / compiled - 1):+.1f} %"
     return name, left, right, difference
-
-
-def _count(value: float) -> str:
-    return show_si(value, "").rstrip()
 
 
 # -- compiling -------------------------------------------------------------------------
@@ -160,23 +143,21 @@ def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | N
     if isinstance(machine, str) and machine in BACKENDS:
         estimate = plan.estimate
         if estimate is None or estimate.machine.compiler != machine:
-            raise PlanError(_wrong_machine(plan, machine))
+            known = [
+                n for n in preset_names() if load_machine(n, None).compiler == machine
+            ]
+            now = "no machine" if plan.figures is None else plan.figures.machine
+            raise PlanError(
+                f"confirm({machine!r}) wants a plan on a {machine.upper()}, this one is "
+                f"on {now}; give one of {', '.join(known)}, such as "
+                f"plan.confirm({known[-1]!r})"
+            )
         find_backend(estimate.machine)
         return None
     if isinstance(machine, str):
         machine = load_machine(machine, plan.mesh.num_devices)
     find_backend(machine)
     return machine
-
-
-def _wrong_machine(plan: PlanRecord, compiler: str) -> str:
-    """The message for a plan on another kind of machine, with those that would do."""
-    known = [n for n in preset_names() if load_machine(n, None).compiler == compiler]
-    now = "no machine" if plan.figures is None else plan.figures.machine
-    return (
-        f"confirm({compiler!r}) wants a plan on a {compiler.upper()}, this one is on "
-        f"{now}; give one of {', '.join(known)}, such as plan.confirm({known[-1]!r})"
-    )
 
 
 def confirm_placed(

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.app.explain.names import ProgramNames
-from meshwright.app.explain.why import Why, describe_conflict, explain_collective
+from meshwright.app.explain.why import describe_conflict, explain_collective
 from meshwright.app.record.plan_record import Collective, Leaf, TacticEffect
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import executions
 from meshwright.partitioner.propagate import Node, user_axes
 from meshwright.partitioner.tactics import Tactic, Workspace
-from meshwright.program.ir import Atom, Op, Sharding, num_bytes, show_type
+from meshwright.program.ir import Atom, Sharding, num_bytes, show_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,11 @@ def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
     names = ProgramNames(decided.work, decided.captured.out_paths)
     rows: list[Collective] = []
     for op, times in executions(decided.lowered.program):
-        reason, chain = _why(names, decided, op)
+        origin = decided.lowered.origins.get(op)
+        if origin is None or not origin.axes:
+            reason, chain = str(op.params["reason"]), ()
+        else:
+            reason, chain = explain_collective(names, op, origin)
         size = max(num_bytes(op.operands[0]), num_bytes(op.results[0]))
         axes = op.params["axes"]
         assert isinstance(axes, tuple)
@@ -74,13 +78,6 @@ def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
         )
         rows.append(row)
     return tuple(rows)
-
-
-def _why(names: ProgramNames, decided: Decided, op: Op) -> Why:
-    origin = decided.lowered.origins.get(op)
-    if origin is None or not origin.axes:
-        return str(op.params["reason"]), ()
-    return explain_collective(names, op, origin)
 
 
 def describe_tactic(
@@ -163,10 +160,7 @@ def replicated_ops(decided: Decided) -> tuple[str, ...]:
     """Ops that are replicated because they have no rule, by kind and source line."""
     found: dict[str, None] = {}
     for op, node in decided.work.graph.op_node.items():
-        if node.rule is not None and node.rule.opaque and _has_dims(op):
+        has_dims = any(a.shape for a in (*op.operands, *op.results))
+        if node.rule is not None and node.rule.opaque and has_dims:
             found.setdefault(f"{op.kind} ({op.source}): {node.rule.opaque}")
     return tuple(found)
-
-
-def _has_dims(op: Op) -> bool:
-    return any(a.shape for a in (*op.operands, *op.results))

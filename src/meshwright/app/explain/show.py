@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from meshwright.app.explain.names import shorten
-from meshwright.app.output.collapse import collapse, index_free, merge
+from meshwright.app.output.collapse import collapse, group_by, index_free, merge
 from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
 
 _LARGEST = 10
@@ -25,21 +24,16 @@ def show_plan(plan: PlanRecord) -> str:
     if num_whole:
         more = " more" if cut else ""
         lines.append(f"  {num_whole}{more}, whole on every device")
-    groups = _groups(_timed(plan))
+    groups = _groups(plan)
     if groups:
         shown = f", {_LARGEST} of {len(groups)}" if len(groups) > _LARGEST else ""
         lines += ["", f"largest collectives{shown} (bytes on a device, times per step)"]
         lines += [_row(group) for group in groups[:_LARGEST]]
-    lines += _nothing_cut(plan) + _problems(plan, expand=False)
-    return "\n".join(lines)
-
-
-def _nothing_cut(plan: PlanRecord) -> list[str]:
-    """A line for a plan whose tactics left everything whole, otherwise no line."""
     is_cut = any(any(leaf.spec) for leaf in (*plan.inputs, *plan.outputs))
-    if is_cut or plan.collectives or len(plan.steps) < 2:
-        return []
-    return ["", "nothing was cut: every device does the whole step"]
+    if not is_cut and not plan.collectives and len(plan.steps) > 1:
+        lines += ["", "nothing was cut: every device does the whole step"]
+    lines += _problems(plan, expand=False)
+    return "\n".join(lines)
 
 
 def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
@@ -49,12 +43,12 @@ def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
     the first; with `expand` each is shown.
     """
     lines = [f"mesh {plan.mesh}, gather {plan.gather.value}"]
-    timed = _timed(plan)
-    groups = [[each] for each in timed] if expand else _groups(timed)
+    alone = [[pair] for pair in enumerate(plan.collectives)]
+    groups = alone if expand else _groups(plan)
     for group in groups:
-        reasons = [each.collective.reason for each in group]
-        lines += ["", _head(group), f"  {merge(reasons)}"]
-        lines += [f"    {hop}" for hop in group[0].collective.chain]
+        reasons = [c.reason for _, c in group]
+        lines += ["", _head(plan, group), f"  {merge(reasons)}"]
+        lines += [f"    {hop}" for hop in group[0][1].chain]
     if not groups:
         lines += ["", "no collectives"]
     lines += _at_the_peak(plan)
@@ -80,31 +74,8 @@ def _at_the_peak(plan: PlanRecord) -> list[str]:
 # -- collectives -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TimedCollective:
-    """A collective with its figures on the plan's machine.
-
-    seconds: of all its executions in a step; `None` without a machine.
-    compiled_runs: executions in a step after the machine's compiler has merged some.
-    """
-
-    collective: Collective
-    seconds: float | None
-    compiled_runs: int
-
-
-def _timed(plan: PlanRecord) -> list[TimedCollective]:
-    """The plan's collectives with their seconds, in order."""
-    figures = plan.figures
-    if figures is None:
-        return [TimedCollective(c, None, c.executions) for c in plan.collectives]
-    runs = figures.collective_runs or [c.executions for c in plan.collectives]
-    return [
-        TimedCollective(c, c.executions * seconds, compiled)
-        for c, seconds, compiled in zip(
-            plan.collectives, figures.collective_s, runs, strict=True
-        )
-    ]
+Group = list[tuple[int, Collective]]
+"""Collectives that are shown as one, with their positions among the plan's."""
 
 
 def _counts(plan: PlanRecord) -> list[str]:
@@ -125,47 +96,46 @@ def _counts(plan: PlanRecord) -> list[str]:
     return rows
 
 
-def _groups(timed: Iterable[TimedCollective]) -> list[list[TimedCollective]]:
+def _groups(plan: PlanRecord) -> list[Group]:
     """Collectives alike up to the index of a layer; the most bytes in a step first."""
-    groups: dict[tuple[object, ...], list[TimedCollective]] = {}
-    for each in timed:
-        c = each.collective
-        key = (c.kind, c.axes, c.bytes, c.executions, c.source, index_free(c.reason))
-        groups.setdefault(key, []).append(each)
-    return sorted(groups.values(), key=lambda g: -_num_bytes(g))
+
+    def key(pair: tuple[int, Collective]) -> tuple[object, ...]:
+        c = pair[1]
+        return c.kind, c.axes, c.bytes, c.executions, c.source, index_free(c.reason)
+
+    groups = group_by(enumerate(plan.collectives), key).values()
+    return sorted(groups, key=lambda g: -g[0][1].bytes * _num_executions(g))
 
 
-def _num_bytes(group: Sequence[TimedCollective]) -> int:
-    return sum(each.collective.bytes * each.collective.executions for each in group)
+def _num_executions(group: Group) -> int:
+    return sum(c.executions for _, c in group)
 
 
-def _num_executions(group: Sequence[TimedCollective]) -> int:
-    return sum(each.collective.executions for each in group)
-
-
-def _row(group: Sequence[TimedCollective]) -> str:
-    c, times = group[0].collective, _num_executions(group)
+def _row(group: Group) -> str:
+    c, times = group[0][1], _num_executions(group)
     axes = ",".join(c.axes)
     return f"  {c.kind:14} {axes:12} {c.bytes:>14,} x{times:<5} {c.source}"
 
 
-def _head(group: Sequence[TimedCollective]) -> str:
-    c = group[0].collective
+def _head(plan: PlanRecord, group: Group) -> str:
+    c = group[0][1]
     where = f" at {c.source}" if c.source else ""
-    axes = ", ".join(c.axes)
-    return (
-        f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes, {_runs(group)}{where}"
-    )
+    axes, runs = ", ".join(c.axes), _runs(plan, group)
+    return f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes, {runs}{where}"
 
 
-def _runs(group: Sequence[TimedCollective]) -> str:
-    """The number of executions, and the time of each if it is known."""
-    times = _num_executions(group)
-    known_s = [each.seconds for each in group if each.seconds is not None]
-    if not known_s:
+def _runs(plan: PlanRecord, group: Group) -> str:
+    """The number of executions, and the time of each if the plan is on a machine.
+
+    The machine's compiler may have merged some of them.
+    """
+    times, figures = _num_executions(group), plan.figures
+    if figures is None:
         return f"x{times}"
-    compiled = sum(each.compiled_runs for each in group)
-    time = f"{1e6 * sum(known_s) / (compiled or 1):.1f} us each"
+    runs = figures.collective_runs
+    compiled = sum(runs[i] for i, _ in group) if runs else times
+    total_s = sum(c.executions * figures.collective_s[i] for i, c in group)
+    time = f"{1e6 * total_s / (compiled or 1):.1f} us each"
     if compiled >= times:
         return f"{time}, x{times}"
     return f"x{times}, compiled into x{compiled}" + (f", {time}" if compiled else "")
@@ -178,12 +148,8 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
     """Refusals, conflicts and stops of the propagation, and the ops without a rule."""
     lines: list[str] = []
     for title, messages_of in _PROBLEMS:
-        messages = [
-            f"  {line}{_times(n)}"
-            for step in plan.steps
-            for line, n in _listed(messages_of(step), expand)
-        ]
-        lines += ["", title, *messages] if messages else []
+        found = [line for step in plan.steps for line in messages_of(step)]
+        lines += ["", *_section(title, found, expand)] if found else []
     if plan.whole:
         lines += ["", "whole on every device, for lack of a sharding rule"]
         lines += [f"  {text}" for text in plan.whole]
@@ -193,15 +159,12 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
 def show_refusals(steps: Sequence[TacticEffect]) -> list[str]:
     """Requests of tactics that were refused, below a title; no lines if none was."""
     messages = [line for step in steps for line in _refused(step)]
-    return (
-        [_PROBLEMS[0][0], *(f"  {line}{_times(n)}" for line, n in collapse(messages))]
-        if messages
-        else []
-    )
+    return _section(_PROBLEMS[0][0], messages, expand=False) if messages else []
 
 
-def _listed(lines: Iterable[str], expand: bool) -> list[tuple[str, int]]:
-    return [(line, 1) for line in lines] if expand else collapse(lines)
+def _section(title: str, messages: Sequence[str], expand: bool) -> list[str]:
+    listed = [(line, 1) for line in messages] if expand else collapse(messages)
+    return [title, *(f"  {line}{_times(n)}" for line, n in listed)]
 
 
 def _refused(step: TacticEffect) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.app.explain.cause_chain import cause_chain, origin_of
-from meshwright.app.explain.names import ProgramNames
+from meshwright.app.explain.names import ProgramNames, cause_chain, origin_of
 from meshwright.partitioner.lower import Origin
 from meshwright.partitioner.propagate import Conflict, Node
 from meshwright.program.ir import Op, Value
@@ -17,8 +16,9 @@ def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
     node = names.work.graph.nodes[origin.node]
     if not origin.is_read:
         return _explain_reduction(names, op, origin, node)
-    if _is_inside(names, node, origin):
-        return _explain_inside(names, op, origin, node)
+    special = _special_cuts(names, node, origin)
+    if special:
+        return _explain_inside(names, op, node, special)
     if names.maker(origin.value) is node:
         return _explain_output(names, origin, node)
     return _explain_read(names, op, origin, node)
@@ -159,20 +159,17 @@ def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str,
 # -- inside an op ----------------------------------------------------------------------
 
 
-def _is_inside(names: ProgramNames, node: Node, origin: Origin) -> bool:
-    """True for a collective inside an op, which a cut of a special factor needs."""
-    if node.rule is None or not node.rule.special:
-        return False
+def _special_cuts(names: ProgramNames, node: Node, origin: Origin) -> list[int]:
+    """Factors of an op whose cut needs this collective inside of the op."""
+    if node.rule is None or all(value != origin.value for value, _ in node.outs):
+        return []
     cuts = names.state.axes_of[node.index]
-    made = {value for value, _ in node.outs}
-    return origin.value in made and any(cuts.get(f) for f in node.rule.special)
+    return [factor for factor in sorted(node.rule.special) if cuts.get(factor)]
 
 
-def _explain_inside(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Why:
+def _explain_inside(names: ProgramNames, op: Op, node: Node, special: list[int]) -> Why:
     """The reason for a collective inside an op: halos, or elements of other shards."""
-    assert node.rule is not None
     cuts = names.state.axes_of[node.index]
-    special = [f for f in sorted(node.rule.special) if cuts.get(f)]
     axes = [axis for f in special for axis in cuts[f]]
     places = ", ".join(names.place(node, f) for f in special)
     moved = (
@@ -197,7 +194,8 @@ def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) 
     cut = "" if factor is None else f", whose {names.place(maker, factor)} is cut"
     reason = f"the {monoid} over {names.axes(origin.axes)} of {names.node(maker)}{cut}"
     if through:
-        reason += f", carried through {_list_kinds(through)}"
+        kinds = dict.fromkeys(n.op.kind for n in reversed(through) if n.op is not None)
+        reason += f", carried through {', '.join(kinds)}"
     reason += f"; taken here for {_readers(names, op, origin)}"
     return reason, cause_chain(names, maker, axis)
 
@@ -219,11 +217,6 @@ def _partial_source(
             if names.carrier.is_partial(value, axis):
                 todo.append((names.maker(value), [*path, current]))
     return node, []
-
-
-def _list_kinds(nodes: list[Node]) -> str:
-    kinds = dict.fromkeys(n.op.kind for n in reversed(nodes) if n.op is not None)
-    return ", ".join(kinds)
 
 
 def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:

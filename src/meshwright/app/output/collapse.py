@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 _INDEX = re.compile(r"((?<=[._])\d+(?!\w))")
 
@@ -17,10 +17,18 @@ def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
     >>> collapse(["blocks.0.up", "blocks.0.down", "blocks.1.up"])
     [('blocks.*.up', 2), ('blocks.0.down', 1)]
     """
-    groups: dict[str, list[str]] = {}
-    for line in lines:
-        groups.setdefault(index_free(line), []).append(line)
+    groups = group_by(lines, index_free)
     return [(merge(group), len(group)) for group in groups.values()]
+
+
+def group_by[T, K: Hashable](
+    items: Iterable[T], key_fn: Callable[[T], K]
+) -> dict[K, list[T]]:
+    """The items by key, keys and items in the order in which they first occur."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key_fn(item), []).append(item)
+    return groups
 
 
 def index_free(line: str) -> str:

@@ -33,6 +33,19 @@ def show_bytes(value: float) -> str:
     return f"{value:.0f} B" if abs(value) < 999.5 else show_si(value, "B")
 
 
+def show_gib(num_bytes: float) -> str:
+    """`3.2 GiB`, in MiB or KiB if it is less than one."""
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB")):
+        if num_bytes >= factor:
+            return f"{num_bytes / factor:.1f} {unit}"
+    return f"{num_bytes / 2**10:.1f} KiB"
+
+
+def show_count(value: float) -> str:
+    """A number of things: `5.54 G`; whole below a thousand."""
+    return f"{value:.0f}" if abs(value) < 999.5 else show_si(value, "")
+
+
 def show_share(value: float) -> str:
     """A share as a percentage: `42.3 %`."""
     return f"{100 * value:.1f} %"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.console import Console
 
 
 @contextmanager
-def show_progress(what: str) -> Generator[None]:
-    """A line on stderr while the body runs; no line if stderr is not a terminal."""
+def show_progress(what: str) -> Generator[Callable[[str], None]]:
+    """A line on stderr while the body runs; no line if stderr is not a terminal.
+
+    The body gets a function that shows a text after `what`.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield
+        yield lambda text: None
         return
-    with console.status(f"{what} ..."):
-        yield
+    with console.status(f"{what} ...") as status:
+        yield lambda text: status.update(f"{what}: {text}")

@@ -1,24 +1,29 @@
-"""The record of a plan: everything that was decided about a program, as frozen data."""
+"""The record of a plan: everything that was decided about a program, and its JSON form."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from jax.sharding import PartitionSpec
 
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
+from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.tactics import (
+    Decisions,
+    Recompute,
+    Recorded,
+    Tactic,
+    decisions_of,
+)
+from meshwright.planner.candidates.search_result import SearchResult
+from meshwright.predict.estimate import Estimate
+from meshwright.predict.figures import Figures, read_figures
 from meshwright.program.ir import Sharding, show_type
-
-if TYPE_CHECKING:
-    from meshwright.partitioner.decide import Decided
-    from meshwright.partitioner.tactics import Tactic
-    from meshwright.planner.candidates.search_result import SearchResult
-    from meshwright.predict.estimate import Estimate
-    from meshwright.predict.figures import Figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,8 @@ class PlanRecord:
     whole: ops that are replicated because they have no sharding rule, with the reason.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program itself; `None` for a plan that was read from JSON.
-    recorded: for a plan that was read from JSON, the tactics that decide the same again.
     estimate: the simulated step behind `figures`; `None` where either is.
+    recorded: for a plan that was read from JSON, the tactics that decide the same again.
     search: how `autoplan` found the plan; `None` for a plan made of given tactics.
     """
 
@@ -141,3 +146,78 @@ def program_of(plan: PlanRecord) -> Decided:
     """The partitioned program of a plan that has an estimate."""
     assert plan.decided is not None, "only a plan with a program can be simulated"
     return plan.decided
+
+
+# -- the JSON form ---------------------------------------------------------------------
+
+FORMAT = 3
+"""Version of the JSON form; a plan of another version is refused."""
+
+_ROWS = {
+    "collectives": Collective, "inputs": Leaf, "outputs": Leaf, "steps": TacticEffect
+}  # fmt: skip
+"""Fields of a plan that are tuples of records."""
+
+
+def record_to_json(plan: PlanRecord) -> str:
+    """JSON text of everything but the program; `fields_from_json` is the inverse."""
+    tactics = plan.recorded if plan.decided is None else _recorded(plan.decided)
+    fields = {
+        "format": FORMAT,
+        "mesh": plan.mesh.shape,
+        "gather": plan.gather.value,
+        "counts": dict(plan.counts),
+        **{name: [asdict(row) for row in getattr(plan, name)] for name in _ROWS},
+        "whole": list(plan.whole),
+        "figures": plan.figures and asdict(plan.figures),
+        "recompute": [list(t.keep) for t in tactics if isinstance(t, Recompute)],
+        "decisions": [
+            t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
+        ],
+    }
+    return json.dumps(fields, indent=1)
+
+
+def fields_from_json(text: str) -> dict[str, Any]:
+    """Fields of a `PlanRecord`, by name, from JSON text; `PlanError` for other text."""
+    try:
+        fields = json.loads(text)
+        if fields["format"] != FORMAT:
+            raise PlanError(f"plan has format {fields['format']}; this is {FORMAT}")
+        return {
+            "mesh": Mesh(fields["mesh"]),
+            "gather": Gather(fields["gather"]),
+            "counts": fields["counts"],
+            **{
+                name: tuple(row_class(**_tuples(row)) for row in fields[name])
+                for name, row_class in _ROWS.items()
+            },
+            "whole": tuple(fields["whole"]),
+            "figures": read_figures(fields["figures"]),
+            "recorded": (
+                *(Recompute(tuple(names)) for names in fields["recompute"]),
+                *(Recorded(Decisions.from_json(each)) for each in fields["decisions"]),
+            ),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanError(
+            f"this is no plan: {error!r}; wanted the text of to_json, not a path"
+        ) from error
+
+
+def _recorded(decided: Decided) -> tuple[Tactic, ...]:
+    """The tactics that decide the same again, and that JSON can hold.
+
+    None if some tactic of the user's own rewrites the program, which JSON cannot hold.
+    """
+    rewriting = [t for t in decided.tactics if t.rewrite is not None]
+    if not all(isinstance(tactic, Recompute) for tactic in rewriting):
+        return ()
+    return (*rewriting, Recorded(decisions_of(decided.work)))
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists in the fields of a row as tuples, at every depth."""
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

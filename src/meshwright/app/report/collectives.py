@@ -1,4 +1,4 @@
-"""Collectives of a step by source line, with their exposed and their hidden time."""
+"""Collectives of a step: by source line with their time, and after each tactic."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from meshwright.app.output.collapse import index_free, merge
+from meshwright.app.explain.names import shorten
+from meshwright.app.output.collapse import collapse, group_by
 from meshwright.app.output.numbers import show_bytes, show_seconds
 from meshwright.app.record.plan_record import (
-    Collective,
     PlanRecord,
+    TacticEffect,
     estimate_of,
     program_of,
 )
-from meshwright.app.report.markup import NONE, Tooltips, section, text
+from meshwright.app.report import markup
+from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
 from meshwright.partitioner.lower import executions
 from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.simulate.timeline import COMPUTE, Timeline
@@ -55,9 +57,10 @@ def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
         for op, seconds, hidden in _times(estimate.timeline)
     }
     ops = [op for op, _ in executions(decided.lowered.program)]
-    groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[Op, Collective]]] = {}
-    for op, c in zip(ops, plan.collectives, strict=True):
-        groups.setdefault((c.source, c.kind, c.axes), []).append((op, c))
+    groups = group_by(
+        zip(ops, plan.collectives, strict=True),
+        lambda pair: (pair[1].source, pair[1].kind, pair[1].axes),
+    )
     lines = [
         LineCollectives(
             *key,
@@ -97,7 +100,7 @@ def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:
     rows = collectives_by_line(plan)
     if not rows:
         lead = "The step has no collectives."
-        return section("collectives", "Collectives by source line", lead, "")
+        return markup.section("collectives", "Collectives by source line", lead, "")
     lead = (
         f"{sum(row.executions for row in rows)} executions per step, "
         f"{show_seconds(sum(row.seconds for row in rows))} on the links. Solid bars: "
@@ -106,39 +109,29 @@ def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:
     )
     longest = max(row.seconds for row in rows) or 1.0
     body = _table(rows[:_SHOWN], longest, tips)
-    if rows[_SHOWN:]:
-        rest = _table(rows[_SHOWN:], longest, tips)
-        more = f"{len(rows) - _SHOWN} more"
-        body += f"<details><summary>{more}</summary>{rest}</details>"
-    return section("collectives", "Collectives by source line", lead, body)
+    body += markup.more(len(rows) - _SHOWN, _table(rows[_SHOWN:], longest, tips))
+    return markup.section("collectives", "Collectives by source line", lead, body)
 
 
 def _table(rows: Sequence[LineCollectives], longest: float, tips: Tooltips) -> str:
-    head = (
-        "<th>source line</th><th>collective</th><th>along axes</th>"
-        '<th class="n">executions</th><th class="n">bytes</th><th class="n">seconds</th>'
-        '<th class="n">exposed</th><th></th>'
+    titles = "source line", "collective", "along axes"
+    amounts = ">executions", ">bytes", ">seconds", ">exposed"
+    body = markup.table(
+        (*titles, *amounts, ""), (_row(row, longest, tips) for row in rows)
     )
-    body = "".join(_row(row, longest, tips) for row in rows)
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return f'<div class="wide">{body}</div>'
 
 
 def _row(row: LineCollectives, longest: float, tips: Tooltips) -> str:
     tip = tips.add(row.source or "no source line", *_reasons(row.reasons))
     solid, pale = (100 * s / longest for s in (row.exposed_s, row.hidden_s))
     look = f"k-{row.kind}"
+    times = show_seconds(row.seconds), show_seconds(row.exposed_s)
+    amounts = str(row.executions), show_bytes(row.num_bytes), *times
     return (
         f"<tr {tip}><td><code>{text(row.source or NONE)}</code></td>"
-        f'<td><span class="chip"><i class="{look}"></i>'
-        f"{text(row.kind.replace('_', '-'))}</span></td>"
-        f"<td>{text(', '.join(row.axes))}</td>"
-        f'<td class="n">{row.executions}</td>'
-        f'<td class="n">{show_bytes(row.num_bytes)}</td>'
-        f'<td class="n">{show_seconds(row.seconds)}</td>'
-        f'<td class="n">{show_seconds(row.exposed_s)}</td>'
+        f"<td>{markup.chip(look, text(row.kind.replace('_', '-')))}</td>"
+        f"<td>{text(', '.join(row.axes))}</td>{markup.numbers(*amounts)}"
         f'<td class="bar"><i class="{look}" style="width:{solid:.2f}%"></i>'
         f'<i class="{look} pale" style="width:{pale:.2f}%"></i></td></tr>'
     )
@@ -146,9 +139,62 @@ def _row(row: LineCollectives, longest: float, tips: Tooltips) -> str:
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
     """At most three reasons; reasons alike up to the index of a layer count as one."""
-    groups: dict[str, list[str]] = {}
-    for reason in reasons:
-        groups.setdefault(index_free(reason), []).append(reason)
-    merged = [merge(group) for group in groups.values()]
-    more = [f"and {len(merged) - 3} more reasons"] if len(merged) > 3 else []
-    return merged[:3] + more
+    merged = [line for line, _ in collapse(reasons)]
+    rest = [f"and {len(merged) - 3} more reasons"] if len(merged) > 3 else []
+    return merged[:3] + rest
+
+
+# -- tactic by tactic -------------------------------------------------------------------
+
+_NAME = 110
+"""Letters of a tactic that are shown."""
+
+
+def draw_waterfall(plan: PlanRecord, tips: Tooltips) -> str:
+    """A row for each tactic: a bar of executions by kind, and the change in each."""
+    steps = [s for i, s in enumerate(plan.steps) if i or not s.is_idle]
+    most = max((sum(s.counts.values()) for s in steps), default=0)
+    if not most:
+        lead = "No tactic leads to a collective."
+        return markup.section("tactics", "Tactic by tactic", lead, "")
+    before: dict[str, int] = {}
+    rows: list[str] = []
+    for step in steps:
+        rows.append(_fall(step, before, most, tips))
+        before = dict(step.counts)
+    kinds = {kind for step in steps for kind, n in step.counts.items() if n}
+    lead = "Executions of collectives per step, after each tactic."
+    body = markup.legend_of(kinds) + f'<div class="falls">{"".join(rows)}</div>'
+    return markup.section("tactics", "Tactic by tactic", lead, body)
+
+
+def _fall(step: TacticEffect, before: dict[str, int], most: int, tips: Tooltips) -> str:
+    total = sum(step.counts.values())
+    parts = "".join(
+        _part(kind, (n, before.get(kind, 0)), 100 * n / most, tips)
+        for kind, n in step.counts.items()
+        if n
+    )
+    changes = [
+        f"{n - before.get(kind, 0):+d} {KINDS.get(kind, kind)}"
+        for kind, n in step.counts.items()
+        if n != before.get(kind, 0)
+    ]
+    notes = [", ".join(changes) or "no change"]
+    notes += [f"partitions {len(step.cut)} inputs"] if step.cut else []
+    notes += [f"{len(step.refused)} refused"] if step.refused else []
+    notes += [f"{len(step.conflicts)} conflicts"] if step.conflicts else []
+    name = text(shorten(step.tactic, _NAME))
+    return (
+        f'<div class="fall" {tips.add(step.tactic, *step.cut[:6])}><code>{name}</code>'
+        f'<div class="bars"><span>{parts}</span><b>{total}</b></div>'
+        f"<small>{text('; '.join(notes))}</small></div>"
+    )
+
+
+def _part(kind: str, counts: tuple[int, int], width: float, tips: Tooltips) -> str:
+    count, before = counts
+    change = count - before
+    shown = f"{change:+d} by this tactic" if change else "as before"
+    tip = tips.add(f"{count} {TIMES} {KINDS.get(kind, kind)}", shown)
+    return f'<i class="k-{kind}" style="width:{width:.3f}%" {tip}>{count}</i>'

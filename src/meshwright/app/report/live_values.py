@@ -6,41 +6,25 @@ import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.app.output.collapse import index_free
 from meshwright.app.record.plan_record import PlanRecord, estimate_of, program_of
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.estimate import Estimate
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Value, show_type
 
-if TYPE_CHECKING:
-    from meshwright.predict.estimate import Estimate
-
-
-class ValueLabel(NamedTuple):
-    """Name, type and source line of a value; its name is an input's path, or an op."""
-
-    name: str
-    type: str
-    source: str
+Label = tuple[str, str, str]
+"""Name, type and source line of a value; its name is an input's path, or an op."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Live values with the same label: their number, and their bytes together."""
+    """Values with the same label: their number, and their bytes together."""
 
-    label: ValueLabel
+    label: Label
     count: int
     bytes: int
-
-
-class _Change(NamedTuple):
-    """Values with one label that become live; negative if they die."""
-
-    label: ValueLabel
-    num_values: int
-    num_bytes: int
 
 
 def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
@@ -51,38 +35,40 @@ def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
     """
     estimate = estimate_of(plan)
     changes = _changes(plan, estimate)
-    live: dict[ValueLabel, list[int]] = defaultdict(lambda: [0, 0])
+    live: dict[Label, list[int]] = defaultdict(lambda: [0, 0])
     points: list[tuple[ValueGroup, ...]] = []
     for index in range(-1, len(estimate.fusions)):
-        for label, count, size in changes[index]:
-            live[label][0] += count
-            live[label][1] += size
-            if not live[label][0]:
-                del live[label]
+        for change in changes[index]:
+            known = live[change.label]
+            known[0] += change.count
+            known[1] += change.bytes
+            if not known[0]:
+                del live[change.label]
         groups = [ValueGroup(label, n, size) for label, (n, size) in live.items()]
         groups += _loop_values(estimate, index)
         points.append(tuple(heapq.nlargest(most, groups, lambda g: g.bytes)))
     return points
 
 
-def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[_Change]]:
-    """Values that become live or die, by the index of the fusion; -1 is before all."""
+def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGroup]]:
+    """Values that become live or die, by the index of the fusion; -1 is before all.
+
+    Numbers and bytes of values that die are negative.
+    """
     decided, size = program_of(plan), estimate.layouts.size
     program = decided.lowered.program
-    changes: dict[int, list[_Change]] = defaultdict(list)
+    changes: dict[int, list[ValueGroup]] = defaultdict(list)
     for path, value in zip(decided.captured.paths, program.inputs, strict=True):
-        label = ValueLabel(index_free(path), show_type(value.shape, value.dtype), "")
-        changes[-1].append(_Change(label, 1, size(value)))
+        changes[-1].append(ValueGroup(_label(index_free(path), value), 1, size(value)))
     for value in program.constants:
-        label = ValueLabel("a constant", show_type(value.shape, value.dtype), "")
-        changes[-1].append(_Change(label, 1, size(value)))
+        changes[-1].append(ValueGroup(_label("a constant", value), 1, size(value)))
     outputs = [v for v in program.outputs if isinstance(v, Value)]
     aliased = _aliased_outputs(plan, estimate, outputs)
     for value, op, start, end in _ranges(estimate.fusions, {*outputs}, aliased):
-        label = _label(op, value)
+        label = _label(op.kind, value, str(op.source))
         end -= value in estimate.memory.overwritten
-        changes[start].append(_Change(label, 1, size(value)))
-        changes[end + 1].append(_Change(label, -1, -size(value)))
+        changes[start].append(ValueGroup(label, 1, size(value)))
+        changes[end + 1].append(ValueGroup(label, -1, -size(value)))
     return changes
 
 
@@ -119,13 +105,13 @@ def _loop_values(estimate: Estimate, index: int) -> list[ValueGroup]:
     """The largest value of each label in the bodies of a loop, while the loop runs."""
     if index < 0 or estimate.fusions[index].kind is not FusionKind.REGION:
         return []
-    sizes: dict[ValueLabel, int] = defaultdict(int)
+    sizes: dict[Label, int] = defaultdict(int)
     for body in estimate.fusions[index].bodies:
         for value, op, _, _ in _ranges(body, set()):
-            label = _label(op, value)
+            label = _label(op.kind, value, str(op.source))
             sizes[label] = max(sizes[label], estimate.layouts.size(value))
     return [ValueGroup(label, 1, size) for label, size in sizes.items()]
 
 
-def _label(op: Op, value: Value) -> ValueLabel:
-    return ValueLabel(op.kind, show_type(value.shape, value.dtype), str(op.source))
+def _label(name: str, value: Value, source: str = "") -> Label:
+    return name, show_type(value.shape, value.dtype), source

@@ -1,8 +1,9 @@
-"""Pieces of HTML and SVG: escaped text, legends, sections and tooltips."""
+"""Pieces of HTML and SVG: escaped text, legends, tables, sections and tooltips."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from meshwright.predict.compilers.hlo.fusion import FusionKind
@@ -39,14 +40,47 @@ def kind_of_span(span: Span) -> str:
     return span.fusion.kind.value
 
 
-def legend(kinds: set[str]) -> str:
-    """A legend of these kinds, in the order of `KINDS`."""
-    chips = [
-        f'<span class="chip"><i class="k-{kind}"></i>{text(name)}</span>'
-        for kind, name in KINDS.items()
-        if kind in kinds
-    ]
+def chip(look: str, body: str) -> str:
+    """Markup behind a square in the colour of a CSS class."""
+    return f'<span class="chip"><i class="{look}"></i>{body}</span>'
+
+
+def legend(chips: Iterable[str]) -> str:
+    """A line of chips."""
     return f'<div class="legend">{"".join(chips)}</div>'
+
+
+def legend_of(kinds: set[str]) -> str:
+    """A legend of these kinds, in the order of `KINDS`."""
+    return legend(chip(f"k-{k}", text(KINDS[k])) for k in KINDS if k in kinds)
+
+
+def table(titles: Sequence[str], rows: Iterable[str]) -> str:
+    """A table of rows in markup; a title begins with `>` above a column of numbers."""
+    head = "".join(
+        f'<th class="n">{title[1:]}</th>' if title[:1] == ">" else f"<th>{title}</th>"
+        for title in titles
+    )
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def numbers(*cells: str) -> str:
+    """Cells of a table with numbers."""
+    return "".join(f'<td class="n">{cell}</td>' for cell in cells)
+
+
+def bar(look: str, width: float) -> str:
+    """A cell of a table with a bar as wide as a percentage."""
+    return f'<td class="bar"><i class="{look}" style="width:{width:.2f}%"></i></td>'
+
+
+def more(count: int, body: str) -> str:
+    """A line `count more`, which opens to show the body; "" for none."""
+    if count <= 0:
+        return ""
+    return f"<details><summary>{count} more</summary>{body}</details>"
 
 
 def section(name: str, title: str, lead: str, body: str) -> str:

@@ -9,13 +9,12 @@ from string import Template
 
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
-from meshwright.app.report.collectives import draw_collectives
+from meshwright.app.report.collectives import draw_collectives, draw_waterfall
 from meshwright.app.report.markup import TIMES, Tooltips, text
 from meshwright.app.report.roofline import draw_roofline
 from meshwright.app.report.shardings import draw_shardings
 from meshwright.app.report.summary import draw_comparison, draw_summary
 from meshwright.app.report.timeline import draw_timeline
-from meshwright.app.report.waterfall import draw_waterfall
 
 
 def write_report(

@@ -6,19 +6,23 @@ Williams, Waterman, Patterson, "Roofline" (CACM 2009).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from meshwright.app.output.numbers import show_bytes, show_seconds, show_si
+from meshwright.app.output.collapse import group_by
+from meshwright.app.output.numbers import show_bytes, show_seconds, show_share, show_si
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
-from meshwright.app.report.hottest import draw_hottest
-from meshwright.app.report.markup import KINDS, Tooltips, legend, section
-from meshwright.app.report.roofline_points import RooflinePoint, roofline_points
-
-if TYPE_CHECKING:
-    from meshwright.predict.estimate import Estimate
+from meshwright.app.report import markup
+from meshwright.app.report.markup import KINDS, NONE, Tooltips, kind_of_span, text
+from meshwright.app.report.trace_events import bound_of
+from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.estimate import Estimate
+from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
+from meshwright.predict.simulate.timeline import Span, Timeline
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
+_LINES = 14
+"""Source lines in the table."""
 
 
 def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
@@ -34,10 +38,27 @@ def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
     )
     plot = _plot(estimate, points, tips) if points else "<p>Nothing is computed.</p>"
     body = (
-        f'<div class="pair"><div>{plot}{legend({p.kind for p in points})}</div>'
-        f"<div>{draw_hottest(estimate, every)}</div></div>"
+        f'<div class="pair"><div>{plot}{markup.legend_of({p.kind for p in points})}</div>'
+        f"<div>{_hottest(estimate, every)}</div></div>"
     )
-    return section("roofline", "Roofline of the computation", lead, body)
+    return markup.section("roofline", "Roofline of the computation", lead, body)
+
+
+def _hottest(estimate: Estimate, points: Sequence[RooflinePoint]) -> str:
+    """A table of source lines, the longest computation first."""
+    lines = group_by(points, lambda point: point.source)
+    seconds = {source: sum(p.seconds for p in group) for source, group in lines.items()}
+    order = sorted(lines, key=lambda source: -seconds[source])[:_LINES]
+    rows: list[str] = []
+    for source in order:
+        first, total_s = lines[source][0], seconds[source]
+        shown = show_seconds(total_s), show_share(total_s / estimate.step_time_s)
+        bar = markup.bar(f"k-{first.kind}", 100 * total_s / seconds[order[0]])
+        rows.append(
+            f"<tr><td><code>{text(source or NONE)}</code></td>{markup.numbers(*shown)}"
+            f"<td>{text(first.bound)}</td>{bar}</tr>"
+        )
+    return markup.table(("source line", ">seconds", ">of step", "limited by", ""), rows)
 
 
 # -- the plot --------------------------------------------------------------------------
@@ -161,3 +182,67 @@ def _tip(point: RooflinePoint, tips: Tooltips) -> str:
         f"{show_si(point.flops, 'FLOP')}, {show_bytes(point.num_bytes)}, "
         f"{show_seconds(each)}; {point.times} times per step",
     )
+
+
+# -- the points ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePoint:
+    """Kernels with the same source line, op, operations and bytes.
+
+    Operations are counted as in the cost model: a transcendental counts as several.
+
+    flops, num_bytes: of one execution. times, seconds: of all executions in a step.
+    """
+
+    source: str
+    op: str
+    kind: str
+    bound: str
+    flops: int
+    num_bytes: float
+    times: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Operations per second while the kernel runs."""
+        return self.flops * self.times / self.seconds
+
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity: operations per byte; infinite for no bytes."""
+        return self.flops / self.num_bytes if self.num_bytes else math.inf
+
+
+def roofline_points(estimate: Estimate) -> list[RooflinePoint]:
+    """The points of a step, the longest total time first."""
+    groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
+    for span, times in _computing(estimate.timeline):
+        work = span.fusion.work
+        flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
+        key = (
+            str(span.fusion.root.source),
+            span.fusion.root.kind,
+            kind_of_span(span),
+            bound_of(span),
+            flops,
+            span.num_bytes,
+        )
+        count, seconds = groups.get(key, (0, 0.0))
+        seconds += times * (span.end_s - span.start_s)
+        groups[key] = count + times, seconds
+    points = [
+        RooflinePoint(*key, times, seconds) for key, (times, seconds) in groups.items()
+    ]
+    return sorted(points, key=lambda point: -point.seconds)
+
+
+def _computing(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:
+    """Spans of computation, with the number of their executions in a step."""
+    for span in timeline.spans:
+        if span.inner is not None:
+            yield from _computing(span.inner, times * span.repeats)
+        elif span.fusion.kind is not FusionKind.COLLECTIVE:
+            yield span, times

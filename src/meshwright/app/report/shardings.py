@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from meshwright.app.output.collapse import collapse
+from meshwright.app.output.collapse import collapse, group_by
 from meshwright.app.output.numbers import show_bytes
 from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
-from meshwright.app.report.markup import NONE, TIMES, Tooltips, section, text
+from meshwright.app.report import markup
+from meshwright.app.report.markup import NONE, TIMES, Tooltips, text
+from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import itemsize_bytes, show_type
-
-if TYPE_CHECKING:
-    from meshwright.machine import Mesh
 
 _SIDE, _BAR, _MOST = 84, 9, 16
 """Longest side of a picture, width of a bar, and most parts drawn along a side."""
@@ -25,69 +22,47 @@ _SHOWN, _COLOURS, _PATHS = 24, 6, 4
 
 def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
     """A card for each shape and sharding, with the paths of its inputs."""
-    axes = _axes_of(plan)
-    groups: dict[tuple[object, ...], list[Leaf]] = {}
-    for leaf in plan.inputs:
-        if any(leaf.spec):
-            groups.setdefault((leaf.shape, leaf.dtype, leaf.spec), []).append(leaf)
+    # Mesh axes, then the sub-axes that reshapes split them into.
+    axes = Mesh(plan.mesh.shape | program_of(plan).lowered.mesh.shape)
+    groups = group_by(
+        (leaf for leaf in plan.inputs if any(leaf.spec)),
+        lambda leaf: (leaf.shape, leaf.dtype, leaf.spec),
+    )
     leaves = sorted(groups.values(), key=lambda g: -len(g) * _num_bytes(g[0]))
-    cards = [_card(group, axes, tips) for group in leaves]
-    body = _legend(axes) + f'<div class="leaves">{"".join(cards[:_SHOWN])}</div>'
-    if cards[_SHOWN:]:
-        rest = f'<div class="leaves">{"".join(cards[_SHOWN:])}</div>'
-        more = f"{len(cards) - _SHOWN} more"
-        body += f"<details><summary>{more}</summary>{rest}</details>"
+    cards = [_card(group, plan.mesh.num_devices, axes, tips) for group in leaves]
+    body = markup.legend(
+        markup.chip(_colour(axes, axis), f"{text(axis)} {TIMES} {size}")
+        for axis, size in plan.mesh.sizes
+    )
+    body += f'<div class="leaves">{"".join(cards[:_SHOWN])}</div>'
+    rest = f'<div class="leaves">{"".join(cards[_SHOWN:])}</div>'
+    body += markup.more(len(cards) - _SHOWN, rest)
     body += _whole([leaf for leaf in plan.inputs if not any(leaf.spec)])
     lead = (
         "Inputs with the same shape and sharding share a card. A bar along a side is a "
         "mesh axis that partitions it, the outermost axis first; its solid part belongs "
         "to the first device."
     )
-    return section("shardings", "Shardings of the inputs", lead, body)
+    return markup.section("shardings", "Shardings of the inputs", lead, body)
 
 
-@dataclass(frozen=True, slots=True)
-class AxisSizes:
-    """Sizes of the mesh axes, and of the sub-axes that reshapes split them into."""
-
-    mesh: Mesh
-    sizes: Mapping[str, int]
-
-    def size(self, axes: Iterable[str]) -> int:
-        """The number of parts that several axes make together."""
-        return math.prod(self.sizes[axis] for axis in axes)
-
-    def colour(self, axis: str) -> str:
-        """The CSS class of an axis, or of the axis that a sub-axis belongs to."""
-        return f"a{self.mesh.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
-
-
-def _axes_of(plan: PlanRecord) -> AxisSizes:
-    sizes = program_of(plan).lowered.mesh.shape | plan.mesh.shape
-    return AxisSizes(plan.mesh, sizes)
-
-
-def _legend(axes: AxisSizes) -> str:
-    chips = "".join(
-        f'<span class="chip"><i class="{axes.colour(axis)}"></i>'
-        f"{text(axis)} {TIMES} {size}</span>"
-        for axis, size in axes.mesh.sizes
-    )
-    return f'<div class="legend">{chips}</div>'
+def _colour(axes: Mesh, axis: str) -> str:
+    """The CSS class of an axis, or of the axis that a sub-axis belongs to."""
+    return f"a{axes.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
 
 
 def _num_bytes(leaf: Leaf) -> int:
     return math.prod(leaf.shape) * itemsize_bytes(leaf.dtype)
 
 
-def _card(group: Sequence[Leaf], axes: AxisSizes, tips: Tooltips) -> str:
+def _card(group: Sequence[Leaf], num_devices: int, axes: Mesh, tips: Tooltips) -> str:
     leaf = group[0]
     paths = [
         f"{p} ({TIMES} {n})" if n > 1 else p for p, n in collapse(x.path for x in group)
     ]
     parts = math.prod(axes.size(cut) for cut in leaf.spec)
     held = _num_bytes(leaf) / parts
-    copies = axes.mesh.num_devices // parts
+    copies = num_devices // parts
     spec = ", ".join(".".join(cut) or NONE for cut in leaf.spec)
     shown = "".join(f"<li>{_breakable(name)}</li>" for name in paths[:_PATHS])
     if paths[_PATHS:]:
@@ -95,9 +70,7 @@ def _card(group: Sequence[Leaf], axes: AxisSizes, tips: Tooltips) -> str:
     kept = (
         f"each part is on {copies} devices" if copies > 1 else "no part is replicated"
     )
-    tip = tips.add(
-        *paths[:12], f"{parts} parts on {axes.mesh.num_devices} devices; {kept}"
-    )
+    tip = tips.add(*paths[:12], f"{parts} parts on {num_devices} devices; {kept}")
     return (
         f'<div class="leaf" {tip}>{_picture(leaf, axes)}<div><ul>{shown}</ul>'
         f"<p>{text(show_type(leaf.shape, leaf.dtype))}</p><p><b>[{text(spec)}]</b></p>"
@@ -129,7 +102,7 @@ def _whole(leaves: Sequence[Leaf]) -> str:
 # -- the picture -----------------------------------------------------------------------
 
 
-def _picture(leaf: Leaf, axes: AxisSizes) -> str:
+def _picture(leaf: Leaf, axes: Mesh) -> str:
     """A drawing of at most two partitioned dims, the first of them downwards."""
     down, right = _sides(leaf)
     rows = () if down is None else leaf.spec[down]
@@ -140,13 +113,13 @@ def _picture(leaf: Leaf, axes: AxisSizes) -> str:
     for i, axis in enumerate(rows):
         for start, length, look in _strip(axes, rows, i, height):
             marks += (
-                f'<rect class="{axes.colour(axis)}{look}" x="{_BAR * i - x}" '
+                f'<rect class="{_colour(axes, axis)}{look}" x="{_BAR * i - x}" '
                 f'y="{start:.2f}" width="{_BAR - 2}" height="{length:.2f}"/>'
             )
     for i, axis in enumerate(columns):
         for start, length, look in _strip(axes, columns, i, width):
             marks += (
-                f'<rect class="{axes.colour(axis)}{look}" x="{start:.2f}" '
+                f'<rect class="{_colour(axes, axis)}{look}" x="{start:.2f}" '
                 f'y="{_BAR * i - y}" width="{length:.2f}" height="{_BAR - 2}"/>'
             )
     size = _SIDE + 2 * _BAR + 2
@@ -191,7 +164,7 @@ def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
 
 
 def _strip(
-    axes: AxisSizes, names: Sequence[str], index: int, length: int
+    axes: Mesh, names: Sequence[str], index: int, length: int
 ) -> list[tuple[float, float, str]]:
     """Start, length and CSS class of the parts of a side, down to axis number `index`."""
     outer, size = axes.size(names[:index]), axes.size(names[index : index + 1])

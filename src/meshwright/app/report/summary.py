@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from meshwright.app.output.numbers import (
     show_bytes,
@@ -13,11 +12,9 @@ from meshwright.app.output.numbers import (
     show_si,
 )
 from meshwright.app.record.plan_record import PlanRecord, estimate_of, figures_of
-from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, section, text
-
-if TYPE_CHECKING:
-    from meshwright.predict.figures import Figures
-
+from meshwright.app.report import markup
+from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
+from meshwright.predict.figures import Figures
 
 _SMALLEST = 1e-6
 """Share of the step below which an activity is left out."""
@@ -96,14 +93,9 @@ def _breakdown(figures: Figures, tips: Tooltips) -> str:
         look = "k-product" if kind == "compute" else f"k-{kind}"
         tip = tips.add(shown, f"{show_seconds(seconds)}, {show_share(share)}")
         parts.append(f'<i class="{look}" style="flex-grow:{share:.5f}" {tip}></i>')
-        chips.append(
-            f'<span class="chip"><i class="{look}"></i>{text(shown)} '
-            f"<b>{show_seconds(seconds)}</b> {show_share(share)}</span>"
-        )
-    return (
-        f'<div class="breakdown">{"".join(parts)}</div>'
-        f'<div class="legend">{"".join(chips)}</div>'
-    )
+        figure = f"<b>{show_seconds(seconds)}</b> {show_share(share)}"
+        chips.append(markup.chip(look, f"{text(shown)} {figure}"))
+    return f'<div class="breakdown">{"".join(parts)}</div>{markup.legend(chips)}'
 
 
 def _filled(figures: Figures) -> list[tuple[str, float]]:
@@ -127,44 +119,32 @@ def draw_comparison(plans: Sequence[PlanRecord]) -> str:
         _row(plan, estimate, longest)
         for plan, estimate in zip(plans, figures, strict=True)
     ]
-    head = "".join(
-        f"<th{look}>{title}</th>"
-        for title, look in (
-            ("machine", ""),
-            ("mesh", ""),
-            ("step time", ' colspan="2"'),
-            ("MFU", ' class="n"'),
-            ("memory of limit", ' class="n" colspan="2"'),
-            ("exposed communication", ' class="n"'),
-            ("energy", ' class="n"'),
-            ("price", ' class="n"'),
-            ("CO₂e", ' class="n"'),
-        )
-    )
-    return section(
+    titles = (
+        "machine", "mesh", ">step time", "", ">MFU", ">memory", ">of limit",
+        ">exposed communication", ">energy", ">price", ">CO₂e",
+    )  # fmt: skip
+    return markup.section(
         "comparison",
         "On other machines",
         "The first row is the plan of this page. Red: the memory is not sufficient.",
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>",
+        f'<div class="wide">{markup.table(titles, rows)}</div>',
     )
 
 
 def _row(plan: PlanRecord, figures: Figures, longest: float) -> str:
     machine = estimate_of(plan).machine
     share = figures.peak_memory_bytes / figures.usable_bytes
-    width = 100 * figures.step_time_s / longest
     energy = _or_none(figures.energy_j, "J", "", "")[0]
     carbon = _or_none(figures.co2e_g, "g", "", "")[0]
     cells = [
         f"<td>{text(machine.title)} {TIMES} {machine.num_devices}</td>",
         f"<td>{text(plan.mesh)}</td>",
-        f'<td class="n">{show_seconds(figures.step_time_s)}</td>',
-        f'<td class="bar"><i class="k-product" style="width:{width:.2f}%"></i></td>',
-        f'<td class="n">{show_share(figures.mfu)}</td>',
-        f'<td class="n">{show_bytes(figures.peak_memory_bytes)}</td>',
+        markup.numbers(show_seconds(figures.step_time_s)),
+        markup.bar("k-product", 100 * figures.step_time_s / longest),
+        markup.numbers(show_share(figures.mfu), show_bytes(figures.peak_memory_bytes)),
         f'<td class="n{"" if figures.fits else " alarm"}">{show_share(share)}</td>',
-        f'<td class="n">{show_seconds(exposed_s(figures))}</td>',
-        *(f'<td class="n">{shown}</td>' for shown in (energy, _price(figures), carbon)),
+        markup.numbers(
+            show_seconds(exposed_s(figures)), energy, _price(figures), carbon
+        ),
     ]
     return f"<tr>{''.join(cells)}</tr>"

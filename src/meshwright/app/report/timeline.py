@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from meshwright.app.output.numbers import nice_ticks, show_bytes, show_seconds
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
+from meshwright.app.report import markup
+from meshwright.app.report import trace_events as trace
 from meshwright.app.report.live_values import ValueGroup, live_groups
-from meshwright.app.report.markup import (
-    TIMES,
-    Tooltips,
-    kind_of_span,
-    legend,
-    section,
-    text,
-)
-from meshwright.app.report.trace_events import (
-    STREAMS,
-    PlacedSpan,
-    bound_of,
-    lay_out,
-    memory_over_time,
-    name_of,
-)
+from meshwright.app.report.markup import TIMES, Tooltips, text
 from meshwright.predict.compilers.hlo.fusion import FusionKind
-
-if TYPE_CHECKING:
-    from meshwright.predict.estimate import Estimate
+from meshwright.predict.estimate import Estimate
 
 WIDTH, LEFT, RIGHT = 1120, 84, 12
 PLOT = WIDTH - LEFT - RIGHT
@@ -42,19 +25,21 @@ _FAR = 3.0
 def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
     """The section with the streams as lanes, and the memory over the same seconds."""
     estimate = estimate_of(plan)
-    spans = list(lay_out(estimate.timeline, _iterations(estimate)))
-    kinds = {kind_of_span(placed.span) for placed in spans}
+    spans = list(trace.lay_out(estimate.timeline, _iterations(estimate)))
+    kinds = {markup.kind_of_span(placed.span) for placed in spans}
     lead = (
         "All devices run the same program. Point at a span to see its source line; use "
         "the wheel to zoom, drag to move, and double-click to see the whole step."
     )
     figures = _streams(estimate, spans, tips) + _memory(plan, estimate, tips)
-    return section("time", "Timeline of the step", lead, legend(kinds) + figures)
+    return markup.section(
+        "time", "Timeline of the step", lead, markup.legend_of(kinds) + figures
+    )
 
 
 def _iterations(estimate: Estimate) -> int:
     """The number of iterations to draw of each loop."""
-    spans = sum(1 for _ in lay_out(estimate.timeline))
+    spans = sum(1 for _ in trace.lay_out(estimate.timeline))
     return max(1, _MARKS // max(spans, 1))
 
 
@@ -84,13 +69,13 @@ def _frame(name: str, height: int, title: str, estimate: Estimate, body: str) ->
 # -- streams ---------------------------------------------------------------------------
 
 
-def _streams(estimate: Estimate, spans: list[PlacedSpan], tips: Tooltips) -> str:
-    height = len(STREAMS) * (_LANE + _GAP) + _AXIS
+def _streams(estimate: Estimate, spans: list[trace.PlacedSpan], tips: Tooltips) -> str:
+    height = len(trace.STREAMS) * (_LANE + _GAP) + _AXIS
     lanes = "".join(
         f'<text class="lane" x="{LEFT - 10}" y="{_lane(s) + _LANE / 2 + 4}">{s}</text>'
         f'<rect class="empty" x="{LEFT}" y="{_lane(s)}" width="{PLOT}" '
         f'height="{_LANE}"/>'
-        for s in STREAMS
+        for s in trace.STREAMS
     )
     marks = "".join(_mark(placed, estimate, tips) for placed in spans)
     body = (
@@ -101,27 +86,27 @@ def _streams(estimate: Estimate, spans: list[PlacedSpan], tips: Tooltips) -> str
 
 
 def _lane(stream: str) -> int:
-    return STREAMS.index(stream) * (_LANE + _GAP)
+    return trace.STREAMS.index(stream) * (_LANE + _GAP)
 
 
-def _mark(placed: PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
+def _mark(placed: trace.PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
     """A rectangle; a loop covers both lanes, behind the spans of its body."""
     span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
     start, end = _x(placed.start_s, estimate), _x(placed.end_s, estimate)
     y = 0 if is_region else _lane(span.stream)
-    height = len(STREAMS) * (_LANE + _GAP) - _GAP if is_region else _LANE
+    height = len(trace.STREAMS) * (_LANE + _GAP) - _GAP if is_region else _LANE
     tip = tips.add(
         str(span.fusion.root.source) or "no source line",
-        f"{name_of(span)}: {span.fusion.kind.value}, on {span.stream}",
-        f"{show_seconds(placed.end_s - placed.start_s)}, limited by {bound_of(span)}",
+        f"{trace.name_of(span)}: {span.fusion.kind.value}, on {span.stream}",
+        f"{show_seconds(placed.end_s - placed.start_s)}, limited by {trace.bound_of(span)}",
         f"transfers {show_bytes(span.num_bytes)}",
         f"starts at {show_seconds(placed.start_s)}",
         *(f"with {u.root.kind} at {u.root.source}" for u in span.fusion.parts[1:]),
     )
     return (
-        f'<rect class="k-{kind_of_span(span)}" x="{start:.4f}" y="{y}" '
+        f'<rect class="k-{markup.kind_of_span(span)}" x="{start:.4f}" y="{y}" '
         f'width="{end - start:.4f}" height="{height}" {tip} '
-        f'data-name="{text(name_of(span))}"/>'
+        f'data-name="{text(trace.name_of(span))}"/>'
     )
 
 
@@ -143,10 +128,9 @@ def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
         f"{show_bytes(at)}</text>"
         for at in nice_ticks(top, 4)
     )
-    points = memory_over_time(estimate)
+    points = trace.memory_over_time(estimate)
     outline = f"M0,{y(0):.2f}" + "".join(
-        f"V{y(size):.2f}H{_x(end, estimate):.4f}"
-        for (_, size, _), end in zip(points, _ends(points, estimate), strict=True)
+        f"V{y(size):.2f}H{_x(end, estimate):.4f}" for _, end, size, _ in points
     )
     given = estimate.memory.curve[0]
     body = (
@@ -158,25 +142,19 @@ def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
         f"{_lines(estimate, y(peak), y(limit), is_far)}"
     )
     height = _TOP + _CURVE + _AXIS
-    title = (
-        f'<h3>Memory per device</h3><div class="legend"><span class="chip">'
-        f'<i class="given"></i>inputs and state {show_bytes(given)}</span>'
-        '<span class="chip"><i class="alive"></i>computed values</span></div>'
-    )
+    state = markup.chip("given", f"inputs and state {show_bytes(given)}")
+    names = markup.legend([state, markup.chip("alive", "computed values")])
+    title = f"<h3>Memory per device</h3>{names}"
     return title + _frame("memory", height, "live memory over time", estimate, body)
 
 
-def _ends(points: list[tuple[float, int, int]], estimate: Estimate) -> list[float]:
-    return [*(start for start, _, _ in points[1:]), estimate.step_time_s]
-
-
 def _hover_areas(
-    plan: PlanRecord, points: list[tuple[float, int, int]], tips: Tooltips
+    plan: PlanRecord, points: list[tuple[float, float, int, int]], tips: Tooltips
 ) -> str:
     """Invisible rectangles with tooltips, one for each point of the memory curve."""
     estimate, groups = estimate_of(plan), live_groups(plan, _LARGEST)
     hits: list[str] = []
-    for (start, size, index), end in zip(points, _ends(points, estimate), strict=True):
+    for start, end, size, index in points:
         unit = estimate.fusions[index] if index >= 0 else None
         title = (
             (str(unit.root.source) or "no source line", f"while {unit.root.kind} runs")

@@ -11,15 +11,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
-
-if TYPE_CHECKING:
-    from meshwright.predict.estimate import Estimate
 
 STREAMS = (COMPUTE, LINKS)
 """Streams in the order of their threads, which are numbered from 1."""
@@ -51,11 +49,11 @@ def lay_out(
                 yield from lay_out(span.inner, most, start + i * span.inner.end_s)
 
 
-def memory_over_time(estimate: Estimate) -> list[tuple[float, int, int]]:
-    """Points of the memory curve: seconds, live bytes, and the fusion that starts then.
+def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
+    """The memory curve: start and end in seconds, live bytes, the fusion that runs then.
 
     Fusions are numbered in order; -1 is the time before the first. If several start at
-    once, the point is that with the most bytes.
+    once, the one with the most bytes counts.
     """
     spans = estimate.timeline.spans
     starts = {part: span.start_s for span in spans for part in span.fusion.parts}
@@ -67,7 +65,11 @@ def memory_over_time(estimate: Estimate) -> list[tuple[float, int, int]]:
             points.append(point)
         elif point[1] >= points[-1][1]:
             points[-1] = point
-    return points
+    ends = [*(start for start, _, _ in points[1:]), estimate.step_time_s]
+    return [
+        (start, end, size, index)
+        for (start, size, index), end in zip(points, ends, strict=True)
+    ]
 
 
 def name_of(span: Span) -> str:
@@ -90,14 +92,14 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
         estimate = estimate_of(plan)
         machine = estimate.machine
         title = f"{machine.name} x {machine.num_devices}, mesh {plan.mesh}"
-        events.append(_metadata("process_name", pid, 0, title))
-        for tid, stream in enumerate(STREAMS, 1):
-            events.append(_metadata("thread_name", pid, tid, stream))
+        for tid, said in enumerate((title, *STREAMS)):
+            name = "thread_name" if tid else "process_name"
+            events.append(_event("M", name, pid, tid, 0, args={"name": said}))
         events += [
             _complete(placed, pid, estimate) for placed in lay_out(estimate.timeline)
         ]
         points = memory_over_time(estimate)
-        events += [_counter(pid, seconds, size) for seconds, size, _ in points]
+        events += [_counter(pid, start_s, size) for start_s, _, size, _ in points]
         events.append(_counter(pid, estimate.step_time_s, estimate.memory.curve[-1]))
     return events
 
@@ -107,10 +109,6 @@ def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
     target = output_file(path)
     content = {"displayTimeUnit": "ms", "traceEvents": trace_events(plans)}
     write_file(target, json.dumps(content, separators=(",", ":")).encode())
-
-
-def _metadata(name: str, pid: int, tid: int, said: str) -> Event:
-    return _event("M", name, pid, tid, 0) | {"args": {"name": said}}
 
 
 def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
@@ -123,18 +121,18 @@ def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
         "bytes": span.num_bytes,
     }
     tid = STREAMS.index(span.stream) + 1
-    event = _event("X", name_of(span), pid, tid, start)
-    event |= {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
-    return event
+    more = {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
+    return _event("X", name_of(span), pid, tid, start, **more)
 
 
 def _counter(pid: int, seconds: float, num_bytes: int) -> Event:
-    event = _event("C", "live memory", pid, 0, _nanoseconds(seconds))
-    return event | {"args": {"bytes": num_bytes}}
+    at = _nanoseconds(seconds)
+    return _event("C", "live memory", pid, 0, at, args={"bytes": num_bytes})
 
 
-def _event(phase: str, name: str, pid: int, tid: int, start: int) -> Event:
-    return {"ph": phase, "name": name, "pid": pid, "tid": tid, "ts": start / 1000}
+def _event(phase: str, name: str, pid: int, tid: int, start: int, **more: Any) -> Event:
+    event = {"ph": phase, "name": name, "pid": pid, "tid": tid, "ts": start / 1000}
+    return event | more
 
 
 def _nanoseconds(seconds: float) -> int:

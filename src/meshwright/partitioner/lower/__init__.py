@@ -1,10 +1,15 @@
 """Program + decisions -> device program."""
 
-from meshwright.partitioner.lower.count import count_collectives, executions
-from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
+from meshwright.partitioner.lower.lowered import (
+    Gather,
+    Lowered,
+    Origin,
+    Workaround,
+    count_collectives,
+    executions,
+)
 from meshwright.partitioner.lower.lowering import lower
 from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
-from meshwright.partitioner.lower.verify import verify_lowered
 
 __all__ = [
     "Gather",
@@ -16,5 +21,4 @@ __all__ = [
     "local_shape",
     "lower",
     "reshard_steps",
-    "verify_lowered",
 ]

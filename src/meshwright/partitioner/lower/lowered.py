@@ -1,13 +1,14 @@
-"""The device program that lowering returns, and the options that lowering takes."""
+"""The device program that lowering returns, and the number of its collectives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from meshwright.machine import Mesh
 from meshwright.program.ir import Op, Program, Sharding
+from meshwright.program.ops import COLLECTIVES
 
 
 class Gather(Enum):
@@ -50,3 +51,38 @@ class Lowered:
     inputs: tuple[Sharding, ...]
     outputs: tuple[Sharding, ...]
     origins: Mapping[Op, Origin] = field(default_factory=dict)
+
+
+def executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
+    """Every collective with the number of times that it runs in a step.
+
+    A scan's body runs `length` times. A `while` counts once, since its trip count is not
+    known. Every branch of a `cond` counts.
+    """
+    for op in program.ops:
+        if op.kind in COLLECTIVES:
+            yield op, times
+        inner = times
+        if op.kind == "scan":
+            length = op.params["length"]
+            assert isinstance(length, int)
+            inner = times * length
+        for body in op.bodies:
+            yield from executions(body, inner)
+
+
+def count_collectives(program: Program) -> dict[str, int]:
+    """Executions by kind of collective; a `cond` counts as its busiest branch."""
+    counts: dict[str, int] = dict.fromkeys(COLLECTIVES, 0)
+    for op in program.ops:
+        if op.kind in COLLECTIVES:
+            counts[op.kind] += 1
+        if not op.bodies:
+            continue
+        inner = [count_collectives(body) for body in op.bodies]
+        times = op.params["length"] if op.kind == "scan" else 1
+        assert isinstance(times, int)
+        for kind in counts:
+            each = [c[kind] for c in inner]
+            counts[kind] += times * (max(each) if op.kind == "cond" else sum(each))
+    return counts

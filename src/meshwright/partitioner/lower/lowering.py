@@ -15,8 +15,9 @@ from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workar
 from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.partitioner.lower.scope import Scope, Shared
 from meshwright.partitioner.propagate import Node, State
+from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
-from meshwright.program.ops import FactorRule, OpCut
+from meshwright.program.ops import OpCut
 
 
 def lower(
@@ -133,28 +134,19 @@ def _apply(
     rule = node.rule
     assert rule is not None
     axes_of = scope.state.axes_of[node.index]
-    if rule.expand is not None and any(axes_of.get(f) for f in rule.special):
-        return _expand(scope, op, operands, rule)
-    params = op.params
-    if op.has_effect:
-        params = {**params, "mesh_axes": scope.mesh.axes}
-    if rule.local_params is not None and axes_of:
-        params = rule.local_params(op, tuple(o.shape for o in operands), shapes)
-    return scope.builder.apply(op, operands, shapes, params)
-
-
-def _expand(
-    scope: Scope, op: Op, operands: tuple[Atom, ...], rule: FactorRule
-) -> tuple[Value, ...]:
-    node = scope.graph.op_node[op]
-    axes_of = scope.state.axes_of[node.index]
+    expand = rule.expand
+    if expand is None or not any(axes_of.get(f) for f in rule.special):
+        params = op.params
+        if op.has_effect:
+            params = {**params, "mesh_axes": scope.mesh.axes}
+        if rule.local_params is not None and axes_of:
+            params = rule.local_params(op, tuple(o.shape for o in operands), shapes)
+        return scope.builder.apply(op, operands, shapes, params)
     every = range(len(rule.sizes))
     cut = OpCut(
         tuple(axes_of.get(f, ()) for f in every),
         tuple(scope.state.parts(node, f) for f in every),
     )
-    expand = rule.expand
-    assert expand is not None
     scope.builder.reason = f"{op.kind} cut where it needs its neighbours"
     value = node.outs[0][0] if node.outs else -1
     axes = tuple(scope.state.factor_of[node.index])
@@ -227,10 +219,11 @@ def _wire_sharding(scope: Scope, node: Node) -> Sharding:
         node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
     ):
         return Sharding(scope.shared.form_inside(node))
-    cut = scope.cuts(node, tuple((d,) for d in range(len(node.sizes))))
+    dims = tuple((d,) for d in range(len(node.sizes)))
+    inner = cut_by(scope.state.axes_of[node.index], dims)
     carrier = scope.shared.carrier
     partial = tuple(a for a in scope.mesh.axes if carrier.loop_partial(node, a))
-    return Sharding(cut.dims, partial)
+    return Sharding(inner.dims, partial)
 
 
 def _is_gathered(scope: Scope, node: Node) -> bool:

@@ -8,7 +8,6 @@ by permute.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from meshwright.machine import Mesh
@@ -83,33 +82,25 @@ def _swap(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
     """Move a minor run of axes from one dim to the end of another by all-to-all."""
-    moved = True
-    while moved:
-        moved = False
-        for i, axes in enumerate(now):
-            extra = axes[_common(axes, goal[i]) :]
-            for j in range(len(now)):
-                if j == i or _common(now[j], goal[j]) < len(now[j]):
-                    continue
-                wanted = goal[j][len(now[j]) :]
-                count = _overlap(extra, wanted)
-                if count:
-                    run = tuple(axes[len(axes) - count :])
-                    steps.append(ReshardStep("all_to_all", i, run, j))
-                    del axes[len(axes) - count :]
-                    now[j].extend(run)
-                    moved = True
-                    break
-            if moved:
-                break
+    for i, axes in enumerate(now):
+        extra = axes[_common(axes, goal[i]) :]
+        for j in range(len(now)):
+            if j == i or _common(now[j], goal[j]) < len(now[j]):
+                continue
+            count = _overlap(extra, goal[j][len(now[j]) :])
+            if count:
+                run = tuple(axes[len(axes) - count :])
+                steps.append(ReshardStep("all_to_all", i, run, j))
+                del axes[len(axes) - count :]
+                now[j].extend(run)
+                _swap(now, goal, steps)  # what has moved may let others move
+                return
 
 
 def _overlap(extra: list[str], wanted: list[str]) -> int:
     """The length of the longest run that ends `extra` and begins `wanted`."""
-    for count in range(min(len(extra), len(wanted)), 0, -1):
-        if extra[-count:] == wanted[:count]:
-            return count
-    return 0
+    counts = range(min(len(extra), len(wanted)), 0, -1)
+    return next((n for n in counts if extra[-n:] == wanted[:n]), 0)
 
 
 def _permute(
@@ -133,25 +124,9 @@ def emit_step(builder: Builder, x: Atom, step: ReshardStep) -> Atom:
         return builder.all_gather(x, step.dim, step.axes)
     if step.kind == "all_to_all":
         return builder.all_to_all(x, step.dim, step.other, step.axes)
-    return builder.permute(x, step.axes, _reorder(builder.mesh, step.axes, step.to))
-
-
-def _reorder(mesh: Mesh, old: Axes, new: Axes) -> tuple[tuple[int, int], ...]:
-    """(source, target) positions along `old` that reorder chunks from `old` to `new`."""
-    pairs = []
-    for chunk in range(math.prod(mesh.size(a) for a in old)):
-        coordinates: dict[str, int] = {}
-        rest = chunk
-        for axis in reversed(new):
-            rest, coordinates[axis] = divmod(rest, mesh.size(axis))
-        position = 0
-        for axis in old:
-            position = position * mesh.size(axis) + coordinates[axis]
-        if position != chunk:
-            pairs.append((chunk, position))
-    identity = {a for a, _ in pairs}
-    pairs += [(c, c) for c in range(mesh.size(old)) if c not in identity]
-    return tuple(sorted(pairs))
+    chunks = range(builder.mesh.size(step.axes))
+    pairs = tuple((c, builder.moved(c, step.to, step.axes)) for c in chunks)
+    return builder.permute(x, step.axes, pairs)
 
 
 def local_shape(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from meshwright.partitioner.lower.lowered import Gather, Origin
 from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
 from meshwright.partitioner.propagate import Carrier, Node, State
+from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value, whole
 from meshwright.program.ops import COLLECTIVES, Builder
-from meshwright.program.rules.rule import Dims
 
 Cuts = tuple[tuple[str, ...], ...]
 
@@ -47,10 +47,17 @@ class Shared:
         """The shardings at an op's node; ops with equal rules and cuts share the result."""
         axes = self.state.axes_of[node.index]
         key = (node.signature, tuple(sorted(axes.items())) if axes else None)
-        known = self._ends.get(key)
-        if known is None:
-            known = self._ends[key] = self._find_ends(node)
-        return known
+        if key not in self._ends:
+            assert node.op is not None
+            assert node.rule is not None
+            results = tuple(cut_by(axes, dims) for dims in node.rule.results)
+            shapes = (
+                local_shape(value.shape, sharding, self.state.mesh)
+                for value, sharding in zip(node.op.results, results, strict=True)
+            )
+            operands = tuple(cut_by(axes, dims) for dims in node.rule.operands)
+            self._ends[key] = Ends(operands, results, tuple(shapes))
+        return self._ends[key]
 
     def form_inside(self, node: Node) -> Cuts:
         """The sharding, by dims, in which a loop or remat body receives a constant.
@@ -69,22 +76,9 @@ class Shared:
                 if reader.is_loop_constant or reader.is_remat_constant:
                     wanted.add(self.form_inside(reader))
                     continue
-                ports = (port for port in reader.ins if port[0] == number)
-                wanted |= {state.sharding_at(reader, port).dims for port in ports}
+                wanted |= {s.dims for s in state.reads(reader, number)}
         form = wanted.pop() if len(wanted) == 1 else stored
         return stored if _is_within(form, stored) else form
-
-    def _find_ends(self, node: Node) -> Ends:
-        assert node.op is not None
-        assert node.rule is not None
-        axes = self.state.axes_of[node.index]
-        results = tuple(cut_by(axes, dims) for dims in node.rule.results)
-        shapes = (
-            local_shape(value.shape, sharding, self.state.mesh)
-            for value, sharding in zip(node.op.results, results, strict=True)
-        )
-        operands = tuple(cut_by(axes, dims) for dims in node.rule.operands)
-        return Ends(operands, results, tuple(shapes))
 
 
 def _is_within(need: Cuts, form: Cuts) -> bool:
@@ -92,23 +86,13 @@ def _is_within(need: Cuts, form: Cuts) -> bool:
     return all(n[: len(f)] == f for n, f in zip(need, form, strict=True))
 
 
-def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
-    """The sharding of a value with these factors, if these axes cut the factors."""
-    if not axes:
-        return whole(len(dims))
-    return Sharding(tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims))
-
-
 def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
     needs: dict[tuple[int, str], set[int | None]] = {}
     for value, axis in state.scattered:
-        wanted: set[int | None] = set()
-        for index in state.graph.consumers[value]:
-            node = state.graph.nodes[index]
-            for port in node.ins:
-                if port[0] == value:
-                    wanted.add(state.sharding_at(node, port).dim_of(axis))
-        needs[value, axis] = wanted
+        readers = [state.graph.nodes[index] for index in state.graph.consumers[value]]
+        needs[value, axis] = {
+            sharding.dim_of(axis) for n in readers for sharding in state.reads(n, value)
+        }
     return needs
 
 
@@ -148,10 +132,6 @@ class Scope:
     def node_of(self, value: Value) -> Node:
         """The node that produces a global value."""
         return self.graph.nodes[self.graph.producer[self.graph.number[value]]]
-
-    def cuts(self, node: Node, dims: Dims) -> Sharding:
-        """The sharding in which a node reads or makes a value with these factors."""
-        return cut_by(self.state.axes_of[node.index], dims)
 
     def _add_constant(self, value: Value, array: object) -> None:
         local: Atom = Value(value.shape, value.dtype)
@@ -244,9 +224,8 @@ class Scope:
         readers = self.graph.consumers[value]
         if not readers:
             return []
-        node = self.graph.nodes[readers[0]]
-        port = next(p for p in node.ins if p[0] == value)
-        return [a for cut in self.state.sharding_at(node, port).dims for a in cut]
+        first = next(self.state.reads(self.graph.nodes[readers[0]], value))
+        return [axis for cut in first.dims for axis in cut]
 
     def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
         """A whole value as a partial sum: itself on the first device, zero on others."""

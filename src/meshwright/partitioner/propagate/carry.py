@@ -7,8 +7,6 @@ results together are no larger than it is. Otherwise it is reduced where it is m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.state import State
 from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
@@ -53,7 +51,7 @@ class Carrier:
         return self._partial[key]
 
     def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
-        """The value and all values that its answer may depend on, in program order.
+        """The value, and all that may decide whether it is partial, in program order.
 
         Chains of additions are long; answering in this order avoids deep recursion.
         """
@@ -63,7 +61,7 @@ class Carrier:
             if not _groups(node) or axis in self.state.factor_of[node.index]:
                 continue
             assert node.op is not None
-            for _, number in self._operands(node.op):
+            for number in self._numbers(node.op):
                 if number is None or number in found or not self.is_cheap(number):
                     continue
                 if (number, axis, is_strict) not in self._partial:
@@ -128,10 +126,8 @@ class Carrier:
 
         Whole operands among them must be made partial: kept on one device, zero elsewhere.
         """
-        for group in _groups(node):
-            if self._is_carried(node, group, axis):
-                return group
-        return frozenset()
+        carried = (g for g in _groups(node) if self._is_carried(node, g, axis))
+        return next(carried, frozenset())
 
     def _is_carried(
         self, node: Node, group: frozenset[int], axis: str, is_strict: bool = False
@@ -144,23 +140,26 @@ class Carrier:
         """
         assert node.op is not None
         has_partial = has_whole = False
-        for position, atom in enumerate(node.op.operands):
-            number = self._number(atom)
-            arrives = (
-                number is not None
-                and self.is_cheap(number)  # otherwise it is reduced where it is made
-                and self.is_partial(number, axis, is_strict)
-            )
+        for position, number in enumerate(self._numbers(node.op)):
+            arrives = self._arrives_partial(number, axis, is_strict)
             if position not in group:
                 if arrives:
                     return False
             elif arrives:
                 has_partial = True
-            elif not self.is_zero(atom):
+            elif not self.is_zero(node.op.operands[position]):
                 has_whole = True
         if has_whole and (is_strict or not has_partial or len(group) < 2):
             return False
         return has_partial and (not has_whole or self._merges(node, axis))
+
+    def _arrives_partial(self, number: int | None, axis: str, is_strict: bool) -> bool:
+        """Whether a value is partial and stays so; if not cheap, it is reduced at once."""
+        return (
+            number is not None
+            and self.is_cheap(number)
+            and self.is_partial(number, axis, is_strict)
+        )
 
     def _merges(self, node: Node, axis: str) -> bool:
         """Whether the only result is read by additions only, one with a partial addend."""
@@ -172,7 +171,7 @@ class Carrier:
             node = self.graph.nodes[readers[0]]
             if node.op is None or node.wire or axis in self.state.factor_of[node.index]:
                 return False
-            numbers = [number for _, number in self._operands(node.op)]
+            numbers = self._numbers(node.op)
             if numbers.count(value) != 1:
                 return False
             place = numbers.index(value)
@@ -187,12 +186,7 @@ class Carrier:
         self, numbers: list[int | None], group: frozenset[int], value: int, axis: str
     ) -> bool:
         others = [n for p, n in enumerate(numbers) if p in group and n != value]
-        return any(
-            n is not None
-            and self.is_cheap(n)
-            and self.is_partial(n, axis, is_strict=True)
-            for n in others
-        )
+        return any(self._arrives_partial(n, axis, is_strict=True) for n in others)
 
     def is_zero(self, atom: Atom) -> bool:
         """Whether a value is known to be zero everywhere."""
@@ -206,7 +200,7 @@ class Carrier:
             return self.loop_partial(node, axis)
         if node.op is None or axis in self.state.factor_of[node.index]:
             return False
-        wanted = {p for p, number in self._operands(node.op) if number == value}
+        wanted = {p for p, n in enumerate(self._numbers(node.op)) if n == value}
         return any(
             wanted <= group and self._is_carried(node, group, axis)
             for group in _groups(node)
@@ -240,18 +234,16 @@ class Carrier:
         """The share of a linear op's result bytes that counts for one operand value."""
         if node.op is None:
             return None
-        wanted = {p for p, number in self._operands(node.op) if number == value}
+        wanted = {p for p, n in enumerate(self._numbers(node.op)) if n == value}
         for group in _groups(node):
             if wanted <= group and (len(group) == 1 or num_consumers == 1):
                 return len(wanted) / len(group)
         return None
 
-    def _operands(self, op: Op) -> Iterator[tuple[int, int | None]]:
-        for position, atom in enumerate(op.operands):
-            yield position, self._number(atom)
-
-    def _number(self, atom: Atom) -> int | None:
-        return self.graph.number[atom] if isinstance(atom, Value) else None
+    def _numbers(self, op: Op) -> list[int | None]:
+        """The number of each operand; `None` for a literal."""
+        known = self.graph.number
+        return [known[a] if isinstance(a, Value) else None for a in op.operands]
 
     # -- loops ----------------------------------------------------------------------
 
@@ -267,21 +259,19 @@ class Carrier:
             return False
         start = self.graph.number[op.bodies[0].inputs[wire.inputs[0][1]]]
         last = op.bodies[0].outputs[wire.outputs[0][1]]
-        init = self._number(op.operands[wire.operand])
+        init = self._numbers(op)[wire.operand]
         if not isinstance(last, Value) or last is self.graph.values[start]:
             return False
         if init is not None and self.is_partial(init, axis):
             return False
         if len(self.graph.consumers[start]) != 1:
             return False
-        result = (
-            () if wire.result is None else (self.graph.number[op.results[wire.result]],)
-        )
         self._assumed.add((start, axis))
         end = self.graph.number[last]
         is_handed_on = self.can_carry(start, axis)  # otherwise readers need the sum
         if is_handed_on and self.is_cheap(end) and self.is_partial(end, axis):
-            self._assumed.update((r, axis) for r in result)
+            if wire.result is not None:
+                self._assumed.add((self.graph.number[op.results[wire.result]], axis))
             return True
         self._assumed.discard((start, axis))
         return False

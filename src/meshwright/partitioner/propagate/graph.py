@@ -47,6 +47,12 @@ class Node:
         return self.op.kind if self.op is not None else "input"
 
     @property
+    def operand_places(self) -> list[int]:
+        """The operand number of each value that the op reads; literals have none."""
+        assert self.op is not None
+        return [i for i, a in enumerate(self.op.operands) if isinstance(a, Value)]
+
+    @property
     def is_loop_constant(self) -> bool:
         """Whether it passes a loop-invariant value into a loop."""
         return (
@@ -116,7 +122,8 @@ class Graph:
 
     def _source_node(self, value: Value, position: int | None) -> Node:
         """The node of an input or constant: every dim a factor of its own."""
-        node = self._node(value.shape, (), ((self._number(value), _identity(value)),))
+        dims: Dims = tuple((d,) for d in range(len(value.shape)))
+        node = self._node(value.shape, (), ((self._number(value), dims),))
         node.input_position = position
         return node
 
@@ -157,12 +164,7 @@ class Graph:
         return number
 
     def _add_region(self, op: Op) -> None:
-        nodes = []
-        for wire in op.wires:
-            node = self._wire_node(op, wire)
-            node.op, node.wire = op, wire
-            nodes.append(node)
-        self.wire_nodes[op] = tuple(nodes)
+        self.wire_nodes[op] = tuple([self._wire_node(op, wire) for wire in op.wires])
         for body in op.bodies:
             self._add_program(body, None)
 
@@ -187,11 +189,10 @@ class Graph:
         outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]
         if wire.result is not None:
             outs.append(port(op.results[wire.result], True))
-        return self._node(
-            shape,
-            tuple(p for p in ins if p is not None),
-            tuple(p for p in outs if p is not None),
-        )
+        read, made = (tuple(p for p in ports if p is not None) for ports in (ins, outs))
+        node = self._node(shape, read, made)
+        node.op, node.wire = op, wire
+        return node
 
     def _node(
         self, sizes: tuple[int, ...], ins: tuple[Port, ...], outs: tuple[Port, ...]
@@ -214,7 +215,3 @@ class Graph:
             self.producer[value] = node.index
         for value in {value for value, _ in node.ins}:
             self.consumers[value].append(node.index)
-
-
-def _identity(value: Value) -> Dims:
-    return tuple((d,) for d in range(len(value.shape)))

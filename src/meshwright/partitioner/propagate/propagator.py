@@ -9,7 +9,7 @@ undone, as in PartIR (Alabed et al., ASPLOS 2025).
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from meshwright.partitioner.propagate.carry import Carrier
@@ -82,7 +82,7 @@ class Propagator:
         claims: dict[int, int] = {}
         for value, dims in node.ins if how == "forward" else node.outs:
             for dim in self._claimed_dims(value, axis, how):
-                factor = self._next_factor(node, dims[dim])
+                factor = self.state.next_factor(node, dims[dim])
                 if factor is None or factor in claims:
                     continue
                 if self.state.why_not(node, axis, factor) is None:
@@ -94,13 +94,6 @@ class Propagator:
             return tuple(self.state.requests.get((value, axis), ()))
         dim = self.state.dim_on(value, axis)
         return () if dim is None or dim < 0 else (dim,)
-
-    def _next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
-        """The most major factor of a dim that is not yet cut into pieces of extent one."""
-        for factor in factors:
-            if self.state.parts(node, factor) < node.sizes[factor]:
-                return factor
-        return None
 
     def _neighbour(self, value: int, axis: str, how: str) -> int | None:
         if how == "forward":
@@ -155,26 +148,17 @@ class _Work:
     """Queue of nodes to visit: forward ones first, in order of arrival, none twice."""
 
     def __init__(self) -> None:
-        self._queues: tuple[deque[int], deque[int]] = (deque(), deque())
-        self._waiting: tuple[set[int], set[int]] = (set(), set())
+        self._forward: OrderedDict[int, None] = OrderedDict()
+        self._backward: OrderedDict[int, None] = OrderedDict()
 
     def __bool__(self) -> bool:
-        return bool(self._queues[0] or self._queues[1])
+        return bool(self._forward or self._backward)
 
     def forward(self, nodes: Iterable[int]) -> None:
-        for node in nodes:
-            self._push(0, node)
+        self._forward.update(dict.fromkeys(nodes))
 
     def backward(self, node: int) -> None:
-        self._push(1, node)
-
-    def _push(self, which: int, node: int) -> None:
-        if node not in self._waiting[which]:
-            self._waiting[which].add(node)
-            self._queues[which].append(node)
+        self._backward[node] = None
 
     def pop(self) -> int:
-        which = 0 if self._queues[0] else 1
-        node = self._queues[which].popleft()
-        self._waiting[which].discard(node)
-        return node
+        return (self._forward or self._backward).popitem(last=False)[0]

@@ -5,11 +5,14 @@ Tactics and searches only add decisions; a journal lets a search roll back a tri
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.graph import Graph, Node, Port
-from meshwright.program.ir import Sharding
+from meshwright.program.ir import Sharding, whole
+from meshwright.program.rules.rule import Dims
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,13 @@ class Conflict:
     tactic: str
 
 
+def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
+    """The sharding of a value with these factors, if these axes cut the factors."""
+    if not axes:
+        return whole(len(dims))
+    return Sharding(tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims))
+
+
 class State:
     """The decisions taken so far on one graph and mesh.
 
@@ -59,13 +69,13 @@ class State:
         self.blocked: list[frozenset[str]] = [frozenset()] * num
         self.scattered: dict[tuple[int, str], int] = {}
         self.requests: dict[tuple[int, str], dict[int, int]] = {}
-        self.settled: set[tuple[int, str]] = set()
+        self.settled: dict[tuple[int, str], bool] = {}
         self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
         self.tactic = ""
         self.version = 0
-        self._journal: list[tuple[object, ...]] = []
+        self._journal: list[tuple[Any, object, object]] = []
 
     # -- reading --------------------------------------------------------------------
 
@@ -75,6 +85,13 @@ class State:
         for axis in self.axes_of[node.index].get(factor, ()):
             parts *= self.size[axis]
         return parts
+
+    def next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
+        """The most major factor of a dim that is not yet cut into parts of extent one."""
+        for factor in factors:
+            if self.parts(node, factor) < node.sizes[factor]:
+                return factor
+        return None
 
     def dim_on(self, value: int, axis: str) -> int | None:
         """The dim of a value that an axis cuts where it is made; -1 for a partial value."""
@@ -93,15 +110,11 @@ class State:
 
     def sharding_at(self, node: Node, port: Port) -> Sharding:
         """The sharding in which a node reads or makes a value, partial axes left out."""
-        cuts = self.axes_of[node.index]
-        if not cuts:
-            return Sharding(((),) * len(port[1]))
-        return Sharding(
-            tuple(
-                tuple(a for f in factors for a in cuts.get(f, ()))
-                for factors in port[1]
-            )
-        )
+        return cut_by(self.axes_of[node.index], port[1])
+
+    def reads(self, node: Node, value: int) -> Iterator[Sharding]:
+        """The shardings in which a node reads a value, one for each such operand."""
+        return (self.sharding_at(node, port) for port in node.ins if port[0] == value)
 
     def is_available(self, value: int, dim: int, axis: str) -> bool:
         """Whether a partial value can be reduce-scattered: the axis divides `dim`."""
@@ -128,8 +141,10 @@ class State:
         parts = self.parts(node, factor) * size
         extent = node.sizes[factor]
         least = (node.rule.least or {}).get(factor, 1) if node.rule else 1
-        if extent % parts or extent < parts * least:
+        if extent % parts:
             return f"{parts} parts do not divide extent {extent}"
+        if extent < parts * least:
+            return f"{parts} parts of extent {extent} are smaller than the {least} it needs"
         for value, dims in node.outs if self.scattered else ():
             for dim, factors in enumerate(dims):
                 if factor in factors and not self.is_available(value, dim, axis):
@@ -145,12 +160,9 @@ class State:
                 if factor not in factors or len(factors) == 1:
                     continue
                 position = factors.index(factor)
-                if any(
-                    self.parts(node, f) != node.sizes[f] for f in factors[:position]
-                ):
-                    return "the cut does not line up with the split of a reshape"
-                if any(
-                    self.axes_of[node.index].get(f) for f in factors[position + 1 :]
+                major, minor = factors[:position], factors[position + 1 :]
+                if any(self.parts(node, f) != node.sizes[f] for f in major) or any(
+                    self.axes_of[node.index].get(f) for f in minor
                 ):
                     return "the cut does not line up with the split of a reshape"
         return None
@@ -159,52 +171,60 @@ class State:
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
         """Cut a factor; the caller has checked `why_not`."""
-        index = node.index
-        self.factor_of[index][axis] = factor
-        self.axes_of[index][factor] = (*self.axes_of[index].get(factor, ()), axis)
-        self.causes[index, axis] = cause
-        self._note(("assign", index, axis, factor))
+        axes = self.axes_of[node.index]
+        self._set(self.factor_of[node.index], axis, factor)
+        self._set(axes, factor, (*axes.setdefault(factor, ()), axis))
+        self._set(self.causes, (node.index, axis), cause)
 
     def scatter(self, value: int, axis: str, dim: int) -> None:
         """Reduce-scatter a partial value along `axis` on `dim`."""
-        self._note(("restore", self.scattered, (value, axis), None))
-        self.scattered[value, axis] = dim
+        self._set(self.scattered, (value, axis), dim)
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
         """Record that a consumer wants a whole value cut."""
         wanted = self.requests.setdefault((value, axis), {})
         if dim not in wanted:
-            wanted[dim] = node
-            self._note(("request", value, axis, dim))
+            self._set(wanted, dim, node)
 
     def retract(self, node: Node, axis: str) -> None:
         """Remove one decision, for a tactic that replaces it."""
-        index = node.index
-        factor = self.factor_of[index].pop(axis)
-        axes = self.axes_of[index][factor]
-        self.axes_of[index][factor] = tuple(a for a in axes if a != axis)
-        cause = self.causes.pop((index, axis))
-        self._note(("retract", index, axis, factor, axes, cause))
+        axes = self.axes_of[node.index]
+        factor = self.factor_of[node.index][axis]
+        self._set(self.factor_of[node.index], axis, None)
+        self._set(axes, factor, tuple(a for a in axes[factor] if a != axis))
+        self._set(self.causes, (node.index, axis), None)
 
     def settle(self, value: int, axis: str) -> None:
         """Reduce or reduce-scatter a partial sum where it is made."""
         if (value, axis) not in self.settled:
-            self.settled.add((value, axis))
-            self._note(("settle", (value, axis)))
+            self._set(self.settled, (value, axis), True)
 
     def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
         """Keep a value in one sharding for all its consumers."""
-        self._note(("restore", self.kept, value, self.kept.get(value)))
-        self.kept[value] = form
+        self._set(self.kept, value, form)
 
     def block(self, node: Node, axis: str) -> None:
         """Keep a node whole along an axis; later tactics cannot cut it."""
-        self._note(("restore", self.blocked, node.index, self.blocked[node.index]))
+        self._note(self.blocked, node.index, self.blocked[node.index])
         self.blocked[node.index] |= {axis}
 
-    def _note(self, change: tuple[object, ...]) -> None:
+    def add_conflict(self, conflict: Conflict) -> None:
+        """Record a conflict; the first one of a node and axis stands."""
+        key = (conflict.node, conflict.axis)
+        if key not in self.conflicts:
+            self._set(self.conflicts, key, conflict)
+
+    def _set(self, table: dict[Any, Any], key: object, entry: object) -> None:
+        """Write an entry of a table, or delete it if `None`."""
+        self._note(table, key, table.get(key))
+        if entry is None:
+            del table[key]
+        else:
+            table[key] = entry
+
+    def _note(self, table: object, key: object, before: object) -> None:
         self.version += 1
-        self._journal.append(change)
+        self._journal.append((table, key, before))
 
     def mark(self) -> int:
         """The current point, to which `rollback` can return."""
@@ -214,31 +234,8 @@ class State:
         """Undo all decisions since `mark`."""
         self.version += 1
         while len(self._journal) > mark:
-            kind, *what = self._journal.pop()
-            if kind == "assign":
-                index, axis, factor = what
-                del self.factor_of[index][axis]  # pyright: ignore[reportArgumentType, reportCallIssue]
-                self.axes_of[index][factor] = self.axes_of[index][factor][:-1]  # pyright: ignore[reportArgumentType, reportCallIssue]
-                del self.causes[index, axis]  # pyright: ignore[reportArgumentType]
-            elif kind == "request":
-                del self.requests[what[0], what[1]][what[2]]  # pyright: ignore[reportArgumentType]
-            elif kind == "retract":
-                index, axis, factor, axes, cause = what
-                self.factor_of[index][axis] = factor  # pyright: ignore[reportArgumentType, reportCallIssue]
-                self.axes_of[index][factor] = axes  # pyright: ignore[reportArgumentType, reportCallIssue]
-                self.causes[index, axis] = cause  # pyright: ignore[reportArgumentType]
-            elif kind == "settle":
-                self.settled.discard(what[0])  # pyright: ignore[reportArgumentType]
-            elif kind == "restore":
-                table, key, before = what
-                if before is None:
-                    del table[key]  # pyright: ignore[reportIndexIssue]
-                else:
-                    table[key] = before  # pyright: ignore[reportIndexIssue]
-
-    def add_conflict(self, conflict: Conflict) -> None:
-        """Record a conflict; the first one of a node and axis stands."""
-        key = (conflict.node, conflict.axis)
-        if key not in self.conflicts:
-            self._note(("restore", self.conflicts, key, None))
-            self.conflicts[key] = conflict
+            table, key, before = self._journal.pop()
+            if before is None:
+                del table[key]
+            else:
+                table[key] = before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
@@ -89,7 +88,8 @@ def find_products(work: Workspace, structure: Structure) -> list[Product]:
             continue
         if len(node.ins) < 2:
             continue
-        for weight, activation in _sides(node):
+        first, second = node.ins[:2]
+        for weight, activation in ((second, first), (first, second)):
             bits = structure.depends[weight[0]]
             if not bits or bits & ~params or bits & seen:
                 continue
@@ -98,12 +98,6 @@ def find_products(work: Workspace, structure: Structure) -> list[Product]:
                 found.append(Product(node, weight, activation))
                 break
     return found
-
-
-def _sides(node: Node) -> Iterator[tuple[Port, Port]]:
-    first, second = node.ins[:2]
-    yield second, first
-    yield first, second
 
 
 def _all(dims: Dims) -> set[int]:

@@ -124,7 +124,7 @@ class Sites:
 def sites_of(graph: Graph) -> Sites:
     """All sites of a program."""
     places = [_place(graph, node) for node in graph.nodes]
-    labels = _labels(graph, places)
+    labels = refined_labels(graph, places, _ROUNDS)
     found: dict[Place, dict[int, list[Node]]] = {}
     for node in graph.op_node.values():
         alike = found.setdefault(places[node.index], {})
@@ -148,10 +148,14 @@ def _place(graph: Graph, node: Node) -> Place:
     return Place(file, int(line), node.label, made)
 
 
-def _labels(graph: Graph, places: Sequence[Place]) -> list[int]:
-    """A label for each node; equal for ops of one place with equal neighbours."""
-    labels = _number(places)
-    for _ in range(_ROUNDS):
+def refined_labels(graph: Graph, first: Sequence[object], rounds: int) -> list[int]:
+    """A label for each node, equal for nodes that colour refinement cannot tell apart.
+
+    first: what tells nodes apart by themselves. Each round adds the labels of neighbours
+    (Weisfeiler and Lehman, 1968).
+    """
+    labels = _number(first)
+    for _ in range(rounds):
         readers: list[set[tuple[int, int]]] = [set() for _ in graph.values]
         for node in graph.nodes:
             for position, (value, _) in enumerate(node.ins):

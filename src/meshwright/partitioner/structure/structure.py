@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.partitioner.structure.dependence import find_dependence, members
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.ir import Op, Program
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.factors import is_inexact
 
@@ -51,7 +51,9 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
     trained = _trained(graph, depends, state & floats)
     loose = (floats & arrays) - state
     weights, fed = _weights(graph, depends, loose | (trained & arrays), trained)
-    groups = _weight_groups(paths, weights, fed | (arrays - floats - state))
+    # All leaves of an argument that holds weights and no data are weights.
+    groups = {_group(paths[i]) for i in weights}
+    groups -= {_group(paths[i]) for i in fed | (arrays - floats - state)}
     frozen = {i for i in loose - fed if _group(paths[i]) in groups}
     carried = {i for i in trained if frozen and _group(paths[i]) not in groups}
     params = sorted((trained - carried) | frozen)
@@ -148,13 +150,6 @@ def _only(bits: int, leaves: set[int]) -> int | None:
     return position if position in leaves else None
 
 
-def _weight_groups(
-    paths: tuple[str, ...], weights: set[int], data: set[int]
-) -> set[str]:
-    """The arguments that hold weights and no data, so that all their leaves are weights."""
-    return {_group(paths[i]) for i in weights} - {_group(paths[i]) for i in data}
-
-
 def _group(path: str) -> str:
     """The argument that a leaf belongs to, with its position in a sequence of arguments."""
     first, *rest = path.split(".")
@@ -178,3 +173,56 @@ def _owners(
         leaf: tuple(sorted(owners, key=lambda p: shapes[p] != shapes[leaf]))
         for leaf, owners in found.items()
     }
+
+
+def find_dependence(graph: Graph) -> list[int]:
+    """The inputs that each value depends on, by value number; bit `i` is input `i`."""
+    bits = [0] * len(graph.values)
+    for position, node in enumerate(graph.input_nodes):
+        bits[node.outs[0][0]] = 1 << position
+    _visit(graph, graph.program, bits)
+    return bits
+
+
+def members(bits: int) -> list[int]:
+    """The positions in a bit set, in order."""
+    found: list[int] = []
+    while bits:
+        low = bits & -bits
+        found.append(low.bit_length() - 1)
+        bits ^= low
+    return found
+
+
+def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
+    for op in program.ops:
+        if op.bodies:
+            _visit_region(graph, op, bits)
+        else:
+            _flow(graph.op_node[op], bits)
+
+
+def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
+    """Propagate through a region's bodies until nothing changes."""
+    wires = graph.wire_nodes[op]
+    for node in wires:
+        _flow(node, bits)
+    while True:
+        for body in op.bodies:
+            _visit(graph, body, bits)
+        news = [_flow(node, bits) for node in wires]  # all, whatever the first says
+        if not any(news):
+            return
+
+
+def _flow(node: Node, bits: list[int]) -> bool:
+    """Add the operands' bits to a node's results; true if a result changed."""
+    found = 0
+    for value, _ in node.ins:
+        found |= bits[value]
+    changed = False
+    for value, _ in node.outs:
+        if found & ~bits[value]:
+            bits[value] |= found
+            changed = True
+    return changed

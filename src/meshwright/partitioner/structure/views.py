@@ -7,6 +7,7 @@ dims, and the wires of loops and branches.
 from __future__ import annotations
 
 from meshwright.partitioner.propagate import Graph, Node
+from meshwright.partitioner.propagate.graph import Port
 from meshwright.program.rules.rule import Dims
 
 
@@ -18,7 +19,7 @@ def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
         node = graph.nodes[graph.producer[value]]
         if node.input_position is not None:
             return node, dim
-        factor = major(_dims(node.outs, value)[dim])
+        factor = major(dims_of(node.outs, value)[dim])
         if factor is None:
             return None
         found = next(
@@ -53,12 +54,13 @@ def is_open(graph: Graph, node: Node, dim: int) -> bool:
                 if number != value:
                     continue
                 factor = major(dims[dim])
-                if factor is None and _joins(reader):
+                if factor is None and reader.label == "concatenate":
                     todo.append((reader.outs[0][0], dim))
                 elif factor is None:
                     return False
                 elif _is_view(graph, reader):
-                    todo += _places(reader.outs, factor)
+                    made = [(v, dim_of(dims, factor)) for v, dims in reader.outs]
+                    todo += [(v, d) for v, d in made if d is not None]
     return True
 
 
@@ -83,6 +85,11 @@ def is_key(graph: Graph, node: Node) -> bool:
     return False
 
 
+def dims_of(ports: tuple[Port, ...], value: int) -> Dims:
+    """The factors of a value's dims, as the node with these ports sees them."""
+    return next(dims for number, dims in ports if number == value)
+
+
 def dim_of(dims: Dims, factor: int) -> int | None:
     """The dim that has this factor as its major one; `None` if there is none."""
     return next((d for d, fs in enumerate(dims) if fs and fs[0] == factor), None)
@@ -91,19 +98,6 @@ def dim_of(dims: Dims, factor: int) -> int | None:
 def major(factors: tuple[int, ...]) -> int | None:
     """The factor of a dim that is cut first; `None` if the dim cannot be cut."""
     return factors[0] if factors else None
-
-
-def _dims(ports: tuple[tuple[int, Dims], ...], value: int) -> Dims:
-    return next(dims for number, dims in ports if number == value)
-
-
-def _places(ports: tuple[tuple[int, Dims], ...], factor: int) -> list[tuple[int, int]]:
-    found = [(value, dim_of(dims, factor)) for value, dims in ports]
-    return [(value, dim) for value, dim in found if dim is not None]
-
-
-def _joins(node: Node) -> bool:
-    return node.op is not None and node.op.kind == "concatenate"
 
 
 def _is_view(graph: Graph, node: Node) -> bool:

@@ -1,11 +1,18 @@
-"""The workspace of a tactic: the graph, the decisions so far, the names of the leaves."""
+"""The workspace of a tactic: the graph, the decisions so far, the names of the leaves.
+
+Patterns select leaves by globs over their names, or values by tags.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
 
+from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Node, Propagator, State
 from meshwright.program.ir import Value
@@ -87,8 +94,9 @@ class Workspace:
                 if self._is_cut_so(node, dim, sub_axis):
                     continue
                 factor = self._factor(node, dim)
+                what = dim if isinstance(dim, Sum) else f"dim {dim}"
                 why = (
-                    f"{_named(dim)} of this {node.label} cannot be cut"
+                    f"{what} of this {node.label} cannot be cut"
                     if factor is None
                     else self.state.why_not(node, sub_axis, factor)
                 )
@@ -100,7 +108,8 @@ class Workspace:
 
     def _takes_all(self, path: str, node: Node, dim: int | Sum, axis: str) -> bool:
         factors, size = self._factors(node, dim), self.mesh.size(axis)
-        extent = self._extent(node, factors)
+        left = (node.sizes[f] // self.state.parts(node, f) for f in factors)
+        extent = math.prod(left)
         is_new = not self.is_cut(node, axis)
         if is_new and factors and extent % size:
             why = f"{size} parts do not divide extent {extent}"
@@ -130,6 +139,14 @@ class Workspace:
             parts *= self.state.parts(node, factor)
         return self.value(node).shape[dim] // parts
 
+    def divisible_dims(self, node: Node, axis: str) -> list[int]:
+        """The dims of a node's result that an axis divides; none if it cuts the result."""
+        if self.is_cut(node, axis):
+            return []
+        size, dims = self.mesh.size(axis), range(len(self.value(node).shape))
+        extents = [self.local_extent(node, d) for d in dims]
+        return [d for d, n in enumerate(extents) if n >= size and n % size == 0]
+
     def sums(self, node: Node) -> tuple[int, ...]:
         """The factors over which a node sums, in the order of its operands' dims."""
         rule = node.rule
@@ -137,9 +154,6 @@ class Workspace:
             return ()
         read = dict.fromkeys(f for dims in rule.operands for fs in dims for f in fs)
         return tuple(f for f in read if f in rule.reductions)
-
-    def _extent(self, node: Node, factors: tuple[int, ...]) -> int:
-        return math.prod(node.sizes[f] // self.state.parts(node, f) for f in factors)
 
     def _factors(self, node: Node, dim: int | Sum) -> tuple[int, ...]:
         if isinstance(dim, Sum):
@@ -152,11 +166,59 @@ class Workspace:
 
     def _factor(self, node: Node, dim: int | Sum) -> int | None:
         factors = self._factors(node, dim)
-        for factor in factors:
-            if self.state.parts(node, factor) < node.sizes[factor]:
-                return factor
-        return factors[0] if factors else None
+        found = self.state.next_factor(node, factors)
+        return found if found is not None or not factors else factors[0]
 
 
-def _named(dim: int | Sum) -> str:
-    return str(dim) if isinstance(dim, Sum) else f"dim {dim}"
+@cache
+def pattern_regex(pattern: str) -> re.Pattern[str]:
+    """`state.**.kernel` as a regular expression: `*` one component, `**` any number."""
+    parts: list[str] = []
+    for component in pattern.split("."):
+        if component == "**":
+            parts.append(r"(?:[^.]+(?:\.|$))*")
+        else:
+            text = re.escape(component).replace(r"\*", "[^.]*").replace(r"\?", "[^.]")
+            parts.append(text + r"(?:\.|$)")
+    return re.compile("".join(parts) + "$")
+
+
+def matches(pattern: str, path: str) -> bool:
+    """True when the glob covers the whole path."""
+    return pattern_regex(pattern).match(path) is not None
+
+
+def without_indices(path: str) -> str:
+    """A path with `*` for each index: `blocks.*.up` for `blocks.3.up`."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+
+
+def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
+    """(path, node) of every leaf or tag that a pattern matches; an error if none does."""
+    if pattern.startswith("tag:"):
+        name = pattern[len("tag:") :]
+        found = [(f"tag:{n}", node) for n, node in work.tags if n == name]
+        known = sorted({f"tag:{n}" for n, _ in work.tags})
+    else:
+        nodes = zip(work.paths, work.graph.input_nodes, strict=True)
+        found = [(path, node) for path, node in nodes if matches(pattern, path)]
+        known = list(work.paths)
+    if not found:
+        raise TacticError(_no_match(pattern, known))
+    return found
+
+
+def _no_match(pattern: str, known: list[str]) -> str:
+    near = get_close_matches(pattern, known, n=3, cutoff=0.3)
+    sample = near or known[:8]
+    more = f" and {len(known) - len(sample)} more" if len(known) > len(sample) else ""
+    there = ", ".join(sample) + more if known else "none"
+    what = "tags" if pattern.startswith("tag:") else "leaves"
+    hint = ""
+    if not pattern.startswith(("tag:", "**")) and any(
+        matches(pattern + ".**", p) for p in known
+    ):
+        hint = f"; did you mean {pattern + '.**'!r}?"
+    return (
+        f"pattern {pattern!r} matches nothing; the program's {what} are: {there}{hint}"
+    )

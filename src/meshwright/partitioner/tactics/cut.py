@@ -1,4 +1,4 @@
-"""The verb for what happens inside: cut ops where they stand in the source."""
+"""The `cut` tactic: cut ops named by their place in the source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUM = re.compile(r"sum(?: (\d+))?")
 
 @dataclass(frozen=True)
 class CutOps:
-    """Cut ops along one axis, all that are written in one place together; propagate.
+    """Cut ops along one axis, all ops of a place together, then propagate.
 
     before: y = x @ w, whole        after `{"mlp.py:7 dot_general": 1}`: its columns
     """
@@ -37,7 +37,7 @@ class CutOps:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Block what is to stay whole, then cut all the rest together."""
+        """Block ops that stay whole, then cut all others together."""
         work.mesh.require(self.axis)
         known = sites_of(work.graph)
         seeds: list[tuple[str, Node, int | Sum]] = []
@@ -58,20 +58,22 @@ def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
     """Cut ops inside: `cut({"model.py:96 dot_general f32[16,2048,24,96]": 2}, "model")`.
 
     sites: from places to what to cut there. A place is `file:line kind`, as the plan
-        prints them; the end of a path will do for the file. Where a line has several ops
-        of a kind, the type of the first result says which, and where these stand in
-        unlike surroundings, `#1`, `#2` and so on behind it. All ops of a place are cut
-        together, those of all layers. What to cut is a dim of the first result (negative
-        counts from the back), "sum" or "sum 1" for the first or second dim that the op
-        sums over, or `REPLICATED` to keep it whole along the axis.
-    Raises `TacticError` for a place that means nothing or too much, or a dim that is not
-    there, `MeshError` for an axis that is not in the mesh, when the tactic is applied.
+        prints it; the last components of the path suffice. If a line has several ops of
+        a kind, the type of the first result selects one. If such ops have different
+        neighbours, `#1`, `#2` and so on at the end selects. All ops of a place, such as
+        those of all layers, are cut together. What to cut is a dim of the first result
+        (negative counts from the back), "sum" or "sum 1" for the first or second dim that
+        the op sums over, or `REPLICATED` to keep it whole along the axis.
+    When the tactic is applied, it raises `TacticError` for a place that names no ops or is
+    ambiguous and for a dim out of range, and `MeshError` for an axis that is not in the
+    mesh.
     """
     if not isinstance(sites, Mapping):
         raise TacticError(f"cut wants a mapping from places to dims, got {sites!r}")
     for site, where in sites.items():
         is_sum = isinstance(where, str) and _SUM.fullmatch(where)
-        if not is_sum and not (where is Choice.REPLICATED or _is_dim(where)):
+        is_dim = isinstance(where, int) and not isinstance(where, bool)
+        if not (is_sum or is_dim or where is Choice.REPLICATED):
             raise TacticError(
                 f"what to cut of {site!r} is {where!r}; wanted an int, 'sum', 'sum 1' "
                 "and so on, or REPLICATED"
@@ -79,12 +81,8 @@ def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
     return CutOps(tuple(sites.items()), axis)
 
 
-def _is_dim(where: object) -> bool:
-    return isinstance(where, int) and not isinstance(where, bool)
-
-
 def _seed(work: Workspace, site: str, node: Node, where: Where) -> int | Sum:
-    """The dim or sum of one op; an error where it has none such."""
+    """The dim or sum of one op that is cut; `TacticError` if the op has none."""
     if isinstance(where, str):
         read = _SUM.fullmatch(where)
         place = Sum(int(read[1] or 0) if read else 0)

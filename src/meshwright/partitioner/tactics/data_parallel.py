@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import find_nodes
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import is_open
-from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.structure.workspace import Refusal, Workspace, find_nodes
 from meshwright.partitioner.tactics.tactic import TacticKind
 
 

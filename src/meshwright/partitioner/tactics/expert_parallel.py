@@ -6,92 +6,72 @@ multiplied with a batch of activations; tokens travel to their experts and back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.views import dim_of, major
+from meshwright.partitioner.structure.views import dim_of, dims_of, major
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
-@dataclass(frozen=True, slots=True)
-class ExpertParallel:
-    """Cut the batch dim of weights that are multiplied in a batch: the experts.
+def expert_parallel(axis: str) -> AxisTactic:
+    """Cut the experts of every mixture along a mesh axis: `expert_parallel("model")`.
 
     before: tokens[E, C, D] x up[E, D, F]        after: both cut on E
 
     If an earlier tactic has cut the tokens along the same axis, all ops that run expert
     by expert are cut by expert instead, with an all-to-all of the tokens before and
-    after.
+    after. Raises `TacticError` where there are no experts, when the tactic is applied.
     """
-
-    axis: str
-    kind = TacticKind.STRATEGY
-    rewrite = None
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.axis,)
-
-    def apply(self, work: Workspace) -> None:
-        """Cut all expert weights, and all ops that run expert by expert."""
-        sub_axes = work.sub_axes[work.mesh.require(self.axis)]
-        products = find_products(work, find_structure(work))
-        size = work.mesh.size(self.axis)
-        seeds: dict[int, tuple[str, Node, int]] = {}
-        region: dict[int, int] = {}
-        uneven: dict[str, int] = {}
-        for product in products:
-            for factor in (*product.batch, *product.groups):
-                leaf = product.leaf(work, factor)
-                if leaf is None:
-                    continue
-                extent = work.local_extent(*leaf[1:])
-                if extent % size:
-                    uneven[leaf[0]] = extent
-                    continue
-                seeds[leaf[1].index] = leaf
-                if factor in product.batch:
-                    region |= _expert_region(work, product, factor)
-                break
-        if not seeds:
-            shown = ", ".join(f"{path} has {n}" for path, n in [*uneven.items()][:4])
-            why = (
-                f"{size} divides none of their numbers: {shown}"
-                if uneven
-                else f"none of {len(products)} products with weights has a batch dim, "
-                "or a group dim"
-            )
-            raise TacticError(f"{self} finds no experts to cut: {why}")
-        for sub_axis in sub_axes:
-            self._claim(work, region, sub_axis)
-        work.cut(seeds.values(), self.axis, str(self))
-
-    def _claim(self, work: Workspace, region: dict[int, int], sub_axis: str) -> None:
-        """Cut a region by expert if it is cut on another dim; else propagation does."""
-        cuts = work.state.factor_of
-        other = [
-            i for i, factor in region.items() if cuts[i].get(sub_axis, factor) != factor
-        ]
-        for index in other:
-            work.state.retract(work.graph.nodes[index], sub_axis)
-        if other:
-            nodes = [(work.graph.nodes[i], factor) for i, factor in region.items()]
-            work.propagator.cut_all(nodes, sub_axis, str(self))
-
-    def __str__(self) -> str:
-        return f"expert_parallel({self.axis!r})"
+    return AxisTactic("expert_parallel", axis, _cut_experts)
 
 
-def expert_parallel(axis: str) -> ExpertParallel:
-    """Cut the experts of every mixture along a mesh axis: `expert_parallel("model")`.
+def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
+    """Cut all expert weights, and all ops that run expert by expert."""
+    products = find_products(work, find_structure(work))
+    size = work.mesh.size(axis)
+    seeds: dict[int, tuple[str, Node, int]] = {}
+    region: dict[int, int] = {}
+    uneven: dict[str, int] = {}
+    for product in products:
+        for factor in (*product.batch, *product.groups):
+            leaf = product.leaf(work, factor)
+            if leaf is None:
+                continue
+            extent = work.local_extent(*leaf[1:])
+            if extent % size:
+                uneven[leaf[0]] = extent
+                continue
+            seeds[leaf[1].index] = leaf
+            if factor in product.batch:
+                region |= _expert_region(work, product, factor)
+            break
+    if not seeds:
+        shown = ", ".join(f"{path} has {n}" for path, n in [*uneven.items()][:4])
+        why = (
+            f"{size} divides none of their numbers: {shown}"
+            if uneven
+            else f"none of {len(products)} products with weights has a batch dim, "
+            "or a group dim"
+        )
+        raise TacticError(f"{tactic} finds no experts to cut: {why}")
+    for sub_axis in work.sub_axes[axis]:
+        _claim(work, region, sub_axis, tactic)
+    work.cut(seeds.values(), axis, tactic)
 
-    Raises `TacticError` where there are none, when the tactic is applied.
-    """
-    return ExpertParallel(axis)
+
+def _claim(work: Workspace, region: dict[int, int], sub_axis: str, tactic: str) -> None:
+    """Cut a region by expert if it is cut on another dim; else propagation does."""
+    cuts = work.state.factor_of
+    other = [
+        i for i, factor in region.items() if cuts[i].get(sub_axis, factor) != factor
+    ]
+    for index in other:
+        work.state.retract(work.graph.nodes[index], sub_axis)
+    if other:
+        nodes = [(work.graph.nodes[i], factor) for i, factor in region.items()]
+        work.propagator.cut_all(nodes, sub_axis, tactic)
 
 
 def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
@@ -121,8 +101,7 @@ def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, 
 
 def _expert_factor(work: Workspace, node: Node, value: int, dim: int) -> int | None:
     """The factor of one dim of a value, if it stands in all arrays of a node."""
-    ports = (*node.ins, *node.outs)
-    factor = major(next(dims for number, dims in ports if number == value)[dim])
+    factor = major(dims_of((*node.ins, *node.outs), value)[dim])
     arrays = [dims for v, dims in node.ins if work.graph.values[v].shape]
     arrays += [dims for _, dims in node.outs]
     is_everywhere = all(

@@ -7,7 +7,7 @@ the second product leaves a partial sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,68 +16,50 @@ from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.workspace import Refusal, Workspace
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import Trait, has_trait
 
 
-@dataclass(frozen=True, slots=True)
-class Megatron:
-    """Cut the weights of every pair of matmuls that needs nothing gathered between.
+def megatron(axis: str) -> AxisTactic:
+    """Cut pairs of matmuls by columns and rows along a mesh axis: `megatron("model")`.
 
     before: x[B, D] @ up[D, F], gelu, @ down[F, D]
     after: up by dim 1 and down by dim 0, one all-reduce of [B, D]
 
-    Weights are tried in program order, dim by dim: the cut is propagated, and taken
-    back unless some later weight becomes cut by rows, nothing is gathered on the way,
-    and what is summed is no larger than what is cut. Heads of attention are found so,
-    whether their weights are fused or not.
+    Weights are tried in program order, dim by dim. A cut is propagated, and undone unless
+    it makes some later weight cut by rows, needs no gather in between, and leaves partial
+    sums no larger than the results that it cuts. This also finds attention heads, with
+    fused weights or not. Raises `TacticError` if there is no such pair, when the tactic is
+    applied.
     """
-
-    axis: str
-    kind = TacticKind.STRATEGY
-    rewrite = None
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.axis,)
-
-    def apply(self, work: Workspace) -> None:
-        """Cut all pairs, each propagated before the next is tried."""
-        sub_axes = work.sub_axes[work.mesh.require(self.axis)]
-        products = find_products(work, find_structure(work))
-        products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
-        search = _Search(work, self.axis, sub_axes, products, str(self))
-        pairs = [product for product in products if search.attempt(product)]
-        torn = [r for p in products for r in _taken_apart(work, p, self.axis)]
-        if not pairs:
-            ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
-            raise TacticError(
-                f"{self} finds no pair of matmuls with weights, the second of which "
-                "sums what the first makes, with nothing gathered between; there are "
-                f"{len(products)} matmuls with weights"
-                + (f" ({ops})" if ops else "")
-                + (f"; {torn[0]}" if torn else "")
-            )
-        work.refusals += torn
-
-    def __str__(self) -> str:
-        return f"megatron({self.axis!r})"
-
-
-def megatron(axis: str) -> Megatron:
-    """Cut pairs of matmuls by columns and rows along a mesh axis: `megatron("model")`.
-
-    Raises `TacticError` where there is no such pair, when the tactic is applied.
-    """
-    return Megatron(axis)
+    return AxisTactic("megatron", axis, _cut_pairs)
 
 
 _MATMULS = ("dot_general", "ragged_dot_general")
 
 
+def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
+    """Cut all pairs, each propagated before the next is tried."""
+    products = find_products(work, find_structure(work))
+    products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
+    search = _Search(work, axis, products, tactic)
+    pairs = [product for product in products if search.attempt(product)]
+    torn = [r for p in products for r in _taken_apart(work, p, axis)]
+    if not pairs:
+        ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
+        raise TacticError(
+            f"{tactic} finds no pair of matmuls with weights, the second of which "
+            "sums what the first makes, with nothing gathered between; there are "
+            f"{len(products)} matmuls with weights"
+            + (f" ({ops})" if ops else "")
+            + (f"; {torn[0]}" if torn else "")
+        )
+    work.refusals += torn
+
+
 def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refusal]:
-    """Refusals for a whole weight whose product is split across any cut of its columns."""
+    """Refusals for a weight that stays whole because its product is sliced across cuts."""
     if work.is_cut(product.node, axis):
         return
     value, dims = product.result
@@ -117,7 +99,7 @@ class _TrialBytes:
 
     @property
     def is_worth_it(self) -> bool:
-        """A pair was closed, and communicates less than it shares out."""
+        """Whether a pair of matmuls is cut, and communicates no more bytes than it cuts."""
         moved = self.closed + self.summed
         return self.closed > 0 and not self.gathered and moved <= self.made
 
@@ -126,17 +108,12 @@ class _Search:
     """Trials over one workspace; what failed once is not tried again."""
 
     def __init__(
-        self,
-        work: Workspace,
-        axis: str,
-        sub_axes: tuple[str, ...],
-        products: list[Product],
-        name: str,
+        self, work: Workspace, axis: str, products: list[Product], tactic: str
     ) -> None:
         self.work = work
         self.axis = axis
-        self.sub_axes = sub_axes
-        self.name = name
+        self.sub_axes = work.sub_axes[axis]
+        self.tactic = tactic
         self.products = {p.node.index: p for p in products}
         self.last = max(self.products, default=-1)
         self.refused: set[tuple[int, int]] = set()
@@ -154,18 +131,15 @@ class _Search:
             cost, columns = self._try(seed)
             if cost is not None and cost.is_worth_it and not cost.summed:
                 return True
-            self._undo(mark, refusals)
+            self.work.state.rollback(mark)
+            del self.work.refusals[refusals:]
             if cost is None or not cost.is_worth_it:
                 self.refused |= columns
             elif best is None or cost.summed < best[0]:
                 best = (cost.summed, seed)
         if best is not None:
-            self.work.cut([best[1]], self.axis, self.name)
+            self.work.cut([best[1]], self.axis, self.tactic)
         return best is not None
-
-    def _undo(self, mark: int, refusals: int) -> None:
-        self.work.state.rollback(mark)
-        del self.work.refusals[refusals:]
 
     def _try(
         self, seed: tuple[str, Node, int]
@@ -173,7 +147,7 @@ class _Search:
         """The bytes that a cut, now taken, concerns, and the matmuls cut by columns."""
         state = self.work.state
         before = len(state.causes)
-        self.work.cut([seed], self.axis, self.name)
+        self.work.cut([seed], self.axis, self.tactic)
         if any(
             sub_axis not in state.factor_of[seed[1].index] for sub_axis in self.sub_axes
         ):
@@ -207,20 +181,9 @@ class _Search:
         moved = 0
         for value, reader in readers:
             dim = state.dim_on(value, sub_axis)
-            if dim is None or dim < 0 or self._is_outside(reader):
+            is_forward = reader.index <= self.last and reader.input_position is None
+            if dim is None or dim < 0 or not is_forward:
                 continue
-            if any(d != dim for d in self._read_dims(value, reader, sub_axis)):
+            if any(s.dim_of(sub_axis) != dim for s in state.reads(reader, value)):
                 moved += num_bytes(graph.values[value])
         return moved
-
-    def _is_outside(self, reader: Node) -> bool:
-        """Not in the forward pass."""
-        return reader.index > self.last or reader.input_position is not None
-
-    def _read_dims(
-        self, value: int, reader: Node, sub_axis: str
-    ) -> Iterable[int | None]:
-        state = self.work.state
-        for port in reader.ins:
-            if port[0] == value:
-                yield state.sharding_at(reader, port).dim_of(sub_axis)

@@ -1,4 +1,4 @@
-"""The two verbs that all others are made of: cut these, keep those whole."""
+"""The two basic tactics: `shard` cuts inputs or tagged values, `replicate` keeps them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from enum import Enum
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import find_nodes
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.workspace import Workspace, find_nodes
 from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import Value
 
 
 class Choice(Enum):
-    """What may stand for a dim."""
+    """Values that a pattern may have in place of the number of a dim."""
 
     REPLICATED = "replicated"  # keep it whole along the axis, whatever comes
     FIRST_DIVISIBLE = "first divisible"  # the first dim that the axis divides
@@ -47,7 +46,7 @@ class Shard:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Cut all leaves that the patterns mean, together, then propagate."""
+        """Cut all leaves that match the patterns together, then propagate."""
         work.mesh.require(self.axis)
         seeds: list[tuple[str, Node, int]] = []
         for pattern, dim in self.dims:
@@ -70,7 +69,7 @@ class Shard:
             work.block([(path, node)], [self.axis])
             return None
         if dim is FIRST_DIVISIBLE:
-            return first_divisible(work, node, self.axis)
+            return next(iter(work.divisible_dims(node, self.axis)), None)
         return _checked(dim, path, value)
 
     def __str__(self) -> str:
@@ -90,7 +89,7 @@ class Replicate:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Block every leaf that the patterns mean."""
+        """Keep every leaf that matches the patterns whole."""
         axes = work.mesh.axes if self.axes is None else self.axes
         for axis in axes:
             work.mesh.require(axis)
@@ -130,18 +129,6 @@ def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Repl
     return Replicate(patterns, (axis,) if isinstance(axis, str) else axis)
 
 
-def first_divisible(work: Workspace, node: Node, axis: str) -> int | None:
-    """The first dim of what a node makes that an axis still divides; None if none."""
-    if work.is_cut(node, axis):
-        return None
-    size = work.mesh.size(axis)
-    for dim in range(len(work.value(node).shape)):
-        extent = work.local_extent(node, dim)
-        if extent >= size and extent % size == 0:
-            return dim
-    return None
-
-
 def _checked(dim: object, path: str, value: Value) -> int:
     rank = len(value.shape)
     if not isinstance(dim, int) or not -rank <= dim < rank:
@@ -162,5 +149,5 @@ def _check_dim(pattern: str, dim: object) -> None:
 
 
 def show_dim(dim: object) -> str:
-    """As it is typed, the name of the package left out."""
+    """The text of a dim as a user types it, without the package's name."""
     return dim.name if isinstance(dim, Choice) else getattr(dim, "__name__", repr(dim))

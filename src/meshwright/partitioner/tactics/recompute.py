@@ -1,4 +1,4 @@
-"""The verb for memory: what is computed again on the way back, rather than kept."""
+"""The `recompute` tactic: rematerialization, except for the results of some ops."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from meshwright.program.rewrite.rematerialization import (
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """Keep what some ops make until the backward pass, and compute all else again.
+    """Save the results of some ops for the backward pass, and recompute the rest.
 
-    before: h waits        after: x waits, and h = f(x) runs once more on the way back
-    It changes the program, so it is done before all other tactics.
+    before: the backward pass reads h = f(x)        after: it reads x and computes f(x)
+    It rewrites the program, so it comes before all other tactics.
     """
 
     keep: tuple[str, ...]
@@ -32,12 +32,12 @@ class Recompute:
     kind = TacticKind.PIN
 
     def rewrite(self, program: Program) -> Program:
-        """The program with this in it; `TacticError` where nothing waits."""
-        turn = backward_start(program)
-        before = residuals(program, turn)
+        """The program with rematerialization; `TacticError` if it has no residuals."""
+        boundary = backward_start(program)
+        before = residuals(program, boundary)
         if not before:
             raise TacticError(f"{self}: no value waits here for a backward pass")
-        return rematerialize(program, self._kept(program), turn)
+        return rematerialize(program, self._kept(program), boundary)
 
     def _kept(self, program: Program) -> set[Value]:
         by_name: dict[str, list[Value]] = defaultdict(list)
@@ -57,21 +57,22 @@ class Recompute:
         return kept
 
     def apply(self, work: Workspace) -> None:
-        """Nothing more: the program has been changed by now."""
+        """Does nothing: `rewrite` has changed the program already."""
 
     def __str__(self) -> str:
         return f"recompute(keep={list(self.keep)!r})"
 
 
 def recompute(keep: str | Sequence[str]) -> Recompute:
-    """A tactic: keep only what some ops make for the backward pass; make the rest again.
+    """Save only the results of some ops for the backward pass, and recompute the rest.
 
-    keep: names of ops, as `mw.cut` reads them (`"mlp.py:7 dot_general"`), kinds of ops
-    (`"dot_general"`), or names given by `mw.tag`; all ops of a name. What is made again
-    is made of these and of the step's inputs, just before it is read; what a loop's turns
-    make, in the same turns of the loop that reads it, for which its carries are kept.
-    Loops run once: what they end with is kept, and with "scan" all that they stack.
-    Raises `TacticError`, when it is applied, for a name of nothing, or where nothing is
-    kept for a backward pass in the first place.
+    keep: names of ops as `mw.cut` reads them (`"mlp.py:7 dot_general"`), kinds of ops
+        (`"dot_general"`), or names given by `mw.tag`; a name stands for all of its ops.
+    Other residuals are recomputed from these and from the step's inputs, just before they
+    are read. Residuals that a loop stacks are recomputed in the iteration of the backward
+    loop that reads them, from the saved carries. Loops are not run a second time: their
+    final results are saved, and with "scan" in `keep` all that they stack.
+    When it is applied, it raises `TacticError` for a name without ops, or if the program
+    has no residuals.
     """
     return Recompute((keep,) if isinstance(keep, str) else tuple(keep))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -43,3 +44,29 @@ class Tactic(Protocol):
     def apply(self, work: Workspace) -> None:
         """Shard what the tactic says, on top of all decisions before it, and propagate."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class AxisTactic:
+    """A tactic that finds by itself what to cut along one axis.
+
+    name: of the function that makes it. cut_fn: cuts along an axis, for the tactic that
+    its last argument names.
+    """
+
+    name: str
+    axis: str
+    cut_fn: Callable[[Workspace, str, str], None]
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
+
+    def apply(self, work: Workspace) -> None:
+        """Cut what the strategy finds, and propagate."""
+        self.cut_fn(work, work.mesh.require(self.axis), str(self))
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.axis!r})"

@@ -1,5 +1,7 @@
 """ZeRO: optimizer state and parameters are sharded, and gathered where they are read.
 
+With data parallelism along the same axis, stage 3 is fully sharded data parallelism.
+
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", SC 2020.
 """
@@ -10,11 +12,11 @@ from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import find_nodes
 from meshwright.partitioner.structure.structure import Structure, find_structure
 from meshwright.partitioner.structure.views import is_open
-from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.structure.workspace import Workspace, find_nodes
+from meshwright.partitioner.tactics.data_parallel import data_parallel
+from meshwright.partitioner.tactics.tactic import AxisTactic, TacticKind
 
 Leaves = list[tuple[str, Node]]
 
@@ -122,6 +124,21 @@ def zero(
     return Zero(stage, axis, params, state)
 
 
+def fsdp(axis: str) -> AxisTactic:
+    """Cut batch, parameters and optimizer state along one axis: `fsdp("data")`.
+
+    Applies `data_parallel(axis)`, unless the axis is in use already, and `zero(3, axis)`.
+    """
+    return AxisTactic("fsdp", axis, _cut_fully)
+
+
+def _cut_fully(work: Workspace, axis: str, tactic: str) -> None:
+    del tactic  # errors and causes name the two tactics
+    if not any(work.is_cut(node, axis) for node in work.graph.input_nodes):
+        data_parallel(axis).apply(work)
+    zero(3, axis).apply(work)
+
+
 def _leaves(work: Workspace, pattern: str | None, found: tuple[int, ...]) -> Leaves:
     if pattern is not None:
         return find_nodes(work, pattern)
@@ -146,7 +163,7 @@ def _one_factor_each(
     chosen: dict[int, int] = {}
     for is_row in (True, False):
         for _, node in state:
-            if _first_open(work, node, axis, None) is None:
+            if not work.divisible_dims(node, axis):
                 continue
             for param in owners.get(node.index, ()):
                 if _alike(work, param, node) is is_row:
@@ -172,11 +189,7 @@ def _first_open(
     work: Workspace, node: Node, axis: str, like: Node | None
 ) -> int | None:
     """The first dim that an axis divides, preferably one that is open in `like`."""
-    if work.is_cut(node, axis):
-        return None
-    size = work.mesh.size(axis)
-    extents = [work.local_extent(node, d) for d in range(len(work.value(node).shape))]
-    found = [d for d, n in enumerate(extents) if n >= size and n % size == 0]
+    found = work.divisible_dims(node, axis)
     rank = 0 if like is None else _rank(work, like)
     for dim in found:
         if like is None or dim >= rank or is_open(work.graph, like, dim):

@@ -1,4 +1,4 @@
-"""Expert plans: strategies that people use by hand, read as choices of a model."""
+"""Strategies that experts use by hand, and their plans as choices of a model."""
 
 from __future__ import annotations
 
@@ -6,21 +6,65 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
-from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.partitioner.tactics import (
+    Tactic,
+    Workspace,
+    data_parallel,
+    expert_parallel,
+    fsdp,
+    megatron,
+    sequence_parallel,
+    zero,
+)
 from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.expert_strategies import expert_strategies
 from meshwright.planner.candidates.proposal import Proposal
 from meshwright.planner.integer_program.integer_program import IntegerProgram
 from meshwright.planner.integer_program.projection import read_choices, spread_choices
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Priced, Space
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 AS_GIVEN = "as given"
 """Name of the plan of the user's own tactics, with nothing added."""
 
 type ExpertChoices = tuple[str, tuple[Tactic, ...], Choices]
 """Name and tactics of a strategy, and the choices nearest to what they decide."""
+
+
+def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
+    """Tactics that experts use on a mesh, by name of the strategy."""
+    data = data_parallel(mesh.axes[0])
+    match mesh.axes:
+        case (axis,):
+            return {
+                "data parallel": (data,),
+                "ZeRO-2": (data, zero(2, axis)),
+                "ZeRO-3": (data, zero(3, axis)),
+                "FSDP": (data, fsdp(axis)),
+                "expert parallel": (data, expert_parallel(axis)),
+                "Megatron": (megatron(axis),),
+            }
+        case (outer, inner):
+            model, sequence = megatron(inner), sequence_parallel(inner)
+            return {
+                "Megatron + data": (data, model),
+                "Megatron + ZeRO-2": (data, model, zero(2, outer)),
+                "Megatron + ZeRO-3": (data, model, zero(3, outer)),
+                "Megatron + sequence + ZeRO-3": (data, model, sequence, zero(3, outer)),
+                "data on both axes": (data, data_parallel(inner)),
+                "expert + data parallel": (data, expert_parallel(inner)),
+                "expert + ZeRO-3": (data, expert_parallel(inner), zero(3, outer)),
+            }
+        case (outer, middle, inner):
+            more, model = data_parallel(middle), megatron(inner)
+            experts, sharded = expert_parallel(middle), zero(3, outer)
+            return {
+                "Megatron + data on both": (data, more, model),
+                "Megatron + data on both + ZeRO-3": (data, more, model, sharded),
+                "Megatron + expert + ZeRO-3": (data, experts, model, sharded),
+            }
+        case _:
+            return {}
 
 
 class ExpertPlans:
@@ -77,30 +121,31 @@ class _AppliedTactics:
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
-        # Each applied tactic, with the state's mark and the refusals before it.
-        self._applied: list[tuple[Tactic, int, int]] = []
+        self._applied: list[Tactic] = []
+        # The state's mark and the number of refusals, at the start and after each tactic.
+        self._marks = [(work.state.mark(), len(work.refusals))]
 
     def switch_to(self, tactics: Sequence[Tactic]) -> Workspace:
         """The workspace after exactly these tactics; raises the errors that they raise."""
         same = 0
-        for (tactic, _, _), other in zip(self._applied, tactics, strict=False):
+        for tactic, other in zip(self._applied, tactics, strict=False):
             if tactic != other:
                 break
             same += 1
-        if self._applied[same:]:
-            self._undo_to(*self._applied[same][1:])
-        del self._applied[same:]
+        del self._applied[same:], self._marks[same + 1 :]
+        self._undo()
         for tactic in tactics[same:]:
-            began = self._work.state.mark(), len(self._work.refusals)
             try:
                 tactic.apply(self._work)
             except MeshwrightError:
-                self._undo_to(*began)
+                self._undo()
                 raise
-            self._applied.append((tactic, *began))
+            self._applied.append(tactic)
+            self._marks.append((self._work.state.mark(), len(self._work.refusals)))
         return self._work
 
-    def _undo_to(self, mark: int, num_refusals: int) -> None:
+    def _undo(self) -> None:
+        mark, num_refusals = self._marks[-1]
         self._work.state.rollback(mark)
         del self._work.refusals[num_refusals:]
 

@@ -1,12 +1,14 @@
-"""The meshes that are worth trying on a machine."""
+"""The meshes that are worth trying on a machine, and those that tactics take."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Machine, Mesh
-from meshwright.machine.placement import place_mesh
+from meshwright.machine.placement import factorings, place_mesh
+from meshwright.planner.solve.space import Space
 
 NAMES = ("data", "model", "more")
 """Names of the mesh axes; the search decides what each of them shards."""
@@ -31,7 +33,10 @@ def meshes_of(
         others = [name for name in names if name not in named]
         own = {*named, *others[: count - len(named)]}
         axes = [name for name in names if name in own]
-        for sizes in _factorings(machine.num_devices, count):
+        size = machine.num_devices
+        for sizes in sorted(factorings(size, (size,) * count), reverse=True):
+            if 1 in sizes:
+                continue
             mesh = Mesh(dict(zip(axes, sizes, strict=True)))
             placed = place_mesh(mesh, machine).segments
             layout = (
@@ -45,6 +50,49 @@ def meshes_of(
         return len(mesh.axes), abs(math.log2(last / inner)) if inner else 0.0
 
     return tuple(sorted(found.values(), key=distance_from_links))
+
+
+def meshes_with(
+    machine: Machine, named: Sequence[str], most_axes: int
+) -> tuple[Mesh, ...]:
+    """All meshes of a machine with the named axes; `PlanError` if there are none."""
+    if len(named) > most_axes:
+        raise PlanError(
+            f"the tactics name {len(named)} axes, {', '.join(named)}, and most_axes is "
+            f"{most_axes}; allow more, at most {MOST_AXES}, or give the mesh"
+        )
+    found = meshes_of(machine, most_axes, named)
+    if not found and machine.num_devices == 1:
+        raise PlanError("one device leaves nothing to decide; ask for more chips")
+    if not found:
+        raise PlanError(
+            f"{machine.num_devices} devices cannot form a mesh with axes "
+            f"{', '.join(named)} of at least 2 devices each; give the mesh"
+        )
+    return found
+
+
+def meshes_that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
+    """The meshes on which the user's tactics can be applied; `PlanError` if none.
+
+    A single mesh is returned unchecked, so that the search raises the tactic's error.
+    """
+    if not space.given or len(meshes) == 1:
+        return meshes
+    found: list[Mesh] = []
+    why = ""
+    for mesh in meshes:
+        try:
+            space.start(mesh)
+        except MeshwrightError as error:
+            why = why or f"on {mesh} {error}"
+        else:
+            found.append(mesh)
+    if not found:
+        raise PlanError(
+            f"none of {len(meshes)} meshes takes these tactics; for example, {why}"
+        )
+    return found
 
 
 def _inner_devices(machine: Machine) -> int:
@@ -61,20 +109,3 @@ def _names(named: Sequence[str]) -> list[str]:
     foreign = [name for name in named if name not in NAMES]
     instead = dict(zip(free, foreign, strict=False))
     return [instead.get(name, name) for name in NAMES]
-
-
-def _factorings(size: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Factorizations of `size` into `count` ordered factors above 1, largest first."""
-    if count == 1:
-        if size > 1:
-            yield (size,)
-        return
-    for first in range(size // 2, 1, -1):
-        if size % first == 0:
-            for rest in _factorings(size // first, count - 1):
-                yield (first, *rest)
-
-
-def shape_text(mesh: Mesh) -> str:
-    """A mesh as short text, such as `data=8,model=4`."""
-    return ",".join(f"{axis}={size}" for axis, size in mesh.sizes)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from meshwright.errors import PlanError
-from meshwright.planner.candidates.candidate import Candidate
 
-_FIGURES: Mapping[str, Callable[[Candidate], float]] = {
-    "step_time": lambda c: c.step_time_s,
-    "memory": lambda c: float(c.peak_memory_bytes),
-}
+OBJECTIVES = ("step_time", "memory", "cost", "energy", "carbon")
+"""Names of the figures that an objective may contain.
 
-_PROPORTIONAL_TO_TIME = ("cost", "energy", "carbon")
-"""Figures that are a multiple of the step time on a given number of chips, so that they
-order plans as it does."""
-
-OBJECTIVES = (*_FIGURES, *_PROPORTIONAL_TO_TIME)
-"""Names of the figures that an objective may contain."""
+The last three are multiples of the step time on a given number of chips, so that they order
+plans as it does."""
 
 _LEAST = 1e-300
 """Stands in for a figure of 0, which has no logarithm."""
@@ -69,13 +62,13 @@ class Objective:
             )
         return cls(tuple(asked.items()))
 
-    def __call__(self, candidate: Candidate) -> float:
-        """The value of a plan; infinite if the plan could not be made."""
-        if candidate.why_not:
-            return math.inf
-        total = sum(weight for _, weight in self.weights)
+    def __call__(self, seconds: float, num_bytes: float) -> float:
+        """The value of a plan's step time and memory, of which whole bytes count."""
+        total, memory = sum(weight for _, weight in self.weights), float(int(num_bytes))
         mean = sum(
-            weight / total * math.log(max(_figure(name, candidate), _LEAST))
+            weight
+            / total
+            * math.log(max(memory if name == "memory" else seconds, _LEAST))
             for name, weight in self.weights
         )
         return math.exp(mean)
@@ -89,10 +82,6 @@ class Objective:
 def _digits(weight: float) -> str:
     """The shortest text of a number that reads back as the same number."""
     return str(int(weight)) if weight == int(weight) else repr(weight)
-
-
-def _figure(name: str, candidate: Candidate) -> float:
-    return _FIGURES.get(name, _FIGURES["step_time"])(candidate)
 
 
 def _read(text: str) -> list[tuple[str, float]]:

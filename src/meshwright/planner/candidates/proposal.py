@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.solve.optimum import Choices
 
 FOUND = "auto"
@@ -20,8 +19,8 @@ _TOLERANCE = 1.1
 type OnProgress = Callable[[str], None]
 """A function that is called with a line of text whenever a search got on."""
 
-type ValueOf = Callable[[Candidate], float]
-"""The objective: a value to be small, which rises with time and memory or ignores them."""
+type ValueOf = Callable[[float, float], float]
+"""The objective of seconds and bytes, to be small; it rises with them or ignores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,7 @@ class Proposal:
     choices: the plan as choices of the model's variables; for an expert's plan the
     nearest ones. bound: lower bound of the seconds of all plans that fit, at the same
     prices; 0 if unknown, as for expert plans and for plans of less memory than allowed.
+    unlimited: the optimum regardless of memory, if it is known and does not fit.
     """
 
     name: str
@@ -40,24 +40,18 @@ class Proposal:
     bytes: float
     choices: Choices
     bound: float = 0.0
-
-    @property
-    def candidate(self) -> Candidate:
-        """A candidate with the predicted figures, which an objective can value."""
-        return Candidate(
-            self.name, self.mesh, self.tactics, self.seconds, int(self.bytes)
-        )
+    unlimited: Choices | None = None
 
     def rank(self, limit: float, value_of: ValueOf) -> tuple[bool, float, float]:
         """A sort key: plans that may fit first, then the best by the objective."""
         is_large = self.bytes > _TOLERANCE * limit
-        return is_large, value_of(self.candidate), self.seconds
+        return is_large, value_of(self.seconds, self.bytes), self.seconds
 
 
 def counts_memory(value_of: ValueOf, proposal: Proposal) -> bool:
     """Whether the objective prefers a plan of half the memory and the same time."""
-    less = replace(proposal, bytes=0.5 * proposal.bytes)
-    return value_of(less.candidate) < value_of(proposal.candidate)
+    seconds, num_bytes = proposal.seconds, proposal.bytes
+    return value_of(seconds, 0.5 * num_bytes) < value_of(seconds, num_bytes)
 
 
 def interleave(

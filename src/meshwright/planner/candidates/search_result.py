@@ -14,7 +14,7 @@ SEARCHES = ("program", "tree")
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A found plan written as ordinary tactics, and what these come to when simulated.
+    """A found plan written as ordinary tactics, with their simulated figures.
 
     text: the tactics as Python code, one per line, after `import meshwright as mw`.
     """

@@ -16,7 +16,7 @@ import numpy as np
 from meshwright.partitioner.propagate import Carrier, Node, State
 from meshwright.planner.strategies.symmetry import ReducedGraph
 from meshwright.program.ir import Value
-from meshwright.search.arrays import Ints
+from meshwright.search.arrays import Ints, owners_of, starts_of
 
 MOST_OPERANDS = 62
 """Operands that fit into the bit mask of a linear set; an op with more carries no partial
@@ -88,9 +88,10 @@ class _Writer:
         self.nodes = [group.node for group in reduced.classes]
         self.reduced_graph = reduced
         self.carrier = Carrier(state)
-        self.values_at = offsets_of(len(node.outs) for node in self.nodes)
-        self.operands_at = offsets_of(len(node.ins) for node in self.nodes)
+        self.values_at = starts_of([len(node.outs) for node in self.nodes])
+        self.operands_at = starts_of([len(node.ins) for node in self.nodes])
         self.results = [out for node in self.nodes for out in node.outs]
+        self.makers = owners_of(self.values_at).tolist()
         self.output_values = {
             v for v in self.graph.program.outputs if isinstance(v, Value)
         }
@@ -110,12 +111,12 @@ class _Writer:
             factors=ints(x for each in factors for x in each).reshape(-1, 3),
             values=self._values(readers, travellers),
             operands=_table(
-                offsets_of(map(len, sources)),
+                starts_of([*map(len, sources)]),
                 ints(self.carrier.is_zero(value) for value in operands),
             ),
-            ports=offsets_of(len(port) for _, port in ports),
+            ports=starts_of([len(port) for _, port in ports]),
             dims=_table(
-                offsets_of(len(factors) for factors in dims),
+                starts_of([*map(len, dims)]),
                 ints(n for v, _ in ports for n in self.graph.values[v].shape),
             ),
             names=ints(f for factors in dims for f in factors),
@@ -133,10 +134,10 @@ class _Writer:
         rules = [node.rule for node in nodes]
         blocked = [self.state.blocked[node.index] for node in nodes]
         return _table(
-            offsets_of(len(node.sizes) for node in nodes),
+            starts_of([len(node.sizes) for node in nodes]),
             self.values_at,
             self.operands_at,
-            offsets_of(map(len, linear)),
+            starts_of([*map(len, linear)]),
             ints(node.has_products for node in nodes),
             ints(rule is not None and rule.monoid == "sum" for rule in rules),
             ints(group in carriers for group in range(len(nodes))),
@@ -144,10 +145,13 @@ class _Writer:
         )
 
     def _values(self, readers: list[list[int]], travellers: set[int]) -> Ints:
-        following = [self._only_reader(*each) for each in self._numbered_results()]
+        following = [
+            self._only_reader(self.nodes[maker], value)
+            for maker, (value, _) in zip(self.makers, self.results, strict=True)
+        ]
         return _table(
-            ints(group for group, _ in self._numbered_results()),
-            offsets_of(map(len, readers)),
+            ints(self.makers),
+            starts_of([*map(len, readers)]),
             ints(value in travellers for value in range(len(self.results))),
             ints(reader for reader, _ in following),
             ints(operand for _, operand in following),
@@ -157,18 +161,15 @@ class _Writer:
         self, linear: list[list[Linear]], sources: list[list[int]]
     ) -> tuple[set[int], set[int]]:
         """Groups that may carry partial sums on, and values that may be left partial."""
-        no_larger = {
-            v for v, (n, _) in enumerate(self.results) if self.carrier.is_cheap(n)
-        }
+        sums = {g for g, n in enumerate(self.nodes) if n.rule and n.rule.reductions}
+        cheap = [self.carrier.is_cheap(number) for number, _ in self.results]
         carriers: set[int] = set()
         travellers: set[int] = set()
         size = -1
         while size < len(travellers) + len(carriers):
             size = len(travellers) + len(carriers)
-            for value, (group, _) in enumerate(self._numbered_results()):
-                rule = self.nodes[group].rule
-                is_sum = rule is not None and bool(rule.reductions)
-                if value in no_larger and (is_sum or group in carriers):
+            for value, maker in enumerate(self.makers):
+                if cheap[value] and (maker in sums or maker in carriers):
                     travellers.add(value)
             for group, sets in enumerate(linear):
                 first, last = self.operands_at[group : group + 2]
@@ -176,12 +177,6 @@ class _Writer:
                 if sets and any(v in travellers for v in read):
                     carriers.add(group)
         return carriers, travellers
-
-    def _numbered_results(self) -> Iterator[tuple[int, int]]:
-        """The group and the result number of each value."""
-        for group, node in enumerate(self.nodes):
-            for result in range(len(node.outs)):
-                yield group, result
 
     def _edges(self) -> tuple[list[list[int]], list[list[int]]]:
         """Sorted values that each operand reads, and sorted groups that read each value."""
@@ -194,27 +189,28 @@ class _Writer:
         return [sorted(own) for own in sources], [sorted(own) for own in readers]
 
     def _linear(self, node: Node) -> Iterator[Linear]:
-        """Mask, number of operands, and presence of a literal other than 0, of each set."""
+        """The sets of operands in which a node is jointly linear.
+
+        For each its bit mask, its size, and whether a literal other than 0 is in it.
+        """
         op, rule = node.op, node.rule
         if op is None or rule is None or len(node.ins) > MOST_OPERANDS:
             return
-        places = [p for p, atom in enumerate(op.operands) if isinstance(atom, Value)]
+        places = node.operand_places
         for group in rule.linear:
             mask = sum(1 << i for i, place in enumerate(places) if place in group)
             others = [op.operands[p] for p in group if p not in places]
             is_whole = not all(self.carrier.is_zero(atom) for atom in others)
             yield mask, len(group), is_whole
 
-    def _only_reader(self, group: int, result: int) -> tuple[int, int]:
-        """The one group that reads a result, and as which operand; -1, -1 if there is none.
+    def _only_reader(self, maker: Node, value: int) -> tuple[int, int]:
+        """The one group that reads a value, and as which operand; -1, -1 if there is none.
 
-        A result that has several readers, is read twice by one, or is an output, has none.
+        A value that has several readers, is read twice by one, or is an output, has none.
         """
-        node = self.nodes[group]
-        value = node.outs[result][0]
         readers = self.graph.consumers[value]
         is_output = self.graph.values[value] in self.output_values
-        if len(node.outs) != 1 or len(readers) != 1 or is_output:
+        if len(maker.outs) != 1 or len(readers) != 1 or is_output:
             return -1, -1
         reader = self.graph.nodes[readers[0]]
         numbers = [number for number, _ in reader.ins]
@@ -237,11 +233,6 @@ def _table(*columns: Ints) -> Ints:
     for position, column in enumerate(columns):
         table[: len(column), position] = column
     return table
-
-
-def offsets_of(lengths: Iterable[int]) -> Ints:
-    """Offsets of consecutive pieces of these lengths, and their total."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(ints(lengths))])
 
 
 def ints(numbers: Iterable[int]) -> Ints:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.errors import SearchError
-from meshwright.planner.columns.graph_columns import ints, offsets_of
+from meshwright.planner.columns.graph_columns import ints
 from meshwright.planner.integer_program.integer_program import (
     IntegerProgram,
     PairCost,
-    Table,
 )
 from meshwright.planner.integer_program.live_counts import LiveCounts
 from meshwright.planner.strategies.strategy import Strategy, StrategySet
-from meshwright.search.arrays import Floats, Ints
+from meshwright.search.arrays import Floats, Ints, starts_of
 
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12
 """Largest numbers of axes, factors of an op and dims of a value whose code fits 64 bits."""
@@ -31,8 +31,6 @@ class PriceTables(NamedTuple):
     A field that ends in `_at` holds offsets into the field or fields named after it.
     kinds: number of the list of strategies of each group, [G].
     codes_at, codes, numbers: per kind, the sorted codes of strategies and their numbers.
-    cuts_at, cuts, firsts: per kind, the sorted codes of cuts alone, without sums, and the
-        number of the first strategy of each.
     costs_at, costs: seconds of each group's strategies.
     ends, tables_at, widths: groups of a pair cost between two groups, [L, 2]; offset of
         its table; number of strategies of the second group.
@@ -51,9 +49,6 @@ class PriceTables(NamedTuple):
     codes_at: Ints
     codes: Ints
     numbers: Ints
-    cuts_at: Ints
-    cuts: Ints
-    firsts: Ints
     costs_at: Ints
     costs: Floats
     ends: Ints
@@ -80,26 +75,22 @@ def price_tables_of(
     return _Writer(model, lives, tuple(axes)).write()
 
 
+@dataclass
 class _Writer:
     """Concatenates the tables of a model and notes the offset of each."""
 
-    def __init__(
-        self, model: IntegerProgram, lives: LiveCounts, axes: tuple[str, ...]
-    ) -> None:
-        self.model = model
-        self.lives = lives
-        self.axes = axes
-        self.num = len(model.choices)
-        self.tables: list[Table] = []
-        self.end = 0
-        assert len(axes) <= MOST_AXES, f"{len(axes)} axes do not fit into a code"
+    model: IntegerProgram
+    lives: LiveCounts
+    axes: tuple[str, ...]
+    tables: list[Floats] = field(default_factory=list[Floats])
+    end: int = 0
 
     def write(self) -> PriceTables:
-        model, num = self.model, self.num
+        assert len(self.axes) <= MOST_AXES, f"{self.axes} do not fit into a code"
+        model, num = self.model, len(self.model.choices)
         kinds = list(dict.fromkeys(model.choices))
         kind_of = {own: kind for kind, own in enumerate(kinds)}
         full = [sorted(self._codes(own)) for own in kinds]
-        cuts = [_first_by_cut(own) for own in full]
         plain = [e for e in model.pair_costs if e.first < num and e.second < num]
         of_shared: list[list[PairCost]] = [[] for _ in model.shared_values]
         for link in model.pair_costs:
@@ -111,18 +102,15 @@ class _Writer:
         held = [key for key in self.lives.counts if key[0] < num]
         return PriceTables(
             kinds=ints(kind_of[own] for own in model.choices),
-            codes_at=offsets_of(map(len, full)),
+            codes_at=starts_of([*map(len, full)]),
             codes=ints(code for own in full for code, _ in own),
             numbers=ints(number for own in full for _, number in own),
-            cuts_at=offsets_of(map(len, cuts)),
-            cuts=ints(code for own in cuts for code, _ in own),
-            firsts=ints(number for own in cuts for _, number in own),
-            costs_at=offsets_of(map(len, model.choices)),
+            costs_at=starts_of([*map(len, model.choices)]),
             costs=np.concatenate(model.costs[:num]),
             ends=ints(end for e in plain for end in (e.first, e.second)).reshape(-1, 2),
             tables_at=ints(self._add(e.seconds) for e in plain),
             widths=ints(e.seconds.shape[1] for e in plain),
-            shared_pairs_at=offsets_of(map(len, of_shared)),
+            shared_pairs_at=starts_of([*map(len, of_shared)]),
             others=ints(min(e.first, e.second) for e in flat),
             shared_tables_at=ints(
                 self._add(e.seconds if e.second >= num else e.seconds.T) for e in flat
@@ -145,7 +133,7 @@ class _Writer:
     def _codes(self, own: StrategySet) -> list[tuple[int, int]]:
         return [(code_of(s, self.axes), number) for number, s in enumerate(own)]
 
-    def _add(self, table: Table) -> int:
+    def _add(self, table: Floats) -> int:
         """The offset at which a table is appended."""
         self.tables.append(np.ascontiguousarray(table))
         start, self.end = self.end, self.end + table.size
@@ -180,12 +168,3 @@ def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
 
 NO_SUM = -3
 """In a code: nothing is summed along the axis. KEEP_PARTIAL and ALL_REDUCE follow it."""
-
-
-def _first_by_cut(codes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The sorted codes of cuts alone, each with its first strategy."""
-    found: dict[int, int] = {}
-    for code, number in codes:
-        cut = code >> SHIFT
-        found[cut] = min(number, found.get(cut, number))
-    return sorted(found.items())

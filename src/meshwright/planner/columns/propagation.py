@@ -8,6 +8,10 @@ many on the symmetry-reduced graph (benchmarks/propagation_speed.py).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from meshwright.planner.columns.graph_columns import (
     BLOCKED,
     FACTORS_AT,
@@ -21,24 +25,57 @@ from meshwright.planner.columns.graph_columns import (
     VALUES_AT,
     Columns,
 )
-from meshwright.planner.columns.legality import can_scatter, may_cut
-from meshwright.planner.columns.lookup import (
+from meshwright.planner.columns.partial_values import (
+    PartialCache,
+    invalidate,
+    is_partial,
+    new_partial_cache,
+)
+from meshwright.planner.columns.state_cells import (
+    Cells,
+    can_scatter,
     dim_of,
     dim_on,
     has_factor,
+    may_cut,
+    num_cuts,
     num_groups,
     num_values,
     parts_of,
     span,
 )
-from meshwright.planner.columns.partial_cache import invalidate
-from meshwright.planner.columns.partial_values import is_partial
-from meshwright.planner.columns.state_cells import Cells
-from meshwright.planner.columns.worklist import BACKWARD, FORWARD, Worklist, pop, push
+from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
 CONFLICT, NO_CLAIM = -2, -1
 """Results of a claim: two factors are named, or none is."""
+
+FORWARD, BACKWARD = 0, 1
+"""The two queues: groups whose operands, or whose results, have changed."""
+
+
+class Worklist(NamedTuple):
+    """Two queues of groups, each a ring buffer, and the cache that propagation needs.
+
+    queues: [2, G]. ends: position of the first entry, and number of entries, [2, 2].
+    waiting: 1 for groups that are in a queue, [2, G]
+    """
+
+    queues: Ints
+    ends: Ints
+    waiting: Ints
+    cache: PartialCache
+
+
+def new_worklist(columns: Columns) -> Worklist:
+    """An empty work list."""
+    groups = len(columns.groups) - 1
+    return Worklist(
+        np.zeros((2, groups), np.int64),
+        np.zeros((2, 2), np.int64),
+        np.zeros((2, groups), np.int64),
+        new_partial_cache(columns),
+    )
 
 
 @compiled_in_place
@@ -124,9 +161,9 @@ def scatter_result(
 
     True if a result is partial, and the request is thereby answered.
     """
-    is_found = False
     if not columns.groups[group, MAY_CARRY]:
         return False
+    is_found = False
     requests = 2 * num_groups(columns) + num_values(columns)
     for value in span(columns.groups, group, VALUES_AT):
         requested = cells[requests + value, axis]
@@ -145,10 +182,7 @@ def assign(
 ) -> None:
     """Cut a factor; queue the readers of results, send requests to makers of operands."""
     groups, values = num_groups(columns), num_values(columns)
-    rank = 0
-    for other in range(len(columns.axis_sizes)):
-        rank += cells[group, other] == factor
-    cells[groups + group, axis] = rank
+    cells[groups + group, axis] = num_cuts(columns, cells, group, factor)
     cells[group, axis] = factor
     invalidate(work.cache)
     for value in span(columns.groups, group, VALUES_AT):
@@ -197,3 +231,26 @@ def scatter(
         cells[len(cells) - 1, 0] += 1
         invalidate(work.cache)
         push_readers(columns, work, value)
+
+
+@compiled_in_place
+def push(work: Worklist, which: int, group: int) -> None:
+    """Append a group to a queue, unless it is in there."""
+    if work.waiting[which, group]:
+        return
+    work.waiting[which, group] = 1
+    capacity = work.queues.shape[1]
+    first, count = work.ends[which, 0], work.ends[which, 1]
+    work.queues[which, (first + count) % capacity] = group
+    work.ends[which, 1] = count + 1
+
+
+@compiled_in_place
+def pop(work: Worklist, which: int) -> int:
+    """Remove and return the first group of a queue."""
+    first = work.ends[which, 0]
+    group = work.queues[which, first]
+    work.ends[which, 0] = (first + 1) % work.queues.shape[1]
+    work.ends[which, 1] -= 1
+    work.waiting[which, group] = 0
+    return group

@@ -1,16 +1,34 @@
-"""Search states as arrays of cells: one row for each decision, one column for each axis."""
+"""Search states as arrays of cells, with `State.dim_on` and `State.why_not` over them.
+
+Cells have one row for each decision and one column for each axis.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.partitioner.propagate import Graph, State
-from meshwright.planner.columns.graph_columns import VALUES_AT, Columns
+from meshwright.partitioner.propagate import State
+from meshwright.planner.columns.graph_columns import (
+    BLOCKED,
+    EXTENT,
+    FACTORS_AT,
+    HAS_PRODUCTS,
+    IS_REDUCED,
+    IS_SUM,
+    LEAST,
+    MAKER,
+    NAMES_AT,
+    OPERANDS_AT,
+    SIZE,
+    VALUES_AT,
+    Columns,
+)
 from meshwright.planner.strategies.symmetry import ReducedGraph
+from meshwright.search.arrays import Ints
+from meshwright.search.compiled import compiled_in_place
 
 type Cells = NDArray[np.int16]
 """A state, [rows, A]; `CellRows` says what each row holds."""
@@ -53,7 +71,11 @@ def start_cells(columns: Columns, state: State, reduced: ReducedGraph) -> Cells:
             for rank, axis in enumerate(own):
                 cells[group.index, axes.index(axis)] = factor
                 cells[rows.ranks + group.index, axes.index(axis)] = rank
-    numbers = dict(_result_numbers(state.graph, columns, reduced))
+    numbers = {
+        value: int(columns.groups[reduced.class_of[node.index], VALUES_AT]) + result
+        for node in state.graph.nodes
+        for result, (value, _) in enumerate(node.outs)
+    }
     for (value, axis), dim in state.scattered.items():
         cells[rows.sums + numbers[value], axes.index(axis)] = dim
     for (value, axis), dims in state.requests.items():
@@ -64,11 +86,197 @@ def start_cells(columns: Columns, state: State, reduced: ReducedGraph) -> Cells:
     return cells
 
 
-def _result_numbers(
-    graph: Graph, columns: Columns, reduced: ReducedGraph
-) -> Iterator[tuple[int, int]]:
-    """The number of the group's result for each value of the graph."""
-    for node in graph.nodes:
-        first = int(columns.groups[reduced.class_of[node.index], VALUES_AT])
-        for result, (value, _) in enumerate(node.outs):
-            yield value, first + result
+PARTIAL, NOWHERE = -1, -2
+"""Results of `dim_on` for a value that an axis does not cut: partial along the axis, or
+whole."""
+
+
+@compiled_in_place
+def span(table: Ints, row: int, column: int) -> range:
+    """Positions of a row's entries in the table that a column of offsets points into."""
+    return range(table[row, column], table[row + 1, column])
+
+
+@compiled_in_place
+def num_groups(columns: Columns) -> int:
+    """The number of groups, G."""
+    return len(columns.groups) - 1
+
+
+@compiled_in_place
+def num_values(columns: Columns) -> int:
+    """The number of values, V."""
+    return len(columns.values) - 1
+
+
+@compiled_in_place
+def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
+    """The dim of a value that an axis cuts where it is made; else PARTIAL or NOWHERE."""
+    group = columns.values[value, MAKER]
+    factor = cells[group, axis]
+    if factor >= 0:
+        dim = dim_of(columns, value, factor)
+        if dim >= 0:
+            return dim
+        if not columns.factors[columns.groups[group, FACTORS_AT] + factor, IS_REDUCED]:
+            return NOWHERE
+    scattered = cells[2 * num_groups(columns) + value, axis]
+    if scattered >= 0:
+        return scattered
+    return PARTIAL if factor >= 0 else NOWHERE
+
+
+@compiled_in_place
+def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int:
+    """Whether the op that makes a value leaves it partial; -1 if the axis does not cut it.
+
+    An op does if the axis cuts a factor that it sums over and its result is not scattered.
+    """
+    if cells[2 * num_groups(columns) + value, axis] >= 0:
+        return 0
+    group = columns.values[value, MAKER]
+    if cells[group, axis] < 0:
+        return -1
+    is_left = dim_on(columns, cells, value, axis) == PARTIAL
+    return int(is_left and columns.groups[group, IS_SUM])
+
+
+@compiled_in_place
+def dim_of(columns: Columns, port: int, factor: int) -> int:
+    """The first dim of a value or operand that contains a factor, or -1."""
+    first = columns.ports[port]
+    for dim in range(first, columns.ports[port + 1]):
+        if has_factor(columns, dim, factor):
+            return dim - first
+    return -1
+
+
+@compiled_in_place
+def has_factor(columns: Columns, dim: int, factor: int) -> bool:
+    """Whether a dim contains a factor; `dim` is a row of `columns.dims`."""
+    for at in span(columns.dims, dim, NAMES_AT):  # noqa: SIM110  numba has no generators
+        if columns.names[at] == factor:
+            return True
+    return False
+
+
+@compiled_in_place
+def parts_of(columns: Columns, cells: Cells, group: int, factor: int) -> int:
+    """The number of parts into which axes cut a factor."""
+    parts = 1
+    for axis in range(len(columns.axis_sizes)):
+        if cells[group, axis] == factor:
+            parts *= columns.axis_sizes[axis]
+    return parts
+
+
+@compiled_in_place
+def num_cuts(columns: Columns, cells: Cells, group: int, factor: int) -> int:
+    """The number of axes that cut a factor."""
+    count = 0
+    for axis in range(len(columns.axis_sizes)):
+        count += cells[group, axis] == factor
+    return count
+
+
+@compiled_in_place
+def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) -> bool:
+    """Whether an axis can cut a factor of a group (`State.why_not` is `None`)."""
+    if (columns.groups[group, BLOCKED] >> axis) & 1 or cells[group, axis] >= 0:
+        return False
+    place = columns.groups[group, FACTORS_AT] + factor
+    extent = columns.factors[place, SIZE]
+    parts = columns.axis_sizes[axis] * parts_of(columns, cells, group, factor)
+    if extent % parts or extent < parts * columns.factors[place, LEAST]:
+        return False
+    if cells[len(cells) - 1, 0] > 0:
+        for value in span(columns.groups, group, VALUES_AT):
+            if not divides_scattered(columns, cells, value, axis, factor):
+                return False
+    return not columns.groups[group, HAS_PRODUCTS] or lines_up(
+        columns, cells, group, factor
+    )
+
+
+@compiled_in_place
+def divides_scattered(
+    columns: Columns, cells: Cells, value: int, axis: int, factor: int
+) -> bool:
+    """Whether a cut of a factor divides a value's dims also after sums are scattered."""
+    first = columns.ports[value]
+    for dim in range(first, columns.ports[value + 1]):
+        if has_factor(columns, dim, factor) and not can_scatter(
+            columns, cells, value, dim - first, axis
+        ):
+            return False
+    return True
+
+
+@compiled_in_place
+def can_scatter(
+    columns: Columns, cells: Cells, value: int, dim: int, axis: int
+) -> bool:
+    """True if the parts of a value's dim can be divided once more, along an axis."""
+    group, sums = columns.values[value, MAKER], 2 * num_groups(columns)
+    parts = columns.axis_sizes[axis]
+    place = columns.ports[value] + dim
+    for at in span(columns.dims, place, NAMES_AT):
+        parts *= parts_of(columns, cells, group, columns.names[at])
+    for other in range(len(columns.axis_sizes)):
+        if cells[sums + value, other] == dim:
+            parts *= columns.axis_sizes[other]
+    return columns.dims[place, EXTENT] % parts == 0
+
+
+@compiled_in_place
+def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
+    """Whether a cut keeps all dims that are products of factors in contiguous parts."""
+    values = num_values(columns)
+    for value in span(columns.groups, group, VALUES_AT):
+        if not port_lines_up(columns, cells, group, value, factor):
+            return False
+    for operand in span(columns.groups, group, OPERANDS_AT):
+        if not port_lines_up(columns, cells, group, values + operand, factor):
+            return False
+    return True
+
+
+@compiled_in_place
+def port_lines_up(
+    columns: Columns, cells: Cells, group: int, port: int, factor: int
+) -> bool:
+    """`lines_up` for one value or operand.
+
+    A minor factor can be cut only after the major ones are cut into parts of one.
+    """
+    for dim in range(columns.ports[port], columns.ports[port + 1]):
+        is_major = has_factor(columns, dim, factor)
+        is_minor = False
+        for at in span(columns.dims, dim, NAMES_AT):
+            other = columns.names[at]
+            if is_minor and num_cuts(columns, cells, group, other) > 0:
+                return False
+            if is_major and other == factor:
+                is_major, is_minor = False, True
+            whole = columns.factors[columns.groups[group, FACTORS_AT] + other, SIZE]
+            if is_major and parts_of(columns, cells, group, other) != whole:
+                return False
+    return True
+
+
+@compiled_in_place
+def write_legal_cuts(columns: Columns, cells: Cells, cuts: Ints, found: Ints) -> int:
+    """The number of cuts that are legal, whose positions are written into `found`.
+
+    cuts: group, axis, factor, and the number of parts, [N, 4]. The number of parts is a
+    multiple of the axis's size if the axis is the first sub-axis of a larger one.
+    """
+    count = 0
+    for i in range(len(cuts)):
+        group, axis, factor, size = cuts[i]
+        if may_cut(columns, cells, group, axis, factor):
+            extent = columns.factors[columns.groups[group, FACTORS_AT] + factor, SIZE]
+            if extent % (size * parts_of(columns, cells, group, factor)) == 0:
+                found[count] = i
+                count += 1
+    return count

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
-from meshwright.planner.candidates.meshes import shape_text
+from meshwright.planner.candidates.expert_plans import spread_over_axes
 from meshwright.planner.candidates.proposal import FOUND, Proposal, counts_memory
-from meshwright.planner.driver.task import SearchTask
-from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.driver.task import SearchTask, TimeBudget
+from meshwright.planner.integer_program.projection import carry_over
 from meshwright.planner.prices.value_roles import EXPOSED, Role
 from meshwright.planner.solve.optimum import (
     NEAR_SMALLEST,
@@ -22,7 +22,7 @@ from meshwright.planner.solve.optimum import (
 )
 from meshwright.planner.solve.pricer import GOOD_ENOUGH
 from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
-from meshwright.planner.solve.space import Priced
+from meshwright.planner.solve.space import Priced, solving_s
 
 WHOLE_S, SHORTEST_S = 3.0, 2.0
 """Least seconds of a solve: of a mesh without a memory limit of its own, and of any."""
@@ -40,39 +40,41 @@ _ALIKE = 0.02
 MAX_RATIO = 1.2
 """Times the best plan's seconds from which on a plan is not pursued."""
 
+_PRICING_GROWTH = {2: 3.0, 3: 7.0}
+"""By number of axes: time to price a mesh, relative to one of an axis less. Measured
+from one axis to two: 1.5 to 5."""
 
-@dataclass(frozen=True, slots=True)
-class MeshSolution:
-    """The best solution of one mesh's integer program.
+_FOR_EXPERTS = 1.5
+"""Time to read and simulate expert plans on the first mesh, in pricings of that mesh.
+Measured: 0.3 to 1.7."""
 
-    priced: the prices that it was found with. bound: seconds that no fitting plan on this
-    mesh is below at these prices. unlimited: the optimum regardless of memory, if that
-    does not fit.
-    """
-
-    proposal: Proposal
-    priced: Priced
-    bound: float
-    unlimited: Choices | None
+_FEW = 3
+"""Meshes that are solved at the expense of better solutions of other meshes: a program
+that cannot be sharded along one axis is far from its best on the mesh of one axis."""
 
 
 @dataclass
 class MeshPrograms:
     """The priced programs of a task's meshes and their solutions.
 
-    priced: by mesh, the program with its latest prices. spread: by mesh, the solution of
-    the mesh of one axis, carried over to all axes of this mesh.
+    earlier: those of the program before a rewrite, whose search this one continues.
+    priced: by mesh, the program with its latest prices. solutions: by mesh, the best so
+    far. solved_at: the prices that it was found with. spread: by mesh, the solution of
+    the mesh of one axis, carried over to all axes of this mesh. proof: a mesh for whose
+    lower bound the solver process is busy, which can wait.
     """
 
     task: SearchTask
     solver: SolverProcess
     budget: TimeBudget
+    earlier: MeshPrograms | None = None
     priced: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
-    solutions: dict[Mesh, MeshSolution] = field(
-        default_factory=dict[Mesh, MeshSolution]
-    )
+    solutions: dict[Mesh, Proposal] = field(default_factory=dict[Mesh, Proposal])
+    solved_at: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
     spread: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
-    _proof: tuple[Mesh, Future[Optimum]] | None = None
+    proof: tuple[Mesh, Future[Optimum]] | None = None
+    _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
+    _first_pricing_s: float = 0.0
 
     @property
     def limit(self) -> float:
@@ -80,19 +82,82 @@ class MeshPrograms:
         return self.task.memory_share * self.task.limit
 
     @property
-    def proposals(self) -> list[Proposal]:
-        """The best solution of each solved mesh."""
-        return [solution.proposal for solution in self.solutions.values()]
-
-    @property
     def unsolved(self) -> list[Mesh]:
         """Meshes without a solution so far."""
         return [mesh for mesh in self.task.meshes if mesh not in self.solutions]
 
+    # -- first solutions ----------------------------------------------------------------
+
+    def solve(self, soon: float, late: float, meanwhile: Callable[[], object]) -> None:
+        """Solve each unsolved mesh whose solution can be expected in time.
+
+        The first mesh is solved in any case, `_FEW` meshes until the clock reads `late`,
+        the others until `soon`. meanwhile: called while the last solves are under way.
+        """
+        clock, meshes, unsolved = self.budget.clock, self.task.meshes, self.unsolved
+        jobs: list[tuple[Mesh, Future[Optimum]]] = []
+        num_solved = len(meshes) - len(unsolved)
+        for number, mesh in enumerate(unsolved):
+            is_first = mesh is meshes[0]
+            ends = late if num_solved + len(jobs) < _FEW else soon
+            needed = self._expected_pricing_s(mesh)
+            needed += _FOR_EXPERTS * self._first_pricing_s
+            if not is_first and clock() + needed >= ends:
+                continue
+            priced = self._price(mesh)
+            if not is_first and clock() + solving_s(priced) >= ends:
+                continue
+            if jobs:
+                # Wait for the first job, and for all but the last, which may take long.
+                self._collect(jobs, max(1, len(jobs) - 1))
+            share = (soon - clock()) / (len(unsolved) - number)
+            starts, stop_bound = self._starts(priced), self.stop_bound()
+            seconds = max(share, WHOLE_S)
+            job = self.submit(priced, seconds, FIRST_ROUNDS, starts, stop_bound)
+            jobs.append((mesh, job))
+        if not all(job.done() for _, job in jobs):
+            meanwhile()
+        self._collect(jobs, len(jobs))
+
+    def _price(self, mesh: Mesh) -> Priced:
+        began = self.budget.clock()
+        self.task.on_progress(f"pricing {mesh}")
+        priced = self.priced[mesh] = self.task.space.price(mesh)
+        seconds = self._pricing_s[len(mesh.axes)] = self.budget.clock() - began
+        self._first_pricing_s = self._first_pricing_s or seconds
+        return priced
+
+    def _expected_pricing_s(self, mesh: Mesh) -> float:
+        """Seconds to price a mesh, estimated from meshes of as many axes or one less."""
+        count = len(mesh.axes)
+        fewer = self._pricing_s.get(count - 1, 0.0)
+        return self._pricing_s.get(count, _PRICING_GROWTH.get(count, 1.0) * fewer)
+
+    def _starts(self, priced: Priced) -> list[Choices]:
+        """Solutions of the mesh of one axis, and of an earlier search, carried over."""
+        first, earlier, starts = self.task.meshes[0], self.earlier, list[Choices]()
+        if len(first.axes) == 1 and first in self.solutions:
+            choices = self.solutions[first].choices
+            spread = spread_over_axes(choices, self.priced[first], priced)
+            if spread is not None:
+                starts.append(spread)
+                self.spread[priced.work.mesh] = spread
+        if earlier is not None:
+            model = earlier.priced[first].model
+            choices = earlier.solutions[first].choices
+            starts.append(carry_over(model, choices, priced.model))
+        return starts
+
+    def _collect(self, jobs: Sequence[tuple[Mesh, Future[Optimum]]], most: int) -> None:
+        """Wait for the first so many jobs, and note each solution once."""
+        for mesh, job in jobs[:most]:
+            if mesh not in self.solutions:
+                self.note(mesh, job.result())
+
     # -- solving ------------------------------------------------------------------------
 
-    def reprice(self, mesh: Mesh, shares: Mapping[Role, float]) -> Priced:
-        """The program priced with the shares of collectives that a plan waited for.
+    def reprice(self, mesh: Mesh, shares: Mapping[Role, float]) -> None:
+        """Price a program again with the shares of collectives that a plan waited for.
 
         shares: by role, from a simulation. If any is above what was assumed, all are
         taken as they are but never below the assumption: other plans with more
@@ -106,9 +171,7 @@ class MeshPrograms:
             else math.sqrt(share * EXPOSED[role])
             for role, share in shares.items()
         }
-        priced = self.task.space.reprice(self.priced[mesh], exposed)
-        self.priced[mesh] = priced
-        return priced
+        self.priced[mesh] = self.task.space.reprice(self.priced[mesh], exposed)
 
     def submit(
         self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],
@@ -124,26 +187,21 @@ class MeshPrograms:
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
         """Keep a solution that was found with the latest prices of a mesh."""
-        self.solutions[mesh] = MeshSolution(
-            self.proposal(mesh, optimum),
-            self.priced[mesh],
-            optimum.bound,
-            optimum.unlimited,
-        )
+        self.solutions[mesh] = self.proposal(mesh, optimum, optimum.bound)
+        self.solved_at[mesh] = self.priced[mesh]
         self.task.on_progress(
-            f"{FOUND} on {shape_text(mesh)}: {optimum.seconds * 1e3:.1f} ms predicted "
+            f"{FOUND} on {mesh}: {optimum.seconds * 1e3:.1f} ms predicted "
             "by the integer program"
         )
 
-    def proposal(self, mesh: Mesh, optimum: Optimum) -> Proposal:
+    def proposal(self, mesh: Mesh, optimum: Optimum, bound: float = 0.0) -> Proposal:
         """The plan of an optimum at the latest prices of a mesh.
 
-        The bound of an optimum within less memory than allowed is no bound of all plans:
-        callers set it to 0.
+        bound: of all plans that fit; unknown if the optimum had less memory than allowed.
         """
         return Proposal(
-            FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),),
-            optimum.seconds, optimum.bytes, optimum.choices, optimum.bound,
+            FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),), optimum.seconds,
+            optimum.bytes, optimum.choices, bound, optimum.unlimited,
         )  # fmt: skip
 
     def stop_bound(self) -> float:
@@ -151,7 +209,7 @@ class MeshPrograms:
 
         Infinite if the objective counts memory, since slow plans may be small.
         """
-        fitting = [p for p in self.proposals if p.bytes <= self.limit]
+        fitting = [p for p in self.solutions.values() if p.bytes <= self.limit]
         if any(counts_memory(self.task.value_of, p) for p in fitting):
             return math.inf
         return MAX_RATIO * min((p.seconds for p in fitting), default=math.inf)
@@ -163,13 +221,13 @@ class MeshPrograms:
         return proposal.rank(self.limit, self.task.value_of)
 
     def ranked_meshes(self) -> list[Mesh]:
-        """All meshes: those solved, the most promising first, then the others."""
+        """The solved meshes, the most promising first."""
         solved = [m for m in self.task.meshes if m in self.solutions]
-        return [*sorted(solved, key=self._rank_mesh), *self.unsolved]
+        return sorted(solved, key=self._rank_mesh)
 
     def _rank_mesh(self, mesh: Mesh) -> tuple[bool, float]:
         """A rank in steps of `_ALIKE`, so that near-equal meshes keep their order."""
-        is_large, value, _ = self.rank(self.solutions[mesh].proposal)
+        is_large, value, _ = self.rank(self.solutions[mesh])
         return is_large, round(math.log(value) / _ALIKE) if value > 0 else -math.inf
 
     def smallest(self) -> Proposal:
@@ -177,21 +235,12 @@ class MeshPrograms:
 
         Of near-equal ones the first in the order of the meshes.
         """
-        own = [
-            self.solutions[mesh].proposal
-            for mesh in self.task.meshes
-            if mesh in self.solutions
-        ]
+        own = [self.solutions[m] for m in self.task.meshes if m in self.solutions]
         seconds = (1 + _ALIKE) * best_within(own, 0.0).seconds
         most = NEAR_SMALLEST * min(p.bytes for p in own)
         return next(p for p in own if p.bytes <= most and p.seconds <= seconds)
 
     # -- lower bounds -----------------------------------------------------------------
-
-    @property
-    def is_proving(self) -> bool:
-        """Whether the solver process is busy with a bound, which can wait."""
-        return self._proof is not None
 
     def start_proof(self, mesh: Mesh, seconds: float) -> None:
         """Solve a mesh's program longer, while plans are simulated, for a tighter bound.
@@ -201,17 +250,17 @@ class MeshPrograms:
         if mesh not in self.solutions:
             return
         known = self.solutions[mesh]
-        is_open = known.bound < (1 - GOOD_ENOUGH) * known.proposal.seconds
+        is_open = known.bound < (1 - GOOD_ENOUGH) * known.seconds
         if is_open and seconds >= SHORTEST_S:
-            starts = [known.proposal.choices]
-            job = self.submit(known.priced, seconds, _PROOF_ROUNDS, starts)
-            self._proof = mesh, job
+            priced, starts = self.solved_at[mesh], [known.choices]
+            job = self.submit(priced, seconds, _PROOF_ROUNDS, starts)
+            self.proof = mesh, job
 
     def finish_proof(self) -> None:
         """Take the bound of `start_proof` if it is there by now."""
-        if self._proof is None:
+        if self.proof is None:
             return
-        mesh, job = self._proof
+        mesh, job = self.proof
         try:
             bound = job.result(timeout=0.0).bound
         except (MeshwrightError, TimeoutError):  # the plan stands without it
@@ -227,8 +276,8 @@ class MeshPrograms:
         """
         proofs = [(proposal.seconds, proposal.bound)]
         if proposal.mesh in self.solutions:
-            known = self.solutions[proposal.mesh]
-            seconds = known.priced.pricer.finite_seconds(proposal.choices)
-            proofs.append((seconds, known.bound))
+            pricer = self.solved_at[proposal.mesh].pricer
+            bound = self.solutions[proposal.mesh].bound
+            proofs.append((pricer.finite_seconds(proposal.choices), bound))
         # The choices nearest to an expert's plan may cost less than the plan does.
         return [proof for proof in proofs if 0 < proof[1] <= proof[0] * (1 + _ROUNDING)]

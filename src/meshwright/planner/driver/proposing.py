@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
 from meshwright.machine import Mesh
-from meshwright.planner.candidates.proposal import Proposal
-from meshwright.planner.driver.mesh_programs import ROUNDS, WHOLE_S
+from meshwright.planner.candidates.proposal import Proposal, counts_memory
+from meshwright.planner.driver.mesh_programs import (
+    FIRST_ROUNDS,
+    ROUNDS,
+    SHORTEST_S,
+    WHOLE_S,
+)
+from meshwright.planner.driver.recomputation import reserve_rewrite
 from meshwright.planner.driver.simulation import (
     is_spread,
     is_too_large,
     simulate_all,
     simulate_one,
 )
-from meshwright.planner.driver.smaller_plans import find_smaller
 from meshwright.planner.driver.state import SearchState
+from meshwright.planner.solve.frontier import frontier
 from meshwright.planner.solve.optimum import Optimum
-from meshwright.planner.solve.space import Priced, solving_s
+from meshwright.planner.solve.space import solving_s
 from meshwright.predict.compilers.targets import compiler_of
 
 _FIRST_END, _REFINED_END, _SMALLER_END = 0.35, 0.65, 0.8
@@ -35,34 +41,30 @@ _REFINING = 3
 _LAST = 2
 """Simulations' worth of time below which the first refined plan is simulated at once."""
 
-type Reserve = Callable[[SearchState], float]
-"""Seconds to set aside for searches that follow; asked after the first simulation."""
+_NEXT_SHARE = 0.5
+"""Share of the time left for smaller plans of the next mesh, and of its time for the next
+solve."""
 
 
-def propose(state: SearchState, with_experts: bool, reserve: Reserve) -> list[Proposal]:
+def propose(state: SearchState) -> list[Proposal]:
     """Proposals for the most promising meshes; some of them are simulated already."""
     started = state.budget.clock()
     left = state.budget.until - started
-    programs, experts = state.programs, state.experts
-
-    def read_first_mesh() -> None:
-        """Expert plans are mostly best on the first mesh, that of one axis."""
-        first = state.task.meshes[0]
-        if with_experts:
-            experts.on(first, programs.priced[first])
-
-    state.first_solutions.solve(
-        started + _FIRST_END * left, started + _REFINED_END * left, read_first_mesh
+    solutions, refined_end = state.programs.solutions, started + _REFINED_END * left
+    state.programs.solve(
+        started + _FIRST_END * left,
+        refined_end,
+        # Expert plans are mostly best on the first mesh, that of one axis.
+        lambda: state.experts_on(state.task.meshes[0]),
     )
     most = _most_bytes(state)
-    if all(p.bytes > most for p in programs.proposals):
-        least = programs.smallest()
-        priced = programs.priced[least.mesh]
-        known = experts.on(least.mesh, priced) if with_experts else []
-        return [least, *(p for p in known if p.bytes <= most)]
-    known = _refine(state, started + _REFINED_END * left, with_experts, reserve)
-    smaller = list(find_smaller(programs, experts, started + _SMALLER_END * left))
-    return [*programs.proposals, *smaller, *known]
+    if all(p.bytes > most for p in solutions.values()):
+        least = state.programs.smallest()
+        experts = state.experts_on(least.mesh)
+        return [least, *(p for p in experts if p.bytes <= most)]
+    experts = _refine(state, refined_end)
+    smaller = list(_find_smaller(state, started + _SMALLER_END * left))
+    return [*solutions.values(), *smaller, *experts]
 
 
 def experts_that_may_fit(state: SearchState) -> list[Proposal]:
@@ -70,9 +72,8 @@ def experts_that_may_fit(state: SearchState) -> list[Proposal]:
     programs, known = state.programs, list[Proposal]()
     most = _most_bytes(state)
     for mesh in programs.ranked_meshes():
-        solution = programs.solutions.get(mesh)
-        if solution is not None and solution.proposal.bytes <= most:
-            known += state.experts.on(mesh, programs.priced[mesh])
+        if programs.solutions[mesh].bytes <= most:
+            known += state.experts_on(mesh)
     return [p for p in known if p.bytes <= most]
 
 
@@ -87,38 +88,37 @@ def _most_bytes(state: SearchState) -> float:
     return state.task.limit + on_chip
 
 
-def _refine(
-    state: SearchState, ends: float, with_experts: bool, reserve: Reserve
-) -> list[Proposal]:
+def _refine(state: SearchState, ends: float) -> list[Proposal]:
     """Simulate the best solutions, solve again at prices corrected by the simulation.
 
     Returns the expert plans of the meshes that were refined.
     """
     programs = state.programs
     experts: list[Proposal] = []
-    jobs: list[tuple[Proposal, Priced, Future[Optimum]]] = []
-    first, *others = [m for m in programs.ranked_meshes() if m in programs.solutions]
+    jobs: list[tuple[Proposal, Future[Optimum]]] = []
+    first, *others = programs.ranked_meshes()
     for mesh in (first, *others[: _REFINED - 1]):
-        own = programs.solutions[mesh].proposal
+        own = programs.solutions[mesh]
         if mesh is not first and not _is_worthwhile(state, own, bool(jobs), ends):
             continue
         if not is_spread(state, own):
             simulate_one(state, own)
-        if mesh is first:
-            state.budget.until -= reserve(state)
+        if mesh is first and programs.earlier is None:
+            reserve_rewrite(state)
         if not _has_time_to_refine(state, mesh, ends):
             continue
-        priced = programs.reprice(mesh, state.trials.exposed.get(mesh, {}))
-        known = state.experts.on(mesh, priced) if with_experts else []
+        programs.reprice(mesh, state.trials.exposed.get(mesh, {}))
+        known = state.experts_on(mesh)
         starts = [own.choices, *(expert.choices for expert in known)]
         seconds = max(ends - state.budget.clock(), WHOLE_S)
-        jobs.append((own, priced, programs.submit(priced, seconds, ROUNDS, starts)))
+        priced = programs.priced[mesh]
+        jobs.append((own, programs.submit(priced, seconds, ROUNDS, starts)))
         if known and not experts and state.budget.has_time(1):  # during the solve
             best = min(known, key=programs.rank)
             if not is_too_large(state, best):
                 simulate_one(state, best)
         experts += known
-    if with_experts and not experts:
+    if not experts:
         experts = _experts_of_best(state, first)
     _note_refined(state, jobs)
     return experts
@@ -129,10 +129,10 @@ def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
 
     A plan of an earlier search may lie on a mesh that has no prices here.
     """
-    best, programs = state.trials.best(), state.programs
-    is_own = best is not None and best.mesh in programs.priced
-    mesh = best.mesh if best is not None and is_own else otherwise
-    return state.experts.on(mesh, programs.priced[mesh])
+    best = state.trials.best()
+    if best is None or best.mesh not in state.programs.priced:
+        return state.experts_on(otherwise)
+    return state.experts_on(best.mesh)
 
 
 def _is_worthwhile(
@@ -153,16 +153,48 @@ def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
 
 
 def _note_refined(
-    state: SearchState, jobs: Sequence[tuple[Proposal, Priced, Future[Optimum]]]
+    state: SearchState, jobs: Sequence[tuple[Proposal, Future[Optimum]]]
 ) -> None:
     """Keep the refined solutions; simulate one at once if the time is running out."""
     programs = state.programs
-    for own, priced, job in jobs:
+    for own, job in jobs:
         optimum = job.result()
-        if priced.pricer.seconds(own.choices) <= optimum.seconds:
+        if programs.priced[own.mesh].pricer.seconds(own.choices) <= optimum.seconds:
             # It has been simulated, and another plan of equal cost would tell nothing.
             optimum = replace(optimum, choices=own.choices)
         programs.note(own.mesh, optimum)
         if not state.budget.has_time(_LAST):
-            simulate_all(state, [programs.solutions[own.mesh].proposal])
+            simulate_all(state, [programs.solutions[own.mesh]])
             break
+
+
+def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
+    """Smaller plans of the most promising meshes, each as soon as it is found.
+
+    There are none unless the objective counts memory. ends: reading of the clock at which
+    the last solve has to end.
+    """
+    clock = state.budget.clock
+    for mesh in state.programs.ranked_meshes():
+        if not counts_memory(state.task.value_of, state.programs.solutions[mesh]):
+            break
+        yield from _find_on(state, mesh, clock() + _NEXT_SHARE * (ends - clock()))
+
+
+def _find_on(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
+    """Smaller plans of one mesh, solved from known ones and from those of experts."""
+    programs, task, clock = state.programs, state.task, state.budget.clock
+    own, priced = programs.solutions[mesh], programs.priced[mesh]
+    expert_choices = state.experts.choices_on(mesh)
+
+    def solve_within(limit: float, known: Optimum) -> Optimum:
+        task.on_progress(f"solving {mesh} within {limit / 2**30:.3g} GiB per device")
+        seconds = max(_NEXT_SHARE * (ends - clock()), SHORTEST_S)
+        starts = [known.choices, *expert_choices]
+        job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=limit)
+        return job.result()
+
+    first = Optimum(own.choices, own.seconds, own.bytes, 0.0)
+    smaller = frontier(first, solve_within, task.value_of, lambda: clock() >= ends)
+    for optimum in smaller:
+        yield programs.proposal(mesh, optimum)

@@ -21,10 +21,7 @@ from meshwright.program.capture.mesh import as_mesh
 
 
 class ResolvedRequest(NamedTuple):
-    """The options that have a type of their own, with all names looked up.
-
-    limit: bytes of a device that a plan may take.
-    """
+    """The options with all names looked up; a plan may take `limit` bytes of a device."""
 
     objective: Objective
     machine: Machine

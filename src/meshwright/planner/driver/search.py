@@ -1,27 +1,29 @@
 """A search: from a task to simulated plans, the best of which is the answer.
 
-Each mesh's program is priced and solved (`first_solutions`); the best solutions are
+Each mesh's program is priced and solved (`mesh_programs`); the best solutions are
 simulated and solved again at corrected prices (`proposing`); solutions and expert plans
 are simulated, the most promising first (`simulation`); what time is left goes to meshes
-that were skipped and to the search for ordinary tactics (`planner.spelling`).
+that were skipped and to the search for ordinary tactics (`planner.spelling`). Programs
+that recompute more in the backward pass are searched last (`recomputation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
-from meshwright.machine import Mesh
-from meshwright.planner.candidates.meshes import shape_text
+from meshwright.partitioner.tactics import Recompute
+from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.driver.proposing import (
-    Reserve,
-    experts_that_may_fit,
-    propose,
+from meshwright.planner.candidates.search_result import Spelling
+from meshwright.planner.driver.proposing import experts_that_may_fit, propose
+from meshwright.planner.driver.recomputation import (
+    KEPT_SHARE,
+    SIMULATIONS,
+    following,
+    rewrite,
 )
 from meshwright.planner.driver.simulation import simulate_all
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.spelling.spelling import spell
+from meshwright.planner.spelling.spelling import spellings
+from meshwright.planner.spelling.tactic_patterns import tactics_as_code
 
 SPELLED = "auto, spelled"
 """Name of a found plan that was written as ordinary tactics."""
@@ -35,97 +37,160 @@ _LAST = 2
 _SPELLING = 3
 """Least time to find tactics for a plan, in simulations."""
 
+_AS_GOOD = 1.01
+"""Time and memory, relative to the found plan, at which no other list is tried."""
+
 _MOST_SPELLED = 1.2
 """Step time, relative to the found plan, up to which its tactics are reported."""
 
-
-def reserve_nothing(state: SearchState) -> float:
-    """No time is set aside for searches that follow."""
-    return 0.0
+_MOST_REWRITES = 4
+"""Rewrites that are tried, each keeping less, where nothing fits."""
 
 
-def run_search(
-    state: SearchState, with_experts: bool, reserve: Reserve = reserve_nothing
-) -> None:
+def search_with_recomputation(first: SearchState) -> SearchState:
+    """Run a search and those that follow it; the state of the one with the best plan.
+
+    All searches share the list of candidates.
+    """
+    budget = first.budget
+    ends = budget.until
+    run_search(first)
+    budget.until = ends
+    if not first.trials.has_fitting:
+        return _rewrite_until_fitting(first)
+    is_late = ends - budget.clock() < SIMULATIONS * budget.simulation_s
+    if first.rewrite is None or first.is_interrupted or is_late:
+        return first
+    second = following(first, *first.rewrite)
+    run_search(second)
+    best = first.trials.best()
+    if best is not None and first.rewrite[1] in best.tactics:
+        return second
+    first.is_interrupted = second.is_interrupted
+    return first
+
+
+def _rewrite_until_fitting(first: SearchState) -> SearchState:
+    """Search rewritten programs that keep less and less, until a plan fits."""
+    last = first
+    saved_bytes = 0.0
+    tried: set[Recompute] = set()
+    while len(tried) < _MOST_REWRITES:
+        smallest = last.trials.smallest()
+        is_over = last.is_interrupted or last.budget.clock() >= last.budget.until
+        if smallest is None or last.trials.has_fitting or is_over:
+            break
+        mesh = smallest.mesh
+        choices = first.programs.solutions[mesh].choices
+        found = None
+        for _ in range(_MOST_REWRITES):  # until the rewrite is a new one
+            saved_bytes += smallest.peak_memory_bytes - KEPT_SHARE * last.task.limit
+            found = rewrite(first, mesh, choices, saved_bytes)
+            if found is None or found[0] not in tried:
+                break
+        if found is None or found[0] in tried:
+            break
+        last.task.on_progress(
+            f"recomputing more in the backward pass, to save {saved_bytes / 2**30:.1f} GiB"
+        )
+        tried.add(found[0])
+        last = following(first, mesh, found[0])
+        run_search(last)
+    return last
+
+
+def run_search(state: SearchState) -> None:
     """Run all phases while there is time; after Ctrl-C keep the best plan so far.
 
     A `KeyboardInterrupt` before anything was solved is raised.
     """
+    programs = state.programs
     try:
-        _run_phases(state, with_experts, reserve)
+        _run_phases(state)
     except KeyboardInterrupt:
         state.is_interrupted = True
         if not state.trials.has_fitting:
-            if not state.programs.solutions:
+            if not programs.solutions:
                 raise
-            best = min(state.programs.proposals, key=state.programs.rank)
+            best = min(programs.solutions.values(), key=programs.rank)
             state.trials.simulate(best.name, best.mesh, best.tactics)
 
 
-def _run_phases(state: SearchState, with_experts: bool, reserve: Reserve) -> None:
-    programs = state.programs
-    proposals = propose(state, with_experts, reserve)
+def _run_phases(state: SearchState) -> None:
+    proposals = propose(state)
     best = state.trials.best()
     if best is not None:
-        programs.start_proof(best.mesh, state.budget.left_s(1))
+        state.programs.start_proof(best.mesh, state.budget.left_s(1))
     simulate_all(state, proposals)
-    if with_experts and not state.trials.has_fitting:
+    if not state.trials.has_fitting:
         simulate_all(state, experts_that_may_fit(state))
     if best is not None:
-        _solve_skipped(state, with_experts)
+        _solve_skipped(state)
     _spell(state)
-    for mesh in _unread(state) if with_experts and best is not None else ():
-        simulate_all(state, state.experts.on(mesh, programs.priced[mesh]))
-    programs.finish_proof()
+    if best is not None:
+        _simulate_unread(state)
+    state.programs.finish_proof()
 
 
-def _solve_skipped(state: SearchState, with_experts: bool) -> None:
+def _solve_skipped(state: SearchState) -> None:
     """Solve meshes that there seemed to be no time for, while some is left."""
     programs, budget = state.programs, state.budget
     while programs.unsolved and budget.has_time(_READING):
         known = set(programs.solutions)
         ends = budget.clock() + budget.left_s(_LAST)
-        state.first_solutions.solve(ends, ends, lambda: None)
-        new = [p for p in programs.proposals if p.mesh not in known]
+        programs.solve(ends, ends, lambda: None)
+        new = [p for mesh, p in programs.solutions.items() if mesh not in known]
         if not new:
             return
-        if with_experts:
-            for own in list(new):
-                new += state.experts.on(own.mesh, programs.priced[own.mesh])
+        for own in list(new):
+            new += state.experts_on(own.mesh)
         simulate_all(state, new)
 
 
-def _unread(state: SearchState) -> Iterator[Mesh]:
-    """Priced meshes whose expert plans have not been read, while there is time."""
-    for mesh in state.programs.ranked_meshes():
-        is_priced = mesh in state.programs.priced
-        if is_priced and not state.experts.choices_on(mesh):
+def _simulate_unread(state: SearchState) -> None:
+    """Simulate expert plans on priced meshes where none was read, while there is time."""
+    programs = state.programs
+    for mesh in [*programs.ranked_meshes(), *programs.unsolved]:
+        if mesh in programs.priced and not state.experts.choices_on(mesh):
             if not state.budget.has_time(_READING):
                 return
-            yield mesh
+            simulate_all(state, state.experts_on(mesh))
 
 
 def _spell(state: SearchState) -> None:
     """Look for ordinary tactics that amount to the best found plan, or to a better one."""
-    best, trials = state.trials.best(), state.trials
-    if best is None or best.name != FOUND or not state.budget.has_time(_SPELLING):
+    trials, budget, space = state.trials, state.budget, state.task.space
+    found = trials.best()
+    if found is None or found.name != FOUND or not budget.has_time(_SPELLING):
         return
-    if best.tactics[:-1] != state.task.space.given:  # a plan of an earlier program
+    if found.tactics[:-1] != space.given:  # a plan of an earlier program
         return
-    state.task.on_progress(f"writing {best.name} on {shape_text(best.mesh)} as tactics")
-    ends, count = state.budget.clock() + state.budget.left_s(1), len(trials.candidates)
-    spelled = spell(
-        state.task.space,
-        best,
-        partial(trials.simulate, SPELLED, best.mesh),
-        trials.order,
-        state.budget.clock,
-        ends,
-    )
-    if spelled is None or spelled.step_time_s <= _MOST_SPELLED * best.step_time_s:
-        state.spelled = spelled
+    state.task.on_progress(f"writing {FOUND} on {found.mesh} as tactics")
+    ends, count = budget.clock() + budget.left_s(1), len(trials.candidates)
+    start, work = space.start(found.mesh), space.start(found.mesh)
+    found.tactics[-1].apply(work)
+    best: Candidate | None = None
+    for tactics in spellings(work, start, lambda: budget.clock() >= ends):
+        if budget.clock() >= ends:  # a list that was cut short is unlike the plan
+            break
+        tried = trials.simulate(SPELLED, found.mesh, tactics)
+        if tried.why_not:
+            continue
+        if best is None or trials.order(tried) < trials.order(best):
+            best = tried
+        is_small = best.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
+        if is_small and best.step_time_s <= _AS_GOOD * found.step_time_s:
+            break
+    if best is not None and best.step_time_s > _MOST_SPELLED * found.step_time_s:
+        best = None
     # Attempts on the way to the final tactics are of no interest to a reader.
-    tactics = () if state.spelled is None else state.spelled.tactics
+    tactics = () if best is None else best.tactics
     trials.candidates[count:] = [
         c for c in trials.candidates[count:] if c.tactics == tactics
     ]
+    state.spelled = best and Spelling(
+        best.tactics,
+        tactics_as_code(best.tactics),
+        best.step_time_s,
+        best.peak_memory_bytes,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND, Proposal, interleave
@@ -13,10 +12,10 @@ from meshwright.planner.driver.state import SearchState
 _TOO_LARGE = 1.1
 """Predicted memory, relative to the limit, from which on a plan is not worth the time."""
 
-_RETRIES = 3
+RETRIES = 3
 """Times that the memory limit is tightened if a simulation needs more than predicted."""
 
-_RETRY_MARGIN, _RETRY_SHARE = 0.98, 0.25
+RETRY_MARGIN, _RETRY_SHARE = 0.98, 0.25
 """Factor by which a tightened limit stays below the predicted need, and share of the time
 left for its solve."""
 
@@ -34,7 +33,7 @@ def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
             break
         if is_too_large(state, proposal):
             continue
-        tried = [(c.name, c.mesh, c.tactics) for c in state.candidates]
+        tried = [(c.name, c.mesh, c.tactics) for c in state.trials.candidates]
         tactics = (*state.task.space.given, *proposal.tactics)
         if (proposal.name, proposal.mesh, tactics) in tried:
             continue
@@ -52,7 +51,7 @@ def is_spread(state: SearchState, proposal: Proposal) -> bool:
     if proposal.choices != state.programs.spread.get(proposal.mesh):
         return False
     first = state.task.meshes[0]
-    return any((c.name, c.mesh) == (FOUND, first) for c in state.candidates)
+    return any((c.name, c.mesh) == (FOUND, first) for c in state.trials.candidates)
 
 
 def is_too_large(state: SearchState, proposal: Proposal) -> bool:
@@ -62,7 +61,7 @@ def is_too_large(state: SearchState, proposal: Proposal) -> bool:
     the same, unless an earlier search has done so.
     """
     is_late = bool(state.simulated) and state.budget.clock() >= state.budget.until
-    is_continued = state.task.earlier is not None
+    is_continued = state.programs.earlier is not None
     is_large = proposal.bytes > _TOO_LARGE * state.task.limit
     return (is_late or is_continued) and is_large
 
@@ -74,9 +73,10 @@ def _is_too_slow(state: SearchState, proposal: Proposal, best: Candidate) -> boo
     predictions may be too high.
     """
     value_of = state.task.value_of
-    predicted = [value_of(p.candidate) for p in state.simulated]
-    least = max(value_of(best), min(predicted, default=0.0))
-    return value_of(proposal.candidate) > MAX_RATIO * least
+    predicted = [value_of(p.seconds, p.bytes) for p in state.simulated]
+    known = value_of(best.step_time_s, best.peak_memory_bytes)
+    least = max(known, min(predicted, default=0.0))
+    return value_of(proposal.seconds, proposal.bytes) > MAX_RATIO * least
 
 
 def simulate_one(state: SearchState, proposal: Proposal) -> None:
@@ -86,27 +86,23 @@ def simulate_one(state: SearchState, proposal: Proposal) -> None:
     limit = state.task.limit
     if proposal.name != FOUND or proposal.bytes > limit:
         return
-    programs, num_bytes = state.programs, proposal.bytes
-    starts = [proposal.choices]
-    for _ in range(_RETRIES):
-        left_s = (
-            state.budget.left_s(1)
-            if state.trials.has_fitting
-            else state.budget.left_without_plan_s()
-        )
+    programs = state.programs
+    for _ in range(RETRIES):
+        if state.trials.has_fitting:
+            left_s = state.budget.left_s(1)
+        else:  # no final plan is built, since nothing fits yet
+            left_s = state.budget.until - state.budget.clock()
         if found.why_not or found.fits(limit) or left_s <= 0:
             return
-        if programs.is_proving:  # the solver process is busy, and a plan fits already
+        if programs.proof is not None:  # the solver process is busy; a plan fits
             return
-        less = _RETRY_MARGIN * num_bytes * limit / found.peak_memory_bytes
+        less = RETRY_MARGIN * proposal.bytes * limit / found.peak_memory_bytes
         seconds = max(_RETRY_SHARE * left_s, SHORTEST_S)
-        priced = programs.priced[proposal.mesh]
+        priced, starts = programs.priced[proposal.mesh], [proposal.choices]
         job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=less)
-        optimum = job.result()
-        num_bytes, starts = optimum.bytes, [optimum.choices]
-        smaller = programs.proposal(proposal.mesh, replace(optimum, bound=0.0))
-        state.simulated.append(smaller)
+        proposal = programs.proposal(proposal.mesh, job.result())
+        state.simulated.append(proposal)
         before = found
-        found = state.trials.simulate(FOUND, smaller.mesh, smaller.tactics)
+        found = state.trials.simulate(FOUND, proposal.mesh, proposal.tactics)
         if found.peak_memory_bytes >= before.peak_memory_bytes:
             return

@@ -1,61 +1,93 @@
-"""The state of one search, shared by its phases."""
+"""The state of one search, shared by its phases, and the result when it has ended."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Self
-
+from meshwright.machine import Mesh
+from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.candidates.proposal import Proposal
-from meshwright.planner.candidates.search_result import Spelling
-from meshwright.planner.driver.first_solutions import FirstSolutions
+from meshwright.planner.candidates.search_result import SearchResult, Spelling
 from meshwright.planner.driver.mesh_programs import MeshPrograms
-from meshwright.planner.driver.task import SearchTask
-from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
 
 
-@dataclass
 class SearchState:
     """One search under way.
 
-    simulated: the proposals that have been simulated, in order. spelled: the best plan of
-    an integer program as ordinary tactics, if they were looked for and found.
+    simulated: the proposals that have been simulated, in order. rewrite: the mesh and
+    tactic of a rewritten program that is worth a search of its own. spelled: the best plan
+    of an integer program as ordinary tactics, if they were looked for and found.
+    candidates: plans of earlier searches, to be shared. earlier: as in `MeshPrograms`.
     """
 
-    task: SearchTask
-    budget: TimeBudget
-    programs: MeshPrograms
-    first_solutions: FirstSolutions
-    experts: ExpertPlans
-    trials: Trials
-    simulated: list[Proposal] = field(default_factory=list[Proposal])
-    spelled: Spelling | None = None
-    is_interrupted: bool = False
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         task: SearchTask,
         solver: SolverProcess,
         until: float,
-        clock: Callable[[], float] = time.monotonic,
         candidates: list[Candidate] | None = None,
-    ) -> Self:
-        """A search about to begin; candidates: plans of earlier searches, to be shared."""
+        earlier: MeshPrograms | None = None,
+    ) -> None:
         candidates = [] if candidates is None else candidates
-        budget = TimeBudget(until, clock)
-        programs = MeshPrograms(task, solver, budget)
-        return cls(
-            task, budget, programs, FirstSolutions(programs),
-            ExpertPlans(task.space, candidates), Trials(task, budget, candidates),
-        )  # fmt: skip
+        self.task = task
+        self.budget = TimeBudget(until)
+        self.programs = MeshPrograms(task, solver, self.budget, earlier)
+        self.experts = ExpertPlans(task.space, candidates)
+        self.trials = Trials(task, self.budget, candidates)
+        self.simulated: list[Proposal] = []
+        self.rewrite: tuple[Mesh, Recompute] | None = None
+        self.spelled: Spelling | None = None
+        self.is_interrupted = False
 
-    @property
-    def candidates(self) -> list[Candidate]:
-        """All plans that were simulated or refused."""
-        return self.trials.candidates
+    def experts_on(self, mesh: Mesh) -> list[Proposal]:
+        """Expert plans on a mesh at its latest prices; none if the task wants none."""
+        if not self.task.with_experts:
+            return []
+        return self.experts.on(mesh, self.programs.priced[mesh])
+
+    def result(self, started: float) -> SearchResult:
+        """All candidates, the best first, and its lower bound; `PlanError` if none fits.
+
+        started: reading of the search's clock when it began.
+        """
+        num_solved, num_meshes = len(self.programs.solutions), len(self.task.meshes)
+        earlier = self.programs.earlier
+        if earlier is not None:
+            num_solved = max(num_solved, len(earlier.solutions))
+            num_meshes = max(num_meshes, len(earlier.task.meshes))
+        skipped = (
+            f"; there was time for {num_solved} of {num_meshes} meshes, raise budget_s "
+            "for more"
+        )
+        candidates = self.trials.ranked(skipped if num_solved < num_meshes else "")
+        model_s, bound_s = self._proof(candidates[0])
+        return SearchResult(
+            candidates,
+            self.task.limit,
+            model_s,
+            bound_s,
+            self.budget.clock() - started,
+            num_solved,
+            num_meshes,
+            self.is_interrupted,
+            self.spelled,
+        )
+
+    def _proof(self, plan: Candidate) -> tuple[float, float]:
+        """Predicted seconds of a plan and their lower bound, from the best fitting prices.
+
+        A plan that was written as tactics has no prices: its mesh's own solution stands in.
+        """
+        own = plan.tactics[len(self.task.space.given) :]
+        proofs = [
+            proof
+            for proposal in self.simulated
+            if (proposal.mesh, proposal.tactics) == (plan.mesh, own)
+            for proof in self.programs.proofs(proposal)
+        ]
+        solution = self.programs.solutions.get(plan.mesh)
+        known = (0.0, 0.0) if solution is None else (solution.seconds, solution.bound)
+        return max(proofs, key=lambda proof: proof[1] / proof[0], default=known)

@@ -1,34 +1,24 @@
-"""The task of one search: a program, the meshes to try, and the limits."""
+"""The task of one search: a program, the meshes to try, and the limits.
+
+Time is measured in simulations, the largest indivisible work of a search.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.proposal import OnProgress, ValueOf
-from meshwright.planner.integer_program.integer_program import IntegerProgram
-from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Space
+
+_FINAL_PLAN = 0.9
+"""Time to build the returned plan at the end, in simulations."""
 
 
 def ignore_progress(text: str) -> None:
     """A progress function that does nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierSearch:
-    """The result of a search of the program before a rewrite, on the task's one mesh.
-
-    model, choices: its integer program on this mesh, and the best solution.
-    num_solved, num_meshes: meshes that it solved, and that it was given.
-    """
-
-    model: IntegerProgram
-    choices: Choices
-    num_solved: int
-    num_meshes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +27,7 @@ class SearchTask:
 
     limit: bytes of a device. value_of: the objective; smaller is better.
     memory_share: share of the limit that the plans of integer programs may take.
-    earlier: the search that this one continues with a rewritten program, if any.
+    with_experts: whether plans of expert strategies are tried, too.
     """
 
     space: Space
@@ -45,6 +35,26 @@ class SearchTask:
     limit: float
     value_of: ValueOf
     on_progress: OnProgress = ignore_progress
-    gather: Gather = Gather.SHARED
     memory_share: float = 1.0
-    earlier: EarlierSearch | None = None
+    with_experts: bool = True
+
+
+@dataclass
+class TimeBudget:
+    """A clock, and its reading at which the search has to return its best plan.
+
+    until, clock: seconds. simulation_s: the longest simulation so far.
+    """
+
+    until: float
+    clock: Callable[[], float] = time.monotonic
+    simulation_s: float = 0.0
+
+    def left_s(self, simulations: float) -> float:
+        """Seconds left after so many simulations and the building of the final plan."""
+        needed = (simulations + _FINAL_PLAN) * self.simulation_s
+        return self.until - self.clock() - needed
+
+    def has_time(self, simulations: float) -> bool:
+        """Whether time is left for so many simulations and the final plan."""
+        return self.left_s(simulations) > 0

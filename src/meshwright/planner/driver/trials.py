@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meshwright.errors import MeshwrightError
+from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
-from meshwright.partitioner.lower import Lowered
+from meshwright.partitioner.lower import Gather, Lowered
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, visible_parts
-from meshwright.planner.candidates.meshes import shape_text
 from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.driver.task import SearchTask
-from meshwright.planner.driver.time_budget import TimeBudget
+from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.estimate import estimate
@@ -44,19 +43,18 @@ class Trials:
         tactics = (*space.given, *tactics)
         began = self.budget.clock()
         try:
-            decided = decide(
-                space.original.captured, mesh, tactics, self.task.gather,
-                graph=space.graph,
-            )  # fmt: skip
+            decided = decide(space.original, mesh, tactics, Gather.SHARED, space.graph)
             found = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
-                name, mesh, tuple(tactics), found.step_time_s, found.peak_memory_bytes,
+                name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
                 breakdown=visible_parts(found.breakdown),
             )  # fmt: skip
         except MeshwrightError as error:
-            candidate = Candidate(name, mesh, tuple(tactics), why_not=str(error))
+            candidate = Candidate(name, mesh, tactics, why_not=str(error))
         else:
-            if candidate.fits(self.task.limit) and self._is_best(candidate):
+            best = self.best()
+            is_better = best is None or self.order(candidate) < self.order(best)
+            if candidate.fits(self.task.limit) and is_better:
                 self.lowered = candidate, decided.lowered
             if name == FOUND:
                 overlaps = compiler_of(space.machine).async_collectives
@@ -64,27 +62,22 @@ class Trials:
                     found.program, found.timeline, overlaps
                 )
         self.candidates.append(candidate)
-        self.budget.note_simulation(began)
+        budget = self.budget
+        budget.simulation_s = max(budget.simulation_s, budget.clock() - began)
         if not candidate.why_not:
             gib = candidate.peak_memory_bytes / 2**30
             self.task.on_progress(
-                f"{name} on {shape_text(mesh)}: "
-                f"{candidate.step_time_s * 1e3:.1f} ms, {gib:.1f} GiB"
+                f"{name} on {mesh}: {candidate.step_time_s * 1e3:.1f} ms, {gib:.1f} GiB"
             )
         return candidate
-
-    def _is_best(self, candidate: Candidate) -> bool:
-        """Whether it is better than every plan so far that fits."""
-        best = self.best()
-        return best is None or self.order(candidate) < self.order(best)
 
     @property
     def has_fitting(self) -> bool:
         """Whether any simulated plan fits."""
         return self.best() is not None
 
-    def smallest(self) -> tuple[Mesh, int] | None:
-        """Mesh and peak bytes of the smallest plan that an integer program found.
+    def smallest(self) -> Candidate | None:
+        """The smallest plan that an integer program found, if any.
 
         Only plans of this task's program count, not those of earlier searches.
         """
@@ -94,8 +87,7 @@ class Trials:
             for c in self.candidates
             if c.name == FOUND and not c.why_not and c.tactics[: len(given)] == given
         ]
-        least = min(own, key=lambda c: c.peak_memory_bytes, default=None)
-        return least and (least.mesh, least.peak_memory_bytes)
+        return min(own, key=lambda c: c.peak_memory_bytes, default=None)
 
     def best(self) -> Candidate | None:
         """The best plan that fits, if any."""
@@ -105,10 +97,23 @@ class Trials:
     def order(self, candidate: Candidate) -> tuple[float, float, int, bool]:
         """A sort key, best plan first; of equal plans an expert's, as easier to read."""
         seconds, num_bytes = candidate.step_time_s, candidate.peak_memory_bytes
-        value = self.task.value_of(candidate)
-        return value, seconds, num_bytes, candidate.name == FOUND
+        is_found = candidate.name == FOUND
+        if candidate.why_not:
+            return math.inf, seconds, num_bytes, is_found
+        return self.task.value_of(seconds, num_bytes), seconds, num_bytes, is_found
 
-    def nothing_fits(self) -> str:
+    def ranked(self, hint: str = "") -> tuple[Candidate, ...]:
+        """All candidates, the best that fits first, then the others in order.
+
+        Raises `PlanError` if nothing fits; hint: the end of its message.
+        """
+        best = self.best()
+        if best is None:
+            raise PlanError(self._nothing_fits() + hint)
+        others = [c for c in self.candidates if c is not best]
+        return best, *sorted(others, key=self.order)
+
+    def _nothing_fits(self) -> str:
         """A message: how far the smallest plan is from fitting, and what would help."""
         run = [c for c in self.candidates if not c.why_not]
         if not run:
@@ -118,7 +123,7 @@ class Trials:
         needed, allowed = _gib(least.peak_memory_bytes), _gib(limit)
         return (
             f"nothing fits: the smallest plan found ({least.name} on "
-            f"{shape_text(least.mesh)}) needs {needed} GiB per device, and {allowed} "
+            f"{least.mesh}) needs {needed} GiB per device, and {allowed} "
             f"GiB are allowed; use {least.peak_memory_bytes / limit:.2f} times the "
             "chips, a batch smaller by that factor, chips with more memory, or "
             "recompute more in the backward pass (mw.recompute)"

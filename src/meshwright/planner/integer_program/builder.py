@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -27,12 +28,12 @@ from meshwright.planner.integer_program.integer_program import (
     IntegerProgram,
     PairCost,
     SharedValue,
-    Table,
 )
 from meshwright.planner.integer_program.resharding_tables import (
     OperandShardings,
     ReshardingTables,
     ResultShardings,
+    resharding_lines,
 )
 from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.resharding import ReshardingPrices
@@ -40,12 +41,14 @@ from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.planner.strategies.enumeration import Strategies
 from meshwright.planner.strategies.strategy import ALL_REDUCE, Strategy, StrategySet
 from meshwright.planner.strategies.symmetry import ClassEdge, NodeClass, ReducedGraph
-from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
+from meshwright.search.arrays import Floats
 
 
 class IntegerProgramBuilder:
     """Builds the integer program of one mesh from the prices of its parts."""
+
+    prices: ReshardingPrices  # of the latest `build`
 
     def __init__(
         self,
@@ -61,17 +64,19 @@ class IntegerProgramBuilder:
         self.compute = compute
         self._roles = roles_of(state.graph.program)
         self._tables = ReshardingTables(compute)
-        self._reduction_lines: dict[tuple[StrategySet, Dims, Role], Table] = {}
-        self._compute_s: dict[int, Table] = {}  # by node, without collectives
+        self._compute_s = cache(compute.seconds)  # without collectives
+        self._lines = cache(resharding_lines)
+        self._reduction_lines = cache(self._lines_of_reductions)
 
     def build(self, prices: ReshardingPrices) -> IntegerProgram:
         """The program at these prices of collectives; a second call reuses tables."""
-        self._reduction_lines.clear()
-        self._tables.forget_prices()
+        self.prices = prices
+        self._lines.cache_clear()
+        self._reduction_lines.cache_clear()
         classes = self.reduced_graph.classes
         choices = tuple(self.strategies.of(c.node) for c in classes)
         costs = [
-            self._class_cost(each, own, prices)
+            self._class_cost(each, own)
             for each, own in zip(classes, choices, strict=True)
         ]
         consumers: dict[tuple[int, int], list[ClassEdge]] = defaultdict(list)
@@ -83,17 +88,15 @@ class IntegerProgramBuilder:
             _, dims = classes[producer].node.outs[result]
             produced = self._tables.produced(choices[producer], dims)
             if len(edges) == 1:
-                pairs.append(self._pair(producer, produced, edges[0], choices, prices))
+                pairs.append(self._pair(producer, produced, edges[0], choices))
                 continue
             expected = [self._expected(e, choices[e.consumer]) for e in edges]
-            kept = self._tables.kept(produced, expected)
+            kept = self._tables.kept(produced, tuple(expected))
             variable = len(choices) + len(shared)
             shared.append(SharedValue(producer, result, kept.by_choice))
             costs.append(np.zeros(len(kept.by_choice)))
-            pairs.append(
-                self._shared_pair(shared[-1], variable, produced, kept, prices)
-            )
-            pairs += [self._pair(variable, kept, e, choices, prices) for e in edges]
+            pairs.append(self._shared_pair(shared[-1], variable, produced, kept))
+            pairs += [self._pair(variable, kept, e, choices) for e in edges]
         result_bytes = tuple(
             tuple(self._result_bytes(each.node, own))
             for each, own in zip(classes, choices, strict=True)
@@ -109,38 +112,33 @@ class IntegerProgramBuilder:
 
     # -- one class ------------------------------------------------------------------
 
-    def _class_cost(
-        self, each: NodeClass, choices: StrategySet, prices: ReshardingPrices
-    ) -> Table:
-        seconds = self._compute_s.get(each.node.index)
-        if seconds is None:
-            seconds = self.compute.seconds(each.node, choices)
-            self._compute_s[each.node.index] = seconds
-        return each.runs * (seconds + self._collective_s(each.node, choices, prices))
+    def _class_cost(self, each: NodeClass, choices: StrategySet) -> Floats:
+        seconds = self._compute_s(each.node, choices)
+        return each.runs * (seconds + self._collective_s(each.node, choices))
 
-    def _collective_s(
-        self, node: Node, choices: StrategySet, prices: ReshardingPrices
-    ) -> Table:
+    def _collective_s(self, node: Node, choices: StrategySet) -> Floats:
         """Seconds by choice of the collectives of a node itself, reductions included."""
         seconds = np.zeros(len(choices))
         if node.rule is not None and node.rule.expand is not None:
             for index, strategy in enumerate(choices):
                 for kind, axes, num_bytes in self.compute.collectives(node, strategy):
-                    seconds[index] += prices.seconds(kind, axes, num_bytes, Role.OTHER)
+                    cost = self.prices.seconds(kind, axes, num_bytes, Role.OTHER)
+                    seconds[index] += cost
         if not any(strategy.reductions for strategy in choices):
             return seconds
         role = self._role(node.outs[0][0])
         for number, dims in node.outs:
-            key = choices, dims, role
-            lines = self._reduction_lines.get(key)
-            if lines is None:
-                found = [self._reduction_line(s, dims, role, prices) for s in choices]
-                lines = self._reduction_lines[key] = np.array(found)
+            lines = self._reduction_lines(choices, dims, role)
             seconds += lines[:, 0] + self._num_bytes(number) * lines[:, 1]
         return seconds
 
+    def _lines_of_reductions(
+        self, choices: StrategySet, dims: Dims, role: Role
+    ) -> Floats:
+        return np.array([self._reduction_line(each, dims, role) for each in choices])
+
     def _reduction_line(
-        self, strategy: Strategy, dims: Dims, role: Role, prices: ReshardingPrices
+        self, strategy: Strategy, dims: Dims, role: Role
     ) -> tuple[float, float]:
         """Seconds to reduce a partial result, as a line over bytes of the whole value."""
         if not strategy.reductions:
@@ -151,7 +149,7 @@ class IntegerProgramBuilder:
         for end, kind in (*ends, (ALL_REDUCE, "all_reduce")):
             axes = tuple(axis for axis, its in strategy.reductions if its == end)
             if axes:
-                first, each = prices.line(kind, axes, role)
+                first, each = self.prices.line(kind, axes, role)
                 start, per_byte = start + first, per_byte + share * each
                 share /= self.state.mesh.size(axes)
         return start, per_byte
@@ -162,7 +160,7 @@ class IntegerProgramBuilder:
     def _num_bytes(self, number: int) -> int:
         return self.compute.prices.layouts.num_bytes(self.graph.values[number])
 
-    def _result_bytes(self, node: Node, choices: StrategySet) -> Iterator[Table]:
+    def _result_bytes(self, node: Node, choices: StrategySet) -> Iterator[Floats]:
         for number, dims in node.outs:
             produced = self._tables.produced(choices, dims)
             yield self._num_bytes(number) / self._tables.parts(produced)
@@ -179,9 +177,7 @@ class IntegerProgramBuilder:
         node = self.reduced_graph.classes[edge.consumer].node
         dims = node.ins[edge.operand][1]
         partial = self.strategies.partial_operands(node)
-        may_be_partial = (
-            bool(partial) and _operand_places(node)[edge.operand] in partial
-        )
+        may_be_partial = bool(partial) and node.operand_places[edge.operand] in partial
         return self._tables.expected(choices, dims, may_be_partial, len(partial) > 1)
 
     def _pair(
@@ -190,12 +186,11 @@ class IntegerProgramBuilder:
         sources: ResultShardings,
         edge: ClassEdge,
         choices: Sequence[StrategySet],
-        prices: ReshardingPrices,
     ) -> PairCost:
         """The cost between a class or shared value and a consumer of its value."""
         expected = self._expected(edge, choices[edge.consumer])
         number = self.reduced_graph.classes[edge.producer].node.outs[edge.result][0]
-        seconds, share = self._resharding(sources, expected, number, prices)
+        seconds, share = self._resharding(sources, expected, number)
         key = edge.producer, edge.result, edge.consumer, edge.operand
         num_bytes = self._num_bytes(number)
         return PairCost(
@@ -208,13 +203,12 @@ class IntegerProgramBuilder:
         variable: int,
         produced: ResultShardings,
         kept: ResultShardings,
-        prices: ReshardingPrices,
     ) -> PairCost:
         """The cost between a class and the variable of its shared value."""
         each = self.reduced_graph.classes[shared.producer]
         number = each.node.outs[shared.result][0]
         targets = self._tables.as_expected(kept)
-        seconds, _ = self._resharding(produced, targets, number, prices)
+        seconds, _ = self._resharding(produced, targets, number)
         share = self._tables.copy_shares(produced, kept)
         key, num_bytes = (shared.producer, shared.result), self._num_bytes(number)
         seconds = each.runs * seconds
@@ -225,15 +219,8 @@ class IntegerProgramBuilder:
         sources: ResultShardings,
         targets: OperandShardings,
         number: int,
-        prices: ReshardingPrices,
-    ) -> tuple[Table, Table]:
+    ) -> tuple[Floats, Floats]:
         """Seconds, and shares of a copy, for each pair of shardings of a value."""
         role = self._role(number)
-        start, per_byte, copied = self._tables.lines(sources, targets, role, prices)
+        start, per_byte, copied = self._lines(self.prices, sources, targets, role)
         return start + self._num_bytes(number) * per_byte, copied
-
-
-def _operand_places(node: Node) -> list[int]:
-    """The operand number of each value that an op reads; literals have none."""
-    assert node.op is not None
-    return [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]

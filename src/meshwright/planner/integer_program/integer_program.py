@@ -1,21 +1,14 @@
-"""The planner's integer program: variables, their choices, and costs.
-
-`builder.py` builds it, `planner.solve` solves it.
-"""
+"""The planner's integer program: variables, their choices, and costs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from meshwright.planner.integer_program.live_counts import BufferKey
 from meshwright.planner.integer_program.resharding_tables import ResultSharding
 from meshwright.planner.strategies.strategy import StrategySet
 from meshwright.planner.strategies.symmetry import ReducedGraph
-
-type Table = NDArray[np.float64]
+from meshwright.search.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +31,10 @@ class PairCost:
 
     first: int
     second: int
-    seconds: Table
+    seconds: Floats
     copy_key: BufferKey
     num_bytes: float
-    copy_share: Table
+    copy_share: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +49,6 @@ class IntegerProgram:
     reduced_graph: ReducedGraph
     choices: tuple[StrategySet, ...]
     shared_values: tuple[SharedValue, ...]
-    costs: tuple[Table, ...]
+    costs: tuple[Floats, ...]
     pair_costs: tuple[PairCost, ...]
-    result_bytes: tuple[tuple[Table, ...], ...]
+    result_bytes: tuple[tuple[Floats, ...], ...]

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import Graph
 from meshwright.planner.prices.op_prices import OpPrices
-from meshwright.planner.strategies.symmetry import ReducedGraph, producers_of
+from meshwright.planner.strategies.symmetry import (
+    ReducedGraph,
+    loop_invariants,
+    producers_of,
+)
 from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
@@ -20,11 +23,10 @@ from meshwright.program.analysis.live_ranges import (
     live_ranges,
 )
 from meshwright.program.ir import Op, Program, Value
+from meshwright.search.arrays import Floats, Ints
 
 NUM_TIMES = 48
 """Sampled moments: of each of so many stretches of the program the fullest one."""
-
-type Counts = NDArray[np.float64]
 
 type Span = tuple[int, int]
 """A first and a last moment."""
@@ -44,8 +46,8 @@ class LiveCounts:
     into their readers and not stored themselves.
     """
 
-    counts: Mapping[BufferKey, Counts]
-    copies: Mapping[BufferKey, Counts]
+    counts: Mapping[BufferKey, Floats]
+    copies: Mapping[BufferKey, Floats]
     num_times: int
 
 
@@ -62,10 +64,10 @@ def live_counts(
     ranges = _LiveSpans(graph.program, prices, reused)
     samples = _sampled_moments(ranges, prices)
     places = np.searchsorted(samples, np.arange(ranges.end + 2)).tolist()
-    counts: dict[BufferKey, Counts] = {}
-    copies: dict[BufferKey, Counts] = {}
+    counts: dict[BufferKey, Floats] = {}
+    copies: dict[BufferKey, Floats] = {}
 
-    def count(rows: dict[BufferKey, Counts], key: BufferKey, span: Span | None) -> None:
+    def count(rows: dict[BufferKey, Floats], key: BufferKey, span: Span | None) -> None:
         first, last = (0, 0) if span is None else (places[span[0]], places[span[1] + 1])
         if first < last:
             row = rows.setdefault(key, np.zeros(len(samples)))
@@ -73,7 +75,8 @@ def live_counts(
 
     class_of, producers = reduced.class_of, producers_of(graph)
     runs = _running_spans(graph, ranges)
-    invariant = _invariant_spans(graph, runs)
+    wires = loop_invariants(graph)
+    invariant = {v: runs[w.index] for v, w in wires.items() if w.index in runs}
     for node in graph.nodes:
         for result, (number, _) in enumerate(node.outs):
             key = class_of[node.index], result
@@ -103,18 +106,6 @@ def _running_spans(graph: Graph, ranges: _LiveSpans) -> dict[int, Span]:
         if span is not None:
             runs[node.index] = span
     return runs
-
-
-def _invariant_spans(graph: Graph, runs: Mapping[int, Span]) -> dict[int, Span]:
-    """The span of the loop that each loop invariant is passed to, by the invariant."""
-    found: dict[int, Span] = {}
-    for node in graph.nodes:  # outer loops before those in them
-        span = found.get(node.ins[0][0]) if node.ins else None
-        if span is None and node.is_loop_constant:
-            span = runs.get(node.index)
-        if span is not None and (node.is_loop_constant or node.is_remat_constant):
-            found |= dict.fromkeys((number for number, _ in node.outs), span)
-    return found
 
 
 def _enclosing_span(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:
@@ -162,7 +153,7 @@ class _LiveSpans:
             steps.append((fusion.reads, fusion.writes))
 
 
-def _sampled_moments(ranges: _LiveSpans, prices: OpPrices) -> NDArray[np.int64]:
+def _sampled_moments(ranges: _LiveSpans, prices: OpPrices) -> Ints:
     """The moment with the most live bytes of each stretch of the program."""
     size = prices.layouts.num_bytes
     intervals = (BufferInterval(size(v), *span) for v, span in ranges.of.items())

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
-from meshwright.planner.prices.local_ops import accessed_values, local_atoms, local_op
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.strategies.strategy import DimAxes, Strategy, StrategySet
-from meshwright.predict.roofline.bound import roofline_s
 from meshwright.predict.roofline.kernel_time import (
     KernelTraffic,
     kernel_time,
     matrix_s,
+    roofline_s,
     vector_flops,
 )
-from meshwright.program.ir import Op, Value
+from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import (
     COLLECTIVES,
     Builder,
@@ -31,10 +30,10 @@ from meshwright.program.ops import (
     has_trait,
     work_of,
 )
+from meshwright.program.rules.factors import local_shape
 from meshwright.program.rules.pallas_kernel import kernel_of
 from meshwright.program.rules.rule import Dims
-
-type Table = NDArray[np.float64]
+from meshwright.search.arrays import Floats, Ints
 
 type _FactorAxes = tuple[tuple[int, tuple[str, ...]], ...]
 
@@ -51,12 +50,12 @@ class _LocalWork:
     """
 
     cuts: tuple[OpCut, ...]
-    vector_flops: Table
-    matrix_s: Table
-    cut_of: NDArray[np.int64]
-    _shares: dict[Dims, Table] = field(default_factory=dict[Dims, Table])
+    vector_flops: Floats
+    matrix_s: Floats
+    cut_of: Ints
+    _shares: dict[Dims, Floats] = field(default_factory=dict[Dims, Floats])
 
-    def share(self, dims: Dims) -> Table:
+    def share(self, dims: Dims) -> Floats:
         """Share that one device has of a value with these factors, by cut."""
         known = self._shares.get(dims)
         if known is None:
@@ -66,51 +65,38 @@ class _LocalWork:
             )
         return known
 
-    def by_choice(self, by_cut: Sequence[float] | Table) -> Table:
-        """Figures by choice from figures by cut."""
-        return np.asarray(by_cut)[self.cut_of]
+
+def _op_seconds(
+    op: Op, node: Node, work: _LocalWork, prices: OpPrices, chip: Chip
+) -> Floats:
+    """Seconds of an op by cut, linear in its shares, at least the roofline's."""
+    flop_s = prices.vector_s.get(op, 0.0)
+    seconds = prices.launch_s.get(op, 0.0) + flop_s * work.vector_flops
+    seconds += prices.matrix.get(op, 0.0) * work.matrix_s
+    memory_s, vector_s = 0.0, work.vector_flops / chip.vector_flops_per_s
+    accesses = prices.accesses.get(op, {})
+    for value, dims in _accessed_values(op, node):
+        if value in accesses:
+            price, share = accesses[value], work.share(dims)
+            seconds += price.seconds * share
+            memory_s += price.memory_s * share
+            vector_s += price.vector_s * share
+    if op not in prices.hidden:
+        # Less the time at the uniform partition, up to which the roofline of the fusion
+        # may be that of its other ops.
+        alone_s = roofline_s(work.matrix_s, memory_s, vector_s)
+        seconds = np.maximum(seconds, alone_s - _uniform_partition_s(op, prices, chip))
+    return seconds
 
 
-class _PricedOps:
-    """Seconds of ops at given prices, by cut."""
-
-    def __init__(self, chip: Chip, prices: OpPrices) -> None:
-        self.chip = chip
-        self.prices = prices
-        self._uniform_s: dict[Op, float] = {}
-
-    def seconds(self, op: Op, node: Node, work: _LocalWork) -> Table:
-        """Seconds of an op, linear in its shares, at least the roofline's."""
-        prices = self.prices
-        flop_s = prices.vector_s.get(op, 0.0)
-        seconds = prices.launch_s.get(op, 0.0) + flop_s * work.vector_flops
-        seconds += prices.matrix.get(op, 0.0) * work.matrix_s
-        memory_s, vector_s = 0.0, work.vector_flops / self.chip.vector_flops_per_s
-        accesses = prices.accesses.get(op, {})
-        for value, dims in accessed_values(op, node):
-            if value in accesses:
-                price, share = accesses[value], work.share(dims)
-                seconds += price.seconds * share
-                memory_s += price.memory_s * share
-                vector_s += price.vector_s * share
-        if op not in prices.hidden:
-            # Less the time at the uniform partition, up to which the roofline of the fusion
-            # may be that of its other ops.
-            alone_s = roofline_s(work.matrix_s, memory_s, vector_s)
-            seconds = np.maximum(seconds, alone_s - self._uniform_partition_s(op))
-        return seconds
-
-    def _uniform_partition_s(self, op: Op) -> float:
-        """Seconds of an op by itself at the uniform partition."""
-        known = self._uniform_s.get(op)
-        if known is None:
-            accesses = self.prices.accesses.get(op, {}).values()
-            vector_s = vector_flops(op, work_of(op)) / self.chip.vector_flops_per_s
-            vector_s += sum(price.vector_s for price in accesses)
-            memory_s = sum(price.memory_s for price in accesses)
-            whole = float(roofline_s(matrix_s(op, self.chip), memory_s, vector_s))
-            known = self._uniform_s[op] = whole / self.prices.num_devices
-        return known
+def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
+    """Seconds of an op by itself at the uniform partition."""
+    accesses = prices.accesses.get(op, {}).values()
+    vector_s = vector_flops(op, work_of(op)) / chip.vector_flops_per_s
+    vector_s += sum(price.vector_s for price in accesses)
+    memory_s = sum(price.memory_s for price in accesses)
+    whole = float(roofline_s(matrix_s(op, chip), memory_s, vector_s))
+    return whole / prices.num_devices
 
 
 class ComputeTimes:
@@ -120,32 +106,30 @@ class ComputeTimes:
         self.chip = chip
         self.mesh = mesh
         self.prices = prices
-        self._priced = _PricedOps(chip, prices)
-        small = prices.small_batch
-        self._small_batch = None if small is None else _PricedOps(chip, small.prices)
-        self._num_parts: dict[DimAxes, int] = {}
+        self.parts = cache(self._num_parts)
         self._work: dict[tuple[int | None, StrategySet], _LocalWork] = {}
         self._expanded: dict[tuple[int | None, _FactorAxes], list[_Collective]] = {}
 
-    def seconds(self, node: Node, choices: StrategySet) -> Table:
+    def seconds(self, node: Node, choices: StrategySet) -> Floats:
         """Seconds of one execution by choice, without collectives."""
         op, rule = node.op, node.rule
         if op is None or rule is None or has_trait(op.kind, Trait.ALIASES_OPERAND):
             return np.zeros(len(choices))
         work = self._local_work(node, choices)
         if kernel_of(op) is not None:
-            return work.by_choice([self._kernel_s(node, cut) for cut in work.cuts])
-        seconds = self._priced.seconds(op, node, work)
+            seconds = np.array([self._kernel_s(node, cut) for cut in work.cuts])
+            return seconds[work.cut_of]
+        seconds = _op_seconds(op, node, work, self.prices, self.chip)
         small = self.prices.small_batch
-        if small is not None and self._small_batch is not None and op in small.images:
+        if small is not None and op in small.images:
             value, dim = small.images[op]
-            dims = next(dims for v, dims in accessed_values(op, node) if v is value)
+            dims = next(dims for v, dims in _accessed_values(op, node) if v is value)
             images = value.shape[dim] * work.share((dims[dim],))
             is_small = images < small.max_images + 0.5  # whole numbers but for rounding
             if is_small.any():
-                in_space = self._small_batch.seconds(op, node, work)
+                in_space = _op_seconds(op, node, work, small.prices, self.chip)
                 seconds = np.where(is_small, in_space, seconds)
-        return work.by_choice(seconds)
+        return seconds[work.cut_of]
 
     def collectives(self, node: Node, strategy: Strategy) -> list[_Collective]:
         """The collectives that a rule's own lowering writes for its special factors."""
@@ -163,20 +147,16 @@ class ComputeTimes:
         if not _splits_special(rule, cut):
             return []
         builder = Builder(self.mesh)
-        rule.expand(builder, op, local_atoms(op.operands, rule.operands, cut), cut)
+        rule.expand(builder, op, _local_atoms(op.operands, rule.operands, cut), cut)
         return [
             (each.kind, tuple(each.params["axes"]), _larger_bytes(each, self.prices))  # pyright: ignore[reportArgumentType]
             for each in builder.ops
             if each.kind in COLLECTIVES
         ]
 
-    def parts(self, split: DimAxes) -> int:
+    def _num_parts(self, split: DimAxes) -> int:
         """Number of parts of a value whose dims these axes split."""
-        known = self._num_parts.get(split)
-        if known is None:
-            known = math.prod(self.mesh.size(axes) for axes in split)
-            self._num_parts[split] = known
-        return known
+        return math.prod(self.mesh.size(axes) for axes in split)
 
     def _cut(self, rule: FactorRule, axes: _FactorAxes) -> OpCut:
         by_factor, every = dict(axes), range(len(rule.sizes))
@@ -186,7 +166,7 @@ class ComputeTimes:
         )
 
     def _kernel_s(self, node: Node, cut: OpCut) -> float:
-        local = local_op(node, cut)
+        local = _local_op(node, cut)
         return kernel_time(local, work_of(local), KernelTraffic(0), self.chip).seconds
 
     def _local_work(self, node: Node, choices: StrategySet) -> _LocalWork:
@@ -207,7 +187,7 @@ class ComputeTimes:
         for cut in cuts:
             # A rule's own lowering is not the op on smaller shapes: it takes a share.
             is_special = _splits_special(rule, cut)
-            local = local_op(node, self._cut(rule, ()) if is_special else cut)
+            local = _local_op(node, self._cut(rule, ()) if is_special else cut)
             share = 1 / math.prod(cut.parts) if is_special else 1.0
             flops.append(share * vector_flops(local, work_of(local)))
             in_matrix_s.append(share * matrix_s(local, self.chip))
@@ -222,3 +202,41 @@ def _splits_special(rule: FactorRule, cut: OpCut) -> bool:
 def _larger_bytes(op: Op, prices: OpPrices) -> float:
     sides = ([a for a in op.operands if isinstance(a, Value)], op.results)
     return max(sum(map(prices.layouts.num_bytes, side)) for side in sides)
+
+
+def _local_op(node: Node, cut: OpCut) -> Op:
+    """The op of a node on the shapes of one device."""
+    op, rule = node.op, node.rule
+    assert op is not None
+    assert rule is not None
+    if all(parts == 1 for parts in cut.parts):
+        return op
+    operands = _local_atoms(op.operands, rule.operands, cut)
+    results = _local_atoms(op.results, rule.results, cut)
+    params = op.params
+    if rule.local_params is not None:
+        shapes = tuple(o.shape for o in operands), tuple(r.shape for r in results)
+        params = rule.local_params(op, *shapes)
+    return replace(op, operands=operands, results=results, params=params)  # pyright: ignore[reportArgumentType]
+
+
+def _local_atoms(
+    atoms: Sequence[Atom], sides: Sequence[Dims], cut: OpCut
+) -> tuple[Atom, ...]:
+    """New values with the shapes of one device; literals stay as they are."""
+    return tuple(
+        Value(local_shape(a.shape, dims, cut), a.dtype) if isinstance(a, Value) else a
+        for a, dims in zip(atoms, sides, strict=True)
+    )
+
+
+def _accessed_values(op: Op, node: Node) -> Iterator[tuple[Value, Dims]]:
+    """Each value that an op reads or writes, once, with the factors of its dims."""
+    assert node.rule is not None
+    sides = (op.operands, node.rule.operands), (op.results, node.rule.results)
+    seen: set[Value] = set()
+    for atoms, side in sides:
+        for atom, dims in zip(atoms, side, strict=True):
+            if isinstance(atom, Value) and atom not in seen:
+                seen.add(atom)
+                yield atom, dims

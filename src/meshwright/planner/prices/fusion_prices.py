@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.machine import Chip
 from meshwright.planner.prices.op_prices import AccessPrice
+from meshwright.predict.compilers.hlo.dataflow import bitcast_sources
 from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     Fusion,
@@ -27,15 +28,15 @@ from meshwright.predict.compilers.hlo.kernels import (
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
-from meshwright.predict.roofline.bound import Bound
 from meshwright.predict.roofline.kernel_time import (
     MOVE_FLOPS,
+    Bound,
     KernelTraffic,
     bound_times,
     vector_flops,
 )
 from meshwright.program.ir import Atom, Op, Program, Value
-from meshwright.program.ops import OpWork, Trait, has_trait
+from meshwright.program.ops import OpWork
 
 _SHARPNESS = 4
 """Power of the norm that stands for the maximum over the bounds of a fusion."""
@@ -53,7 +54,7 @@ class FusionPriceReader:
         self.num_devices = num_devices
         self.hidden: set[Op] = set()
         self.matrix: dict[Op, float] = {}
-        self.vector_s: dict[Op, float] = {}
+        self.vector_s: dict[Op, float] = defaultdict(float)
         self.accesses: dict[Op, dict[Value, AccessPrice]] = {}
         self.launch_s: dict[Op, float] = {}
 
@@ -65,7 +66,7 @@ class FusionPriceReader:
         candidates = on_chip_candidates(fusions, program.outputs, self.layouts)
         on_chip = candidates.fitting(self.chip.lasting_bytes * self.num_devices)
         producers = {result: op for op in program.ops for result in op.results}
-        aliases = _aliases(program)
+        aliases = bitcast_sources(program)
         for kernel in sequence.kernels:
             fusion = kernel.fusion
             if fusion.kind is FusionKind.REGION:
@@ -94,8 +95,7 @@ class FusionPriceReader:
         users: dict[Value, list[tuple[Op, Value]]] = defaultdict(list)
         for op, value, name in _members(fusion, producers, aliases):
             if value is None:
-                before = self.vector_s.get(op, 0.0)
-                self.vector_s[op] = before + slopes[Bound.VECTOR]
+                self.vector_s[op] += slopes[Bound.VECTOR]
                 if fusion.kind is FusionKind.PRODUCT and op is not fusion.root:
                     self.hidden.add(op)
             else:
@@ -107,7 +107,8 @@ class FusionPriceReader:
                 value, moved[value], elements[value], len(uses), slopes
             )
             for op, name in uses:
-                self._add_access(op, name, price)
+                known = self.accesses.setdefault(op, {})
+                known[name] = price.plus(known[name]) if name in known else price
         self.matrix[fusion.root] = slopes[Bound.MATRIX]
         self.launch_s[fusion.root] = slopes[Bound.LAUNCH] * self.chip.launch_s
 
@@ -116,16 +117,13 @@ class FusionPriceReader:
     ) -> tuple[dict[Value, float], dict[Value, float]]:
         """Bytes through main memory, and elements through registers, of each value."""
         fed = matrix_unit_operands(fusion)
-        moved: dict[Value, float] = {}
-        through: dict[Value, float] = {}
+        moved: dict[Value, float] = defaultdict(float)
+        through: dict[Value, float] = defaultdict(float)
         for value in accessed_values(fusion):
             elements = math.prod(value.shape) * (0.5 if value in on_chip else 1.0)
-            size = 0.0
-            if value not in on_chip:
-                size = elements * self.layouts.itemsize(value)
-            moved[value] = moved.get(value, 0.0) + size
-            elements = 0.0 if value in fed else elements
-            through[value] = through.get(value, 0.0) + elements
+            is_moved = value not in on_chip
+            moved[value] += elements * self.layouts.itemsize(value) if is_moved else 0.0
+            through[value] += 0.0 if value in fed else elements
         return moved, through
 
     def _access_price(
@@ -144,10 +142,6 @@ class FusionPriceReader:
             self.layouts.num_bytes(value) / num_users / self.chip.hbm_bytes_per_s,
             flops / self.chip.vector_flops_per_s,
         )
-
-    def _add_access(self, op: Op, value: Value, price: AccessPrice) -> None:
-        known = self.accesses.setdefault(op, {})
-        known[value] = price.plus(known[value]) if value in known else price
 
     def _add_remade_operands(
         self, region: Op, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
@@ -189,17 +183,6 @@ class FusionPriceReader:
         return slope
 
 
-def _aliases(program: Program) -> dict[Value, Value]:
-    """The value whose buffer a value has, for results that alias an operand."""
-    aliases: dict[Value, Value] = {}
-    for op in program.ops:
-        operands = _values(op.operands)
-        if has_trait(op.kind, Trait.ALIASES_OPERAND) and operands:
-            for result, operand in zip(op.results, operands, strict=False):
-                aliases[result] = aliases.get(operand, operand)
-    return aliases
-
-
 def _members(
     fusion: Fusion, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
 ) -> Iterator[tuple[Op, Value | None, Value]]:
@@ -207,7 +190,8 @@ def _members(
 
     An access is (op, the value in memory, the name by which the op knows it).
     """
-    reads = {aliases.get(v, v) for v in fusion.reads}
+    reads = {aliases.get(v, v): v for v in reversed(fusion.reads)}
+    reads |= {v: v for v in fusion.reads if v not in aliases}
     writes = {aliases.get(v, v): v for v in fusion.writes}
     waiting = [part.root for part in fusion.parts]
     seen = set(waiting)
@@ -221,7 +205,7 @@ def _members(
         for operand in dict.fromkeys(_values(op.operands)):
             value = aliases.get(operand, operand)
             if value in reads:
-                yield op, _read_as(fusion.reads, value, aliases), operand
+                yield op, reads[value], operand
                 continue
             producer = producers.get(value)
             is_fused = fusion.kind in FUSES_OPERANDS
@@ -232,12 +216,3 @@ def _members(
 
 def _values(atoms: Sequence[Atom]) -> list[Value]:
     return [a for a in atoms if isinstance(a, Value)]
-
-
-def _read_as(
-    reads: Sequence[Value], value: Value, aliases: Mapping[Value, Value]
-) -> Value:
-    """The alias under which a fusion reads a value."""
-    if value in reads:
-        return value
-    return next(v for v in reads if aliases.get(v, v) == value)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.machine import Mesh
 from meshwright.machine.placement import Placement
@@ -16,6 +15,7 @@ from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.strategies.strategy import DimAxes
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.program.ir import Sharding
+from meshwright.search.arrays import Floats
 
 Line = tuple[float, float]
 """Seconds for zero bytes (latency), and seconds per byte."""
@@ -28,8 +28,6 @@ only this part from the start is better."""
 type ReshardingLine = tuple[float, float, float]
 """A line over the bytes of the whole value, and the share of these bytes that the new copy
 takes in a device's memory: 0 if the device only slices what it has."""
-
-type ReshardingLines = NDArray[np.float64]
 
 type CollectiveLine = Callable[[str, tuple[str, ...], Role], Line]
 """(kind, axes, role of the value) -> a line over the bytes of the larger side."""
@@ -65,7 +63,7 @@ class ReshardingPrices:
         self.line = cache(line_of)
         # There are few shardings and many look-ups: a matrix per role, by number.
         self._number: dict[DimAxes, int] = {}
-        self._known: dict[Role, ReshardingLines] = {}
+        self._known: dict[Role, Floats] = {}
 
     def seconds(
         self, kind: str, axes: Collection[str], num_bytes: float, role: Role
@@ -78,9 +76,13 @@ class ReshardingPrices:
 
     def lines(
         self, sources: Sequence[DimAxes], targets: Sequence[DimAxes], role: Role
-    ) -> ReshardingLines:
+    ) -> Floats:
         """A `ReshardingLine` from each source sharding to each target, [S, T, 3]."""
-        numbers = [[self._number_of(a) for a in each] for each in (sources, targets)]
+        number = self._number
+        numbers = [
+            [number.setdefault(sharding, len(number)) for sharding in each]
+            for each in (sources, targets)
+        ]
         known = self._matrix(role)
         found = known[np.ix_(*numbers)]
         for row, column in np.argwhere(np.isnan(found[:, :, 0])):
@@ -88,10 +90,7 @@ class ReshardingPrices:
             found[row, column] = known[numbers[0][row], numbers[1][column]] = line
         return found
 
-    def _number_of(self, sharding: DimAxes) -> int:
-        return self._number.setdefault(sharding, len(self._number))
-
-    def _matrix(self, role: Role) -> ReshardingLines:
+    def _matrix(self, role: Role) -> Floats:
         """Known lines by numbers of shardings, NaN for the rest, large enough for all."""
         known = self._known.get(role)
         size = len(self._number)

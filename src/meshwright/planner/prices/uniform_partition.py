@@ -2,24 +2,41 @@
 
 The program is compiled before it is partitioned, since partitioning seldom changes what a
 compiler fuses, and its kernels are timed as if every device computed an equal part.
+
+Where each device has few images, XLA's SpaceToBatchConverter cuts them in space. It adds
+copies, and less is fused (`predict.compilers.tpu.space_to_batch`). Which images are cut
+depends on their shapes and hardly on their number: so a program is priced twice, with and
+without the pass, and a strategy takes the prices for the number of images that it leaves
+on a device.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
 from meshwright.machine import Chip, Machine
 from meshwright.planner.prices.fusion_prices import FusionPriceReader
-from meshwright.planner.prices.op_prices import OpPrices, SmallBatchPrices
-from meshwright.planner.prices.small_batches import credit_original_ops, images_of
+from meshwright.planner.prices.op_prices import (
+    AccessPrice,
+    OpPrices,
+    SmallBatchPrices,
+)
 from meshwright.predict.compilers.hlo.compilation import (
     Compilation,
     Stage,
     start_compilation,
 )
+from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
 from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.predict.compilers.tpu.space_to_batch import max_split_batch
 from meshwright.predict.memory.buffer_assignment import memory_of
-from meshwright.program.ir import Program, Value
+from meshwright.program.ir import Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
+
+type Access = tuple[Op, Value]
+"""An op, and a value that it reads or writes."""
 
 
 def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
@@ -43,7 +60,7 @@ def _small_batch(start: Compilation, chip: Chip) -> SmallBatchPrices | None:
     if split.program is program:
         return None
     fused = split.after(Stage.PRECISION, Stage.FUSION)
-    images = images_of(program, max_split_batch(fused.layouts, start.num_devices))
+    images = _images_of(program, max_split_batch(fused.layouts, start.num_devices))
     # Other ops have no prices: they alias an operand or are regions.
     priced = {
         op
@@ -75,3 +92,98 @@ def _read_prices(
         reader.launch_s,
         small_batch,
     )
+
+
+def _images_of(program: Program, max_images: int) -> dict[Op, tuple[Value, int]]:
+    """By op one of its images and the dim that counts them, if `max_images` were cut."""
+    found: dict[Op, tuple[Value, int]] = {}
+    splits = ImageSplits(program, max_images)
+    for op in program.ops:
+        for body in op.bodies:
+            found |= _images_of(body, max_images)
+        image = splits.images(op)
+        if image is not None:
+            found[op] = image
+    return found
+
+
+def credit_original_ops(
+    prices: OpPrices,
+    changed: Program,
+    origins: Mapping[Op, Op],
+    priced: Collection[Op],
+) -> OpPrices:
+    """The prices of a changed program, by the ops of the original program.
+
+    The seconds of a copy become an access of the op among `priced` that reads it, else of
+    the op that produces what is copied.
+    """
+    owners = _owners(changed, origins, priced)
+    launch_s: dict[Op, float] = {}
+    for op, seconds in prices.launch_s.items():
+        owner = owners[op][0] if op in owners else origins.get(op, op)
+        launch_s[owner] = launch_s.get(owner, 0.0) + seconds
+    accesses: dict[Op, dict[Value, AccessPrice]] = {}
+    for op, by_value in prices.accesses.items():
+        origin = origins.get(op, op)
+        names = dict(_paired_values(op, origin))
+        for value, price in by_value.items():
+            owner, name = owners.get(op) or (origin, names[value])
+            known = accesses.setdefault(owner, {})
+            known[name] = price.plus(known[name]) if name in known else price
+
+    def of_originals(seconds: Mapping[Op, float]) -> dict[Op, float]:
+        # Copies have neither products nor vector operations.
+        return {origins.get(o, o): s for o, s in seconds.items() if o not in owners}
+
+    return replace(
+        prices,
+        overwritten=frozenset(),
+        hidden=frozenset(origins.get(o, o) for o in prices.hidden if o not in owners),
+        matrix=of_originals(prices.matrix),
+        vector_s=of_originals(prices.vector_s),
+        accesses=accesses,
+        launch_s=launch_s,
+    )
+
+
+def _owners(
+    changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
+) -> dict[Op, Access]:
+    """The access of the original program that pays for each copy."""
+    owners: dict[Op, Access] = {}
+    read: dict[Value, Access] = {}
+    produced: dict[Value, Access] = {}
+    copies: list[Op] = []
+    for op in reversed([*changed.walk()]):
+        if op.kind == SPACE_TO_BATCH_COPY:
+            copies.append(op)
+            if op.results[0] in read:
+                read[_source(op)] = owners[op] = read[op.results[0]]
+            continue
+        origin = origins.get(op, op)
+        for result, old in zip(op.results, origin.results, strict=True):
+            produced[result] = origin, old
+        if origin in priced:
+            for operand, old in _paired_values(op, origin):
+                if operand not in produced:
+                    read[operand] = origin, old
+    for op in reversed(copies):
+        owner = owners.get(op) or produced.get(_source(op))
+        if owner is not None:  # else a program input is copied, and no op pays for it
+            owners[op] = produced[op.results[0]] = owner
+    return owners
+
+
+def _source(copy: Op) -> Value:
+    (value,) = copy.operands
+    assert isinstance(value, Value)
+    return value
+
+
+def _paired_values(op: Op, origin: Op) -> Iterator[tuple[Value, Value]]:
+    """Each value that an op accesses, with the value of its origin in the same place."""
+    new, old = (*op.operands, *op.results), (*origin.operands, *origin.results)
+    for one, other in zip(new, old, strict=True):
+        if isinstance(one, Value) and isinstance(other, Value):
+            yield one, other

@@ -7,7 +7,7 @@ other values are needed at once, so that a step waits for collectives on them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
@@ -76,7 +76,11 @@ def exposed_by_role(
 
 def _roles(program: Program) -> dict[Value, Role]:
     """Roles of the values of one program or body, its own inputs being weights."""
-    light = {op for op in program.ops if _is_light(op)}
+    light = {  # ops that take little time: no product, convolution or region
+        op
+        for op in program.ops
+        if has_trait(op.kind, Trait.ALIASES_OPERAND) or kind_of(op) in _LIGHT
+    }
     roles = dict.fromkeys((*program.inputs, *program.constants), Role.WEIGHT)
     for op in program.ops:
         if op in light and all(v in roles for v in _operands(op)):
@@ -84,14 +88,13 @@ def _roles(program: Program) -> dict[Value, Role]:
     # Values and ops from which light ops alone lead to the outputs.
     late_ops: set[Op] = set()
     late: set[Value] = set()
-    readers = _readers(program.ops)
+    early: set[Value] = set()
     for op in reversed(program.ops):
-        late_results = [
-            r for r in op.results if late_ops.issuperset(readers.get(r, ()))
-        ]
-        late.update(late_results)
-        if op in light and len(late_results) == len(op.results):
+        late.update(r for r in op.results if r not in early)
+        if op in light and early.isdisjoint(op.results):
             late_ops.add(op)
+        else:
+            early.update(_operands(op))
     for op in program.ops:
         known = {roles.get(v) for v in _operands(op)}
         is_update = op in late_ops and not known.isdisjoint({Role.WEIGHT, Role.UPDATE})
@@ -99,19 +102,6 @@ def _roles(program: Program) -> dict[Value, Role]:
             if result in late and result not in roles:
                 roles[result] = Role.UPDATE if is_update else Role.GRADIENT
     return roles
-
-
-def _is_light(op: Op) -> bool:
-    """Whether an op takes little time: no product, convolution or region."""
-    return has_trait(op.kind, Trait.ALIASES_OPERAND) or kind_of(op) in _LIGHT
-
-
-def _readers(ops: Iterable[Op]) -> dict[Value, list[Op]]:
-    readers: dict[Value, list[Op]] = {}
-    for op in ops:
-        for value in dict.fromkeys(_operands(op)):
-            readers.setdefault(value, []).append(op)
-    return readers
 
 
 def _operands(op: Op) -> list[Value]:

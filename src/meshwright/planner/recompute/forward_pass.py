@@ -1,21 +1,30 @@
 """The forward pass of a step under a plan: seconds and bytes of each op, and residuals.
 
 The boundary between forward and backward pass is where most bytes are live
-(`program.rewrite.rematerialization.backward_start`).
+(`program.rewrite.rematerialization.backward_start`). Cut points of rematerialization are
+program points with nearly one live value only, which is kept, so that it ends every chain
+of recomputation.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from meshwright.planner.prices.op_prices import OpPrices
-from meshwright.planner.recompute.cut_points import cut_points
 from meshwright.planner.solve.space import Priced
 from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Program, Value
-from meshwright.program.rewrite.rematerialization import backward_start, residuals
-from meshwright.program.rewrite.rematerialized_scans import stacked_residuals
+from meshwright.program.rewrite.rematerialization import (
+    backward_start,
+    residuals,
+    stacked_residuals,
+)
+
+_NEARLY_ALL = 1.25
+"""At a cut point all live bytes together are at most so many times those of one value."""
 
 
 class _PlanCosts:
@@ -63,12 +72,10 @@ def _written_values(fusions: Iterable[Fusion]) -> Iterator[Value]:
 class ForwardPass:
     """Ops of the forward pass, with loops opened whose iterations can be recomputed.
 
-    seconds: of each op, infinite if it cannot run twice. num_bytes: of one device's part of
-    each result; infinite if no fusion stores it, since its readers compute it anyway.
-    needed: the residuals, which the backward pass reads.
-    An opened loop stands for its body's ops, with the bytes of all iterations. Ops "slice"
-    before them bring in what an iteration reads, ops "carry" what the iteration before
-    left, and an op "loop" behind them has the results that the loop produces once.
+    seconds, num_bytes, needed: as in `Residuals`. An opened loop stands for its body's ops,
+    with the bytes of all iterations. Ops "slice" before them bring in what an iteration
+    reads, ops "carry" what the iteration before left, and an op "loop" behind them has the
+    results that the loop produces once.
     """
 
     def __init__(
@@ -159,3 +166,59 @@ def _read_by_iteration(loop: Op, program: Program, scans: Sequence[Op]) -> set[V
         if op not in scans:
             stacked.difference_update(op.operands)
     return stacked.difference(program.outputs)
+
+
+class _CutPoint(NamedTuple):
+    """An op whose result is nearly all that later ops read of earlier results.
+
+    stored_bytes: of all results up to there. num_bytes: of its result.
+    """
+
+    stored_bytes: float
+    num_bytes: float
+    op: Op
+
+    def is_far(self, start_bytes: float, spacing: float) -> bool:
+        """Whether the point is far enough from the last one, to be worth keeping.
+
+        A value of half of all bytes since the last point saves little.
+        """
+        return self.stored_bytes - start_bytes >= max(spacing, 2 * self.num_bytes)
+
+
+def cut_points(ops: Sequence[Op], sizes: _PlanCosts, spacing: float) -> Iterator[Op]:
+    """Ops at cut points about `spacing` stored bytes apart.
+
+    Each is the smallest of those within another `spacing`. The rest at the end gets none:
+    the smallest point of its layer may lie behind it.
+    """
+    start_bytes, window = 0.0, list[_CutPoint]()
+    for point in _all_cut_points(ops, sizes):
+        if window and point.stored_bytes - window[0].stored_bytes > spacing:
+            smallest = min(window, key=lambda each: each.num_bytes)
+            yield smallest.op
+            start_bytes = smallest.stored_bytes
+            window = [each for each in window if each.is_far(start_bytes, spacing)]
+        if point.is_far(start_bytes, spacing):
+            window.append(point)
+
+
+def _all_cut_points(ops: Sequence[Op], sizes: _PlanCosts) -> Iterator[_CutPoint]:
+    ranges = live_ranges((op.operands, op.results) for op in ops)
+    live: dict[Value, float] = {}
+    ends: dict[int, list[Value]] = {}
+    stored_bytes = 0.0
+    for index, op in enumerate(ops):
+        for result in op.results:
+            size = sizes.num_bytes(result)
+            stored_bytes += size if sizes.is_stored(result) else 0.0
+            if ranges.end(result) > index:
+                live[result] = size
+                ends.setdefault(ranges.end(result), []).append(result)
+        for value in ends.pop(index, ()):
+            live.pop(value, None)
+        if not op.results or op.results[0] not in live:
+            continue
+        size = live[op.results[0]]
+        if sizes.is_stored(op.results[0]) and sum(live.values()) <= _NEARLY_ALL * size:
+            yield _CutPoint(stored_bytes, size, op)

@@ -10,7 +10,7 @@ checkpointing by being fusion aware", MLSys 2023.)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,12 +41,11 @@ _PRICE_RANGE = (1e-15, 1e-6)
 class Residuals:
     """The values that the forward pass can save, and what it costs to recompute them.
 
-    ops: of the forward pass. seconds: of each of them, infinite if it cannot run twice.
-    num_bytes: of one device's part of their results; infinite if no fusion stores it, since
-    its readers compute it anyway. needed: values that the backward pass reads.
+    seconds: of each op of the forward pass, infinite if it cannot run twice. num_bytes: of
+    one device's part of their results; infinite if no fusion stores it, since its readers
+    compute it anyway. needed: values that the backward pass reads.
     """
 
-    ops: tuple[Op, ...]
     seconds: dict[Op, float]
     num_bytes: dict[Value, float]
     needed: frozenset[Value]
@@ -57,12 +56,7 @@ class Residuals:
     ) -> Residuals:
         """The residuals of a plan; arguments as of `ForwardPass`."""
         found = ForwardPass(priced, choices, prices, spacing)
-        return cls(
-            tuple(found.seconds),
-            found.seconds,
-            found.num_bytes,
-            frozenset(found.needed),
-        )
+        return cls(found.seconds, found.num_bytes, frozenset(found.needed))
 
     @cached_property
     def saved_by_default(self) -> frozenset[Value]:
@@ -71,7 +65,7 @@ class Residuals:
 
     def recompute_s(self, saved: frozenset[Value]) -> float:
         """Seconds to recompute everything else that the backward pass needs."""
-        producer = {result: op for op in self.ops for result in op.results}
+        producer = {result: op for op in self.seconds for result in op.results}
         repeated: set[Op] = set()
         waiting = [v for v in self.needed if v not in saved]
         while waiting:
@@ -90,8 +84,48 @@ class Residuals:
         return sum(self.num_bytes[v] for v in saved)
 
     def cheapest(self, byte_s: float) -> frozenset[Value]:
-        """The values to save at a price of `byte_s` seconds per byte."""
-        return _MinimumCut(self, byte_s).saved()
+        """The values to save at a price of `byte_s` seconds per byte, by a minimum cut.
+
+        The nodes of the flow network are source 0, sink 1, then the ops, then the values.
+        """
+        node_of: dict[Op | Value, int] = {
+            each: number
+            for number, each in enumerate([*self.seconds, *self.num_bytes], 2)
+        }
+        arcs = np.array([*self._arcs(byte_s, node_of)])
+        starts, ends = arcs[:, 0].astype(np.int32), arcs[:, 1].astype(np.int32)
+        weights = arcs[:, 2]
+        finite = weights[weights < math.inf].sum() or 1.0
+        scaled = np.minimum(weights * (0.9 * _UNCUTTABLE / finite), _UNCUTTABLE)
+        size = 2 + len(node_of)
+        capacities = csr_matrix((scaled.astype(np.int32), (starts, ends)), (size, size))
+        flow = maximum_flow(capacities, 0, 1).flow
+        left = capacities - flow
+        left.data = np.maximum(left.data, 0)
+        left.eliminate_zeros()
+        reached = set(breadth_first_order(left, 0, return_predecessors=False).tolist())
+        return frozenset(
+            result
+            for op in self.seconds
+            if node_of[op] in reached
+            for result in op.results
+            if node_of[result] not in reached
+        )
+
+    def _arcs(
+        self, byte_s: float, node_of: Mapping[Op | Value, int]
+    ) -> Iterator[tuple[int, int, float]]:
+        """Each arc as (start, end, capacity)."""
+        for op, seconds in self.seconds.items():
+            node = node_of[op]
+            yield 0, node, seconds
+            for result in op.results:
+                yield node, node_of[result], byte_s * self.num_bytes[result]
+                if result in self.needed:
+                    yield node_of[result], 1, math.inf
+            for operand in dict.fromkeys(op.operands):
+                if isinstance(operand, Value) and operand in self.num_bytes:
+                    yield node_of[operand], node, math.inf
 
     def within(self, num_bytes: float) -> frozenset[Value]:
         """A cheap selection of at most so many bytes; if there is none, the fewest bytes.
@@ -110,61 +144,13 @@ class Residuals:
             else:
                 larger, low = saved, middle
         room = num_bytes - self.saved_bytes(best)
-        for value in (r for op in reversed(self.ops) for r in op.results):
+        for value in (r for op in reversed(self.seconds) for r in op.results):
             if value in larger and value not in best:
                 size = self.num_bytes[value]
                 if size <= room:
                     room -= size
                     best |= {value}
         return best
-
-
-class _MinimumCut:
-    """A flow network: source 0, sink 1, then the ops, then the values."""
-
-    def __init__(self, residuals: Residuals, byte_s: float) -> None:
-        self.residuals = residuals
-        self.byte_s = byte_s
-        self._op = {op: 2 + i for i, op in enumerate(residuals.ops)}
-        first = 2 + len(residuals.ops)
-        self._value = {v: first + i for i, v in enumerate(residuals.num_bytes)}
-        self._size = first + len(self._value)
-
-    def saved(self) -> frozenset[Value]:
-        """Values between ops on the source's side and the sink's side."""
-        arcs = np.array([*self._arcs()])
-        starts, ends = arcs[:, 0].astype(np.int32), arcs[:, 1].astype(np.int32)
-        weights = arcs[:, 2]
-        finite = weights[weights < math.inf].sum() or 1.0
-        scaled = np.minimum(weights * (0.9 * _UNCUTTABLE / finite), _UNCUTTABLE)
-        capacities = csr_matrix(
-            (scaled.astype(np.int32), (starts, ends)), (self._size, self._size)
-        )
-        flow = maximum_flow(capacities, 0, 1).flow
-        left = capacities - flow
-        left.data = np.maximum(left.data, 0)
-        left.eliminate_zeros()
-        reached = set(breadth_first_order(left, 0, return_predecessors=False).tolist())
-        return frozenset(
-            result
-            for op in self.residuals.ops
-            if self._op[op] in reached
-            for result in op.results
-            if self._value[result] not in reached
-        )
-
-    def _arcs(self) -> Iterator[tuple[int, int, float]]:
-        """Each arc as (start, end, capacity)."""
-        for op, node in self._op.items():
-            yield 0, node, self.residuals.seconds[op]
-            for result in op.results:
-                value = self._value[result]
-                yield node, value, self.byte_s * self.residuals.num_bytes[result]
-                if result in self.residuals.needed:
-                    yield value, 1, math.inf
-            for operand in dict.fromkeys(op.operands):
-                if isinstance(operand, Value) and operand in self._value:
-                    yield self._value[operand], node, math.inf
 
 
 def recompute_within(
@@ -195,7 +181,7 @@ def _tactic(residuals: Residuals, saved: frozenset[Value], graph: Graph) -> Reco
     names = sites.names([graph.nodes[i] for i in producers if i in sites.place_of])
     regions = dict.fromkeys(
         op.kind
-        for op in residuals.ops
+        for op in residuals.seconds
         if op.bodies and not has_trait(op.kind, Trait.LOOP)
     )
     return Recompute((*regions, *sorted(names)))

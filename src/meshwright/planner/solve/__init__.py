@@ -1,6 +1,1 @@
-"""The integer program of one mesh: built from prices, solved within a memory limit.
-
-In: a captured program, a mesh and a machine. Out: one choice of strategy per group of
-ops, with its predicted step time, its peak memory and a lower bound of the step time.
-Begin reading at `space.py`, which prices a program, then `memory_limit.py`.
-"""
+"""The integer program of a mesh, priced in `space.py`, solved in `memory_limit.py`."""

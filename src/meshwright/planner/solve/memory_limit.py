@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meshwright.planner.solve.optimum import Choices, Optimum, best_within
-from meshwright.planner.solve.pricer import Pricer, Vector
+from meshwright.planner.solve.pricer import Pricer
+from meshwright.search.arrays import Floats
 
 MOST_PRICE_STEPS = 24
 """Steps of the subgradient method once a plan fits; each solves the whole program."""
@@ -107,9 +108,9 @@ def _smallest_plans(
     limit: float,
     budget: SolveBudget,
     starts: Sequence[Choices],
-    messages: Vector | None,
+    messages: Floats | None,
 ) -> list[Choices]:
-    """Choices at prices so high that hardly any plan is smaller.
+    """Solutions at prices per byte so high that the smallest plans win.
 
     starts: known choices; the first of them is the fastest.
     """
@@ -141,7 +142,7 @@ def _relax_limit(
     budget: SolveBudget,
     found: list[Optimum],
     starts: Sequence[Choices],
-    messages: Vector | None,
+    messages: Floats | None,
 ) -> Optimum:
     """The best of `found` and of the plans that the subgradient method meets.
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.errors import AssignmentError
 from meshwright.planner.integer_program.integer_program import (
     IntegerProgram,
     PairCost,
-    Table,
 )
 from meshwright.planner.integer_program.live_counts import LiveCounts
 from meshwright.planner.solve.optimum import Choices
+from meshwright.search.arrays import Floats
 from meshwright.search.assignment import Assignment, Solution, SolveOptions, solve
 
 GOOD_ENOUGH = 0.003
@@ -25,16 +23,6 @@ GOOD_ENOUGH = 0.003
 
 _MAX_EXTENSIONS = 3
 """Times that a solve which found no solution is repeated with three times the seconds."""
-
-type Vector = NDArray[np.float64]
-
-
-class Cheapest(NamedTuple):
-    """The solver's choices at some prices of memory, a lower bound, its dual messages."""
-
-    choices: Choices
-    bound: float
-    messages: Vector | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +34,9 @@ class Pricer:
     value is in memory. gap: relative optimality gap at which the solver stops.
     """
 
-    costs: tuple[Table, ...]
+    costs: tuple[Floats, ...]
     pair_costs: tuple[PairCost, ...]
-    result_bytes: tuple[tuple[Table, ...], ...]
+    result_bytes: tuple[tuple[Floats, ...], ...]
     live_counts: LiveCounts
     seed: int = 0
     gap: float = GOOD_ENOUGH
@@ -76,7 +64,7 @@ class Pricer:
         )
         return self._node_seconds(choices) + float(sum(s for s in pairs if s < np.inf))
 
-    def memory_curve(self, choices: Sequence[int]) -> Vector:
+    def memory_curve(self, choices: Sequence[int]) -> Floats:
         """Bytes of a device at each watched time, [T]."""
         total = np.zeros(self.live_counts.num_times)
         for (group, result), counts in self.live_counts.counts.items():
@@ -96,18 +84,18 @@ class Pricer:
 
     def cheapest(
         self,
-        prices: Vector,
+        prices: Floats,
         seconds: float,
         rounds: int,
         stop_bound: float = math.inf,
         starts: Sequence[Choices] = (),
-        messages: Vector | None = None,
-    ) -> Cheapest:
-        """The choices of least cost when each byte has a price at each time, [T].
+        messages: Floats | None = None,
+    ) -> tuple[Choices, float, Floats | None]:
+        """The cheapest choices, a lower bound of the cost, and the solver's dual messages.
 
-        seconds: limit of the solve; it takes longer only if it has found no solution.
-        rounds, stop_bound, messages: as in `SolveOptions`. starts: known choices, of
-        which the cheapest starts the solve.
+        prices: of a byte at each time, [T]. seconds: limit of the solve; it takes longer
+        only if it has found no solution. rounds, stop_bound, messages: as in
+        `SolveOptions`. starts: known choices, of which the cheapest starts the solve.
         """
         problem = self.program(prices)
         start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
@@ -118,10 +106,13 @@ class Pricer:
             self.seed,
         )
         choices = tuple(int(x) for x in found.choices)
-        return Cheapest(choices, float(found.bound), found.messages)
+        return choices, float(found.bound), found.messages
 
-    def program(self, prices: Vector) -> Assignment:
-        """The integer program in seconds, with a price per byte at each time, [T]."""
+    def program(self, prices: Floats) -> Assignment:
+        """The assignment problem whose costs are seconds, and bytes times their price.
+
+        prices: seconds per byte at each time, [T].
+        """
         paid = {
             key: float(prices @ row) for key, row in self.live_counts.counts.items()
         }
@@ -162,7 +153,7 @@ def _solve(
     return solve(problem, seconds, seed, options=options)
 
 
-def _priced_link(link: PairCost, price: float) -> Table:
+def _priced_link(link: PairCost, price: float) -> Floats:
     """Seconds of a link's pairs of choices, the price of its copy's bytes included."""
     if not price:
         return link.seconds

@@ -16,7 +16,6 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from meshwright.errors import PlanError
@@ -74,12 +73,7 @@ class SolverProcess:
         self._queue = ThreadPoolExecutor(1)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._queue.shutdown(cancel_futures=True)
         self._process.communicate()

@@ -12,12 +12,12 @@ from meshwright.partitioner.decide import axes_of, rewritten, start_workspace
 from meshwright.partitioner.propagate import Graph, State
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
 from meshwright.planner.integer_program.builder import IntegerProgramBuilder
-from meshwright.planner.integer_program.chosen_strategies import (
+from meshwright.planner.integer_program.integer_program import IntegerProgram
+from meshwright.planner.integer_program.live_counts import live_counts
+from meshwright.planner.integer_program.projection import (
     ChosenStrategies,
     chosen_strategies,
 )
-from meshwright.planner.integer_program.integer_program import IntegerProgram
-from meshwright.planner.integer_program.live_counts import live_counts
 from meshwright.planner.prices.compute_times import ComputeTimes
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.prices.resharding import ReshardingPrices, collective_lines
@@ -29,34 +29,25 @@ from meshwright.planner.strategies.enumeration import Strategies
 from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.program.capture import Captured
-from meshwright.program.records.paused_collector import paused_collector
+from meshwright.program.records import paused_collector
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
     """A program on one mesh, with the integer program that prices its strategies.
 
-    work: the decisions that stand. pricer: seconds and bytes of choices. compute, builder:
-    build the integer program again at other prices of collectives.
+    work: the decisions that stand. pricer: seconds and bytes of choices. builder: builds
+    the integer program again at other prices of collectives.
     """
 
     work: Workspace
     model: IntegerProgram
     pricer: Pricer
-    compute: ComputeTimes
     builder: IntegerProgramBuilder
 
     def tactic(self, optimum: Optimum, name: str) -> ChosenStrategies:
         """The tactic, of this name, that applies the strategies of an optimum."""
         return chosen_strategies(self.model, optimum.choices, self.work.state, name)
-
-
-@dataclass(frozen=True, slots=True)
-class PartialPlan:
-    """A captured program and the user's tactics, which every plan of a search keeps."""
-
-    captured: Captured
-    tactics: tuple[Tactic, ...] = ()
 
 
 _ENTRIES_PER_S = 2e5
@@ -77,29 +68,29 @@ def solving_s(priced: Priced) -> float:
 class Space:
     """A program and what its prices need that is the same on every mesh.
 
-    original: the program and the tactics of the user. given: these tactics and the
-    rewrites of a search, in the order in which they are applied: rewrites first.
-    captured, graph: the program after all rewrites. op_prices: prices of its ops.
+    original: the program as captured. tactics: the user's, which every plan keeps. given:
+    these tactics and the rewrites of a search, in the order in which they are applied:
+    rewrites first. captured, graph: the program after all rewrites. op_prices: prices of
+    its ops.
     """
 
     def __init__(
         self,
-        original: Captured | PartialPlan,
+        original: Captured,
         machine: Machine,
         seed: int = 0,
+        tactics: tuple[Tactic, ...] = (),
         rewrites: tuple[Tactic, ...] = (),
     ) -> None:
-        partial = (
-            original if isinstance(original, PartialPlan) else PartialPlan(original)
-        )
-        own = [t for t in partial.tactics if t.rewrite is not None]
-        rest = [t for t in partial.tactics if t.rewrite is None]
-        self.original = partial
+        own = [t for t in tactics if t.rewrite is not None]
+        rest = [t for t in tactics if t.rewrite is None]
+        self.original = original
+        self.tactics = tactics
         self.given = (*own, *rewrites, *rest)
         self.machine = machine
         self.seed = seed
         with paused_collector():
-            self.captured = captured = rewritten(partial.captured, self.given)
+            self.captured = captured = rewritten(original, self.given)
             self.graph = Graph(captured.program, captured.ties)
             self.op_prices = price_ops(captured.program, machine, machine.num_devices)
         self._undecided: ReducedGraph | None = None  # of a state without decisions
@@ -119,36 +110,22 @@ class Space:
                 raise TacticError(f"{tactic} cannot be kept: {work.refusals[known]}")
         return work
 
-    @paused_collector()
-    def price(
-        self,
-        mesh: Mesh,
-        axes: Sequence[str] | None = None,
-        work: Workspace | None = None,
-        exposed: Mapping[Role, float] | None = None,
-    ) -> Priced:
-        """The program priced on a mesh.
+    def pricing(self, exposed: Mapping[Role, float] = EXPOSED) -> Pricing:
+        """What pricing needs; roles that `exposed` leaves out have their default."""
+        exposed = {**EXPOSED, **exposed}
+        return Pricing(self.machine, self.op_prices, exposed, self.seed)
 
-        axes: mesh axes that the search decides, by default all. work: the decisions that
-        stand, by default those of `start`. exposed: by role of a value, the share of its
-        collectives that a step waits for; `EXPOSED` has the defaults.
-        """
-        work = work or self.start(mesh)
-        chosen = mesh.axes if axes is None else tuple(axes)
-        free = [sub_axis for axis in chosen for sub_axis in work.sub_axes[axis]]
-        exposed = {**EXPOSED, **(exposed or {})}
-        return price(
-            Pricing(self.machine, self.op_prices, exposed, self.seed),
-            work,
-            self.reduced_graph(work.state),
-            free,
-        )
+    @paused_collector()
+    def price(self, mesh: Mesh, exposed: Mapping[Role, float] = EXPOSED) -> Priced:
+        """The program priced on a mesh, all axes of which the search decides."""
+        work = self.start(mesh)
+        reduced = self.reduced_graph(work.state)
+        return price(self.pricing(exposed), work, reduced, tuple(work.state.size))
 
     @paused_collector()
     def reprice(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
         """The program with other prices of collectives; takes half the time of `price`."""
-        shares = {**EXPOSED, **exposed}
-        prices = _moves(self.machine, priced.work.state.mesh, shares)
+        prices = self.pricing(exposed).resharding(priced.work.state.mesh)
         model = priced.builder.build(prices)
         pricer = Pricer.of(model, priced.pricer.live_counts, self.seed)
         return replace(priced, model=model, pricer=pricer)
@@ -169,13 +146,22 @@ class Space:
 class Pricing:
     """The inputs of pricing that do not depend on the mesh.
 
-    exposed: as in `Space.price`. seed: of the solver.
+    exposed: by role of a value, the share of its collectives that a step waits for. seed:
+    of the solver.
     """
 
     machine: Machine
     op_prices: OpPrices
     exposed: Mapping[Role, float]
     seed: int = 0
+
+    def resharding(self, mesh: Mesh) -> ReshardingPrices:
+        """Prices of collectives on a mesh."""
+        placed = place_mesh(mesh, self.machine)
+        asynchronous = compiler_of(self.machine).async_collectives
+        return ReshardingPrices(
+            mesh, collective_lines(placed, asynchronous, self.exposed)
+        )
 
 
 def price(
@@ -185,18 +171,10 @@ def price(
 
     reduced: the symmetry reduction under these decisions. free: sub-axes to decide.
     """
-    state, machine, op_prices = work.state, pricing.machine, pricing.op_prices
-    strategies = Strategies(state, free)
-    compute = ComputeTimes(machine.chip, state.mesh, op_prices)
-    builder = IntegerProgramBuilder(state, reduced, strategies, compute)
-    model = builder.build(_moves(machine, state.mesh, pricing.exposed))
+    state, op_prices = work.state, pricing.op_prices
+    compute = ComputeTimes(pricing.machine.chip, state.mesh, op_prices)
+    builder = IntegerProgramBuilder(state, reduced, Strategies(state, free), compute)
+    model = builder.build(pricing.resharding(state.mesh))
     counts = live_counts(work.graph, reduced, op_prices, tuple(work.graph.ties))
     pricer = Pricer.of(model, counts, pricing.seed)
-    return Priced(work, model, pricer, compute, builder)
-
-
-def _moves(
-    machine: Machine, mesh: Mesh, exposed: Mapping[Role, float]
-) -> ReshardingPrices:
-    placed, beside = place_mesh(mesh, machine), compiler_of(machine).async_collectives
-    return ReshardingPrices(mesh, collective_lines(placed, beside, exposed))
+    return Priced(work, model, pricer, builder)

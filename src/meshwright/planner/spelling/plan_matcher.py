@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node, State
-from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import Place, sites_of
-from meshwright.partitioner.structure.workspace import Sum
+from meshwright.partitioner.structure.workspace import Sum, without_indices
 from meshwright.partitioner.tactics import REPLICATED, Workspace
 from meshwright.partitioner.tactics.primitives import Choice
-from meshwright.planner.spelling.site_graph import SiteGraph, start_on
+from meshwright.planner.spelling.site_graph import build_site_graph, start_on
 
 _OVERCUT = 0.5
 """Penalty for sharding what the plan replicates, relative to a wrong dim."""
@@ -52,26 +51,20 @@ class CutStep:
 class PlanMatcher:
     """A found plan as target, and the site graph on which lists of cuts are tried.
 
-    until: reading of `clock`, in seconds, at which the search for cuts has to end.
+    leaves: nodes of the site graph, by path. is_over: whether the search has to end.
     """
 
     def __init__(
-        self,
-        found: Workspace,
-        start: Workspace,
-        sites: SiteGraph,
-        clock: Callable[[], float],
-        until: float,
+        self, found: Workspace, start: Workspace, is_over: Callable[[], bool]
     ) -> None:
         self.found = found
-        self.sites = sites
-        self.clock = clock
-        self.until = until
+        self.sites = sites = build_site_graph(found)
+        self.leaves = dict(zip(found.paths, sites.graph.input_nodes, strict=True))
+        self.is_over = is_over
         self.work = start_on(sites, start)
         self.state: State = self.work.state
-        self._start = self.state.mark()
-        self._applied: list[tuple[CutStep, int]] = []  # with the mark before each
-        self._applied_mark = self._start
+        self._applied: list[CutStep] = []
+        self._marks = [self.state.mark()]  # at the start and after each step
         self._target = [
             tuple(
                 (axis, factor, found.state.axes_of[own[0]][factor])
@@ -82,9 +75,6 @@ class PlanMatcher:
         self.total = sum(
             w * len(t) for w, t in zip(sites.weights, self._target, strict=True)
         )
-
-        known = sites_of(found.graph).of
-        self._num_kinds = {place: len(alike) for place, alike in known.items()}
 
     # -- scoring ----------------------------------------------------------------------
 
@@ -130,62 +120,42 @@ class PlanMatcher:
     def score_list(self, steps: Sequence[CutStep]) -> tuple[float, float]:
         """The score after a list of steps; a prefix shared with the last list is kept."""
         same = 0
-        for (step, _), other in zip(self._applied, steps, strict=False):
+        for step, other in zip(self._applied, steps, strict=False):
             if step is not other:
                 break
             same += 1
-        self.state.rollback(
-            self._applied[same][1] if self._applied[same:] else self._end()
-        )
-        applied = self._applied[:same]
+        del self._applied[same:], self._marks[same + 1 :]
+        self.state.rollback(self._marks[same])
         for number, step in enumerate(steps[same:], same):
-            mark = self.state.mark()
             self.apply(step, str(number))
-            applied.append((step, mark))
-        self._applied, self._applied_mark = applied, self.state.mark()
+            self._applied.append(step)
+            self._marks.append(self.state.mark())
         return self.score()
 
-    def _end(self) -> int:
-        return self._applied_mark if self._applied else self._start
-
-    def oversharded_leaves(self) -> dict[str, tuple[int, list[CutEntry]]]:
-        """By axis, leaves that are sharded but replicated in the plan, as entries.
+    def oversharded_leaves(self, axis: str) -> tuple[int, list[CutEntry]]:
+        """Leaves that an axis shards though the plan replicates them, as entries.
 
         With the number of the first step that shards any of them.
         """
-        found: dict[str, tuple[int, dict[str, set[int]]]] = {}
-        nodes = self.sites.graph.input_nodes
-        for path, node in zip(self.found.paths, nodes, strict=True):
+        first, found = len(self.leaves), dict[str, set[int]]()
+        sub_axis = self.found.sub_axes[axis][0]
+        for path, node in self.leaves.items():
             wanted = {axis for axis, _, _ in self._target[node.index]}
-            for axis in self.found.mesh.axes:
-                sub_axis = self.found.sub_axes[axis][0]
-                if (
-                    sub_axis in wanted
-                    or sub_axis not in self.state.factor_of[node.index]
-                ):
-                    continue
+            if sub_axis in self.state.factor_of[node.index] and sub_axis not in wanted:
                 name = self.state.causes[node.index, sub_axis].tactic
-                first, paths = found.setdefault(axis, (len(self.found.paths), {}))
-                paths.setdefault(without_indices(path), set()).add(node.index)
-                found[axis] = min(first, int(name or 0)), paths
-        return {
-            axis: (
-                first,
-                [
-                    CutEntry(p, REPLICATED, tuple(sorted(own)))
-                    for p, own in paths.items()
-                ],
-            )
-            for axis, (first, paths) in found.items()
-        }
+                first = min(first, int(name or 0))
+                found.setdefault(without_indices(path), set()).add(node.index)
+        return first, [
+            CutEntry(path, REPLICATED, tuple(sorted(own)))
+            for path, own in found.items()
+        ]
 
     # -- candidates for steps ------------------------------------------------------------
 
     def leaf_steps(self) -> list[CutStep]:
         """A step for each family of leaves and each dim that the plan shards."""
         found: dict[tuple[str, str, int | Sum], set[int]] = {}
-        graph = self.sites.graph
-        for path, node in zip(self.found.paths, graph.input_nodes, strict=True):
+        for path, node in self.leaves.items():
             for axis, where in self.planned_cuts(node):
                 key = axis, without_indices(path), where
                 found.setdefault(key, set()).add(node.index)
@@ -196,18 +166,21 @@ class PlanMatcher:
 
     def op_steps(self) -> list[CutStep]:
         """A step for each site; one for each kind of its ops if the plan differs there."""
-        places = sites_of(self.found.graph).place_of
+        known = sites_of(self.found.graph)
         found: dict[tuple[str, Place], dict[int | Sum, dict[int, set[int]]]] = {}
         for node, own in zip(self.sites.graph.nodes, self.sites.members, strict=True):
-            if own[0] in places:
-                place, number = places[own[0]]
+            if own[0] in known.place_of:
+                place, number = known.place_of[own[0]]
                 for axis, where in self.planned_cuts(node):
                     alike = found.setdefault((axis, place), {}).setdefault(where, {})
                     alike.setdefault(number, set()).add(node.index)
         steps: list[CutStep] = []
         for (axis, place), wheres in found.items():
             for where, alike in wheres.items():
-                for number, nodes in self._by_kind(place, len(wheres), alike):
+                kinds: dict[int | None, set[int]] = {**alike}
+                if len(wheres) == 1 and len(alike) == len(known.of[place]):
+                    kinds = {None: set[int]().union(*alike.values())}
+                for number, nodes in kinds.items():
                     entry = CutEntry((place, number), where, tuple(sorted(nodes)))
                     steps.append(CutStep(axis, (entry,)))
         weights = self.sites.weights
@@ -216,15 +189,6 @@ class PlanMatcher:
             return sum(weights[i] for i in step.entries[0].nodes)
 
         return sorted(steps, key=weight, reverse=True)[:_MOST_SITES]
-
-    def _by_kind(
-        self, place: Place, num_ways: int, alike: Mapping[int, set[int]]
-    ) -> Iterator[tuple[int | None, set[int]]]:
-        """All ops of a site together if the plan shards them alike, else each kind."""
-        if num_ways == 1 and len(alike) == self._num_kinds[place]:
-            yield None, {i for nodes in alike.values() for i in nodes}
-            return
-        yield from alike.items()
 
     def planned_cuts(self, node: Node) -> Iterator[tuple[str, int | Sum]]:
         """Mesh axes that shard a node in the plan, each with the dim that it shards."""

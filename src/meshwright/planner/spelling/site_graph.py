@@ -14,8 +14,8 @@ from operator import or_
 
 from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, State
 from meshwright.partitioner.propagate.graph import Port
-from meshwright.partitioner.structure.patterns import without_indices
 from meshwright.partitioner.structure.sites import sites_of
+from meshwright.partitioner.structure.workspace import without_indices
 from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.program.ir import num_bytes

@@ -1,70 +1,176 @@
 """A found plan written as people would write it: a short list of ordinary tactics.
 
-A found plan says of every node how it is sharded. Most of that follows by propagation
-from a few cuts. These are searched for on a reduced graph, in which equal layers are one.
+Most of a plan follows by propagation from a few cuts. The search for them is greedy, on a
+graph in which equal layers are one, over all leaves and ops that the plan shards: first
+cuts whose propagation agrees with the plan most and hardly ever disagrees, then cuts that
+also disagree. Leaves that propagation shards against the plan are then replicated from the
+start, steps that change nothing are dropped, and steps that can be taken together are
+merged into one tactic.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from meshwright.partitioner.tactics import Tactic, Workspace
-from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.search_result import Spelling
-from meshwright.planner.solve.space import Space
-from meshwright.planner.spelling.cut_list import find_cuts
-from meshwright.planner.spelling.plan_matcher import PlanMatcher
-from meshwright.planner.spelling.site_graph import build_site_graph
-from meshwright.planner.spelling.tactic_patterns import tactics_as_code, write_tactics
+from meshwright.planner.spelling.plan_matcher import CutEntry, CutStep, PlanMatcher
+from meshwright.planner.spelling.tactic_patterns import write_tactics
 
-_AS_GOOD = 1.01
-"""Time and memory, relative to the found plan, at which no other list is tried."""
+_PASSES = ((False, 8.0, 1e-4), (True, 8.0, 1e-3), (True, 2.0, 1e-3), (True, 1.0, 1e-3))
+"""Greedy passes: whether ops are tried as well as leaves; the weight of a decision that
+disagrees with the plan, relative to one that agrees; and the share of all decisions that
+a cut must bring about to be worth a line."""
+
+_NEEDLESS = 2e-6
+"""Share of all decisions up to which a line is dropped as needless."""
 
 
 def spellings(
-    found: Workspace, start: Workspace, clock: Callable[[], float], until: float
+    found: Workspace, start: Workspace, is_over: Callable[[], bool]
 ) -> Iterator[tuple[Tactic, ...]]:
     """Lists of tactics that propagate to nearly all decisions of a found plan.
 
     Where they differ, propagation is more regular than the plan; a simulation shows
     whether that costs anything. start: the same graph before any decision of the search.
-    clock, until: seconds; at `until` the best list so far is taken.
+    is_over: whether the time is over; the best list so far is then taken.
     """
-    matcher = PlanMatcher(found, start, build_site_graph(found), clock, until)
-    for steps in find_cuts(matcher):
+    matcher = PlanMatcher(found, start, is_over)
+    for steps in _CutSearch(matcher).run():
         yield write_tactics(matcher, steps)
 
 
-def spell(
-    space: Space,
-    found: Candidate,
-    simulate: Callable[[Sequence[Tactic]], Candidate],
-    order: Callable[[Candidate], tuple[float, ...]],
-    clock: Callable[[], float],
-    until: float,
-) -> Spelling | None:
-    """The best list of tactics for a found plan, simulated; `None` if none in time.
+class _CutSearch:
+    def __init__(self, matcher: PlanMatcher) -> None:
+        self.matcher = matcher
+        self._needless = _NEEDLESS * matcher.total
 
-    simulate: the candidate of tactics on the plan's mesh. order: a sort key, best first.
-    """
-    start, work = space.start(found.mesh), space.start(found.mesh)
-    for tactic in found.tactics[len(space.given) :]:
-        tactic.apply(work)
-    best: Candidate | None = None
-    for tactics in spellings(work, start, clock, until):
-        if clock() >= until:  # a list that was cut short is unlike the plan
-            break
-        tried = simulate(tactics)
-        if tried.why_not:
-            continue
-        if best is None or order(tried) < order(best):
-            best = tried
-        is_small = best.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
-        if is_small and best.step_time_s <= _AS_GOOD * found.step_time_s:
-            break
-    return best and Spelling(
-        best.tactics,
-        tactics_as_code(best.tactics),
-        best.step_time_s,
-        best.peak_memory_bytes,
-    )
+    def run(self) -> Iterator[list[CutStep]]:
+        """A list of steps in order; then one that replicates leaves as well, if any."""
+        leaves = self.matcher.leaf_steps()
+        entries = [*leaves, *self.matcher.op_steps()]
+        self.matcher.score_list(())
+        steps: list[CutStep] = []
+        for with_ops, penalty, share in _PASSES:
+            tried = entries if with_ops else leaves
+            steps += self._greedy(tried, penalty, share * self.matcher.total)
+        steps += self._greedy(leaves, _PASSES[0][1], 1.0)
+        steps = self._pruned(steps)
+        yield self._joined(steps)
+        more = self._with_replicated(steps)
+        if more != steps:
+            yield self._joined(self._pruned(more))
+
+    def _value(self, steps: Sequence[CutStep]) -> float:
+        right, wrong = self.matcher.score_list(steps)
+        return right - wrong
+
+    def _greedy(
+        self, entries: Sequence[CutStep], penalty: float, least: float
+    ) -> Iterator[CutStep]:
+        """Entries worth their line, the best first.
+
+        Lazy greedy (Minoux, 1978): the gain of a cut when last tried serves as an upper
+        bound of its gain now, so that few cuts are tried again.
+        """
+        score, state = self.matcher.score, self.matcher.state
+        queue = [(-self.matcher.total, i) for i in range(len(entries))]  # is a heap
+        before = score()
+        while queue and not self.matcher.is_over():
+            _, number = heapq.heappop(queue)
+            mark = state.mark()
+            self.matcher.apply(entries[number])
+            right, wrong = score()
+            gain = right - before[0] - penalty * (wrong - before[1])
+            gain *= _readability(entries[number].entries[0])
+            if gain < least:
+                state.rollback(mark)
+            elif queue and -gain > queue[0][0]:
+                state.rollback(mark)
+                heapq.heappush(queue, (-gain, number))
+            else:
+                before = right, wrong
+                yield entries[number]
+
+    def _with_replicated(self, steps: list[CutStep]) -> list[CutStep]:
+        """The steps, with leaves replicated before the first step that shards them.
+
+        Only leaves whose sharding disagrees with the plan, and where that helps.
+        """
+        best = self._value(steps)
+        for axis in self.matcher.found.mesh.axes:
+            self.matcher.score_list(steps)
+            place, entries = self.matcher.oversharded_leaves(axis)
+            if not entries:
+                continue
+            tried = [*steps[:place], CutStep(axis, tuple(entries)), *steps[place:]]
+            value = self._value(tried)
+            if value > best + self._needless:
+                best, steps = value, tried
+        return steps
+
+    def _pruned(self, steps: list[CutStep]) -> list[CutStep]:
+        """The steps without those that the others make needless, the last tried first."""
+        best = self._value(steps)
+        for step in reversed(list(steps)):
+            if self.matcher.is_over():
+                break
+            rest = [s for s in steps if s is not step]
+            value = self._value(rest)
+            if value >= best - self._needless:
+                best, steps = max(value, best), rest
+        return steps
+
+    def _joined(self, steps: list[CutStep]) -> list[CutStep]:
+        """Steps of one axis merged where the result allows: neighbours first, then any."""
+        best = self._value(steps)
+        done: list[CutStep] = []
+        for _, own in groupby(steps, key=_kind):
+            run = list(own)
+            left = steps[sum(len(s.entries) for s in done) + len(run) :]
+            done += self._blocks(done, run, left, best)
+        for step in list(done):
+            place = next(i for i, s in enumerate(done) if s is step)
+            for other in reversed(range(place)):
+                if _kind(done[other]) != _kind(step) or self.matcher.is_over():
+                    continue
+                tried = [*done[:place], *done[place + 1 :]]
+                tried[other] = _union([done[other], step])
+                if self._value(tried) >= best - self._needless:
+                    done = tried
+                    break
+        return done
+
+    def _blocks(
+        self,
+        before: list[CutStep],
+        run: list[CutStep],
+        left: list[CutStep],
+        best: float,
+    ) -> list[CutStep]:
+        """Neighbouring steps merged into one, or else each half into as few as possible."""
+        if len(run) == 1 or self.matcher.is_over():
+            return run
+        union = _union(run)
+        if self._value([*before, union, *left]) >= best - self._needless:
+            return [union]
+        half = len(run) // 2
+        first = self._blocks(before, run[:half], [*run[half:], *left], best)
+        return [*first, *self._blocks([*before, *first], run[half:], left, best)]
+
+
+def _union(steps: Sequence[CutStep]) -> CutStep:
+    return CutStep(steps[0].axis, tuple(e for s in steps for e in s.entries))
+
+
+def _readability(entry: CutEntry) -> float:
+    """A preference among equal gains: leaves, then all ops of a site, then some of them."""
+    if isinstance(entry.key, str):
+        return 1.0
+    return 0.9 if entry.key[1] is None else 0.8
+
+
+def _kind(step: CutStep) -> tuple[bool, str]:
+    """Steps of one kind could be one tactic: all leaves or all ops, along one axis."""
+    return step.entries[0].is_leaf, step.axis

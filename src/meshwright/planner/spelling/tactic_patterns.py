@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.patterns import matches, without_indices
 from meshwright.partitioner.structure.sites import sites_of
-from meshwright.partitioner.structure.workspace import Sum
+from meshwright.partitioner.structure.workspace import Sum, matches, without_indices
 from meshwright.partitioner.tactics import (
     FIRST_DIVISIBLE,
     REPLICATED,
@@ -16,12 +15,11 @@ from meshwright.partitioner.tactics import (
     Shard,
     Tactic,
     cut,
-    first_divisible,
     shard,
 )
 from meshwright.partitioner.tactics.cut import Where
 from meshwright.partitioner.tactics.primitives import Choice, Dim
-from meshwright.planner.spelling.plan_matcher import CutEntry, CutStep, PlanMatcher
+from meshwright.planner.spelling.plan_matcher import CutStep, PlanMatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,50 +81,33 @@ def _cut(matcher: PlanMatcher, step: CutStep) -> CutOps:
 
 def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
     """Patterns that cover the leaves of a step, each as general as the plan allows."""
-    leaves = dict(
-        zip(matcher.found.paths, matcher.sites.graph.input_nodes, strict=True)
-    )
-    left = {path: dim for entry in step.entries for path, dim in _dims(entry, leaves)}
-    families: dict[str, list[str]] = {}
-    for path in leaves:
-        families.setdefault(without_indices(path), []).append(path)
-    patterns = list(_patterns(matcher, step.axis, leaves, families, left))
+    left: dict[str, int | Choice] = {}  # leaves to shard, each with its dim
+    for entry in step.entries:
+        assert not isinstance(entry.where, Sum), "inputs have no reduced dims"
+        for path, node in matcher.leaves.items():
+            if node.index in entry.nodes and without_indices(path) == entry.key:
+                left[path] = entry.where
+    patterns = list(_patterns(matcher, step.axis, left))
     chosen: dict[str, Dim] = {}
     while left:
-        best = min(
-            (
-                _Pattern(p.text, p.dim, p.cuts & left.keys(), p.num_matched)
-                for p in patterns
-                if p.text not in chosen and p.cuts & left.keys()
-            ),
-            key=lambda p: p.merit,
-        )
+        more = [p for p in patterns if p.text not in chosen and p.cuts & left.keys()]
+        useful = [replace(p, cuts=p.cuts & left.keys()) for p in more]
+        best = min(useful, key=lambda p: p.merit)
         chosen[best.text] = best.dim
         for path in best.cuts:
             del left[path]
     return shard(chosen, step.axis)
 
 
-def _dims(
-    entry: CutEntry, leaves: Mapping[str, Node]
-) -> Iterator[tuple[str, int | Choice]]:
-    """Paths of the leaves of an entry, each with the dim to shard."""
-    for path, node in leaves.items():
-        if node.index in entry.nodes and without_indices(path) == entry.key:
-            assert not isinstance(entry.where, Sum), "inputs have no reduced dims"
-            yield path, entry.where
-
-
 def _patterns(
-    matcher: PlanMatcher,
-    axis: str,
-    leaves: Mapping[str, Node],
-    families: Mapping[str, Sequence[str]],
-    wanted: Mapping[str, int | Choice],
+    matcher: PlanMatcher, axis: str, wanted: Mapping[str, int | Choice]
 ) -> Iterator[_Pattern]:
     """All lines that shard some wanted leaves, and no leaf otherwise than the plan."""
+    families: dict[str, list[str]] = {}
+    for path in matcher.leaves:
+        families.setdefault(without_indices(path), []).append(path)
     from_back = [
-        dim - len(matcher.work.value(leaves[path]).shape)
+        dim - len(matcher.work.value(matcher.leaves[path]).shape)
         for path, dim in wanted.items()
         if isinstance(dim, int)
     ]
@@ -134,7 +115,7 @@ def _patterns(
     dims = dict.fromkeys([*wanted.values(), *from_back, *general])
     effects = {
         (path, dim): _effect(matcher, axis, node, dim)
-        for path, node in leaves.items()
+        for path, node in matcher.leaves.items()
         for dim in dims
     }
     for text in _texts(families, wanted):
@@ -151,7 +132,7 @@ def _patterns(
             cuts = {
                 p
                 for p in right & wanted.keys()
-                if _is_replicated(wanted[p]) == _is_replicated(dim)
+                if (wanted[p] is REPLICATED) == (dim is REPLICATED)
             }
             if cuts:
                 yield _Pattern(text, dim, frozenset(cuts), len(found))
@@ -184,7 +165,7 @@ def _effect(matcher: PlanMatcher, axis: str, node: Node, where: int | Choice) ->
     if where is REPLICATED:
         return "right" if planned is None and not work.is_cut(node, axis) else "wrong"
     if isinstance(where, Choice):
-        dim = first_divisible(work, node, axis)
+        dim = next(iter(work.divisible_dims(node, axis)), None)
         if dim is None:
             return ""
     else:
@@ -193,7 +174,3 @@ def _effect(matcher: PlanMatcher, axis: str, node: Node, where: int | Choice) ->
             return "wrong"
         dim = where % rank
     return "right" if dim == planned else "wrong"
-
-
-def _is_replicated(dim: int | Choice) -> bool:
-    return dim is REPLICATED

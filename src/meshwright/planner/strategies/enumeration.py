@@ -12,7 +12,7 @@ from meshwright.planner.strategies.strategy import (
     Strategy,
     StrategySet,
 )
-from meshwright.program.ir import Value
+from meshwright.planner.strategies.symmetry import scattered_dims
 
 type _FactorAxes = dict[int, tuple[str, ...]]
 """Per factor that is split, the sub-axes, major to minor."""
@@ -52,22 +52,16 @@ class Strategies:
     def _key(self, node: Node) -> object:
         """All that the strategies of a node depend on, equal for nodes with equal ones."""
         state = self.state
-        scattered = tuple(
-            (axis, state.scattered[value, axis])
-            for value, _ in node.outs
-            for axis in state.size
-            if (value, axis) in state.scattered
-        )
         op = node.sizes if node.signature is None else node.signature
         decided = tuple(state.axes_of[node.index].items())
         ranks = tuple(len(dims) for _, dims in node.outs)
-        partial = self._may_keep_partial(node), self._takes_partial(node)
+        partial = self._may_keep_partial(node), bool(self.partial_operands(node))
+        scattered = scattered_dims(state, node)
         return op, ranks, decided, scattered, state.blocked[node.index], partial
 
     def _enumerate(self, node: Node) -> Iterator[Strategy]:
-        decided = dict(
-            self.state.axes_of[node.index]
-        )  # a copy: `_splits` assigns to it
+        # A copy, since `_splits` assigns to it.
+        decided = dict(self.state.axes_of[node.index])
         for split, partial in self._splits(node, 0):
             orders = _orders(split, decided) if self._is_exhaustive else (split,)
             for axes in orders:
@@ -91,7 +85,7 @@ class Strategies:
         taken = state.factor_of[node.index].keys() | state.blocked[node.index]
         if not taken.isdisjoint(sub_axes):
             return
-        if self._takes_partial(node):
+        if self.partial_operands(node):
             for split, partial in self._splits(node, position + 1):
                 yield split, (*sub_axes, *partial)
         for factor in range(len(node.sizes)) if self.free.issuperset(sub_axes) else ():
@@ -156,10 +150,6 @@ class Strategies:
         """Whether readers of the result may take it as partial sums."""
         return _has_one_result(node) and self._carrier.is_cheap(node.outs[0][0])
 
-    def _takes_partial(self, node: Node) -> bool:
-        """Whether some operand can arrive as partial sums."""
-        return bool(self.partial_operands(node))
-
     def partial_operands(self, node: Node) -> frozenset[int]:
         """The operands that are partial together, if any operand is.
 
@@ -218,13 +208,9 @@ def _linear_groups(node: Node) -> Iterator[tuple[frozenset[int], list[int]]]:
     """Each set of operands in which a node is linear, with the values of these operands."""
     if node.rule is None or not node.rule.linear or not _has_one_result(node):
         return
-    assert node.op is not None
-    places = [i for i, a in enumerate(node.op.operands) if isinstance(a, Value)]
+    numbered = list(zip(node.operand_places, node.ins, strict=True))
     for group in node.rule.linear:
-        yield (
-            group,
-            [v for i, (v, _) in zip(places, node.ins, strict=True) if i in group],
-        )
+        yield group, [value for place, (value, _) in numbered if place in group]
 
 
 def _by_mesh_axis(sub_axes: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import overload
 
 from meshwright.program.rules.rule import Dims
 
@@ -21,8 +20,9 @@ class Strategy:
     """One way to partition a node.
 
     axes: per factor that is split, the axes, major to minor. partial_inputs: axes along
-    which operands arrive as partial sums. reductions: per axis along which the result is
-    partial, its end.
+    which operands arrive as partial sums. reductions: for each axis along which
+    the result is partial, what becomes of it: `ALL_REDUCE`, `KEEP_PARTIAL`, or the dim
+    that is reduce-scattered.
     """
 
     axes: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -74,9 +74,5 @@ class StrategySet:
     def __iter__(self) -> Iterator[Strategy]:
         return iter(self.strategies)
 
-    @overload
-    def __getitem__(self, index: int) -> Strategy: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Strategy, ...]: ...
-    def __getitem__(self, index: int | slice) -> Strategy | tuple[Strategy, ...]:
+    def __getitem__(self, index: int) -> Strategy:
         return self.strategies[index]

@@ -5,18 +5,29 @@ neighbours of neighbours included (colour refinement; Weisfeiler and Lehman, 196
 repeated layers become one. A strategy chosen for a class holds for all its nodes. The cost
 of choices over classes is exactly that of the same choices over nodes, however few classes
 there are; fewer classes only allow fewer plans.
+
+`split_by_inputs` is finer: each input of a layer decides for itself. The state of an
+optimizer looks alike for all parameters of one shape, so that `reduce_by_symmetry` puts
+different parameters into one class. Values that are tied dim by dim, such as a parameter,
+its gradient and its moments, make a family. Nodes whose families have different inputs are
+put into different classes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 from meshwright.partitioner.propagate import Graph, Node, State
+from meshwright.partitioner.structure.sites import refined_labels
 from meshwright.program.ir import Program
 
-ROUNDS = 3
+_ROUNDS = 3
 """Rounds of refinement: three hops are enough to tell a query from a value."""
 
 
@@ -58,34 +69,67 @@ class ReducedGraph:
     class_of: tuple[int, ...]
 
 
-def reduce_by_symmetry(state: State, rounds: int = ROUNDS) -> ReducedGraph:
+def reduce_by_symmetry(state: State) -> ReducedGraph:
     """The classes of a state's graph; nodes with different decisions are kept apart."""
-    graph = state.graph
-    runs = _Runs(graph)
-    labels = _labels(state, runs, rounds)
-    numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    runs = Runs(state.graph)
+    nodes = state.graph.nodes
+    first = [(*_first_label(state, node), runs.of_node(node)) for node in nodes]
+    return group_nodes(runs, refined_labels(state.graph, first, _ROUNDS))
+
+
+def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
+    """The reduction with groups split by the inputs of their members' families."""
+    families = _families(graph)
+    inputs: dict[int, set[int]] = {}
+    for node in graph.input_nodes:
+        own = inputs.setdefault(families[node.outs[0][0]], set())
+        own.add(coarse.class_of[node.index])
+    labels: list[Hashable] = []
+    for node, group in zip(graph.nodes, coarse.class_of, strict=True):
+        own = inputs.get(families[node.outs[0][0]], ()) if node.outs else ()
+        labels.append((group, frozenset(own)))
+    return group_nodes(Runs(graph), labels)
+
+
+def _families(graph: Graph) -> list[int]:
+    """The number of the family of each value."""
+    tied: list[tuple[int, int]] = []
+    for node in graph.nodes:
+        first, own = node.outs[0] if node.outs else (-1, ())
+        if not own or any(len(factors) != 1 for factors in own):
+            continue
+        for value, dims in (*node.outs, *node.ins):
+            same_shape = graph.values[value].shape == graph.values[first].shape
+            if dims == own and same_shape:
+                tied.append((first, value))
+    size = len(graph.values)
+    edges = coo_array(
+        (np.ones(len(tied)), np.array(tied, np.int64).reshape(-1, 2).T), (size, size)
+    )
+    return connected_components(edges, directed=False)[1].tolist()
+
+
+def group_nodes(runs: Runs, labels: Sequence[Hashable]) -> ReducedGraph:
+    """The reduction of a graph whose classes are nodes with equal labels, [N]."""
+    nodes = runs.graph.nodes
+    members: dict[Hashable, list[int]] = {}
+    for index, label in enumerate(labels):
+        members.setdefault(label, []).append(index)
+    numbers = {label: number for number, label in enumerate(members)}
     class_of = tuple(numbers[label] for label in labels)
-    members: list[list[int]] = [[] for _ in numbers]
-    for index, number in enumerate(class_of):
-        members[number].append(index)
     classes = tuple(
         NodeClass(
-            index,
-            graph.nodes[own[0]],
-            tuple(own),
-            sum(runs.of_node(graph.nodes[i]) for i in own),
+            number, nodes[own[0]], tuple(own), sum(runs.of_node(nodes[i]) for i in own)
         )
-        for index, own in enumerate(members)
+        for number, own in enumerate(members.values())
     )
-    return ReducedGraph(classes, _class_edges(graph, runs, class_of), class_of)
+    return ReducedGraph(classes, _class_edges(runs, class_of), class_of)
 
 
-def _class_edges(
-    graph: Graph, runs: _Runs, class_of: tuple[int, ...]
-) -> tuple[ClassEdge, ...]:
+def _class_edges(runs: Runs, class_of: tuple[int, ...]) -> tuple[ClassEdge, ...]:
     counted: Counter[tuple[int, int, int, int]] = Counter()
-    producers = producers_of(graph)
-    for node in graph.nodes:
+    producers = producers_of(runs.graph)
+    for node in runs.graph.nodes:
         for operand, (value, _) in enumerate(node.ins):
             producer, result = producers[value]
             key = (class_of[producer], result, class_of[node.index], operand)
@@ -102,7 +146,19 @@ def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
     }
 
 
-class _Runs:
+def loop_invariants(graph: Graph) -> dict[int, Node]:
+    """Per value that is invariant in a loop, the wire into the outermost such loop."""
+    found: dict[int, Node] = {}
+    for node in graph.nodes:  # outer loops before those in them
+        wire = found.get(node.ins[0][0]) if node.ins else None
+        if wire is None and node.is_loop_constant:
+            wire = node
+        if wire is not None and (node.is_loop_constant or node.is_remat_constant):
+            found |= dict.fromkeys((value for value, _ in node.outs), wire)
+    return found
+
+
+class Runs:
     """Executions of nodes in a step: a loop's body runs once per iteration.
 
     A loop invariant is brought to its readers once, before the loop.
@@ -117,13 +173,10 @@ class _Runs:
                 number = graph.number.get(value)
                 if number is not None:
                     self._of_value[number] = iterations
-        self._of_invariant: dict[int, float] = {}
-        for node in graph.nodes:  # outer loops before those in them
-            operand = node.ins[0][0] if node.ins else -1
-            is_passed_on = node.is_remat_constant and operand in self._of_invariant
-            if node.is_loop_constant or is_passed_on:
-                outside = self.of_reading(node, operand)
-                self._of_invariant |= dict.fromkeys((v for v, _ in node.outs), outside)
+        self._of_invariant = {
+            value: self.of_value(wire.ins[0][0])
+            for value, wire in loop_invariants(graph).items()
+        }
 
     def of_value(self, value: int) -> float:
         return self._of_value.get(value, 1.0)
@@ -157,47 +210,12 @@ def _nested_programs(
             yield from _nested_programs(body, iterations * float(length))  # pyright: ignore[reportArgumentType]
 
 
-def _labels(state: State, runs: _Runs, rounds: int) -> list[Hashable]:
-    """A label for each node, equal for nodes that colour refinement cannot tell apart."""
-    graph = state.graph
-    labels: list[int] = _numbered(
-        [(*_first_label(state, node), runs.of_node(node)) for node in graph.nodes]
-    )
-    for _ in range(rounds):
-        consumers: list[list[tuple[int, int]]] = [[] for _ in graph.values]
-        for node in graph.nodes:
-            for operand, (value, _) in enumerate(node.ins):
-                consumers[value].append((labels[node.index], operand))
-        labels = _numbered(
-            [
-                (
-                    labels[node.index],
-                    tuple(labels[graph.producer[v]] for v, _ in node.ins),
-                    tuple(tuple(sorted(set(consumers[v]))) for v, _ in node.outs),
-                )
-                for node in graph.nodes
-            ]
-        )
-    return list(labels)
-
-
-def _numbered(labels: list[tuple[object, ...]]) -> list[int]:
-    known: dict[tuple[object, ...], int] = {}
-    return [known.setdefault(label, len(known)) for label in labels]
-
-
 def _first_label(state: State, node: Node) -> tuple[object, ...]:
     """The node's op, shapes and dtypes, and what the state decides about it."""
     dtypes = tuple(state.graph.values[v].dtype for v, _ in (*node.ins, *node.outs))
     wire = node.wire
     shape = None if wire is None else (wire.is_stacked, len(wire.inputs))
     decided = tuple(sorted(state.axes_of[node.index].items()))
-    scattered = tuple(
-        (axis, state.scattered[value, axis])
-        for value, _ in (node.outs if state.scattered else ())
-        for axis in state.size
-        if (value, axis) in state.scattered
-    )
     return (
         node.label,
         node.signature,
@@ -206,6 +224,16 @@ def _first_label(state: State, node: Node) -> tuple[object, ...]:
         shape,
         tuple(len(dims) for _, dims in (*node.ins, *node.outs)),
         decided,
-        scattered,
+        scattered_dims(state, node),
         tuple(sorted(state.blocked[node.index])),
+    )
+
+
+def scattered_dims(state: State, node: Node) -> tuple[tuple[str, int], ...]:
+    """The axes along which partial results of a node are scattered, with the dims."""
+    return tuple(
+        (axis, state.scattered[value, axis])
+        for value, _ in (node.outs if state.scattered else ())
+        for axis in state.size
+        if (value, axis) in state.scattered
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
-from meshwright.partitioner.tactics import Shard, Tactic, TacticKind, Workspace
+from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SEARCHES
 from meshwright.planner.prices.uniform_partition import price_ops
@@ -23,8 +23,7 @@ from meshwright.planner.tree.search import (
     problem_on,
     search_cuts,
 )
-from meshwright.search import Budget
-from meshwright.search.loop.budget import Improvement
+from meshwright.search import Budget, Improvement
 
 _ROUNDS = 200
 """Rounds of the solver at most. If there is time for all, the result does not depend on the
@@ -65,7 +64,8 @@ class Auto:
         pricing = Pricing(machine, op_prices, EXPOSED, self.seed)
         usable = machine.chip.usable_bytes
         limit = usable if self.memory is None else min(self.memory, usable)
-        tactics = _SEARCH_FNS[self.search](self, work, pricing, limit)
+        find = _by_program if self.search == "program" else _by_tree
+        tactics = find(self, work, pricing, limit)
         num_refusals = len(work.refusals)
         for tactic in tactics:
             tactic.apply(work)
@@ -140,7 +140,7 @@ def _by_tree(
     """
     until = time.monotonic() + auto.budget_s
     problem = problem_on(work, pricing, auto.axes, limit)
-    engine = make_engine(problem, "mcts", auto.seed)
+    engine = make_engine(problem, auto.seed)
 
     def show(improvement: Improvement, state: CutState) -> None:
         if auto.on_progress is not None:
@@ -152,14 +152,4 @@ def _by_tree(
     found = search_cuts(problem, engine, budget, show)
     auto.report(found.cost.seconds, found.cost.bytes, limit)
     origin = f"{auto}, {found.evaluations:,} states"
-    return [_named(tactic, origin) for tactic in found.tactics]
-
-
-def _named(tactic: Shard, origin: str) -> Shard:
-    """The tactic with a name that says where it comes from."""
-    return replace(tactic, name=f"{origin}: {tactic}")
-
-
-_SEARCH_FNS: dict[
-    str, Callable[[Auto, Workspace, Pricing, float], Sequence[Tactic]]
-] = {"program": _by_program, "tree": _by_tree}
+    return [replace(t, name=f"{origin}: {t}") for t in found.tactics]

@@ -17,16 +17,17 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.partitioner.propagate import State
-from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.columns.evaluation import evaluate, new_buffers
 from meshwright.planner.columns.graph_columns import columns_of, ints
-from meshwright.planner.columns.legality import write_legal_cuts
 from meshwright.planner.columns.price_tables import price_tables_of
-from meshwright.planner.columns.propagation import cut
-from meshwright.planner.columns.state_cells import CellRows, Cells, start_cells
-from meshwright.planner.columns.worklist import new_worklist
-from meshwright.planner.integer_program.integer_program import IntegerProgram
-from meshwright.planner.integer_program.live_counts import LiveCounts
+from meshwright.planner.columns.propagation import cut, new_worklist
+from meshwright.planner.columns.state_cells import (
+    CellRows,
+    Cells,
+    start_cells,
+    write_legal_cuts,
+)
+from meshwright.planner.solve.space import Priced
 
 
 class InputCut(NamedTuple):
@@ -62,7 +63,7 @@ def step_seconds(cost: StateCost) -> float:
 
 
 class CutProblem:
-    """A `Problem` (meshwright.search) over the columns of one model.
+    """A `Problem` (meshwright.search) over the columns of one priced program.
 
     limit: bytes of a device. A state that does not fit costs more than every state that
     does: the value of the start is added, and it grows with the excess. axes: those that
@@ -71,51 +72,42 @@ class CutProblem:
 
     def __init__(
         self,
-        work: Workspace,
-        model: IntegerProgram,
-        lives: LiveCounts,
+        priced: Priced,
         limit: float,
         axes: Sequence[str] | None = None,
         value_of: StateValue = step_seconds,
     ) -> None:
+        work, model = priced.work, priced.model
+        lives, positions = priced.pricer.live_counts, tuple(work.state.size)
         self.work = work
         self.reduced_graph = model.reduced_graph
         self.columns = columns_of(work.state, model.reduced_graph)
-        self.prices = price_tables_of(model, lives, tuple(work.state.size))
+        self.prices = price_tables_of(model, lives, positions)
         self.limit = limit
         self.value_of = value_of
-        positions = tuple(work.state.size)
         self.sub_axes: Mapping[str, tuple[int, ...]] = {
             axis: tuple(map(positions.index, work.sub_axes[axis]))
             for axis in (work.mesh.axes if axes is None else axes)
         }
         self.cuts = tuple(self._all_cuts())
-        self._cut_rows = ints(
-            number
+        rows = [
+            (c.group, self.sub_axes[c.axis][0], c.dim, work.mesh.size(c.axis))
             for c in self.cuts
-            for number in (
-                c.group,
-                self.sub_axes[c.axis][0],
-                c.dim,
-                work.mesh.size(c.axis),
-            )
-        ).reshape(-1, 4)
+        ]
+        self._cut_rows = np.array(rows, np.int64).reshape(-1, 4)
         self._legal = ints(range(len(self.cuts)))
         self._worklist = new_worklist(self.columns)
         self._buffers = new_buffers(self.columns, self.prices)
-        self._costs: dict[bytes, StateCost] = {}
+        self.known_costs: dict[bytes, StateCost] = {}
         self._start = self.state_from(work.state)
         self._start_value = value_of(self.measure(self._start))
 
     def _all_cuts(self) -> Iterator[InputCut]:
-        groups = self.reduced_graph.classes
-        nodes = self.work.graph.input_nodes
-        inputs = dict.fromkeys(
-            self.reduced_graph.class_of[node.index] for node in nodes
-        )
+        reduced, nodes = self.reduced_graph, self.work.graph.input_nodes
+        inputs = dict.fromkeys(reduced.class_of[node.index] for node in nodes)
         for axis in self.sub_axes:
             for group in inputs:
-                for dim in range(len(groups[group].node.sizes)):
+                for dim in range(len(reduced.classes[group].node.sizes)):
                     yield InputCut(group, dim, axis)
 
     # -- the protocol of `search.Problem` ---------------------------------------------
@@ -158,18 +150,14 @@ class CutProblem:
 
     def measure(self, state: CutState) -> StateCost:
         """Seconds and bytes of a state; each state is priced once."""
-        known = self._costs.get(state.key)
+        known = self.known_costs.get(state.key)
         if known is None:
-            known = self._costs[state.key] = StateCost(*self._evaluate(state))
+            known = self.known_costs[state.key] = StateCost(*self._evaluate(state))
         return known
 
     def _evaluate(self, state: CutState) -> tuple[float, float]:
         cache = self._worklist.cache
         return evaluate(self.columns, self.prices, state.cells, cache, self._buffers)
-
-    def clear_costs(self) -> None:
-        """Forget all known costs, so that each state is priced anew."""
-        self._costs.clear()
 
     def choices(self, state: CutState) -> tuple[int, ...]:
         """The strategy of each group and the form of each shared value, by number."""

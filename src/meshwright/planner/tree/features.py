@@ -8,14 +8,13 @@ priced, so that all features of an axis take as long as a few trajectories.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
-from meshwright.planner.tree.kinds import kinds_of
 from meshwright.program.ir import num_bytes
 from meshwright.search.arrays import Floats, Ints
 
@@ -64,6 +63,20 @@ CHEAPEST = KIND_FEATURES.index("is cheapest")
 
 _MOST_LOG = 3.0
 """Bound on logarithms of ratios, so that a ratio above 20 counts as 20."""
+
+
+def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
+    """The number of the kind of each cut that is legal at the start.
+
+    Two cuts are of one kind if both lead from the start to the same state. (TOAST, arXiv
+    2508.15010, groups dims that must be sharded alike.)
+    """
+    start = problem.start()
+    numbers: dict[bytes, int] = {}
+    return {
+        cut: numbers.setdefault(problem.apply(start, cut).key, len(numbers))
+        for cut in problem.actions(start)
+    }
 
 
 class CutFeatures:
@@ -127,12 +140,7 @@ class CutFeatures:
         uncut = self.problem.without(state, axis)
         of_uncut, best = self._in_state(uncut, axis)
         of_best, _ = self._in_state(best, axis)
-        by_phase = {
-            Phase.NOTHING: of_uncut,
-            Phase.DATA: of_best,
-            Phase.STATE: of_uncut,
-        }
-        return np.stack([by_phase[phase] for phase in Phase])
+        return np.stack([of_uncut, of_best, of_uncut])  # in the order of `Phase`
 
     def _is_cut(self, state: CutState, axis: str) -> NDArray[np.bool_]:
         return state.cells[self._inputs, self.problem.sub_axes[axis][0]] >= 0

@@ -6,19 +6,17 @@ small by cuts along one mesh axis, then along the next, and last along all of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
-from meshwright.partitioner.tactics import Shard, Workspace
-from meshwright.planner.columns.input_families import split_by_inputs
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.workspace import matches, without_indices
+from meshwright.partitioner.tactics import Shard, Workspace, shard
 from meshwright.planner.columns.price_tables import MOST_AXES
-from meshwright.planner.integer_program.integer_program import IntegerProgram
-from meshwright.planner.integer_program.live_counts import LiveCounts
-from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.space import Pricing, Space, price
-from meshwright.planner.strategies.symmetry import ReducedGraph, reduce_by_symmetry
+from meshwright.planner.strategies.symmetry import reduce_by_symmetry, split_by_inputs
 from meshwright.planner.tree.cut_problem import (
     CutProblem,
     CutState,
@@ -27,40 +25,15 @@ from meshwright.planner.tree.cut_problem import (
     StateValue,
     step_seconds,
 )
-from meshwright.planner.tree.kinds import kinds_prior
 from meshwright.planner.tree.prior import learned_prior
-from meshwright.planner.tree.tactics import spell_cuts
 from meshwright.search import (
-    Annealing,
-    Beam,
     Budget,
     Engine,
-    Evolution,
     Goal,
     Mcts,
-    Prior,
-    Sampling,
     search_goals,
 )
 from meshwright.search.loop.engine import OnImprovement
-
-ENGINES: dict[str, Callable[[int, Prior], Engine]] = {
-    "annealing": lambda seed, prior: Annealing(seed, prior_fn=prior),
-    "beam": lambda seed, prior: Beam(prior_fn=prior),
-    "evolution": lambda seed, prior: Evolution(seed, prior_fn=prior),
-    "mcts": lambda seed, prior: Mcts(seed, exploration=1.0, prior_fn=prior),
-    "sampling": lambda seed, prior: Sampling(seed, prior_fn=prior),
-}
-"""Search engines by name, made from a seed and a prior.
-
-With a prior, MCTS of a smaller exploration constant ends in plans that cut the sequence
-(docs/autoplan.md)."""
-
-PRIORS: dict[str, Callable[[CutProblem], Prior]] = {
-    "kinds": kinds_prior,
-    "learned": learned_prior,
-}
-"""Priors by name: functions that say which cuts to try first."""
 
 TRAJECTORIES = 500
 """Trajectories of one search, unless its seconds end earlier.
@@ -90,15 +63,13 @@ class TreeSearchResult:
     is_interrupted: bool = False
 
 
-def make_engine(
-    problem: CutProblem, name: str, seed: int, prior: str = "learned"
-) -> Engine:
-    """The engine of a name, with the prior of a name for this problem."""
-    if name not in ENGINES:
-        raise SearchError(f"engine is {name!r}; wanted one of {', '.join(ENGINES)}")
-    if prior not in PRIORS:
-        raise SearchError(f"prior is {prior!r}; wanted one of {', '.join(PRIORS)}")
-    return ENGINES[name](seed, PRIORS[prior](problem))
+def make_engine(problem: CutProblem, seed: int) -> Engine:
+    """Monte Carlo tree search with the learned prior.
+
+    With a prior, a smaller exploration constant ends in plans that cut the sequence
+    (docs/autoplan.md).
+    """
+    return Mcts(seed, exploration=1.0, prior_fn=learned_prior(problem))
 
 
 def make_problem(
@@ -115,12 +86,7 @@ def make_problem(
     work = space.start(mesh)
     usable = space.machine.chip.usable_bytes
     most = usable if limit is None else limit
-    return problem_on(work, pricing_of(space), mesh.axes, most, value_of)
-
-
-def pricing_of(space: Space) -> Pricing:
-    """Prices of a space's machine before any simulation."""
-    return Pricing(space.machine, space.op_prices, EXPOSED, space.seed)
+    return problem_on(work, space.pricing(), mesh.axes, most, value_of)
 
 
 def problem_on(
@@ -142,16 +108,7 @@ def problem_on(
     own = {sub_axis for axis in axes for sub_axis in work.sub_axes[axis]}
     free = tuple(sub_axis for sub_axis in work.state.size if sub_axis in own)
     reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    model, lives = model_of(pricing, work, reduced, free)
-    return CutProblem(work, model, lives, limit, axes, value_of)
-
-
-def model_of(
-    pricing: Pricing, work: Workspace, reduced: ReducedGraph, free: Sequence[str]
-) -> tuple[IntegerProgram, LiveCounts]:
-    """Prices of all strategies along `free` sub-axes, and the live ranges of values."""
-    priced = price(pricing, work, reduced, free)
-    return priced.model, priced.pricer.live_counts
+    return CutProblem(price(pricing, work, reduced, free), limit, axes, value_of)
 
 
 def search_cuts(
@@ -160,16 +117,16 @@ def search_cuts(
     budget: Budget,
     on_improvement: OnImprovement[CutState] | None = None,
 ) -> TreeSearchResult:
-    """The best state that the goals in sequence lead to, and the cuts that it needs.
+    """The best state found, one goal after another, and the cuts that it needs.
 
-    The result never costs more than the start, by the model: where it would once it is
-    spelled as tactics, nothing is cut. Ctrl-C ends the search with the best so far.
+    If the state, or the tactics that spell it, cost more than the start by the model, the
+    result is the start. Ctrl-C ends the search with the best so far.
     """
     results = search_goals(
         problem, goals_of(problem), engine, budget, on_improvement=on_improvement
     )
     cuts = drop_useless(problem, results[-1].actions)
-    tactics, spelled = spell_cuts(problem, cuts)
+    tactics, spelled = _spell_cuts(problem, cuts)
     state, start = problem.follow(cuts), problem.start()
     if max(problem.cost(state), problem.cost(spelled)) > problem.cost(start):
         cuts, tactics, state = (), (), start
@@ -218,3 +175,84 @@ def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCu
         if other <= cost * (1 + MIN_SAVING):
             kept, cost = fewer, other
     return kept
+
+
+def _spell_cuts(
+    problem: CutProblem, cuts: Sequence[InputCut]
+) -> tuple[tuple[Shard, ...], CutState]:
+    """A `shard` tactic for each cut, in order, and the state that these lead to.
+
+    The symmetry-reduced graph may propagate a cut further than the program does, because
+    its groups can end at different layers. Inputs that only the reduced graph cuts get a
+    second tactic after the cut that reached them, so that all inputs end up cut as in the
+    search.
+    """
+    work = problem.work
+    mark, num_refusals = work.state.mark(), len(work.refusals)
+    tactics: list[Shard] = []
+    state = problem.start()
+    for cut in cuts:
+        state = problem.apply(state, cut)
+        wanted = _cut_dims(problem, state, cut.axis)
+        members = {
+            path: cut.dim
+            for path, node in _leaves(problem)
+            if problem.reduced_graph.class_of[node.index] == cut.group
+        }
+        for dims in (members, wanted):
+            missing = _not_cut_yet(problem, dims, cut.axis)
+            if missing:
+                patterns = _patterns(missing, wanted, work.paths)
+                tactic = shard(patterns, axis=cut.axis)
+                tactic.apply(work)
+                tactics.append(tactic)
+    spelled = problem.state_from(work.state)
+    work.state.rollback(mark)
+    del work.refusals[num_refusals:]
+    return tuple(tactics), spelled
+
+
+def _cut_dims(problem: CutProblem, state: CutState, axis: str) -> dict[str, int]:
+    """The dim along which an axis cuts each input, by path; uncut inputs left out."""
+    sub_axis = problem.sub_axes[axis][0]
+    dims = {
+        path: int(state.cells[problem.reduced_graph.class_of[node.index], sub_axis])
+        for path, node in _leaves(problem)
+    }
+    return {path: dim for path, dim in dims.items() if dim >= 0}
+
+
+def _not_cut_yet(
+    problem: CutProblem, dims: Mapping[str, int], axis: str
+) -> dict[str, int]:
+    """The entries of `dims` whose inputs the workspace does not cut along the axis."""
+    work = problem.work
+    return {
+        path: dims[path]
+        for path, node in _leaves(problem)
+        if path in dims and not work.is_cut(node, axis)
+    }
+
+
+def _leaves(problem: CutProblem) -> Iterator[tuple[str, Node]]:
+    work = problem.work
+    return zip(work.paths, work.graph.input_nodes, strict=True)
+
+
+def _patterns(
+    dims: Mapping[str, int], allowed: Mapping[str, int], every: Sequence[str]
+) -> dict[str, int]:
+    """Patterns, with their dims, that match all paths of `dims`.
+
+    No pattern matches a path whose dim in `allowed` is missing or another one.
+    """
+    found: dict[str, int] = {}
+    for path, dim in dims.items():
+        wide = without_indices(path)
+        if found.get(wide) == dim:
+            continue
+        is_safe = wide not in found and all(
+            allowed.get(other) == dim for other in every if matches(wide, other)
+        )
+        found[wide if is_safe else path] = dim
+    return found

@@ -23,7 +23,7 @@ def warm() -> None:
     captured = capture(_product, (x, x))
     space = Space(captured, load_machine("tpu-v5e", 4))
     problem = make_problem(space, Mesh({"data": 2, "model": 2}))
-    search_cuts(problem, make_engine(problem, "mcts", 0), Budget(trials=10))
+    search_cuts(problem, make_engine(problem, 0), Budget(trials=10))
 
 
 def _product(x: Any, w: Any) -> Any:

@@ -11,16 +11,10 @@ from meshwright.predict.compilers.hlo.compilation import Compiler
 from meshwright.predict.compilers.plain.pipeline import PLAIN
 from meshwright.predict.compilers.tpu.pipeline import tpu_compiler_for
 
-
-def _constant(compiler: Compiler) -> Callable[[Chip], Compiler]:
-    """A compiler that compiles for all chips alike."""
-    return lambda chip: compiler
-
-
 COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
-    "cpu": _constant(CPU),
-    "gpu": _constant(GPU),
-    "plain": _constant(PLAIN),
+    "cpu": lambda chip: CPU,
+    "gpu": lambda chip: GPU,
+    "plain": lambda chip: PLAIN,
     "tpu": tpu_compiler_for,
 }
 """Functions from a chip to its compiler, by `Machine.compiler`."""

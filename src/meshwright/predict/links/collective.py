@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
-from meshwright.machine.fabric import Kind, Level
+from meshwright.machine import Kind, Level
 from meshwright.machine.placement import Segment
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 
-from meshwright.machine import Machine
-from meshwright.machine.fabric import Level
+from meshwright.machine import Level, Machine
 
 
 def waiting_s(step_s: float, level: Level, num_groups: int) -> float:

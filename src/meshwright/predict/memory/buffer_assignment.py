@@ -5,12 +5,11 @@ XLA: `BufferAssignment`. How a compiler assigns buffers is its `BufferPolicy`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 
-from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy, HeapOrder
 from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import (
@@ -21,6 +20,7 @@ from meshwright.predict.compilers.hlo.fusion import (
 )
 from meshwright.predict.compilers.hlo.kernels import multi_output_writes
 from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.policies import BufferPolicy, HeapOrder
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
     packed_bytes,
@@ -34,23 +34,20 @@ from meshwright.program.analysis.live_ranges import (
 )
 from meshwright.program.ir import Atom, Value
 
-_NO_ALIASES: Mapping[int, int] = MappingProxyType({})
-
 
 def memory_of(
     compilation: Compilation,
-    aliases: Mapping[int, int] = _NO_ALIASES,
+    aliases: Mapping[int, int] = MappingProxyType({}),
     layouts: Layouts | None = None,
 ) -> MemoryCurve:
     """The memory of one run of a compiled device program.
 
     aliases: output position -> position of the donated input whose buffer it takes.
-        Inputs live to the end, for their memory is the caller's.
     layouts: instead of the compilation's, such as those with values in scratch memory.
     """
     program, policy = compilation.program, compilation.compiler.buffers
     layouts = layouts or compilation.layouts
-    fixed = (*program.inputs, *program.constants)
+    fixed = dict.fromkeys((*program.inputs, *program.constants))
     outputs = policy.outputs(program)
     donated = {
         program.inputs[i]: outputs[o]
@@ -58,14 +55,12 @@ def memory_of(
         if outputs[o] is not program.inputs[i]
     }
     together = multi_output_writes(compilation.kernels)
-    heap = Heap(
-        layouts, compilation.fusions, outputs, policy, frozenset(chain(*together))
-    )
+    shared = frozenset(chain(*together))
+    heap = Heap(layouts, compilation.fusions, outputs, policy, shared)
     memory = heap.with_fragmentation(heap.assign(fixed, (), donated))
     tables = (len(program.inputs) + len(together)) * policy.alignment_bytes
-    kept = {*fixed}
     copies = [v for o, v in enumerate(stored_outputs(program)) if o not in aliases]
-    copied = sum(layouts.size(v) for v in copies if isinstance(v, Value) and v in kept)
+    copied = sum(layouts.size(v) for v in copies if isinstance(v, Value) and v in fixed)
     return replace(memory, extra_bytes=tables + copied)
 
 
@@ -90,8 +85,7 @@ class Heap:
         self.together = together
         self.fusions = fusions
         self.outputs = {v for v in outputs if isinstance(v, Value)}
-        # Elementwise results that a reduction reads.
-        self.reduced: set[Value] = set()
+        self.reduced: set[Value] = set()  # elementwise results that a reduction reads
         written: set[Value] = set()
         self.launches = launch_groups(fusions)
         for fusion in fusions:
@@ -111,18 +105,16 @@ class Heap:
 
     def assign(
         self,
-        fixed: Iterable[Value],
+        fixed: Collection[Value],
         inputs: Iterable[Value],
         aliases: Mapping[Value, Atom],
     ) -> MemoryCurve:
         """The memory of a run, without fragmentation.
 
-        fixed: values that live from beginning to end. inputs: values that live from the
-        beginning. aliases: by value that is fixed, or counted outside, the output that
-        takes its buffer; if that cannot be written in place when the value is read for
-        the last time, the value is copied before.
+        fixed: values that live from beginning to end. inputs: from the beginning.
+        aliases: by value that is fixed, or counted outside, the output that takes its
+        buffer; the value is copied before if that cannot be written in place.
         """
-        fixed = dict.fromkeys(fixed)
         for value, output in aliases.items():
             if value in self.first_use and not self._is_in_place(value, output):
                 self._add(value, self.first_use[value], self.last_use[value])
@@ -138,7 +130,7 @@ class Heap:
                 self._add(value, start, self._end(value, index))
             if fusion.kind is FusionKind.REGION:
                 self._add_bodies(fusion, index)
-        return self._memory(tuple(fixed))
+        return self._memory(fixed)
 
     def with_fragmentation(self, memory: MemoryCurve) -> MemoryCurve:
         """The memory of a run whose buffers are packed by themselves."""
@@ -155,12 +147,10 @@ class Heap:
     def _takes_buffer(self, fusion: Fusion, index: int, value: Value) -> bool:
         """Whether a result takes an operand's buffer; if so, it owns that from now on."""
         size = self.layouts.size
-        operands: Sequence[Value] = fusion.overwrites
-        if operands:
-            operands = [v for v in operands if self._may_alias(v, value)]
+        operands = [v for v in fusion.overwrites if self._may_alias(v, value)]
         if value in fusion.replaces:
             carried = fusion.replaces[value]
-            operands = (carried,) if size(carried) == size(value) else ()
+            operands = [carried] if size(carried) == size(value) else []
         for operand in operands:
             number = self.interval_of.get(operand)
             if number is None or self.intervals[number].end != index:
@@ -179,12 +169,12 @@ class Heap:
         """Whether an elementwise result may take an operand's buffer.
 
         A reduction of an array is computed in the kernel that writes the array, which
-        then writes several values. That holds even if a fusion stands between the two
-        here, such as a gather of a bias, that a compiler runs before both.
+        then writes several values, even if a fusion stands between the two here.
         """
         size = self.layouts.size
         is_busy = operand in self.together or operand in self.reduced
-        return self.policy.may_alias(size(operand), size(result), is_busy)
+        is_alike = size(operand) == size(result) and not is_busy
+        return is_alike or self.policy.aliases_any_size
 
     def _end(self, value: Value, made: int) -> int:
         """The last fusion during which a value is live."""
@@ -231,7 +221,7 @@ class Heap:
             self.intervals.append(BufferInterval(most[0], index, index))
             self.owners.append(most[1])
 
-    def _memory(self, fixed: tuple[Value, ...]) -> MemoryCurve:
+    def _memory(self, fixed: Collection[Value]) -> MemoryCurve:
         fixed_bytes = sum(map(self.layouts.size, fixed))
         live = live_bytes(self.intervals, len(self.fusions))
         curve = [fixed_bytes, *(fixed_bytes + num_bytes for num_bytes in live)]
@@ -272,15 +262,13 @@ class Heap:
 
     def _packed_bytes(self) -> int:
         if self.policy.heap is HeapOrder.BY_TIME:
-            return packed_in_time(self._aligned(self._in_time()[0]))
+            step = self.policy.alignment_bytes or 1
+            intervals, _ = self._in_time()
+            return packed_in_time(
+                [BufferInterval(-(-s // step) * step, a, b) for s, a, b in intervals]
+            )
         if self.policy.heap is HeapOrder.BEST_FIT:
             return packed_bytes(self.intervals)
         own = {self.interval_of[v] for v in self.outputs if v in self.interval_of}
         rest = [b for i, b in enumerate(self.intervals) if i not in own]
         return packed_with_results(rest, [self.intervals[i] for i in sorted(own)])
-
-    def _aligned(self, intervals: list[BufferInterval]) -> list[BufferInterval]:
-        step = self.policy.alignment_bytes
-        if not step:
-            return intervals
-        return [BufferInterval(-(-s // step) * step, a, b) for s, a, b in intervals]

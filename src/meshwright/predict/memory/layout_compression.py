@@ -2,20 +2,26 @@
 
 XLA's `HloRematerialization` compresses values before it recomputes any: a value that
 waits for its readers is copied to a layout without padding, and back before it is read.
-So 144 features take 144 columns instead of 256 meanwhile. The time of the copies is not
-counted.
+The time of the copies is not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.program.ir import Value
+
+_NUM_ROUNDS = 4
+"""Times that the peak of memory is looked up, which moves as values shrink."""
+
+_LEAST_SHARE = 0.1
+"""Share of a value that its padding must exceed to be worth the copies."""
 
 
 def compressed(
@@ -32,13 +38,12 @@ def compressed(
     not fit after it. A fusion reads and writes values with padding; inputs, outputs and
     what loops carry always have it.
     """
-    compression = compilation.compiler.buffers.compression
-    if compression is None:
+    if not compilation.compiler.buffers.compresses_layouts:
         return memory, layouts
     fusions, candidates = compilation.fusions, _candidates(compilation)
     found, tried = memory, layouts
     unpadded: set[Value] = set()
-    for _ in range(compression.num_rounds):
+    for _ in range(_NUM_ROUNDS):
         excess = found.peak_bytes - limit_bytes
         if excess <= 0:
             return found, tried
@@ -48,8 +53,7 @@ def compressed(
             for value in found.alive
             if value in candidates
             and value not in at_peak
-            and (padding := _padding(value, tried))
-            > compression.least_share * tried.size(value)
+            and (padding := _padding(value, tried)) > _LEAST_SHARE * tried.size(value)
         }
         if sum(saved.values()) < excess:
             break
@@ -58,10 +62,14 @@ def compressed(
                 break
             unpadded.add(value)
             excess -= saved[value]
-        tried = layouts.with_unpadded(frozenset(unpadded))
+        tried = replace(layouts, unpadded=frozenset(unpadded))
         found = measure(tried)
-        most = _most_restored_bytes(unpadded, fusions, layouts)
-        found = replace(found, extra_bytes=found.extra_bytes + most)
+        # Padding of what one fusion accesses is restored while it runs.
+        restored = max(
+            sum(_padding(v, layouts) for v in unpadded & _accessed(fusion))
+            for fusion in fusions
+        )
+        found = replace(found, extra_bytes=found.extra_bytes + restored)
     return (found, tried) if found.peak_bytes <= limit_bytes else (memory, layouts)
 
 
@@ -69,18 +77,8 @@ def _candidates(compilation: Compilation) -> set[Value]:
     """Values that may be compressed: written by a fusion, and not carried by a loop."""
     program, fusions = compilation.program, compilation.fusions
     carried = {v for f in fusions for pair in f.replaces.items() for v in pair}
-    fixed = {*program.inputs, *program.constants, *compilation.outputs}
+    fixed = {*program.inputs, *program.constants, *stored_outputs(program)}
     return {v for fusion in fusions for v in fusion.writes} - carried - fixed
-
-
-def _most_restored_bytes(
-    unpadded: set[Value], fusions: Sequence[Fusion], layouts: Layouts
-) -> int:
-    """The most padding that one fusion needs of values stored without it."""
-    return max(
-        sum(_padding(v, layouts) for v in unpadded & _accessed(fusion))
-        for fusion in fusions
-    )
 
 
 def _padding(value: Value, layouts: Layouts) -> int:

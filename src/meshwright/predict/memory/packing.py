@@ -26,14 +26,14 @@ of the size that placing every buffer gives. With half as many, five do not, by 
 22 %.
 """
 
-_SIZE, _START = itemgetter(0), itemgetter(1)
-"""Sort keys of buffers; equal buffers keep their order."""
+_Placed = tuple[int, int, int, int]
+"""Offset, top, start and end of a buffer in a heap; heaps are sorted by offset."""
 
 
 def packed_with_results(
     buffers: Sequence[BufferInterval], results: Sequence[BufferInterval]
 ) -> int:
-    """Heap size if every result has a place of its own from the start.
+    """Heap size if every result has a buffer of its own from the start.
 
     Largest first, a buffer goes to the place of the smallest result that is large enough
     and free for its whole live range, else to the heap.
@@ -65,41 +65,36 @@ def packed_in_time(buffers: Sequence[BufferInterval]) -> int:
     It goes to the smallest gap between the buffers that are live when it starts, else on
     top of them all.
     """
-    largest = sorted(buffers, key=_SIZE, reverse=True)[:_MAX_PLACED_IN_TIME]
-    placed: list[tuple[int, int, int]] = []  # offset, top, end
+    largest = sorted(buffers, key=itemgetter(0), reverse=True)[:_MAX_PLACED_IN_TIME]
+    placed: list[_Placed] = []
     height = 0
-    for size, start, end in sorted(largest, key=_START):
-        placed = [buffer for buffer in placed if buffer[2] >= start]
-        best = bottom = 0
-        best_gap = None
-        for offset, top, _ in placed:
-            gap = offset - bottom
-            if gap >= size and (best_gap is None or gap < best_gap):
-                best, best_gap = bottom, gap
-            bottom = top
-        if best_gap is None:
-            best = bottom
-        insort(placed, (best, best + size, end))
-        height = max(height, best + size)
+    for size, start, end in sorted(largest, key=itemgetter(1)):
+        placed = [buffer for buffer in placed if buffer[3] >= start]
+        bottom = _best_fit(size, placed)
+        insort(placed, (bottom, bottom + size, start, end))
+        height = max(height, bottom + size)
     return height
 
 
 def _height(buffers: Sequence[BufferInterval]) -> int:
     """The end of the highest buffer, placed in the order given, best fit."""
-    placed: list[tuple[int, int, int, int]] = []  # offset, top, start, end
+    placed: list[_Placed] = []
     height = 0
     for size, start, end in buffers:
-        best = bottom = 0
-        best_gap = None
-        for offset, top, other_start, other_end in placed:
-            if other_start > end or other_end < start:
-                continue
-            gap = offset - bottom
-            if gap >= size and (best_gap is None or gap < best_gap):
-                best, best_gap = bottom, gap
-            bottom = max(bottom, top)
-        if best_gap is None:
-            best = bottom
-        insort(placed, (best, best + size, start, end))
-        height = max(height, best + size)
+        bottom = _best_fit(size, [b for b in placed if b[2] <= end and b[3] >= start])
+        insort(placed, (bottom, bottom + size, start, end))
+        height = max(height, bottom + size)
     return height
+
+
+def _best_fit(size: int, placed: Sequence[_Placed]) -> int:
+    """The bottom of the smallest gap between buffers of that size, else their top."""
+    best = bottom = 0
+    best_gap = None
+    for offset, top, _, _ in placed:
+        gap = offset - bottom
+        if gap >= size and (best_gap is None or gap < best_gap):
+            best, best_gap = bottom, gap
+        if top > bottom:
+            bottom = top
+    return bottom if best_gap is None else best

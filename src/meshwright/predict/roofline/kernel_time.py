@@ -1,28 +1,40 @@
 """Seconds of one kernel on one chip, by the roofline.
 
-A kernel is bound by the matrix unit, by the vector unit, by main memory, or by its
-launch. It reaches only a share of each peak; a machine may say which share, by the
-amount of work.
+A kernel takes as long as the resource that needs longest for it: the matrix unit, the
+vector unit, main memory, or its launch (Williams, Waterman, Patterson, "Roofline: an
+insightful visual performance model for multicore architectures", CACM 2009). It reaches
+only a share of each peak; a machine may say which share, by the amount of work.
+
+Only blocks of a Pallas kernel pass through main memory. In straight-line code, such as a
+loop body, one very long instruction may feed every unit at once, so that the busiest unit
+takes the time; the bodies of a step run one after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from meshwright.machine import Chip
-from meshwright.predict.roofline.bound import (
-    Bound,
-    KernelTime,
-    binding_time,
-    calibrated_efficiency,
+from meshwright.predict.roofline.matrix_unit import (
+    PADDED,
+    padded_flops,
+    uses_matrix_unit,
 )
-from meshwright.predict.roofline.padding import PADDED, padded_flops, uses_matrix_unit
-from meshwright.predict.roofline.pallas_time import pallas_kernel_time
-from meshwright.predict.roofline.tiles import Streams, reread_bytes
+from meshwright.predict.roofline.rereads import Streams, reread_bytes
 from meshwright.program.ir import Op
 from meshwright.program.ops import OpWork, work_of
-from meshwright.program.rules.pallas_kernel import kernel_of
+from meshwright.program.rules.pallas_kernel import (
+    KernelSection,
+    PallasKernel,
+    kernel_of,
+)
 
 TRANSCENDENTAL_FLOPS = 16
 """Vector operations of one exponential, logarithm or the like: a polynomial, scaled."""
@@ -31,18 +43,61 @@ MOVE_FLOPS = 8
 """Vector operations in the time in which one element is loaded into a register, or
 stored from one."""
 
+ALUS = 4
+"""Arithmetic units of the vector unit. One unit for transcendentals and one for stores
+stand beside them; each takes one register a cycle. These are the slots of an instruction
+on v5e and v5p, as libtpu 0.0.50 prints them."""
+
+STEP_CYCLES = 160
+"""Cycles of a grid step outside of its bodies. libtpu 0.0.50 makes 219, 100 and 158
+instructions outside of the branches of splash attention's three kernels on v5e."""
+
+
+class Bound(Enum):
+    """The resource that limits a kernel."""
+
+    MATRIX = "matrix"
+    VECTOR = "vector"
+    MEMORY = "memory"
+    LAUNCH = "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """Seconds of a kernel, and what bounds it."""
+
+    seconds: float
+    bound: Bound
+
 
 class KernelTraffic(NamedTuple):
     """Bytes and elements that a kernel reads and writes.
 
     num_bytes: from and to main memory, each array once. elements: those that pass through
-    the registers of the vector unit; operands of a product that enter the matrix unit as
-    they are do not. streams: the arrays that a product may have to read more than once.
+    registers, not directly to the matrix unit. streams: the arrays that a product may have
+    to read more than once.
     """
 
     num_bytes: float
     elements: int = 0
     streams: Streams | None = None
+
+
+def binding_time(times: Mapping[Bound, float]) -> KernelTime:
+    """The longest of the times and its bound; the first one where several are equal."""
+    bound = max(times, key=lambda b: times[b])
+    return KernelTime(times[bound], bound)
+
+
+def roofline_s(*times: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    """The longest of the seconds in each resource, element by element."""
+    return reduce(np.maximum, times)  # pyright: ignore[reportReturnType]
+
+
+def calibrated_efficiency(chip: Chip, name: str, size: float) -> float:
+    """Share of a peak that work reaches; `name` is its class, `size` its amount."""
+    curve = chip.efficiency.get(name)
+    return 1.0 if curve is None or size <= 0 else curve.share(size)
 
 
 def kernel_time(op: Op, work: OpWork, traffic: KernelTraffic, chip: Chip) -> KernelTime:
@@ -84,9 +139,7 @@ def matrix_s(op: Op, chip: Chip) -> float:
 
     Operands of two dtypes take the mean of the seconds that each dtype takes.
     """
-    if not uses_matrix_unit(op):
-        return 0.0
-    flops = padded_flops(op, chip)
+    flops = padded_flops(op, chip) if uses_matrix_unit(op) else 0
     if not flops:
         return 0.0
     name = "convolution" if op.kind == "conv_general_dilated" else "product"
@@ -120,3 +173,48 @@ def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip) -> float:
         efficiency = calibrated_efficiency(chip, "reread", reread)
         seconds += reread / (chip.hbm_bytes_per_s * efficiency)
     return seconds
+
+
+def pallas_kernel_time(kernel: PallasKernel, chip: Chip) -> KernelTime:
+    """The time of the units, or of the blocks that move while the units work.
+
+    Products and main memory reach their calibrated shares of the peaks; the vector unit,
+    fed from registers, reaches its peak.
+    """
+    spent = [_section_time(section, chip) for section in kernel.sections]
+    counted = kernel.counted.flops
+    scale = kernel.work.flops / counted if counted else 1.0
+    units_s = scale * sum(time.seconds for time in spent)
+    if chip.clock_hz:
+        units_s += kernel.steps * STEP_CYCLES / chip.clock_hz
+    bound = max(spent, key=lambda t: t.seconds).bound if spent else Bound.LAUNCH
+    efficiency = calibrated_efficiency(chip, "memory", kernel.num_bytes)
+    memory_s = kernel.num_bytes / (chip.hbm_bytes_per_s * efficiency)
+    return max(
+        KernelTime(units_s, bound),
+        KernelTime(memory_s, Bound.MEMORY),
+        KernelTime(chip.launch_s, Bound.LAUNCH),
+        key=lambda time: time.seconds,
+    )
+
+
+def _section_time(section: KernelSection, chip: Chip) -> KernelTime:
+    """The time of the busiest unit in one section."""
+    rest = section.rest
+    slots = max(rest.flops, ALUS * rest.transcendentals, ALUS * section.stored)
+    matrix_s = sum(_product_s(op, runs, chip) for op, runs in section.products)
+    vector_s = slots / chip.vector_flops_per_s
+    return binding_time({Bound.MATRIX: matrix_s, Bound.VECTOR: vector_s})
+
+
+def _product_s(op: Op, runs: int, chip: Chip) -> float:
+    """Seconds in the matrix unit; float32 blocks pass through it once, as bfloat16.
+
+    That is the default precision of `jax.lax.dot`; higher ones run at float32's rate.
+    """
+    flops = runs * padded_flops(op, chip)
+    dtype = op.operands[0].dtype
+    if dtype == "float32" and "HIGH" not in str(op.params.get("precision")):
+        dtype = "bfloat16"
+    efficiency = calibrated_efficiency(chip, "product", flops)
+    return flops / (chip.peak_flops_per_s(dtype) * efficiency)

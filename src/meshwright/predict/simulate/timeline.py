@@ -10,17 +10,22 @@ same time, so that one device stands for all.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine.placement import Placement
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.hlo.kernels import Kernel, KernelSequence
 from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
-from meshwright.predict.roofline.bound import Bound
-from meshwright.predict.simulate.known_times import KnownTimes
+from meshwright.predict.links.collective import COLLECTIVE_S
+from meshwright.predict.roofline.kernel_time import (
+    Bound,
+    KernelTime,
+    KernelTraffic,
+    kernel_time,
+)
 from meshwright.program.ir import Value
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 COMPUTE, LINKS = "compute", "links"
 
@@ -63,22 +68,40 @@ class Timeline:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Setting:
-    """A placed mesh, and the kinds of collectives that run asynchronously there."""
+    """A placed mesh, and the kinds of collectives that run asynchronously there.
 
-    placement: Placement
-    async_kinds: frozenset[str]
-
-
-def timeline_of(
-    kernels: KernelSequence, setting: Setting, known: KnownTimes | None = None
-) -> Timeline:
-    """The timeline of one run; bodies of loops are simulated once and multiplied.
-
-    known: times that were computed before, on the same placement.
+    Times are memoised by work and traffic: layers of one model have kernels in common.
     """
-    clock = _Clock(kernels, setting, known or KnownTimes(setting.placement))
+
+    def __init__(self, placement: Placement, async_kinds: frozenset[str]) -> None:
+        self.placement = placement
+        self.async_kinds = async_kinds
+        self._kernels: dict[Hashable, KernelTime] = {}
+        self._collectives: dict[Hashable, float] = {}
+
+    def kernel_time(self, each: Kernel, traffic: KernelTraffic) -> KernelTime:
+        """The time of a kernel that is no collective, and what bounds it."""
+        key = each.work, traffic
+        known = self._kernels.get(key)
+        if known is None:
+            chip, fusion = self.placement.machine.chip, each.fusion
+            known = kernel_time(fusion.root, fusion.work, traffic, chip)
+            self._kernels[key] = known
+        return known
+
+    def collective_s(self, each: Kernel) -> float:
+        """Seconds of a collective."""
+        key = kind, axes, num_bytes = each.fusion.root.kind, each.axes, each.num_bytes
+        if key not in self._collectives:
+            seconds = COLLECTIVE_S[kind](num_bytes, self.placement.of(axes))
+            self._collectives[key] = seconds
+        return self._collectives[key]
+
+
+def timeline_of(kernels: KernelSequence, setting: Setting) -> Timeline:
+    """The timeline of one run; bodies of loops are simulated once and multiplied."""
+    clock = _Clock(kernels, setting)
     fusions = [each.fusion for each in kernels.kernels]
     ahead = EarlyStarts(fusions, kernels.inputs, setting.async_kinds)
     for fusion in fusions:
@@ -93,11 +116,8 @@ def timeline_of(
 class _Clock:
     """The times at which each stream becomes free and each value ready."""
 
-    def __init__(
-        self, kernels: KernelSequence, setting: Setting, known: KnownTimes
-    ) -> None:
+    def __init__(self, kernels: KernelSequence, setting: Setting) -> None:
         self.setting = setting
-        self.known = known
         self.kernel_of = {each.fusion: each for each in kernels.kernels}
         room = setting.placement.machine.chip.lasting_bytes
         self.on_chip = kernels.on_chip.fitting(room)
@@ -129,21 +149,21 @@ class _Clock:
     def _span(self, each: Kernel, stream: str, start: float) -> Span:
         fusion = each.fusion
         if fusion.kind is FusionKind.COLLECTIVE:
-            seconds = self.known.collective_s(fusion.root, each.num_bytes)
+            seconds = self.setting.collective_s(each)
             return Span(fusion, stream, start, start + seconds, each.num_bytes)
         if fusion.kind is FusionKind.REGION:
             inner, repeats = self._body(each)
             end = start + repeats * inner.end_s
             return Span(fusion, stream, start, end, repeats=repeats, inner=inner)
         traffic = each.traffic(self.on_chip)
-        time = self.known.kernel_time(each, traffic)
+        time = self.setting.kernel_time(each, traffic)
         end = start + time.seconds
         return Span(fusion, stream, start, end, traffic.num_bytes, time.bound)
 
     def _body(self, each: Kernel) -> tuple[Timeline, int]:
         """The timeline of a region's longest body, and the number of its iterations."""
         op = each.fusion.root
-        bodies = [timeline_of(body, self.setting, self.known) for body in each.bodies]
+        bodies = [timeline_of(body, self.setting) for body in each.bodies]
         longest = max(bodies, key=lambda body: body.end_s)
         length = op.params.get("length", 1) if op.kind == "scan" else 1
         assert isinstance(length, int), f"a scan of length {length!r}"
@@ -158,8 +178,7 @@ def collective_overlaps(timeline: Timeline) -> Iterator[tuple[Fusion, float, flo
     """
     # Spans of one stream do not overlap, so that both lists are sorted.
     computing = [s for s in timeline.spans if s.stream == COMPUTE]
-    starts = [s.start_s for s in computing]
-    ends = [s.end_s for s in computing]
+    starts, ends = [s.start_s for s in computing], [s.end_s for s in computing]
     for span in timeline.spans:
         if span.inner is not None:
             for fusion, exposed, hidden in collective_overlaps(span.inner):

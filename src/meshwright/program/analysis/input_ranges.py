@@ -64,10 +64,12 @@ class _Walk:
                 self._region(op, origins, iotas)
                 continue
             self._record(op, origins, iotas)
-            kinds = _POSITIVE_KINDS if _is_float(op) else _INDEX_KINDS
+            is_float = bool(op.results) and "float" in op.results[0].dtype
+            kinds = _POSITIVE_KINDS if is_float else _INDEX_KINDS
+            is_square = op.kind == "mul" and op.operands[0] is op.operands[1]
             if op.kind == "iota":
                 iotas[op.results[0]] = max(op.results[0].shape, default=1)
-            if op.kind in kinds and not _is_square(op):
+            if op.kind in kinds and not is_square:
                 found = _union(origins, _values(op))
                 extents = [iotas[a] for a in _values(op) if a in iotas]
                 for result in op.results:
@@ -114,14 +116,6 @@ def _values(op: Op) -> Iterator[Value]:
     return (a for a in op.operands[first:] if isinstance(a, Value))
 
 
-def _is_float(op: Op) -> bool:
-    return bool(op.results) and "float" in op.results[0].dtype
-
-
-def _is_square(op: Op) -> bool:
-    return op.kind == "mul" and op.operands[0] is op.operands[1]
-
-
 def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
     """(operand, extent) pairs of operands that index another operand."""
     params: Mapping[str, Any] = op.params
@@ -135,14 +129,12 @@ def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
         dims = getattr(numbers, "scatter_dims_to_operand_dims", ())
         extents = [op.operands[0].shape[d] for d in dims]
         yield op.operands[1], min(extents, default=1)
-    elif op.kind == "dynamic_slice":
-        shapes = zip(op.operands[0].shape, op.results[0].shape, strict=True)
-        extents = [whole - part + 1 for whole, part in shapes]
-        yield from zip(op.operands[1:], extents, strict=True)
-    elif op.kind == "dynamic_update_slice":
-        shapes = zip(op.operands[0].shape, op.operands[1].shape, strict=True)
-        extents = [whole - part + 1 for whole, part in shapes]
-        yield from zip(op.operands[2:], extents, strict=True)
+    elif op.kind in ("dynamic_slice", "dynamic_update_slice"):
+        is_read = op.kind == "dynamic_slice"
+        part = op.results[0] if is_read else op.operands[1]
+        starts = op.operands[1 if is_read else 2 :]
+        pairs = zip(op.operands[0].shape, part.shape, strict=True)
+        yield from zip(starts, (n - m + 1 for n, m in pairs), strict=True)
 
 
 def _compared(op: Op, iotas: Mapping[Value, int]) -> Iterator[tuple[Atom, int]]:

@@ -1,9 +1,12 @@
-"""Capture: traces a JAX function into a program, and names its inputs and outputs."""
+"""Capture: traces a JAX function into a program, and names its inputs and outputs.
+
+Outputs that a step's next call takes in, such as trained weights, are tied to inputs.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +17,12 @@ from meshwright.errors import CaptureError
 from meshwright.jax_private import is_ordered
 from meshwright.program.capture.convert import convert
 from meshwright.program.capture.kernel import read_kernels
-from meshwright.program.capture.ties import find_ties
 from meshwright.program.ir import Program
-from meshwright.program.rewrite import (
+from meshwright.program.rewrite.common_subexpressions import (
     eliminate_common_subexpressions,
-    eliminate_dead_code,
-    unflatten_products,
 )
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
+from meshwright.program.rewrite.flattened_products import unflatten_products
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,10 @@ def capture(
     tree_args = (tuple(args), dict(kwargs or {}))
     with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
     names = positional_names(fn, len(args)) if names is None else names
-    paths = tuple(_path(path, names) for path, _ in with_paths)
+    paths = tuple(
+        ".".join([_argument(path, names), *map(_component, path[2:])])
+        for path, _ in with_paths
+    )
     leaves = tuple(
         abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
     )
@@ -144,11 +149,6 @@ def _argument(path: tuple[Any, ...], names: Sequence[str]) -> str:
     return str(names[path[1].idx]) if path[0].idx == 0 else _component(path[1])
 
 
-def _path(path: tuple[Any, ...], names: Sequence[str]) -> str:
-    """The dotted path of a leaf, which begins with the name of its argument."""
-    return ".".join([_argument(path, names), *map(_component, path[2:])])
-
-
 def _component(key: Any) -> str:
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
@@ -174,3 +174,61 @@ def _refuse_ordered(effects: Any) -> None:
             f"ordered effects ({', '.join(bad)}) have no meaning on several devices; "
             "use debug.print(..., ordered=False) or io_callback(..., ordered=False)"
         )
+
+
+def find_ties(
+    in_tree: Any, out_tree: Any, program: Program, donated: Collection[int]
+) -> dict[int, int]:
+    """The input that each output becomes in the next call: output -> input position.
+
+    A subtree of the result and a subtree of the arguments are taken to be the same state
+    if their structure, shapes and dtypes are equal. Subtrees are searched through tuples
+    and lists, and the first match wins. A single array must be donated as well, since its
+    shape alone proves too little.
+    """
+    inputs = [
+        part
+        for start, argument in _arguments(in_tree)
+        for part in _parts(argument, start)
+    ]
+    ties: dict[int, int] = {}
+    used: set[int] = set()
+    for start, tree in _parts(out_tree, 0):
+        if any(start + i in ties for i in range(tree.num_leaves)):
+            continue
+        for in_start, part in inputs:
+            span = range(part.num_leaves)
+            if part != tree or not used.isdisjoint(in_start + i for i in span):
+                continue
+            if jax.tree_util.treedef_is_leaf(part) and in_start not in donated:
+                continue
+            outputs = program.outputs[start : start + len(span)]
+            values = program.inputs[in_start : in_start + len(span)]
+            pairs = zip(outputs, values, strict=True)
+            if all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs):
+                ties.update({start + i: in_start + i for i in span})
+                used.update(in_start + i for i in span)
+                break
+    return ties
+
+
+def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:
+    """The (first leaf, structure) of each argument in an (args, kwargs) tree."""
+    start = 0
+    for group in in_tree.children():
+        for argument in group.children():
+            yield start, argument
+            start += argument.num_leaves
+
+
+def _parts(tree: Any, start: int) -> Iterator[tuple[int, Any]]:
+    """The (first leaf, structure) of a tree and of subtrees in its tuples and lists."""
+    if not tree.num_leaves:
+        return
+    yield start, tree
+    data = tree.node_data()
+    if data is None or not issubclass(data[0], tuple | list):
+        return
+    for child in tree.children():
+        yield from _parts(child, start)
+        start += child.num_leaves

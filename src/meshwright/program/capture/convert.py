@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sysconfig
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +20,6 @@ from meshwright.program.capture.single_axes import (
     runs_on_one_device,
     single_axes,
 )
-from meshwright.program.capture.source import Source
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 _INLINED = {
@@ -47,7 +50,6 @@ class _Converter:
 
     outer: the source of the call that is being inlined, if any.
     single: axes of size 1 of the `shard_map`s around the jaxpr.
-    `names`, an argument of the methods, maps variables of the jaxpr to atoms.
     """
 
     def __init__(
@@ -59,13 +61,8 @@ class _Converter:
         self.constants: dict[Value, Any] = {}
 
     def program(self, closed: Any) -> Program:
-        jaxpr, consts = open_jaxpr(closed)
-        names: dict[Any, Atom] = {}
-        for var, const in zip(jaxpr.constvars, consts, strict=True):
-            names[var] = self.constant(const, var.aval)
-        inputs = tuple(_value(var.aval) for var in jaxpr.invars)
-        names.update(zip(jaxpr.invars, inputs, strict=True))
-        outputs = self.run(jaxpr, names)
+        inputs = tuple(_value(var.aval) for var in open_jaxpr(closed)[0].invars)
+        outputs = self.inline(closed, inputs)
         return Program(inputs, tuple(self.ops), tuple(outputs), self.constants)
 
     def constant(self, const: Any, aval: Any) -> Atom:
@@ -74,16 +71,6 @@ class _Converter:
         value = _value(aval)
         self.constants[value] = const
         return value
-
-    def run(self, jaxpr: Any, names: dict[Any, Atom]) -> list[Atom]:
-        """Convert the equations, and return the atoms of the jaxpr's outputs."""
-        for eqn in jaxpr.eqns:
-            operands = tuple(self.read(a, names) for a in eqn.invars)
-            for var, atom in zip(
-                eqn.outvars, self.equation(eqn, operands), strict=True
-            ):
-                names[var] = atom
-        return [self.read(a, names) for a in jaxpr.outvars]
 
     def read(self, atom: Any, names: dict[Any, Atom]) -> Atom:
         if hasattr(atom, "val"):
@@ -116,8 +103,11 @@ class _Converter:
             self.ops.append(_region_op(region, eqn, source, self.single))
             return self.ops[-1].results
         op = _plain(eqn, operands, source)
-        if name in _SEPARABLE and len(operands) > 1:
-            self.ops += _separate(op)
+        if name == "optimization_barrier":  # one independent identity for each operand
+            self.ops += [
+                replace(op, operands=(operand,), results=(result,))
+                for operand, result in zip(operands, op.results, strict=True)
+            ]
             return op.results
         self.ops.append(op)
         constraint = _constraint(eqn, op)
@@ -150,14 +140,18 @@ class _Converter:
         consts = operands[first : first + counts.solve]
         return self.inline(jaxprs.solve, (*consts, *operands[sum(counts) :]))
 
-    def inline(self, closed: Any, operands: tuple[Atom, ...]) -> list[Atom]:
+    def inline(self, closed: Any, operands: Sequence[Atom]) -> list[Atom]:
+        """Convert the equations, and return the atoms of the jaxpr's outputs."""
         jaxpr, consts = open_jaxpr(closed)
         names: dict[Any, Atom] = {
             var: self.constant(const, var.aval)
             for var, const in zip(jaxpr.constvars, consts, strict=True)
         }
         names.update(zip(jaxpr.invars, operands, strict=True))
-        return self.run(jaxpr, names)
+        for eqn in jaxpr.eqns:
+            read = tuple(self.read(a, names) for a in eqn.invars)
+            names.update(zip(eqn.outvars, self.equation(eqn, read), strict=True))
+        return [self.read(a, names) for a in jaxpr.outvars]
 
 
 def _reverses_nothing(eqn: Any) -> bool:
@@ -224,18 +218,6 @@ def _plain(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
     )
 
 
-def _separate(op: Op) -> list[Op]:
-    """One op per operand, so that each can be sharded in its own way."""
-    return [
-        replace(op, operands=(operand,), results=(result,))
-        for operand, result in zip(op.operands, op.results, strict=True)
-    ]
-
-
-_SEPARABLE = ("optimization_barrier",)
-"""Primitives that are one independent identity for each operand."""
-
-
 def _constraint(eqn: Any, op: Op) -> Op | None:
     """The sharding constraint that an op's `out_sharding` amounts to, if it names axes."""
     if eqn.primitive.name in _PLACED or len(op.results) != 1:
@@ -258,3 +240,60 @@ def _constraint(eqn: Any, op: Op) -> Op | None:
 _SHARDINGS = ("sharding", "out_sharding")
 _PLACED = ("sharding_constraint", "reshard", "shard_map")
 """Primitives that exist to set a sharding, and so keep that parameter."""
+
+
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+
+
+@cache
+def _is_library(path: str) -> bool:
+    """Whether a file is of an installed package, the standard library or Meshwright."""
+    return (
+        "site-packages" in path
+        or "dist-packages" in path
+        or path.startswith((_PACKAGE, _STDLIB, "<frozen"))
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """The source line of an op, `file:line`, which is looked up only when printed.
+
+    outer: the source of the call from which the op was inlined. JAX cuts tracebacks at a
+        jit, so that only the call of `jnp.take` knows the user's line, not its ops.
+    """
+
+    traceback: Any
+    outer: Source | None = None
+
+    def __str__(self) -> str:
+        user, library = _locate(self.traceback)
+        return user or (str(self.outer) if self.outer else "") or library
+
+    def __bool__(self) -> bool:
+        return bool(str(self))
+
+
+def _locate(traceback: Any) -> tuple[str, str]:
+    """The innermost lines of the user's code, and of libraries other than JAX."""
+    if traceback is None:
+        return "", ""
+    fallback = ""
+    for code, last in zip(*traceback.raw_frames(), strict=True):
+        path = code.co_filename
+        if not _is_library(path):
+            return f"{_shorten(path)}:{_line(traceback, code, last)}", fallback
+        if not fallback and f"{os.sep}jax{os.sep}" not in path and _PACKAGE not in path:
+            fallback = f"{_shorten(path)}:{_line(traceback, code, last)}"
+    return "", fallback
+
+
+def _line(traceback: Any, code: Any, last: int) -> int:
+    return type(traceback).code_addr2line(code, last)
+
+
+def _shorten(path: str) -> str:
+    """The path relative to the working directory, if it is inside."""
+    here = os.getcwd() + os.sep
+    return path[len(here) :] if path.startswith(here) else path

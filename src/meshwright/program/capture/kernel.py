@@ -1,4 +1,11 @@
-"""Operations and bytes of a program's Pallas kernels, stored on the ops that call them."""
+"""Operations and bytes of a program's Pallas kernels, stored on the ops that call them.
+
+A kernel is evaluated abstractly over all steps of its grid at once, which finds the
+branches that run and the blocks that are fetched. A scalar that depends only on the
+step's position in the grid and on integer tables that are constants of the program is
+known at every step. It is an array with one dim per grid dim, of size 1 along each grid
+dim that it does not depend on.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from meshwright.program.capture.grid import Grid, Known
-from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
-from meshwright.program.ops import OpWork
-from meshwright.program.rules.pallas_kernel import PallasKernel, with_kernel
+from meshwright.jax_private import open_jaxpr, scan_counts
+from meshwright.program.ir import Op, Program, Value, num_bytes
+from meshwright.program.ops import OpWork, work_of
+from meshwright.program.rules.pallas_kernel import (
+    KERNEL_PARAM,
+    KernelSection,
+    PallasKernel,
+)
 
 Tables = Mapping[Value, Any]
 """Constant arrays by the values that hold them."""
@@ -32,8 +45,12 @@ def read_kernels(program: Program, outside: Tables | None = None) -> Program:
 
 def _with_kernels(op: Op, tables: Tables) -> Op:
     if op.kind == "pallas_call":
-        kernel = read_kernel(op, [_known(atom, tables) for atom in op.operands])
-        return op if kernel is None else with_kernel(op, kernel)
+        given = [
+            tables.get(a) if isinstance(a, Value) else a.value for a in op.operands
+        ]
+        kernel = _read_kernel(op, [*map(_known, given)])
+        params = {**op.params, KERNEL_PARAM: kernel}
+        return op if kernel is None else replace(op, params=params)
     if op.kind == "shard_map":
         inner = op.params["jaxpr"]
         assert isinstance(inner, Program)
@@ -57,14 +74,7 @@ def _with_kernels(op: Op, tables: Tables) -> Op:
     return replace(op, bodies=tuple(bodies))
 
 
-def _known(atom: Atom, tables: Tables) -> Known:
-    const = tables.get(atom) if isinstance(atom, Value) else atom.value
-    if const is None or isinstance(const, Tracer):
-        return None
-    return np.asarray(const)
-
-
-def read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
+def _read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
     """The kernel of a `pallas_call`; `None` if its grid is known only at run time.
 
     The author's `cost_estimate`, if there is one, is taken instead of counts.
@@ -74,25 +84,217 @@ def read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
     mapping = params["grid_mapping"]
     if mapping.num_dynamic_grid_bounds:
         return None
-    outer = set(mapping.vmapped_dims)
-    axes = [dim for dim in range(len(mapping.grid)) if dim not in outer]
-    grid = Grid(tuple(mapping.grid), axes)
+    axes = [d for d in range(len(mapping.grid)) if d not in mapping.vmapped_dims]
+    grid = _Grid(tuple(mapping.grid), axes)
     tables = given[: mapping.num_index_operands]
     inputs = params["jaxpr"].invars
     rest: list[Known] = [None] * (len(inputs) - len(tables))
-    grid.run(params["jaxpr"], [*tables, *rest], grid.every_step())
+    grid.run(params["jaxpr"], [*tables, *rest], grid.once)
     sections = tuple(grid.sections)
     stated = params.get("cost_estimate")
     if stated is not None:
         work = OpWork(stated.flops, stated.transcendentals)
         return PallasKernel(grid.steps, sections, stated.bytes_accessed, work)
-    num_bytes = sum(
-        _block_bytes(block) * grid.num_fetches(block.index_map_jaxpr, tables)
+    copied = sum(
+        num_bytes(_value(block.transformed_block_aval))
+        * grid.num_fetches(block.index_map_jaxpr, tables)
         for block in mapping.block_mappings
     )
-    return PallasKernel(grid.steps, sections, num_bytes)
+    return PallasKernel(grid.steps, sections, copied)
 
 
-def _block_bytes(block: Any) -> int:
-    aval = block.transformed_block_aval
-    return math.prod(aval.shape) * itemsize_bytes(str(aval.dtype))
+type Known = np.ndarray | None
+"""A scalar at every step, or a table; `None` if it depends on data."""
+
+_SCALAR = (
+    "abs", "add", "and", "clamp", "convert_element_type", "div", "eq", "ge", "gt", "le",
+    "lt", "max", "min", "mul", "ne", "neg", "not", "or", "rem", "select_n", "sign", "sub",
+    "xor",
+)  # fmt: skip
+"""Elementwise primitives with which kernels compute positions."""
+
+
+class _Grid:
+    """All steps of a kernel, evaluated together.
+
+    shape: the grid's shape, with the dims that `vmap` added.
+    axes: the grid dims that the kernel itself knows, in its order.
+    sections: the sections that `run` has evaluated so far.
+    once: the numbers of executions at each step of what runs at every step.
+    """
+
+    def __init__(self, shape: tuple[int, ...], axes: Sequence[int]) -> None:
+        self.shape = shape
+        self.axes = axes
+        self.sections: list[KernelSection] = []
+        self.once = np.ones((1,) * len(shape), np.int64)
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return math.prod(self.shape)
+
+    def place(self, dim: int) -> np.ndarray:
+        """The position of each step along a dim of the grid."""
+        sizes = [1] * len(self.shape)
+        sizes[dim] = self.shape[dim]
+        return np.arange(self.shape[dim], dtype=np.int32).reshape(sizes)
+
+    def run(self, closed: Any, args: Sequence[Known], times: np.ndarray) -> list[Known]:
+        """The results of a jaxpr, whose ops run `times` times at each step."""
+        jaxpr, consts = open_jaxpr(closed)
+        names: dict[Any, Known] = dict(zip(jaxpr.invars, args, strict=True))
+        names.update(zip(jaxpr.constvars, map(_known, consts), strict=False))
+        runs = int(times.sum()) * self.steps // times.size
+        section = KernelSection()
+        for eqn in jaxpr.eqns:
+            given = [_read(atom, names) for atom in eqn.invars]
+            found = self._equation(eqn, given, times)
+            names.update(zip(eqn.outvars, found, strict=True))
+            section = _with(section, eqn, runs)
+        if runs:
+            self.sections.append(section)
+        return [_read(atom, names) for atom in jaxpr.outvars]
+
+    def _equation(
+        self, eqn: Any, given: list[Known], times: np.ndarray
+    ) -> Sequence[Known]:
+        name, params = eqn.primitive.name, eqn.params
+        unknown: list[Known] = [None] * len(eqn.outvars)
+        if name == "program_id":
+            return [self.place(self.axes[params["axis"]])]
+        if name == "num_programs":
+            return [np.asarray(self.shape[self.axes[params["axis"]]], np.int32)]
+        if name == "get":
+            return [_looked_up(params["tree"], given)]
+        if name == "cond":
+            self._branches(params["branches"], given, times)
+        elif name == "scan":
+            fixed, _ = scan_counts(params)
+            args = [*given[:fixed], *[None] * (len(given) - fixed)]
+            self.run(params["jaxpr"], args, times * params["length"])
+        elif name in _SCALAR:
+            return [_evaluated(eqn, given)]
+        else:
+            for body in _bodies(params):
+                inputs = open_jaxpr(body)[0].invars
+                same = len(inputs) == len(given)
+                found = self.run(body, given if same else [None] * len(inputs), times)
+                unknown = found if len(found) == len(unknown) else unknown
+        return unknown
+
+    def _branches(
+        self, branches: Sequence[Any], given: list[Known], times: np.ndarray
+    ) -> None:
+        """Run each branch at the steps that select it; if unknown, the largest."""
+        which, *args = given
+        if which is not None:
+            for index, branch in enumerate(branches):
+                chosen = np.clip(which, 0, len(branches) - 1) == index
+                self.run(branch, args, times * chosen)
+            return
+        before = self.sections
+        found: list[list[KernelSection]] = []
+        for branch in branches:
+            self.sections = []
+            self.run(branch, args, times)
+            found.append(self.sections)
+        self.sections = [
+            *before,
+            *max(found, key=lambda s: sum(each.work.flops for each in s)),
+        ]
+
+    def num_fetches(self, index_map: Any, tables: Sequence[Known]) -> int:
+        """The number of steps at which a block is not the block of the step before."""
+        places = [self.place(dim) for dim in range(len(self.shape))]
+        kernel_sections, self.sections = self.sections, []
+        where = self.run(index_map, [*places, *tables], self.once)
+        self.sections = kernel_sections
+        total = 1
+        for dim, size in enumerate(self.shape):
+            # Steps along this dim at which all dims inside it return to 0.
+            moved = never = np.zeros((1,) * len(self.shape), bool)
+            for index in where:
+                if index is None:
+                    return self.steps
+                moved = moved | _differs(index.reshape(index.shape or never.shape), dim)
+            steps = math.prod(self.shape[:dim]) * (size - 1)
+            total += int(moved.sum()) * steps // max(1, moved.size)
+        return total
+
+
+def _differs(index: np.ndarray, dim: int) -> np.ndarray:
+    """Whether an index changes when `dim` advances and the dims inside return to 0."""
+    inside = index.ndim - dim - 1
+    outside = (slice(None),) * dim
+    goes_on = index.shape[dim] > 1
+    before = index[
+        (*outside, slice(None, -1 if goes_on else None), *[slice(-1, None)] * inside)
+    ]
+    after = index[(*outside, slice(1 if goes_on else 0, None), *[slice(0, 1)] * inside)]
+    return before != after
+
+
+def _known(const: Any) -> Known:
+    unknown = const is None or isinstance(const, Tracer)
+    return None if unknown else np.asarray(const)
+
+
+def _read(atom: Any, names: dict[Any, Known]) -> Known:
+    return np.asarray(atom.val) if hasattr(atom, "val") else names.get(atom)
+
+
+def _looked_up(tree: Any, given: list[Known]) -> Known:
+    """The elements of a table at known indices; `None` if any of them is unknown."""
+    table, *indices = given
+    if table is None or any(index is None for index in indices):
+        return None
+    found = jax.tree.unflatten(tree, indices)
+    if len(found) != 1:
+        return None
+    places = found[0].indices
+    if not all(isinstance(place, int | np.ndarray) for place in places):
+        return None
+    return table[tuple(places)]
+
+
+def _evaluated(eqn: Any, given: list[Known]) -> Known:
+    """A scalar computed from known scalars; `None` if any of them is unknown."""
+    known = [number for number in given if number is not None]
+    if eqn.outvars[0].aval.shape or len(known) < len(given):
+        return None
+    dtypes = [atom.aval.dtype for atom in eqn.invars]
+    numbers = np.broadcast_arrays(*known)
+    with jax.ensure_compile_time_eval():
+        arrays = [
+            jnp.asarray(n, dtype) for n, dtype in zip(numbers, dtypes, strict=True)
+        ]
+        return np.asarray(eqn.primitive.bind(*arrays, **eqn.params))
+
+
+def _bodies(params: Any) -> list[Any]:
+    return [value for value in params.values() if hasattr(value, "eqns")]
+
+
+def _with(section: KernelSection, eqn: Any, runs: int) -> KernelSection:
+    """The section with one more op, which runs `runs` times."""
+    name = eqn.primitive.name
+    if name in ("addupdate", "masked_swap", "swap"):
+        stored = math.prod(eqn.invars[1].aval.shape)
+        return replace(section, stored=section.stored + runs * stored)
+    shapes = [getattr(a.aval, "shape", ()) for a in (*eqn.invars, *eqn.outvars)]
+    if not any(shapes) or not eqn.outvars or _bodies(eqn.params):
+        return section  # the scalar unit runs beside the others
+    op = Op(
+        name,
+        tuple(_value(atom.aval) for atom in eqn.invars),
+        tuple(_value(atom.aval) for atom in eqn.outvars),
+        eqn.params,
+    )
+    if name == "dot_general":
+        return replace(section, products=(*section.products, (op, runs)))
+    return replace(section, rest=section.rest + work_of(op) * runs)
+
+
+def _value(aval: Any) -> Value:
+    return Value(tuple(getattr(aval, "shape", ())), str(getattr(aval, "dtype", "")))

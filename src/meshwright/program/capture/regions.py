@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+
 from meshwright.jax_private import scan_counts
-from meshwright.program.capture.batched_while import is_batched, unbatch
 from meshwright.program.ir import Atom, Wire
 
 
@@ -45,8 +48,8 @@ def _scan(eqn: Any, operands: tuple[Atom, ...]) -> Region:
 
 def _while(eqn: Any, operands: tuple[Atom, ...]) -> Region:
     params = eqn.params
-    if is_batched(params):
-        params, operands = unbatch(params, operands)
+    if params["cond_jaxpr"].out_avals[0].shape:
+        params, operands = _unbatched(params, operands)
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     wires = [Wire(i, ((0, i),)) for i in range(num_cond)]
     wires += [Wire(num_cond + i, ((1, i),)) for i in range(num_body)]
@@ -92,3 +95,42 @@ _REGIONS: dict[str, Callable[[Any, tuple[Atom, ...]], Region]] = {
     "remat": _remat,
     "checkpoint": _remat,
 }
+
+
+def _unbatched[T](
+    params: Any, operands: Sequence[T]
+) -> tuple[dict[str, Any], tuple[T, ...]]:
+    """Parameters and operands of a batched loop's equivalent with a scalar condition.
+
+    After `vmap` the condition is an array with one bool per batch element: the loop runs
+    as long as any is true, and elements whose condition is false keep their carry. Here
+    the "any" and the selects become ops. The new body evaluates the condition too, so it
+    also gets the condition's constants.
+    """
+    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
+    cond, body = jaxpr_as_fun(params["cond_jaxpr"]), jaxpr_as_fun(params["body_jaxpr"])
+
+    def any_goes_on(*args: Any) -> Any:
+        (going,) = cond(*args)
+        return lax.reduce_or(going, tuple(range(going.ndim)))
+
+    def one_step(*args: Any) -> list[Any]:
+        first = num_cond + num_body
+        fixed, own, carry = args[:num_cond], args[num_cond:first], args[first:]
+        (going,) = cond(*fixed, *carry)
+        dims = tuple(range(going.ndim))
+        return [
+            lax.select(lax.broadcast_in_dim(going, new.shape, dims), new, old)
+            for old, new in zip(carry, body(*own, *carry), strict=True)
+        ]
+
+    fixed, own_carry = tuple(operands[:num_cond]), tuple(operands[num_cond:])
+    cond_avals = list(params["cond_jaxpr"].in_avals)
+    body_avals = cond_avals[:num_cond] + list(params["body_jaxpr"].in_avals)
+    changed = {
+        "cond_jaxpr": jax.make_jaxpr(any_goes_on)(*cond_avals),
+        "body_jaxpr": jax.make_jaxpr(one_step)(*body_avals),
+        "cond_nconsts": num_cond,
+        "body_nconsts": num_cond + num_body,
+    }
+    return {**params, **changed}, (*fixed, *fixed, *own_carry)

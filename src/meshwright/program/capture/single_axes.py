@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from meshwright.program.capture.source import Source
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 _COLLECTIVES = frozenset(
@@ -44,7 +43,7 @@ def runs_on_one_device(eqn: Any, single: Collection[str]) -> bool:
 
 
 def as_on_one_device(
-    eqn: Any, operands: tuple[Atom, ...], source: Source
+    eqn: Any, operands: tuple[Atom, ...], source: object
 ) -> tuple[list[Op], list[Atom]]:
     """The ops and the results of a collective that runs on one device."""
     if eqn.primitive.name == "axis_index":
@@ -72,7 +71,7 @@ def _op(
     operand: Atom,
     shape: tuple[int, ...],
     params: dict[str, Any],
-    source: Source,
+    source: object,
 ) -> Op:
     result = Value(shape, operand.dtype)
     return Op(primitive.name, (operand,), (result,), params, (), source, primitive)

@@ -1,7 +1,6 @@
 """Programs and shardings as plain data, without JAX, op semantics or hardware."""
 
-from meshwright.program.ir.parse import parse_program
-from meshwright.program.ir.program import Op, Program, show_op, show_program
+from meshwright.program.ir.program import Op, Program, show_ops, show_program
 from meshwright.program.ir.sharding import Sharding, whole
 from meshwright.program.ir.values import (
     Atom,
@@ -12,7 +11,6 @@ from meshwright.program.ir.values import (
     num_bytes,
     show_type,
 )
-from meshwright.program.ir.verify import verify
 
 __all__ = [
     "Atom",
@@ -24,10 +22,8 @@ __all__ = [
     "Wire",
     "itemsize_bytes",
     "num_bytes",
-    "parse_program",
-    "show_op",
+    "show_ops",
     "show_program",
     "show_type",
-    "verify",
     "whole",
 ]

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 
 @fast_frozen
@@ -63,7 +63,7 @@ class Wire:
     is_stacked: bool = False
 
 
-_SHORT = {
+SHORT_DTYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
     "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
     "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8",
@@ -73,12 +73,7 @@ _SHORT = {
 
 def show_type(shape: tuple[int, ...], dtype: str) -> str:
     """`f32[8, 6]`: the dtype's short name, then the shape."""
-    return f"{_SHORT.get(dtype, dtype)}[{', '.join(map(str, shape))}]"
-
-
-def full_dtype(short: str) -> str:
-    """NumPy's name of a dtype from its short name; the inverse of `show_type`'s."""
-    return next((dtype for dtype, name in _SHORT.items() if name == short), short)
+    return f"{SHORT_DTYPES.get(dtype, dtype)}[{', '.join(map(str, shape))}]"
 
 
 def num_bytes(value: Atom) -> int:

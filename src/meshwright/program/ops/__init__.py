@@ -1,11 +1,23 @@
 """Definitions of all ops (factor rule, traits, work), one file per family of primitives."""
 
-from meshwright.program.ops import families as _families  # noqa: F401  (registers the ops)
+from importlib import import_module
+from pkgutil import walk_packages
+
 from meshwright.program.rules.builder import COLLECTIVES, Builder
-from meshwright.program.rules.registry import known_ops, rule, rule_of
+from meshwright.program.rules.registry import (
+    OpWork,
+    Trait,
+    has_trait,
+    known_ops,
+    ops_with,
+    rule,
+    rule_of,
+    work_of,
+)
 from meshwright.program.rules.rule import FactorRule, OpCut, einsum_rule, opaque_rule
-from meshwright.program.rules.traits import Trait, has_trait, ops_with
-from meshwright.program.rules.work import OpWork, work_of
+
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)  # registers the ops of one family
 
 __all__ = [
     "COLLECTIVES",

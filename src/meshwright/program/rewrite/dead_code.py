@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from meshwright.program.ir import Atom, Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Op, Program, Wire
 
 
 def eliminate_dead_code(program: Program) -> Program:
@@ -68,13 +68,10 @@ def _rewire(op: Op, bodies: tuple[Program, ...], wires: list[Wire]) -> Op:
     """
     operands = sorted(w.operand for w in wires if w.operand is not None)
     results = sorted(w.result for w in wires if w.result is not None)
-    inputs = [
-        sorted({i for w in wires for b, i in w.inputs if b == k})
-        for k in range(len(bodies))
-    ]
+    every = range(len(bodies))
+    inputs = [sorted({i for w in wires for b, i in w.inputs if b == k}) for k in every]
     outputs = [
-        sorted({i for w in wires for b, i in w.outputs if b == k})
-        for k in range(len(bodies))
+        sorted({i for w in wires for b, i in w.outputs if b == k}) for k in every
     ]
     renumbered = tuple(
         Wire(
@@ -93,11 +90,7 @@ def _rewire(op: Op, bodies: tuple[Program, ...], wires: list[Wire]) -> Op:
     return replace(
         op,
         operands=tuple(op.operands[i] for i in operands),
-        results=_kept(op.results, results),
+        results=tuple(op.results[i] for i in results),
         bodies=trimmed,
         wires=renumbered,
     )
-
-
-def _kept(values: tuple[Value, ...], positions: list[int]) -> tuple[Value, ...]:
-    return tuple(values[i] for i in positions)

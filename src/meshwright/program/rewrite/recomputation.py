@@ -23,7 +23,7 @@ class Recomputation:
 
     copies: by value its second copy. Values are fetched, not computed again, if they are
     to be kept, if no op makes them, or if an op with effects or a loop does: a loop's
-    results are computed again in other loops (`rematerialized_scans`).
+    results are computed again in other loops (`rematerialize_scans`).
     """
 
     def __init__(
@@ -54,7 +54,9 @@ class Recomputation:
             if op is None or atom in self.copies:
                 stack.pop()
                 continue
-            needed = [o for o in op.operands if self._is_missing(o)]
+            needed = [
+                o for o in op.operands if o in self._producers and o not in self.copies
+            ]
             if needed:
                 stack += needed
                 continue
@@ -62,7 +64,9 @@ class Recomputation:
             for operand in op.operands:
                 yield from self._fetch_once(operand)
             results = tuple(Value(r.shape, r.dtype) for r in op.results)
-            operands = tuple(map(self._operand, op.operands))
+            operands = tuple(
+                self.copies.get(a) or self._fetched.get(a, a) for a in op.operands
+            )
             for old, new in zip(op.results, results, strict=True):
                 if old not in self._keep:
                     self.copies[old] = new
@@ -75,12 +79,6 @@ class Recomputation:
             return ()
         self._fetched[operand], ops = self._fetch(operand)
         return ops
-
-    def _is_missing(self, atom: Atom) -> bool:
-        return atom in self._producers and atom not in self.copies
-
-    def _operand(self, atom: Atom) -> Atom:
-        return self.copies.get(atom) or self._fetched.get(atom, atom)
 
 
 def _copied(program: Program) -> Program:

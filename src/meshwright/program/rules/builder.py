@@ -12,13 +12,9 @@ from dataclasses import dataclass, field
 
 from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Literal, Op, Value
-from meshwright.program.rules.traits import Trait, add_traits
 
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
 """Kinds that move bytes between devices; `all_slice` and `axis_index` do not."""
-
-add_traits((Trait.COLLECTIVE,), *COLLECTIVES)
-add_traits((Trait.COLLECTIVE_REDUCTION,), "all_reduce", "reduce_scatter")
 
 
 @dataclass
@@ -211,13 +207,11 @@ class Builder:
         """
         order = tuple(a for a in self.mesh.axes if a in axes)
         if order != axes:
-            pairs = tuple(
-                sorted((self._moved(a, axes, order), self._moved(b, axes, order))
-                       for a, b in pairs)
-            )  # fmt: skip
+            ends = [tuple(self.moved(p, axes, order) for p in pair) for pair in pairs]
+            pairs = tuple(sorted((a, b) for a, b in ends))
         return self._collective("permute", x, x.shape, axes=order, pairs=pairs)
 
-    def _moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
+    def moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
         """The position along axes `new` of a position along `old`, the same axes."""
         coordinates: dict[str, int] = {}
         for axis in reversed(old):

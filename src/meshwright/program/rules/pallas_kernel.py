@@ -7,10 +7,10 @@ run one after another; within each of those the matrix and vector units overlap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.work import NO_WORK, OpWork, work_of
+from meshwright.program.rules.registry import NO_WORK, OpWork, work_of
 
 KERNEL_PARAM = "kernel"
 """The parameter in which a captured op stores its `PallasKernel`, unknown to JAX."""
@@ -82,11 +82,6 @@ def kernel_of(op: Op) -> PallasKernel | None:
     """The kernel that an op calls; `None` if it calls none, or if its grid is unknown."""
     found = op.params.get(KERNEL_PARAM)
     return found if isinstance(found, PallasKernel) else None
-
-
-def with_kernel(op: Op, kernel: PallasKernel) -> Op:
-    """The op with the kernel stored among its parameters."""
-    return replace(op, params={**op.params, KERNEL_PARAM: kernel})
 
 
 def without_kernel(params: Mapping[str, object]) -> dict[str, object]:

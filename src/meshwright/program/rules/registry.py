@@ -1,15 +1,124 @@
-"""The registry of ops: by the primitive's name its factor rule, traits and work."""
+"""The registry of ops: by the primitive's name its factor rule, its traits and its work.
+
+Passes ask for a trait, never for a name; MLIR attaches traits to op definitions in the
+same way (`Elementwise`, `Commutative`). Work is counted by the rules of XLA's cost
+analysis: an elementwise op counts one operation for each element of its result, a
+contraction two for each product that it sums, without products with padding.
+Transcendental functions have a count of their own. An op that only moves data counts
+nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import Enum
 
 from meshwright.errors import RuleError
 from meshwright.program.ir import Op
+from meshwright.program.records import fast_frozen
 from meshwright.program.rules.rule import FactorRule, einsum_rule, opaque_rule
-from meshwright.program.rules.traits import Trait, add_traits
-from meshwright.program.rules.work import CountWork, count_work
+
+
+class Trait(Enum):
+    """A property that some kinds of op share; the value says what holds of them."""
+
+    ELEMENTWISE = "an element of the result depends on operands at its position alone"
+    TRANSCENDENTAL = "elementwise, and evaluates an exponential, a root or their like"
+    ADDS = "the elementwise sum of two operands"
+    CHOOSES = "an element of the result is that element of one of the operands"
+    CONTRACTION = "multiplies two operands and sums over dims that they share"
+    REDUCTION = "reduces whole dims of its operands to one element"
+    ALIASES_OPERAND = "the result has the operand's bytes in the same order (bitcast)"
+    MOVES = "the result holds elements of its operands at other positions"
+    REPEATS = "the result is larger than all that it is made from"
+    JOINS = "puts operands side by side"
+    SLICES = "takes parts of its operand, at positions known when it is compiled"
+    READS_AT_INDEX = "reads the part of an operand that another operand points to"
+    SCATTERS = "writes updates to the positions in an operand that indices point to"
+    STANDALONE = "compiled to a kernel or library call that neighbours do not fuse with"
+    EXPENSIVE = (
+        "takes time of its own; elementwise ops take part of their readers' time"
+    )
+    REGION = "runs nested programs"
+    LOOP = "a region whose body runs many times"
+    COLLECTIVE = "moves bytes between devices"
+    COLLECTIVE_REDUCTION = "a collective that reduces over devices"
+    DRAWS_FROM_STATE = "gives other numbers each time, though JAX notes no effect"
+    SHARDING_CONSTRAINT = "an identity by which the user fixes a sharding"
+
+    # Members are singletons; Enum hashes them by name, in Python, which is slower.
+    __hash__ = object.__hash__
+
+
+_KINDS: dict[Trait, set[str]] = {trait: set() for trait in Trait}
+
+
+def has_trait(kind: str, trait: Trait) -> bool:
+    """Whether ops of this kind have the trait."""
+    return kind in _KINDS[trait]
+
+
+def ops_with(trait: Trait) -> Set[str]:
+    """The kinds of op that have the trait, later registered ones included (a live set)."""
+    return _KINDS[trait]
+
+
+@fast_frozen
+@dataclass(frozen=True, slots=True)
+class OpWork:
+    """Operations of one application of an op.
+
+    flops: additions, multiplications, comparisons and their like, of any dtype.
+    transcendentals: evaluations of exponentials, roots and their like.
+    """
+
+    flops: int = 0
+    transcendentals: int = 0
+
+    def __add__(self, other: OpWork) -> OpWork:
+        return OpWork(
+            self.flops + other.flops, self.transcendentals + other.transcendentals
+        )
+
+    def __mul__(self, times: int) -> OpWork:
+        return OpWork(self.flops * times, self.transcendentals * times)
+
+    def scaled(self, share: float) -> OpWork:
+        """The work on that share of the elements, rounded down."""
+        return OpWork(int(self.flops * share), int(self.transcendentals * share))
+
+
+NO_WORK = OpWork()
+"""The work of an op that only moves data."""
+
+CountWork = Callable[[Op], OpWork]
+
+_COUNTS: dict[str, CountWork] = {}
+
+
+def describe(
+    *kinds: str, traits: Iterable[Trait] = (), work: CountWork | None = None
+) -> None:
+    """Register traits of these kinds of op, and the function that counts their work."""
+    for trait in traits:
+        _KINDS[trait].update(kinds)
+    if work is not None:
+        _COUNTS.update(dict.fromkeys(kinds, work))
+
+
+def work_of(op: Op) -> OpWork:
+    """The work of one op; none for a region op, since its bodies are counted instead."""
+    count = _COUNTS.get(op.kind)
+    return NO_WORK if count is None else count(op)
+
+
+def log2_rounded_up(extent: int) -> int:
+    """The base-2 logarithm rounded up, at least 1: steps of a binary merge or search."""
+    return max(1, math.ceil(math.log2(max(extent, 2))))
+
 
 RuleFn = Callable[[Op], FactorRule | str]
 
@@ -32,9 +141,7 @@ def rule(
             if kind in _RULES:
                 raise RuleError(f"op {kind!r} has a rule already")
             _RULES[kind] = fn
-        add_traits(traits, *kinds)
-        if work is not None:
-            count_work(work, *kinds)
+        describe(*kinds, traits=traits, work=work)
         return fn
 
     return register
@@ -54,14 +161,10 @@ def rule_of(op: Op) -> FactorRule:
     """The rule of an op; if none is registered, an opaque rule that says so."""
     fn = _RULES.get(op.kind)
     if fn is None:
-        return opaque_rule(op, _missing(op.kind))
+        near = get_close_matches(op.kind, _RULES, n=2)
+        hint = f" (near names: {', '.join(near)})" if near else ""
+        return opaque_rule(op, f"primitive {op.kind!r} has no factor rule{hint}")
     found = fn(op)
     if isinstance(found, str):
         return einsum_rule(found, op)
     return found
-
-
-def _missing(kind: str) -> str:
-    near = get_close_matches(kind, _RULES, n=2)
-    hint = f" (near names: {', '.join(near)})" if near else ""
-    return f"primitive {kind!r} has no factor rule{hint}"

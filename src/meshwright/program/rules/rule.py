@@ -14,6 +14,7 @@ name. The package's docstring says how to add an op.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,19 +122,8 @@ def parse_letters(text: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 
 def _parse_value(text: str) -> tuple[tuple[str, ...], ...]:
-    dims: list[tuple[str, ...]] = []
-    group: list[str] | None = None
-    for char in text:
-        if char == "(":
-            group = []
-        elif char == ")":
-            dims.append(tuple(group or ()))
-            group = None
-        elif group is not None:
-            group.append(char)
-        else:
-            dims.append(() if char == "-" else (char,))
-    return tuple(dims)
+    dims = re.findall(r"\((.*?)\)|(.)", text)
+    return tuple(tuple(group or letter.strip("-")) for group, letter in dims)
 
 
 def einsum_rule(

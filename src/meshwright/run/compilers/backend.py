@@ -45,21 +45,17 @@ _TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A compiler process that has ended, with the folder of its files.
+    """A process of a compiler that has ended, with the folder of its files.
 
     log: all that it printed. elapsed_s: seconds that it ran. full: whether it was allowed
     to finish.
     """
 
+    backend: Backend
     folder: Path
     log: str
     elapsed_s: float
     full: bool
-
-    @property
-    def dump(self) -> Path:
-        """The folder of XLA's dump."""
-        return self.folder / "dump"
 
     def result(self) -> Compiled | None:
         """The report on a finished compilation; `None` if it was not finished."""
@@ -76,13 +72,12 @@ class Ended:
             memory=memory,
         )
 
-    def memory(self, program: str, report: str) -> tuple[str, int]:
+    def memory(self) -> tuple[str, int]:
         """The program in the dump, and the bytes of main memory that it needs.
 
-        program, report: file patterns of the program and of its memory report. Raises
-        `CompilerError` with the last error in the log if either file is missing.
+        Raises `CompilerError` with the last error in the log if either is missing.
         """
-        hlo, usage = self.dumped(program), self.dumped(report)
+        hlo, usage = self.dumped(self.backend.program), self.dumped(self.backend.report)
         total = _TOTAL.search(usage) if usage else None
         if hlo is None or total is None:
             errors = _ERROR.findall(self.log) or [self.log.strip()[-500:]]
@@ -94,8 +89,9 @@ class Ended:
 
         Smaller files are of helper modules that XLA compiles along with the program.
         """
-        paths = sorted(self.dump.glob(pattern), key=lambda path: path.stat().st_size)
-        return paths[-1].read_text(encoding="utf-8") if paths else None
+        paths = (self.folder / "dump").glob(pattern)
+        largest = max(paths, key=lambda path: path.stat().st_size, default=None)
+        return None if largest is None else largest.read_text(encoding="utf-8")
 
 
 Target = tuple[str, Mapping[str, object]]
@@ -124,7 +120,3 @@ class Backend:
     report: str
     estimates_cycles: bool
     read: Callable[[Ended, Machine], Compiled]
-
-    def has_memory(self, dump: Path) -> bool:
-        """Whether a dump has the program and its memory report."""
-        return all(any(dump.glob(each)) for each in (self.program, self.report))

@@ -19,11 +19,10 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 from jax import export
-from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import AbstractMesh, AxisType
 
 from meshwright.errors import CompilerError
 from meshwright.machine import Machine
@@ -31,8 +30,7 @@ from meshwright.partitioner.lower import Lowered
 from meshwright.run.compilers.backend import Backend, Compiled, Ended
 from meshwright.run.compilers.gpu import GPU
 from meshwright.run.compilers.tpu import TPU
-from meshwright.run.local.execute import run_program
-from meshwright.run.local.spmd import partition_spec
+from meshwright.run.local.spmd import named_shardings, spmd_function
 
 BACKENDS = {"tpu": TPU, "gpu": GPU}
 """Compilers by the name in a machine's description."""
@@ -63,8 +61,7 @@ def confirm(
 
     full: generate code as well, which takes a minute or more and reports cycles; the GPU
         compiler reports none and is always stopped early.
-    folder: an empty or new folder in which the compiler's files stay; `None` to delete
-        them.
+    folder: an empty or new folder that keeps the compiler's files.
     Raises `CompilerError` if the compiler is not installed, fails or exceeds `timeout_s`.
     """
     backend = find_backend(machine)
@@ -140,21 +137,11 @@ def export_step(step: DeviceStep, platform: str) -> bytes:
         axis_types=(AxisType.Auto,) * len(sizes),
     )
 
-    def device_step(*inputs: Any) -> tuple[Any, ...]:
-        return tuple(run_program(lowered.program, inputs))
-
-    in_specs, out_specs = (
-        tuple(partition_spec(s) for s in side)
-        for side in (lowered.inputs, lowered.outputs)
-    )
-    mapped = jax.shard_map(
-        device_step, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
-    )
     jitted = jax.jit(
-        mapped,
-        in_shardings=tuple(NamedSharding(mesh, s) for s in in_specs),
-        out_shardings=tuple(NamedSharding(mesh, s) for s in out_specs),
-        donate_argnums=tuple(step.donated),
+        spmd_function(lowered, mesh),
+        in_shardings=named_shardings(mesh, lowered.inputs),
+        out_shardings=named_shardings(mesh, lowered.outputs),
+        donate_argnums=step.donated,
     )
     made = export.export(jitted, platforms=[platform])(*step.avals)
     return bytes(made.serialize())
@@ -169,28 +156,29 @@ def _run(
     dump, log = folder / "dump", folder / "log"
     dump.mkdir()
     start_s = time.perf_counter()
-    with log.open("w", encoding="utf-8") as output:
-        child = subprocess.Popen(
+    with (
+        log.open("w", encoding="utf-8") as output,
+        subprocess.Popen(
             [sys.executable, "-P", "-m", _CHILD, str(request)],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=_environment(dump, backend),
-        )
+        ) as child,
+    ):
         try:
             while child.poll() is None:
                 if time.perf_counter() - start_s > timeout_s:
                     raise CompilerError(f"the compiler took longer than {timeout_s} s")
-                if not full and backend.has_memory(dump):
+                wanted = backend.program, backend.report
+                if not full and all(any(dump.glob(each)) for each in wanted):
                     time.sleep(_SETTLE_S)
                     break
                 time.sleep(_POLL_S)
         finally:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
+            child.kill()
     elapsed_s = time.perf_counter() - start_s
     printed = log.read_text(encoding="utf-8", errors="replace")
-    return Ended(folder, printed, elapsed_s, full)
+    return Ended(backend, folder, printed, elapsed_s, full)
 
 
 def _environment(dump: Path, backend: Backend) -> dict[str, str]:

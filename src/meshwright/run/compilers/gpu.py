@@ -10,9 +10,6 @@ from meshwright.machine import Machine
 from meshwright.run.compilers.backend import Backend, Compiled, Ended, Target
 from meshwright.run.compilers.hlo import hlo_collectives
 
-_PROGRAM = "*gpu_after_optimizations.txt"
-_REPORT = "*gpu_after_optimizations-memory-usage-report.txt"
-
 _PARTITIONED = "*after_spmd_partitioner.txt"
 
 _CONFIG = """\
@@ -99,7 +96,7 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
     So `ptxas`, which generates code, need not be installed. The compiler applies no limit
     of memory, so that the machine's `usable_bytes` decide whether a step fits.
     """
-    hlo, num_bytes = ended.memory(_PROGRAM, _REPORT)
+    hlo, num_bytes = ended.memory()
     return Compiled(
         num_bytes,
         num_bytes <= machine.chip.usable_bytes,
@@ -123,8 +120,8 @@ GPU = Backend(
     modules=("jax_cuda13_plugin", "jax_plugins.xla_cuda13", "flatbuffers"),
     target=_target,
     environment={},
-    program=_PROGRAM,
-    report=_REPORT,
+    program="*gpu_after_optimizations.txt",
+    report="*gpu_after_optimizations-memory-usage-report.txt",
     estimates_cycles=False,
     read=_read,
 )

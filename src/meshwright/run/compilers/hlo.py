@@ -202,7 +202,7 @@ def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
     # Every fifth operand has a comment before it: `/*index=5*/%name`.
     names = [name.rpartition("%")[2].strip() for name in operands.split(",")]
     operand_bytes = sum(_operand_bytes(name, types) for name in names)
-    result_bytes = _type_bytes(instruction.type)
+    result_bytes = sum(map(_array_bytes, _ARRAY.finditer(instruction.type)))
     if instruction.opcode.endswith("-start"):
         result_bytes -= operand_bytes  # its type has the operands as well
     return max(operand_bytes, result_bytes)
@@ -211,16 +211,10 @@ def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
 def _operand_bytes(name: str, types: Mapping[str, str]) -> int:
     """Bytes of an operand; `while.14#1` is the second array in the tuple of a loop."""
     producer, _, position = name.partition("#")
-    if not position:
-        return _type_bytes(types.get(producer, ""))
     arrays = [*_ARRAY.finditer(types.get(producer, ""))]
-    index = int(position)
-    return _array_bytes(arrays[index]) if index < len(arrays) else 0
-
-
-def _type_bytes(text: str) -> int:
-    """Bytes of an HLO type: an array, or all arrays of a tuple."""
-    return sum(_array_bytes(found) for found in _ARRAY.finditer(text))
+    if position:
+        arrays = arrays[int(position) :][:1]
+    return sum(map(_array_bytes, arrays))
 
 
 def _array_bytes(found: re.Match[str]) -> int:

@@ -16,9 +16,6 @@ from meshwright.run.compilers.hlo import (
     scheduler_report,
 )
 
-_PROGRAM = "*after_optimizations_after_buffer_assignment.txt"
-_REPORT = "*after_optimizations-memory-usage-report.txt"
-
 _ASSIGNED = "*after_optimizations-buffer-assignment.txt"
 
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(.*)$", re.MULTILINE)
@@ -62,7 +59,7 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
     if out_of_memory:
         needed = float(out_of_memory[1]) * _UNITS[out_of_memory[2]]
         return Compiled(int(needed), False, ended.elapsed_s, "")
-    hlo, num_bytes = ended.memory(_PROGRAM, _REPORT)
+    hlo, num_bytes = ended.memory()
     assignment = ended.dumped(_ASSIGNED)
     if assignment is not None:
         num_bytes = min(num_bytes, assigned_bytes(assignment))
@@ -106,8 +103,8 @@ TPU = Backend(
         "TPU_VMODULE": "latency_hiding_scheduler=5",
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     },
-    program=_PROGRAM,
-    report=_REPORT,
+    program="*after_optimizations_after_buffer_assignment.txt",
+    report="*after_optimizations-memory-usage-report.txt",
     estimates_cycles=True,
     read=_read,
 )

@@ -5,15 +5,6 @@ from meshwright.run.local.spmd import (
     jax_mesh,
     make_executable,
     named_shardings,
-    partition_spec,
-    place,
 )
 
-__all__ = [
-    "Executable",
-    "jax_mesh",
-    "make_executable",
-    "named_shardings",
-    "partition_spec",
-    "place",
-]
+__all__ = ["Executable", "jax_mesh", "make_executable", "named_shardings"]

@@ -7,7 +7,7 @@ our own, and the collectives. All functions run inside `jax.shard_map`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -34,25 +34,22 @@ def all_slice(x: Any, dim: int, axes: tuple[str, ...]) -> Any:
     return lax.dynamic_slice_in_dim(x, start, size, dim)
 
 
-def all_gather(x: Any, dim: int, axes: tuple[str, ...], reason: str = "") -> Any:
+def all_gather(x: Any, dim: int, axes: tuple[str, ...]) -> Any:
     """The chunks of all devices along `axes`, concatenated along `dim`."""
-    del reason
     return _on_plain(lambda y: lax.all_gather(y, axes, axis=dim, tiled=True), x)
 
 
-def all_reduce(x: Any, axes: tuple[str, ...], monoid: str, reason: str = "") -> Any:
+def all_reduce(x: Any, axes: tuple[str, ...], monoid: str) -> Any:
     """The reduction over all devices along `axes`, replicated on each of them."""
-    del reason
-    return _REDUCERS[monoid](x, axes)
+    if monoid in _REDUCERS:
+        return _REDUCERS[monoid](x, axes)
+    return _reduce(lax.all_gather(x, axes), [0], monoid)  # backends lack the others
 
 
-def reduce_scatter(
-    x: Any, dim: int, axes: tuple[str, ...], monoid: str, reason: str = ""
-) -> Any:
+def reduce_scatter(x: Any, dim: int, axes: tuple[str, ...], monoid: str) -> Any:
     """This device's chunk along `dim` of the sum over `axes`."""
-    del reason
     assert monoid == "sum", f"no reduce-scatter for {monoid}"
-    if not _is_summable(x):
+    if x.dtype == jnp.bool_ or x.dtype.itemsize == 1:
         return all_slice(_sum(x, axes), dim, axes)
     if jnp.iscomplexobj(x):  # the TPU compiler refuses complex reduce-scatters
         parts = jnp.stack([jnp.real(x), jnp.imag(x)])
@@ -60,17 +57,13 @@ def reduce_scatter(
     return lax.psum_scatter(x, axes, scatter_dimension=dim, tiled=True)
 
 
-def all_to_all(
-    x: Any, gather: int, split: int, axes: tuple[str, ...], reason: str = ""
-) -> Any:
+def all_to_all(x: Any, gather: int, split: int, axes: tuple[str, ...]) -> Any:
     """The value with `axes` moved from dim `gather` to dim `split`."""
-    del reason
     return _on_plain(lambda y: lax.all_to_all(y, axes, split, gather, tiled=True), x)
 
 
-def permute(x: Any, axes: tuple[str, ...], pairs: Any, reason: str = "") -> Any:
+def permute(x: Any, axes: tuple[str, ...], pairs: Any) -> Any:
     """The value received from another position along `axes`, zeros if none sends one."""
-    del reason
     return _on_plain(lambda y: lax.ppermute(y, axes, list(pairs)), x)
 
 
@@ -82,10 +75,6 @@ def _on_plain(move: Callable[[Any], Any], x: Any) -> Any:
     return jax.random.wrap_key_data(move(jax.random.key_data(x)), impl=impl)
 
 
-def _is_summable(x: Any) -> bool:
-    return x.dtype != jnp.bool_ and x.dtype.itemsize > 1
-
-
 def _sum(x: Any, axes: tuple[str, ...]) -> Any:
     if x.dtype == jnp.bool_:
         return lax.psum(x.astype(jnp.int32), axes) > 0
@@ -94,9 +83,9 @@ def _sum(x: Any, axes: tuple[str, ...]) -> Any:
     return lax.psum(x, axes)
 
 
-def _by_gather(reduce: Callable[[Any], Any]) -> Callable[[Any, tuple[str, ...]], Any]:
-    """A reduction that backends lack, as an all-gather and a local reduction."""
-    return lambda x, axes: reduce(lax.all_gather(x, axes))
+def _reduce(x: Any, dims: Sequence[int], monoid: str) -> Any:
+    """The reduction over dims on this device."""
+    return getattr(lax, f"reduce_{monoid}")(x, dims)
 
 
 def _extreme(
@@ -129,29 +118,7 @@ _REDUCERS: dict[str, Callable[[Any, tuple[str, ...]], Any]] = {
     "sum": _sum,
     "max": _extreme(lax.pmax, "max"),
     "min": _extreme(lax.pmin, "min"),
-    "or": _by_gather(lambda y: lax.reduce_or(y, [0])),
-    "and": _by_gather(lambda y: lax.reduce_and(y, [0])),
-    "xor": _by_gather(lambda y: lax.reduce_xor(y, [0])),
-    "prod": _by_gather(lambda y: lax.reduce_prod(y, [0])),
 }
-
-_LOCAL_REDUCERS: dict[str, Callable[..., Any]] = {
-    "sum": lambda x, dims: lax.reduce_sum(x, dims),
-    "max": lambda x, dims: lax.reduce_max(x, dims),
-    "min": lambda x, dims: lax.reduce_min(x, dims),
-    "prod": lambda x, dims: lax.reduce_prod(x, dims),
-    "or": lambda x, dims: lax.reduce_or(x, dims),
-    "and": lambda x, dims: lax.reduce_and(x, dims),
-    "xor": lambda x, dims: lax.reduce_xor(x, dims),
-}
-
-
-def _broadcast_in_dim(x: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
-    return lax.broadcast_in_dim(x, shape, dims)
-
-
-def _slice(x: Any, dim: int, start: int, limit: int) -> Any:
-    return lax.slice_in_dim(x, start, limit, axis=dim)
 
 
 def _select_n(which: Any, *cases: Any) -> Any:
@@ -178,9 +145,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "all_to_all": all_to_all,
     "permute": permute,
     "random_bits_window": random_bits_window,
-    "broadcast_in_dim": _broadcast_in_dim,
-    "slice": _slice,
+    "broadcast_in_dim": lambda x, shape, dims: lax.broadcast_in_dim(x, shape, dims),
+    "slice": lambda x, dim, start, limit: lax.slice_in_dim(x, start, limit, axis=dim),
     "select_n": _select_n,
+    "reduce": _reduce,
     "iota": lambda shape, dim, dtype: lax.broadcasted_iota(
         jnp.dtype(dtype), shape, dim
     ),
@@ -189,7 +157,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     ),
     "reshape": lambda x, shape: lax.reshape(x, shape),
     "concatenate": lambda *xs, dim: lax.concatenate(xs, dim),
-    "reduce": lambda x, dims, monoid: _LOCAL_REDUCERS[monoid](x, dims),
     "dynamic_slice": lambda x, *starts, sizes: lax.dynamic_slice(x, starts, sizes),
     "dynamic_update_slice": lambda x, u, *starts: lax.dynamic_update_slice(
         x, u, starts
@@ -199,19 +166,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 """Functions by kind; elementwise kinds that are missing here are those of `jax.lax`."""
 
-_ELEMENTWISE = {
-    "not": "bitwise_not",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-}
+_BITWISE = ("not", "and", "or", "xor")
 
 
 def function_of(kind: str) -> Callable[..., Any]:
     """The function that executes a kind of device op; `KeyError` for unknown kinds."""
     if kind in _FUNCTIONS:
         return _FUNCTIONS[kind]
-    fn = getattr(lax, _ELEMENTWISE.get(kind, kind), None)
+    fn = getattr(lax, f"bitwise_{kind}" if kind in _BITWISE else kind, None)
     if fn is None:
         raise KeyError(f"no function executes device op {kind!r}")
     return _broadcasting(fn)
@@ -227,18 +189,12 @@ def _fft(operands: list[Any], params: Any) -> list[Any]:
     return [lax.platform_dependent(result, cpu=pinned, default=lambda x: x)]
 
 
-def _unchanged(operands: list[Any], params: Any) -> list[Any]:
-    del params
-    return operands
-
-
 PRIMITIVES: dict[str, Callable[[list[Any], Any], list[Any]]] = {
     "fft": _fft,
-    "tag": _unchanged,
-    "sharding_constraint": _unchanged,
-    "reshard": _unchanged,
-    "pvary": _unchanged,
-    "pbroadcast": _unchanged,
+    **dict.fromkeys(
+        ("tag", "sharding_constraint", "reshard", "pvary", "pbroadcast"),
+        lambda operands, params: operands,
+    ),
     "psum_invariant": lambda xs, params: [lax.psum(x, params["axes"]) for x in xs],
     "all_gather_invariant": lambda xs, params: [
         lax.all_gather(

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.program.ir import Atom, Literal, Op, Program
+from meshwright.program.ir import Atom, Literal, Op, Program, Wire
 from meshwright.program.rules.pallas_kernel import without_kernel
 from meshwright.run.local.device_ops import PRIMITIVES, function_of
-from meshwright.run.local.effects import run_effect
 
 
 def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -37,44 +36,59 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
     if op.kind == "shard_map":
         return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]
     if "mesh_axes" in op.params:
-        return run_effect(op, operands)
+        return _run_effect(op, operands)
     if op.kind in PRIMITIVES:
         return PRIMITIVES[op.kind](operands, op.params)
     if op.primitive is None:
-        params = dict(op.params)
+        params = {k: v for k, v in op.params.items() if k != "reason"}
         if op.kind == "iota":
             params["dtype"] = op.results[0].dtype
         return [function_of(op.kind)(*operands, **params)]
-    return _bind(op.primitive, operands, without_kernel(op.params))
-
-
-def _bind(primitive: Any, operands: list[Any], params: Any) -> Sequence[Any]:
-    result = primitive.bind(*operands, **primitive.get_bind_params(dict(params)))
+    primitive: Any = op.primitive
+    params = primitive.get_bind_params(dict(without_kernel(op.params)))
+    result = primitive.bind(*operands, **params)
     return result if primitive.multiple_results else [result]
+
+
+def _run_effect(op: Op, operands: list[Any]) -> list[Any]:
+    """Results of an op with an effect, run on the mesh's first device, on whole operands.
+
+    Lowering marks such ops by a parameter `mesh_axes`. Effects in a user's own `shard_map`
+    have no such parameter: there every device runs its own, as in JAX.
+    """
+    primitive: Any = op.primitive
+    axes = op.params["mesh_axes"]
+    params = {k: v for k, v in op.params.items() if k != "mesh_axes"}
+
+    def run(inputs: list[Any]) -> list[Any]:
+        out = primitive.bind(*inputs, **params)
+        return list(out) if primitive.multiple_results else [out]
+
+    def skip(inputs: list[Any]) -> list[Any]:
+        del inputs
+        return [jnp.zeros(r.shape, r.dtype) for r in op.results]
+
+    first = sum(lax.axis_index(a) for a in axes) == 0  # pyright: ignore[reportGeneralTypeIssues]
+    results = lax.cond(first, run, skip, operands)
+    return [lax.psum(r, axes) for r in results]
 
 
 def _scan(op: Op, operands: list[Any]) -> Sequence[Any]:
     """Results of `lax.scan` with constants as closures, and wires in the op's order."""
-    body = op.bodies[0]
     consts = [w for w in op.wires if w.inputs and not w.outputs and not w.is_stacked]
     carries = [w for w in op.wires if w.inputs and w.outputs]
     slices = [w for w in op.wires if w.inputs and w.is_stacked]
     stacks = [w for w in op.wires if not w.inputs]
 
     def step(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-        inputs: list[Any] = [None] * len(body.inputs)
-        for wires, given in ((consts, fixed), (carries, carry), (slices, xs)):
-            for wire, value in zip(wires, given, strict=True):
-                inputs[wire.inputs[0][1]] = value
-        outputs = run_program(body, inputs)
+        values = [*fixed, *carry, *xs]
+        outputs = _run_body(op, 0, consts + carries + slices, values)
         return (
             [outputs[w.outputs[0][1]] for w in carries],
             [outputs[w.outputs[0][1]] for w in stacks],
         )
 
-    fixed = [operands[w.operand] for w in consts]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    init = [operands[w.operand] for w in carries]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    xs = [operands[w.operand] for w in slices]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    fixed, init, xs = (_given(wires, operands) for wires in (consts, carries, slices))
     params: Any = op.params
     last, stacked = lax.scan(
         step, init, xs, params["length"], params["reverse"], params["unroll"]
@@ -84,27 +98,17 @@ def _scan(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 def _while(op: Op, operands: list[Any]) -> Sequence[Any]:
     carries = [w for w in op.wires if w.operand is not None and w.outputs]
-    fixed = {
-        end: operands[w.operand]
-        for w in op.wires if w.operand is not None and not w.outputs
-        for end in w.inputs
-    }  # fmt: skip
-
-    def inputs(which: int, carry: list[Any]) -> list[Any]:
-        given = {
-            **fixed,
-            **{e: v for w, v in zip(carries, carry, strict=True) for e in w.inputs},
-        }
-        return [given[which, i] for i in range(len(op.bodies[which].inputs))]
-
-    def body(carry: list[Any]) -> list[Any]:
-        outputs = run_program(op.bodies[1], inputs(1, carry))
-        return [outputs[w.outputs[0][1]] for w in carries]
+    consts = [w for w in op.wires if w.operand is not None and not w.outputs]
+    fixed = _given(consts, operands)
 
     def condition(carry: list[Any]) -> Any:
-        return run_program(op.bodies[0], inputs(0, carry))[0]
+        return _run_body(op, 0, consts + carries, [*fixed, *carry])[0]
 
-    init = [operands[w.operand] for w in carries]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    def body(carry: list[Any]) -> list[Any]:
+        outputs = _run_body(op, 1, consts + carries, [*fixed, *carry])
+        return [outputs[w.outputs[0][1]] for w in carries]
+
+    init = _given(carries, operands)
     return _results(op, [(carries, lax.while_loop(condition, body, init))])
 
 
@@ -115,18 +119,12 @@ def _cond(op: Op, operands: list[Any]) -> Sequence[Any]:
 
     def branch(which: int) -> Any:
         def run(given: list[Any]) -> list[Any]:
-            inputs: list[Any] = [None] * len(op.bodies[which].inputs)
-            for wire, value in zip(args, given, strict=True):
-                for body, i in wire.inputs:
-                    if body == which:
-                        inputs[i] = value
-            outputs = run_program(op.bodies[which], inputs)
-            ends = [dict(w.outputs)[which] for w in outs]
-            return [outputs[i] for i in ends]
+            outputs = _run_body(op, which, args, given)
+            return [outputs[dict(w.outputs)[which]] for w in outs]
 
         return run
 
-    given = [operands[w.operand] for w in args]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    given = _given(args, operands)
     chosen = _branch_here(op.params["platforms"])
     if chosen is not None:
         return _results(op, [(outs, branch(chosen)(given))])
@@ -158,15 +156,28 @@ def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:
     The barrier keeps XLA's common subexpression elimination from merging it with the
     first execution.
     """
-    body = op.bodies[0]
-    inputs: list[Any] = [None] * len(body.inputs)
     given = lax.optimization_barrier(operands) if op.params["barrier"] else operands
-    for wire in op.wires:
-        for _, i in wire.inputs:
-            inputs[i] = given[wire.operand]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    outputs = run_program(body, inputs)
+    args = [w for w in op.wires if w.inputs]
+    outputs = _run_body(op, 0, args, _given(args, given))
     outs = [w for w in op.wires if w.result is not None]
     return _results(op, [(outs, [outputs[w.outputs[0][1]] for w in outs])])
+
+
+def _given(wires: Sequence[Wire], operands: Sequence[Any]) -> list[Any]:
+    """The operands that wires take."""
+    return [operands[w.operand] for w in wires]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def _run_body(
+    op: Op, which: int, wires: Sequence[Wire], values: Sequence[Any]
+) -> list[Any]:
+    """The outputs of one of an op's bodies, whose inputs are the values on wires."""
+    inputs: list[Any] = [None] * len(op.bodies[which].inputs)
+    for wire, value in zip(wires, values, strict=True):
+        for body, i in wire.inputs:
+            if body == which:
+                inputs[i] = value
+    return run_program(op.bodies[which], inputs)
 
 
 def _results(op: Op, groups: list[tuple[list[Any], Sequence[Any]]]) -> list[Any]:

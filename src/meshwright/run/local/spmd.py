@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +31,7 @@ def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
             f"--xla_force_host_platform_device_count={count} before JAX starts"
         )
     shape = tuple(size for _, size in mesh.sizes)
-    grid = np.array(devices[: math.prod(shape)], dtype=object).reshape(shape)
+    grid = np.array(devices[:count], dtype=object).reshape(shape)
     return jax.sharding.Mesh(grid, mesh.axes, axis_types=(AxisType.Auto,) * len(shape))
 
 
@@ -45,48 +44,21 @@ def partition_spec(sharding: Sharding) -> PartitionSpec:
 
 
 def named_shardings(
-    mesh: jax.sharding.Mesh, shardings: Sequence[Sharding]
+    mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, shardings: Sequence[Sharding]
 ) -> tuple[NamedSharding, ...]:
     """JAX's `NamedSharding` of each sharding on a mesh."""
     return tuple(NamedSharding(mesh, partition_spec(s)) for s in shardings)
 
 
-@dataclass(frozen=True, eq=False)
-class Executable:
-    """A device program, jitted over a JAX mesh.
-
-    jitted: function from flat global arrays, sharded as `in_shardings`, to a tuple of
-    flat global arrays.
-    """
-
-    jitted: Any
-    mesh: jax.sharding.Mesh
-    in_shardings: tuple[NamedSharding, ...]
-
-    def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """Outputs for leaves in any sharding, under any mesh of the caller's context."""
-        placed = place(leaves, self.in_shardings)
-        if jax.sharding.get_abstract_mesh().empty:
-            return self.jitted(*placed)
-        with jax.set_mesh(self.mesh):
-            return self.jitted(*placed)
-
-
-def make_executable(
+def spmd_function(
     lowered: Lowered,
-    donated: Sequence[int] = (),
-    user_mesh: Mesh | None = None,
+    mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh,
     weak: Collection[int] = (),
-) -> Executable:
-    """The device program as one jitted SPMD function; the mesh's devices must be present.
+) -> Callable[..., tuple[Any, ...]]:
+    """The device program as a function of flat global arrays over a mesh.
 
     weak: positions of the outputs that are weakly typed, as those of the function are.
-    user_mesh: the mesh before its axes were split into sub-axes; arrays that use whole
-        axes only are sharded over it, except those of a program that calls Python.
     """
-    outer = jax_mesh(user_mesh or lowered.mesh)
-    mesh = jax_mesh(lowered.mesh)
-    outer = mesh if _calls_back(lowered) else outer
 
     def on_device(*inputs: Any) -> tuple[Any, ...]:
         return tuple(run_program(lowered.program, inputs))
@@ -103,9 +75,56 @@ def make_executable(
         results = mapped(*inputs)
         return tuple(_weaken(r) if i in weak else r for i, r in enumerate(results))
 
+    return device_step
+
+
+def _weaken(value: Any) -> Any:
+    """The value, weakly typed; XLA sees no conversion."""
+    params = {"new_dtype": value.dtype, "weak_type": True, "sharding": None}
+    return lax.convert_element_type_p.bind(value, **params)
+
+
+@dataclass(frozen=True, eq=False)
+class Executable:
+    """A device program, jitted over a JAX mesh.
+
+    jitted: function from flat global arrays, sharded as `in_shardings`, to a tuple of
+    flat global arrays.
+    """
+
+    jitted: Any
+    mesh: jax.sharding.Mesh
+    in_shardings: tuple[NamedSharding, ...]
+
+    def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """Outputs for leaves in any sharding, under any mesh of the caller's context."""
+        pairs = zip(leaves, self.in_shardings, strict=True)
+        placed = [_place(leaf, sharding) for leaf, sharding in pairs]
+        if jax.sharding.get_abstract_mesh().empty:
+            return self.jitted(*placed)
+        with jax.set_mesh(self.mesh):
+            return self.jitted(*placed)
+
+
+def make_executable(
+    lowered: Lowered,
+    donated: Sequence[int] = (),
+    user_mesh: Mesh | None = None,
+    weak: Collection[int] = (),
+) -> Executable:
+    """The device program as one jitted SPMD function; the mesh's devices must be present.
+
+    user_mesh: the mesh before its axes were split into sub-axes; arrays that use whole
+        axes only are sharded over it, except those of a program that calls Python.
+    weak: as in `spmd_function`.
+    """
+    outer = jax_mesh(user_mesh or lowered.mesh)
+    mesh = jax_mesh(lowered.mesh)
+    outer = mesh if _calls_back(lowered) else outer
+
     in_shardings = tuple(_outermost(s, outer, mesh) for s in lowered.inputs)
     jitted = jax.jit(
-        device_step,
+        spmd_function(lowered, mesh, weak),
         in_shardings=in_shardings,
         out_shardings=tuple(_outermost(s, outer, mesh) for s in lowered.outputs),
         donate_argnums=tuple(donated),
@@ -118,12 +137,6 @@ def _calls_back(lowered: Lowered) -> bool:
     return any("callback" in op.kind for op in lowered.program.walk())
 
 
-def _weaken(value: Any) -> Any:
-    """The value, weakly typed; XLA sees no conversion."""
-    params = {"new_dtype": value.dtype, "weak_type": True, "sharding": None}
-    return lax.convert_element_type_p.bind(value, **params)
-
-
 def _outermost(
     sharding: Sharding, outer: jax.sharding.Mesh, inner: jax.sharding.Mesh
 ) -> NamedSharding:
@@ -134,15 +147,11 @@ def _outermost(
     return NamedSharding(outer, partition_spec(named))
 
 
-def place(leaves: Sequence[Any], shardings: Sequence[NamedSharding]) -> list[Any]:
-    """Arrays of any sharding, NumPy arrays or scalars, moved to the given shardings.
+def _place(leaf: Any, sharding: NamedSharding) -> Any:
+    """An array of any sharding, a NumPy array or a scalar, moved to a sharding.
 
     In a multi-process run, NumPy arrays must be equal on all processes.
     """
-    return [_place(leaf, s) for leaf, s in zip(leaves, shardings, strict=True)]
-
-
-def _place(leaf: Any, sharding: NamedSharding) -> Any:
     if isinstance(leaf, Tracer):
         return leaf  # inside another transformation, which places it
     if isinstance(leaf, jax.Array):

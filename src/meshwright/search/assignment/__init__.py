@@ -1,7 +1,7 @@
 """Integer programs with one choice per node, pairwise costs and a memory limit.
 
 Comes in: an `Assignment`. Goes out: a `Solution`, with a lower bound on the optimum.
-Rooms, each importing only those before it:
+Folders, each of which imports only from those before it:
 
 problem     the problem, its reduced form, memory rows, the IOPDDL file format
 incumbent   options and results of a solve, the best solution and bound found so far

@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meshwright.search.assignment.bounds.dual import DualBound, ascend
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.messages import MIN_RISE, Messages
 from meshwright.search.assignment.eliminate.order import plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.improve import NeighbourhoodSearch
-from meshwright.search.assignment.primal.suggest import MIN_RISE
-from meshwright.search.assignment.solvers.cp_sat_proof import CpSatProof
-from meshwright.search.assignment.solvers.highs import HighsProof
+from meshwright.search.assignment.solvers.proofs import CpSatProof, HighsProof
 
 _SMALL = 20_000
 """Pairs of choices up to which the search alternates on one thread, then runs CP-SAT."""
@@ -49,7 +47,7 @@ def search_primal_dual(
     if incumbent.is_over:
         return
     graph = messages.graph
-    plan = plan_within(graph, _LEAST_WORK, incumbent.has_ended)
+    plan = plan_within(graph, _LEAST_WORK, lambda: incumbent.is_over)
     dual = DualBound(incumbent, graph, plan, messages)
     incumbent.raise_bound(dual.evaluate())
     incumbent.offer(dual.decode())
@@ -93,12 +91,10 @@ def _search_by_time(
         return
     if is_small and _suits_cp_sat(incumbent):
         proof = CpSatProof(incumbent, seed)
-        incumbent.stops.append(proof.stop)
         _run_threads(incumbent, (primal.run, proof.run))
     elif len(graph.tables) <= _MEDIUM and has_few_rows:
-        program = HighsProof(incumbent)
-        incumbent.stops.append(program.stop)
-        _run_threads(incumbent, (primal.run, raise_then_search, program.run))
+        proof = HighsProof(incumbent)
+        _run_threads(incumbent, (primal.run, raise_then_search, proof.run))
     else:
         _run_threads(incumbent, (primal.run, raise_then_search))
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
 from meshwright.search.loop.problem import Prior, Problem
-from meshwright.search.loop.trajectory import Mutator, Trajectory
-from meshwright.search.loop.walk import Walker
+from meshwright.search.loop.walk import Trajectory, Walker, mutate
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +43,14 @@ class Annealing:
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         rng = random.Random(self.seed)
         walker = Walker(problem, rng, self.prior_fn, self.longest)
-        mutator, scale = Mutator(walker), _Scale()
-        length, start = self.first_round, problem.start()
+        scale, length, start = _Scale(), self.first_round, problem.start()
         now: Trajectory[S, A] = Trajectory((start,), ())
         cost = yield problem.key(start), start, ()
         while True:
             for trial in range(length):
-                new = mutator.mutate(now)
-                new_cost = yield (
-                    problem.key(new.states[-1]),
-                    new.states[-1],
-                    new.actions,
-                )
+                new = mutate(walker, now)
+                end = new.states[-1]
+                new_cost = yield problem.key(end), end, new.actions
                 heat = self.hot * (self.cold / self.hot) ** (trial / length)
                 if scale.accepts(new_cost, cost, heat, rng):
                     now, cost = new, new_cost

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
 from meshwright.search.loop.problem import Prior, Problem
-from meshwright.search.loop.trajectory import Mutator, Trajectory
-from meshwright.search.loop.walk import Walker
+from meshwright.search.loop.walk import Trajectory, Walker, cross, mutate
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +40,19 @@ class Evolution:
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         rng = random.Random(self.seed)
         walker = Walker(problem, rng, self.prior_fn, self.longest)
-        mutator, start = Mutator(walker), problem.start()
+        start = problem.start()
         living: list[tuple[float, Trajectory[S, A]]] = []
         born: set[Hashable] = set()
         while True:
-            if len(living) < 2 or self._is_stranger(rng, len(living)):
+            # Half are random walks until all places are full.
+            share = 0.5 if len(living) < self.population else self.strangers
+            if len(living) < 2 or rng.random() < share:
                 states, actions = [start], list[A]()
                 cost = yield from walker.roll_out(states, actions)
                 child = Trajectory(tuple(states), tuple(actions))
                 key = problem.key(states[-1])
             else:
-                child = self._breed(rng, mutator, living)
+                child = self._breed(walker, living)
                 key = problem.key(child.states[-1])
                 cost = yield key, child.states[-1], child.actions
             if key not in born:
@@ -61,25 +62,18 @@ class Evolution:
                 if len(living) > self.population:
                     living.pop()
 
-    def _is_stranger(self, rng: random.Random, num_living: int) -> bool:
-        """Whether the next child is a random walk: half are until all places are full."""
-        share = 0.5 if num_living < self.population else self.strangers
-        return rng.random() < share
-
     def _breed[S, A: Hashable](
-        self,
-        rng: random.Random,
-        mutator: Mutator[S, A],
-        living: list[tuple[float, Trajectory[S, A]]],
+        self, walker: Walker[S, A], living: list[tuple[float, Trajectory[S, A]]]
     ) -> Trajectory[S, A]:
         """A child of one or two parents; each parent is the better of two random draws."""
+        rng = walker.rng
 
         def parent() -> Trajectory[S, A]:
             return living[min(rng.randrange(len(living)) for _ in range(2))][1]
 
         child = parent()
         if rng.random() < self.crossing:
-            child = mutator.cross(child, parent())
+            child = cross(walker, child, parent())
             if rng.random() < 0.5:
                 return child
-        return mutator.mutate(child)
+        return mutate(walker, child)

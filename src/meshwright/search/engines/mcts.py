@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
 from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
-from meshwright.search.loop.merit import Merits
-from meshwright.search.loop.node import Edge, Node, Stop
 from meshwright.search.loop.problem import Prior, Problem
-from meshwright.search.loop.scale import Scale
-from meshwright.search.loop.walk import Walker, order
+from meshwright.search.loop.walk import Merits, Walker, order
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,72 @@ class Mcts:
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         return (yield from _Tree(self, problem).grow())
+
+
+class Stop(Enum):
+    """An option of every state in addition to its actions: to end the trajectory there."""
+
+    HERE = "here"
+
+
+@dataclass(slots=True, eq=False)
+class Node[S, A]:
+    """A state, and the statistics of all trajectories through it.
+
+    untried: options not tried yet, the next one last; `None` before the first visit.
+    serial: number of the last trajectory that came through.
+    """
+
+    state: S
+    untried: list[A | Stop] | None = None
+    edges: list[Edge[S, A]] = field(default_factory=list)
+    visits: int = 0
+    total: float = 0.0
+    best: float = math.inf
+    is_priced: bool = False
+    is_solved: bool = False
+    serial: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Edge[S, A]:
+    """All actions of a state that lead to one child; `action` is the first of them."""
+
+    action: A
+    child: Node[S, A]
+    visits: int = 0
+
+
+class Scale:
+    """The costs seen so far, sorted, and ranks of other costs among them.
+
+    Ranks, not values, because costs have long tails: a plan that exceeds memory may cost a
+    hundred times a good one. On a linear scale all good plans would get the same reward.
+    """
+
+    def __init__(self) -> None:
+        self._costs: list[float] = []
+
+    def reward(self, cost: float) -> float:
+        """Reward of a cost: the share of higher costs seen so far, to the power of three.
+
+        The cost is added to those seen. An infinite cost has reward 0.
+        """
+        if cost == math.inf:
+            return 0.0
+        costs = self._costs
+        rank = bisect_left(costs, cost) + bisect_right(costs, cost)
+        share = 1 - rank / (2 * len(costs)) if costs else 0.5
+        insort(costs, cost)
+        return share**3
+
+    def bounds(self) -> tuple[float, float]:
+        """Median of the costs seen, and its distance to the lowest."""
+        costs = self._costs
+        if not costs:
+            return 0.0, 1.0
+        middle = costs[len(costs) // 2]
+        return middle, middle - costs[0] or 1.0
 
 
 class _Tree[S, A: Hashable]:

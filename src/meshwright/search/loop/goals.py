@@ -11,8 +11,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.errors import SearchError
-from meshwright.search.loop.budget import Budget, Result
-from meshwright.search.loop.engine import Engine, OnImprovement, search
+from meshwright.search.loop.engine import (
+    Budget,
+    Engine,
+    OnImprovement,
+    Result,
+    search,
+)
 from meshwright.search.loop.problem import Problem
 
 

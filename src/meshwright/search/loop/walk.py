@@ -1,14 +1,13 @@
-"""Random walks, and the choice among actions by weights or uniformly."""
+"""Random walks through a problem, and trajectories, which are mutated and crossed."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from meshwright.search.loop.engine import Candidate
-from meshwright.search.loop.merit import Merits
 from meshwright.search.loop.problem import Prior, Problem
 
 
@@ -23,9 +22,26 @@ def order[A](
     return [actions[i] for i in ranked]
 
 
-def draw_length(rng: random.Random, longest: int) -> int:
-    """A random length up to `longest`, log-uniform: 0, 1 to 2, 3 to 6, 7 to 14 alike."""
-    return int((longest + 2) ** rng.random()) - 1
+class Merits[A: Hashable]:
+    """Mean reward of all trajectories that contain an action, for each action.
+
+    If the order of decisions matters little, the merit of an action in one state is a good
+    estimate in most others (move averages: Finnsson and Bjornsson, AAAI 2008).
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[A, tuple[int, float]] = {}
+
+    def learn(self, actions: Iterable[A], reward: float) -> None:
+        sums = self._sums
+        for action in actions:
+            count, total = sums.get(action, (0, 0.0))
+            sums[action] = count + 1, total + reward
+
+    def of(self, action: A) -> float:
+        """Mean reward of an action; infinite if it was never taken."""
+        sums = self._sums.get(action)
+        return math.inf if sums is None else sums[1] / sums[0]
 
 
 _EVEN = 0.1
@@ -90,7 +106,8 @@ class Walker[S, A: Hashable]:
         feasible states whether these need many decisions or few.
         """
         problem, begin = self.problem, len(actions)
-        length = draw_length(self.rng, self.longest)
+        # Log-uniform: 0, 1 to 2, 3 to 6, 7 to 14 alike.
+        length = int((self.longest + 2) ** self.rng.random()) - 1
         while True:
             goes_on = self.walk(states, actions, length)
             cost = yield problem.key(states[-1]), states[-1], actions
@@ -98,3 +115,78 @@ class Walker[S, A: Hashable]:
             if cost < math.inf or not goes_on or walked >= self.longest:
                 return cost
             length = min(max(walked, 1), self.longest - walked)
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory[S, A]:
+    """A sequence of actions, where action `i` leads from state `i` to state `i + 1`."""
+
+    states: tuple[S, ...]
+    actions: tuple[A, ...]
+
+
+_ONE_MORE = 0.25
+"""Probability of a further mutation, so that every local optimum can be left."""
+
+
+def mutate[S, A: Hashable](
+    walker: Walker[S, A], old: Trajectory[S, A]
+) -> Trajectory[S, A]:
+    """A mutation: one action inserted, removed, replaced or moved; at times several."""
+    new = _mutate_once(walker, old)
+    while walker.rng.random() < _ONE_MORE:
+        new = _mutate_once(walker, new)
+    return new
+
+
+def cross[S, A: Hashable](
+    walker: Walker[S, A], first: Trajectory[S, A], second: Trajectory[S, A]
+) -> Trajectory[S, A]:
+    """Crossover: a prefix of the first, then all of the second or a suffix of it."""
+    rng = walker.rng
+    begin = rng.randint(0, len(first.actions))
+    rest = rng.randint(0, len(second.actions)) if rng.random() < 0.5 else 0
+    return _continue(walker, first, begin, second.actions[rest:])
+
+
+def _mutate_once[S, A: Hashable](
+    walker: Walker[S, A], old: Trajectory[S, A]
+) -> Trajectory[S, A]:
+    rng, actions = walker.rng, old.actions
+    index, kind = rng.randint(0, len(actions)), rng.randrange(4)
+    rest = actions[index + 1 :]
+    if index == len(actions) or kind == 0:  # insert
+        return _insert(walker, old, index, actions[index:])
+    if kind == 1:  # remove
+        return _continue(walker, old, index, rest)
+    if kind == 2:  # replace
+        return _insert(walker, old, index, rest)
+    others = [*actions[:index], *rest]
+    place = rng.randint(0, len(others))
+    others.insert(place, actions[index])
+    begin = min(place, index)
+    return _continue(walker, old, begin, others[begin:])
+
+
+def _insert[S, A: Hashable](
+    walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
+) -> Trajectory[S, A]:
+    """A trajectory with a random action inserted at `index`, if any, then the rest."""
+    options = walker.problem.actions(old.states[index])
+    if not options:
+        return _continue(walker, old, index, rest)
+    action = walker.draw(old.states[index], options)
+    return _continue(walker, old, index, (action, *rest))
+
+
+def _continue[S, A: Hashable](
+    walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
+) -> Trajectory[S, A]:
+    """The first `index` actions of a trajectory, then the possible ones of the rest."""
+    states, done = list(old.states[: index + 1]), list(old.actions[:index])
+    for action in rest:
+        if action in walker.problem.actions(states[-1]):
+            states.append(walker.problem.apply(states[-1], action))
+            done.append(action)
+    longest = walker.longest
+    return Trajectory(tuple(states[: longest + 1]), tuple(done[:longest]))

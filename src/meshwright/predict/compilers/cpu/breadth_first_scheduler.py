@@ -10,15 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.ir import Program, Value
-
-
-def schedule_breadth_first(compilation: Compilation) -> Compilation:
-    """The compilation with its fusions, and those of each body, in breadth-first order."""
-    return rewrite_fusions(compilation, breadth_first)
 
 
 def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
@@ -29,13 +22,12 @@ def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
     groups = _launch_groups(fusions)
     num_missing = [0] * len(fusions)
     readers: dict[Value, list[int]] = {}
-    for index, fusion in enumerate(fusions):
+    members: dict[int, list[int]] = {}
+    for index, (fusion, group) in enumerate(zip(fusions, groups, strict=True)):
+        members.setdefault(group, []).append(index)
         for value in dict.fromkeys(fusion.reads):
             readers.setdefault(value, []).append(index)
-            num_missing[groups[index]] += 1
-    members: dict[int, list[int]] = {}
-    for index, group in enumerate(groups):
-        members.setdefault(group, []).append(index)
+            num_missing[group] += 1
     ready: deque[Value | int] = deque((*program.inputs, *program.constants))
     ready.extend(g for g in members if not num_missing[g])
     made: set[Value] = {v for v in ready if isinstance(v, Value)}

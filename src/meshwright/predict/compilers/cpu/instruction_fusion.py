@@ -10,16 +10,13 @@ none of them needs it stored (XLA's `InstructionFusion`, `CpuInstructionFusion` 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from meshwright.predict.compilers.cpu.library_rewriter import reads_through
-from meshwright.predict.compilers.hlo.control_flow import stacked_ends
-from meshwright.predict.compilers.hlo.dataflow import Flow
+from meshwright.predict.compilers.hlo.dataflow import Flow, stacked_ends
 from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
-from meshwright.predict.compilers.hlo.fusion_policy import Decision, FusionPolicy
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.producers import FusedProducers
-from meshwright.predict.compilers.xla.aliasing import elementwise_aliases
+from meshwright.predict.compilers.hlo.policies import Decision, FusedOp, FusionPolicy
+from meshwright.predict.compilers.xla.instruction_fusion import elementwise_aliases
 from meshwright.program.ir import Atom, Op, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait
 
@@ -54,39 +51,16 @@ _MIN_ROW_BYTES, _MIN_JOINED_BYTES = 64, 2048
 _MAX_JOINED_OPERANDS = 8
 
 
-def decide(
-    op: Op, kind: FusionKind, producers: FusedProducers, flow: Flow, layouts: Layouts
-) -> list[Decision]:
-    """What becomes of each result of an op; `producers` are fused into it."""
-    del kind, layouts  # a library has kinds of its own, and no layouts matter to it
+def decide(producer: FusedOp) -> list[Decision]:
+    """The fate of each result of an op."""
+    op, producers, flow, _ = producer
     found: list[Decision] = []
     for value in op.results:
         consumers = flow.consumers.get(value, ())
-        private = _private_producers(op, producers.ops, flow)
-        fusing = _fusing_consumers(op, consumers, private, _reads_no_more(op, flow))
+        fusing = _fusing_consumers(op, consumers, producers.ops, flow)
         is_stored = value in flow.stored or len(fusing) < len(consumers)
         found.append(Decision(is_stored, bool(fusing), frozenset(fusing)))
     return found
-
-
-def elementwise_aliases_of(
-    op: Op, kind: FusionKind, producers: FusedProducers, flow: Flow
-) -> tuple[Value, ...]:
-    """Operands whose buffers any elementwise result may take."""
-    del kind
-    return elementwise_aliases(op, producers, flow)
-
-
-def no_chains(flow: Flow) -> Mapping[Value, Op]:
-    """No chains: every op is decided on by itself."""
-    del flow
-    return {}
-
-
-def no_carried_operands(op: Op, flow: Flow) -> Mapping[Value, Value]:
-    """No operands: the results of loops have memory of their own all along."""
-    del op, flow
-    return {}
 
 
 def stack_outputs(op: Op) -> set[Value]:
@@ -101,9 +75,9 @@ def stack_outputs(op: Op) -> set[Value]:
 
 CPU_FUSION = FusionPolicy(
     decide=decide,
-    single_consumer_chains=no_chains,
-    aliased_operands=elementwise_aliases_of,
-    carried_operands=no_carried_operands,
+    single_consumer_chains=lambda flow: {},
+    aliased_operands=elementwise_aliases,
+    carried_operands=lambda op, flow: {},  # results of loops have buffers of their own
     stack_outputs=stack_outputs,
     slice_readers=frozenset({FusionKind.LOOP}),
 )
@@ -117,21 +91,6 @@ def is_loop(op: Op) -> bool:
     return is_indexed or kind_of(op) is FusionKind.LOOP
 
 
-def _private_producers(
-    op: Op, producers: Collection[Op], flow: Flow
-) -> Collection[Op] | None:
-    """The producers fused into an op; `None` if others read large results of them.
-
-    Large are results with as many elements as the op's.
-    """
-    size = math.prod(op.results[0].shape)
-    made = (r for each in producers for r in each.results)
-    large = [r for r in made if math.prod(r.shape) >= size]
-    chain, consumers = {op, *producers}, flow.consumers
-    is_private = all(chain.issuperset(consumers.get(r, ())) for r in large)
-    return producers if is_private else None
-
-
 def _reads_no_more(op: Op, flow: Flow) -> bool:
     """Whether an op reads one large operand, or no more elements than it makes.
 
@@ -142,12 +101,11 @@ def _reads_no_more(op: Op, flow: Flow) -> bool:
     read = sum(math.prod(v.shape) for v in dict.fromkeys(operands))
     if read <= math.prod(result.shape):
         return True
-    repeated = {
+    large = (
         v
         for v in operands
-        if v in producers and has_trait(producers[v].kind, Trait.REPEATS)
-    }
-    large = (v for v in operands if v not in repeated)
+        if v not in producers or not has_trait(producers[v].kind, Trait.REPEATS)
+    )
     return sum(_rank(v) >= _rank(result) for v in large) <= 1
 
 
@@ -157,29 +115,30 @@ def _rank(value: Value) -> int:
 
 
 def _fusing_consumers(
-    op: Op,
-    consumers: Sequence[Op],
-    producers: Collection[Op] | None,
-    reads_no_more: bool,
+    op: Op, consumers: Sequence[Op], producers: Collection[Op], flow: Flow
 ) -> tuple[Op, ...]:
-    """The consumers of a result that recompute it.
-
-    producers: fused into the op; `None` if others read some of their results too.
-    """
+    """The consumers of a result that recompute it; `producers` are fused into the op."""
     if not is_loop(op) or op.kind == "dynamic_update_slice":
         return ()
     if op.kind in _EXPENSIVE and len(consumers) > 1:
         return ()
-    is_library = (
-        producers is not None and len(consumers) == 1 and _is_for_library(op, producers)
-    )
+    is_library = len(consumers) == 1 and _is_for_library(op, producers, flow)
     found = tuple(c for c in consumers if _fuses(c, op, is_library))
-    return found if reads_no_more or len(found) == len(consumers) else ()
+    is_whole = len(found) == len(consumers)
+    return found if is_whole or _reads_no_more(op, flow) else ()
 
 
-def _is_for_library(op: Op, producers: Collection[Op]) -> bool:
-    """Whether a library computes all that has as many elements as the result."""
-    size = math.prod(op.results[0].shape)
+def _is_for_library(op: Op, producers: Collection[Op], flow: Flow) -> bool:
+    """Whether a library computes all that has as many elements as the result.
+
+    It does not if ops outside the fusion read a large result of a producer.
+    """
+    size, fused = math.prod(op.results[0].shape), {op, *producers}
+    large = [
+        r for each in producers for r in each.results if math.prod(r.shape) >= size
+    ]
+    if not all(fused.issuperset(flow.consumers.get(r, ())) for r in large):
+        return False
     return all(
         each.kind in _LIBRARY_OPS and _is_float(each.results[0])
         for each in (op, *producers)
@@ -196,7 +155,7 @@ def _fuses(consumer: Op, op: Op, is_library: bool) -> bool:
     if consumer.kind == "dynamic_update_slice":
         return consumer.operands[0] is not op.results[0]
     if kind_of(consumer) is FusionKind.PRODUCT:
-        return op.kind == "transpose" and reads_through(consumer, op)
+        return reads_through(consumer, op)
     return is_loop(consumer)
 
 
@@ -214,7 +173,7 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _joins_rows(op: Op) -> bool:
-    """Whether a concatenation joins long rows, or many operands: a loop of its own."""
+    """Whether a concatenation is a loop of its own: it joins long rows or many operands."""
     (result,) = op.results
     minor, size = len(result.shape) - 1, itemsize_bytes(result.dtype)
     return len(op.operands) > _MAX_JOINED_OPERANDS or (

@@ -13,102 +13,65 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Origins
 from meshwright.predict.compilers.hlo.fusion import is_zeros
 from meshwright.program.ir import Atom, Op, Program, Value
 
 
-def rewrite_for_libraries(compilation: Compilation) -> Compilation:
-    """The compilation with its products and scatters as libraries run them."""
-    program, origins = rewritten(compilation.program)
-    return compilation.with_program(program, origins)
-
-
-def rewritten(program: Program) -> tuple[Program, Mapping[Op, Op]]:
-    """The program with copies of operands, and with results fused into products.
-
-    The second result is the origin of each op that stands for another one.
-    """
-    rewriter = _Rewriter()
-    return rewriter.program(program), rewriter.origins
-
-
-class _Rewriter:
-    def __init__(self) -> None:
-        self.origins: dict[Op, Op] = {}
-
-    def program(self, program: Program) -> Program:
-        """The program with its ops rewritten, those of bodies included."""
-        scope = _Scope(program)
-        ops: list[Op] = []
-        for op in program.ops:
-            if op not in scope.dropped:
-                ops += self.ops(op, scope)
-        return replace(program, ops=tuple(ops))
-
-    def ops(self, op: Op, scope: _Scope) -> list[Op]:
-        """The ops that replace one op: copies of its operands, and the op itself."""
-        made = scope.replaced.get(op, op)
-        copies: list[Op] = []
+def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
+    """The program with copies of operands, and with results fused into products."""
+    producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
+    replaced, dropped = _fused_results(program, producers)
+    ops: list[Op] = []
+    for op in program.ops:
+        if op in dropped:
+            continue
+        made = replaced.get(op, op)
         operands: list[Atom] = list(made.operands)
-        for position in _misplaced(made, scope.producers):
+        for position in _misplaced(made, producers):
             operand = operands[position]
             copy = Value(operand.shape, operand.dtype)
-            copies.append(Op("copy_p", (operand,), (copy,), source=op.source))
+            ops.append(Op("copy_p", (operand,), (copy,), source=op.source))
             operands[position] = copy
-        if copies or op.bodies:
-            bodies = tuple(map(self.program, op.bodies))
-            made = replace(made, operands=tuple(operands), bodies=bodies)
+        if tuple(operands) != made.operands:
+            made = replace(made, operands=tuple(operands))
+        made = origins.with_bodies(made, rewrite_for_libraries)
         if made is not op:
-            self.origins[made] = op
-        return [*copies, made]
+            origins[made] = origins.get(op, op)
+        ops.append(made)
+    return replace(program, ops=tuple(ops))
 
 
-class _Scope:
-    """Producers and reader counts of one program's values, and the ops that change.
-
-    replaced: by op, the op in its place. dropped: ops whose work another op does.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.producers = {result: op for op in program.ops for result in op.results}
-        self.readers: Counter[Atom] = Counter(program.outputs)
-        self.readers.update(v for op in program.ops for v in op.operands)
-        self.replaced: dict[Op, Op] = {}
-        self.dropped: set[Op] = set()
-        for op in program.ops:
-            if op.kind == "transpose":
-                producer = self.only(op.operands[0])
-                if producer is not None and _can_write(producer, op):
-                    # The product exchanges its operands and writes the transpose.
-                    self.replaced[op] = replace(op, kind="reshape")
-            elif op.kind == "convert_element_type":
-                producer = self.only(op.operands[0])
-                if producer is not None and producer.kind == "dot_general":
-                    self.replaced[op] = replace(producer, results=op.results)
-                    self.dropped.add(producer)
-            elif op.kind in {"add", "add_any"}:
-                self._start_scatter(op)
-
-    def only(self, atom: Atom) -> Op | None:
-        """The producer of a value that is read once; `None` if it is read again."""
-        if not isinstance(atom, Value) or self.readers[atom] != 1:
-            return None
-        return self.producers.get(atom)
-
-    def _start_scatter(self, op: Op) -> None:
-        """Replace zeros scattered into and then added by a scatter into the addend."""
-        for addend, other in (op.operands, op.operands[::-1]):
-            producer = self.only(addend)
-            if producer is None or producer.kind != "scatter-add":
+def _fused_results(
+    program: Program, producers: Mapping[Atom, Op]
+) -> tuple[dict[Op, Op], set[Op]]:
+    """Ops that stand for an op and a producer that it alone reads; those producers."""
+    reads: Counter[Atom] = Counter(program.outputs)
+    reads.update(v for op in program.ops for v in op.operands)
+    replaced: dict[Op, Op] = {}
+    dropped: set[Op] = set()
+    for op in program.ops:
+        for operand, other in zip(op.operands, op.operands[::-1], strict=True):
+            producer = producers.get(operand) if reads[operand] == 1 else None
+            if producer is None or op in replaced:
                 continue
-            if is_zeros(self.producers, producer.operands[0]):
+            if op.kind == "transpose" and _can_write(producer, op):
+                # The product exchanges its operands and writes the transpose.
+                replaced[op] = replace(op, kind="reshape")
+            elif op.kind == "convert_element_type" and producer.kind == "dot_general":
+                replaced[op] = replace(producer, results=op.results)
+                dropped.add(producer)
+            elif op.kind in {"add", "add_any"} and _scatters(producer, producers):
                 operands = (other, *producer.operands[1:])
-                self.replaced[op] = replace(
-                    producer, operands=operands, results=op.results
-                )
-                self.dropped.add(producer)
-                return
+                made = replace(producer, operands=operands, results=op.results)
+                replaced[op] = made
+                dropped.add(producer)
+    return replaced, dropped
+
+
+def _scatters(op: Op, producers: Mapping[Atom, Op]) -> bool:
+    """Whether an op scatters into zeros."""
+    return op.kind == "scatter-add" and is_zeros(producers, op.operands[0])
 
 
 def _can_write(product: Op, transpose: Op) -> bool:
@@ -121,7 +84,7 @@ def _can_write(product: Op, transpose: Op) -> bool:
     return not num_batch or (_is_stack(product) and tuple(order) == swapped)
 
 
-def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
+def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
     """Positions of operands in another order than a library reads, to be copied."""
     if op.kind == "conv_general_dilated":
         numbers: Any = op.params["dimension_numbers"]
@@ -132,15 +95,12 @@ def _misplaced(op: Op, maker: Mapping[Value, Op]) -> list[int]:
         ]
     if op.kind != "dot_general":
         return []
-    found: list[int] = []
-    for position, operand in enumerate(op.operands[:2]):
-        producer = maker.get(operand) if isinstance(operand, Value) else None
-        is_moved = producer is not None and producer.kind == "transpose"
-        if not (
-            _is_in_order(op, position) or (is_moved and reads_through(op, producer))
-        ):
-            found.append(position)
-    return found
+    return [
+        position
+        for position, operand in enumerate(op.operands[:2])
+        if not _is_in_order(op, position)
+        and not reads_through(op, producers.get(operand))
+    ]
 
 
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
@@ -155,12 +115,12 @@ def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> b
     return places == sorted(places)
 
 
-def reads_through(product: Op, transpose: Op | None) -> bool:
-    """Whether a product can read the operand of a transpose instead of its result."""
-    if product.kind != "dot_general" or transpose is None:
+def reads_through(product: Op, op: Op | None) -> bool:
+    """Whether an op is a transpose whose operand a product can read instead."""
+    if product.kind != "dot_general" or op is None or op.kind != "transpose":
         return False
-    order: Any = transpose.params["permutation"]
-    (moved,) = transpose.results
+    order: Any = op.params["permutation"]
+    (moved,) = op.results
     return all(
         _is_in_order(product, position, tuple(order))
         for position, operand in enumerate(product.operands[:2])
@@ -189,14 +149,11 @@ def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) ->
 
 def _is_stack(op: Op) -> bool:
     """Whether both operands are batches of matrices, with batch dims first."""
-    contracted, batch = _dims(op)
     return all(
         list(outer) == list(range(len(outer)))
         and len(inner) == 1
         and len(operand.shape) == len(outer) + 2
-        for operand, inner, outer in zip(
-            op.operands[:2], contracted, batch, strict=True
-        )
+        for operand, inner, outer in zip(op.operands[:2], *_dims(op), strict=True)
     )
 
 

@@ -1,29 +1,67 @@
-"""The pipeline of XLA's CPU compiler."""
+"""The pipeline of XLA's CPU compiler, and how it assigns buffers."""
 
 from __future__ import annotations
 
-from meshwright.predict.compilers.cpu.breadth_first_scheduler import (
-    schedule_breadth_first,
-)
-from meshwright.predict.compilers.cpu.buffers import CPU_BUFFERS
+from collections.abc import Sequence
+from operator import attrgetter
+
+from meshwright.predict.compilers.cpu.breadth_first_scheduler import breadth_first
 from meshwright.predict.compilers.cpu.instruction_fusion import CPU_FUSION
 from meshwright.predict.compilers.cpu.library_rewriter import rewrite_for_libraries
-from meshwright.predict.compilers.hlo.compilation import Compiler, Pass, Stage
+from meshwright.predict.compilers.hlo.compilation import (
+    Compiler,
+    FusionRewrite,
+    Pass,
+    Rewrite,
+    Stage,
+)
+from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.hlo.policies import (
+    BodyBuffers,
+    BufferPolicy,
+    HeapOrder,
+    shared_inputs,
+)
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
 from meshwright.predict.compilers.xla.pipeline import (
     INSTRUCTION_FUSION,
     LAYOUT_ASSIGNMENT,
     MULTI_OUTPUT_FUSION,
 )
+from meshwright.program.ir import Op
 
 PASSES = (
     # Rematerialized calls stay calls: the CPU compiler does not inline them.
     Pass("call-inliner", Stage.OPS, CallInliner(frozenset({"remat"}))),
-    Pass("library-rewriter", Stage.OPS, rewrite_for_libraries),
+    Pass("library-rewriter", Stage.OPS, Rewrite(rewrite_for_libraries)),
     LAYOUT_ASSIGNMENT,
     INSTRUCTION_FUSION,
-    Pass("breadth-first-scheduler", Stage.FUSION, schedule_breadth_first),
+    Pass("breadth-first-scheduler", Stage.FUSION, FusionRewrite(breadth_first)),
     MULTI_OUTPUT_FUSION,
+)
+
+
+def all_inputs_counted(
+    op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
+) -> BodyBuffers:
+    """Body buffers with all inputs; those with an operand's buffer count outside too.
+
+    Nothing is updated in place, and what a loop stacks is written to the stack.
+    """
+    del fusions, layouts
+    body = op.bodies[number]
+    stacked = {i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number}
+    outputs = [v for i, v in enumerate(body.outputs) if i not in stacked]
+    return BodyBuffers(body.inputs, outputs, {}, shared_inputs(op, number))
+
+
+CPU_BUFFERS = BufferPolicy(
+    heap=HeapOrder.OUTPUTS_APART,
+    outputs=attrgetter("outputs"),  # bitcasts of other values are not looked through
+    body_buffers=all_inputs_counted,
+    preallocates_stacks=True,
+    aliases_any_size=True,
 )
 
 CPU = Compiler("cpu", "cpu", frozenset(), PASSES, CPU_FUSION, CPU_BUFFERS)

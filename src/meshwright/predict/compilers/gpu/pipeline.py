@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy
 from meshwright.predict.compilers.hlo.compilation import Compiler
+from meshwright.predict.compilers.hlo.policies import BufferPolicy
 from meshwright.predict.compilers.xla.pipeline import XLA_PASSES
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
 

@@ -1,29 +1,21 @@
 """A compiler as a list of named passes, and the compilation that they work on.
 
-As in XLA, a pass is looked up by its name, and a compiler is the tuple of passes that it
-runs (`tpu/pipeline.py`, `gpu/pipeline.py`, ...). A pass takes a `Compilation` and returns
-a new one; it changes nothing in place.
+A pass takes a `Compilation` and returns a new one; it changes nothing in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
-from types import MappingProxyType
+from typing import Any
 
-from meshwright.predict.compilers.hlo.buffer_policy import BufferPolicy
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.hlo.fusion_policy import FusionPolicy
-from meshwright.predict.compilers.hlo.kernels import (
-    NO_KERNELS,
-    KernelSequence,
-    OnChipCandidates,
-)
+from meshwright.predict.compilers.hlo.kernels import KernelSequence, OnChipCandidates
 from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.program.ir import Op, Program, Value
+from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusionPolicy
+from meshwright.program.ir import Op, Program
 
 
 class Stage(Enum):
@@ -47,12 +39,11 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A compiler: the passes that it runs, and how it decides on fusions and buffers.
+    """A compiler: its passes in order, and how it decides on fusions and buffers.
 
     name: value of `Machine.compiler` that selects it.
     platform: name of the platform in JAX, "" if the compiler stands for no real one.
     async_collectives: kinds of collectives that run at the same time as computation.
-    passes: in the order in which they run.
     """
 
     name: str
@@ -68,7 +59,59 @@ class Compiler:
         return any(each.stage is Stage.MEMORY for each in self.passes)
 
 
-_NO_OPS: Mapping[Op, Op] = MappingProxyType({})
+class Origins(dict[Op, Op]):
+    """The op of the input program, by op that a pass made in its place."""
+
+    def replace(self, op: Op, **fields: Any) -> Op:
+        """An op with other fields, which stands for the same op of the input program."""
+        made = replace(op, **fields)
+        self[made] = self.get(op, op)
+        return made
+
+    def with_bodies(self, op: Op, rewrite: RewriteFn) -> Op:
+        """An op with its bodies rewritten; itself if they stay themselves."""
+        bodies = tuple([rewrite(body, self) for body in op.bodies])
+        return op if bodies == op.bodies else self.replace(op, bodies=bodies)
+
+
+RewriteFn = Callable[[Program, Origins], Program]
+"""The program rewritten, itself if nothing changes; adds the origins of new ops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A pass that looks at nothing but the program, and changes nothing else."""
+
+    rewrite: RewriteFn
+
+    def __call__(self, compilation: Compilation) -> Compilation:
+        origins = Origins(compilation.origins)
+        program = self.rewrite(compilation.program, origins)
+        return replace(compilation, program=program, origins=origins)
+
+
+@dataclass(frozen=True, slots=True)
+class FusionRewrite:
+    """A pass that rewrites the fusions of a program, and of each of its bodies."""
+
+    rewrite: Callable[[Sequence[Fusion], Program], Sequence[Fusion]]
+
+    def __call__(self, compilation: Compilation) -> Compilation:
+        fusions = self._rewritten(compilation.fusions, compilation.program)
+        return replace(compilation, fusions=fusions)
+
+    def _rewritten(
+        self, fusions: Sequence[Fusion], program: Program
+    ) -> tuple[Fusion, ...]:
+        found: list[Fusion] = []
+        for fusion in fusions:
+            pairs = zip(fusion.bodies, fusion.root.bodies, strict=False)
+            bodies = tuple([self._rewritten(*pair) for pair in pairs])
+            found.append(replace(fusion, bodies=bodies) if bodies else fusion)
+        return tuple(self.rewrite(found, program))
+
+
+_NO_KERNELS = KernelSequence((), (), OnChipCandidates((), 0), ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +121,7 @@ class Compilation:
     input: the program that is compiled.
     program: the same as the passes so far have rewritten it.
     layouts: of its values; none of them is in scratch memory.
-    num_devices: among which the batch of the program is still to be divided; 1 for the
-        program of one device.
-    origins: by op that a pass made in the place of another, the op of the input program.
+    num_devices: among which the batch of the program is still to be divided.
     fusions: in the order in which they run; the curve of memory is over them.
     kernels: fusions after multi-output fusion; the timeline is over them.
     on_chip: values that may stay in scratch memory, of the program and of each body.
@@ -91,15 +132,10 @@ class Compilation:
     compiler: Compiler
     layouts: Layouts
     num_devices: int = 1
-    origins: Mapping[Op, Op] = _NO_OPS
+    origins: Origins = field(default_factory=Origins)
     fusions: tuple[Fusion, ...] = ()
-    kernels: KernelSequence = NO_KERNELS
+    kernels: KernelSequence = _NO_KERNELS
     on_chip: tuple[OnChipCandidates, ...] = ()
-
-    @property
-    def outputs(self) -> list[Value]:
-        """Values that leave the program, without the bitcasts that rename them."""
-        return [v for v in stored_outputs(self.program) if isinstance(v, Value)]
 
     def after(self, *stages: Stage) -> Compilation:
         """The compilation after the compiler's passes of these stages."""
@@ -109,29 +145,10 @@ class Compilation:
                 compilation = each.run(compilation)
         return compilation
 
-    def with_program(
-        self,
-        program: Program,
-        replaced: Mapping[Op, Op],
-        layouts: Layouts | None = None,
-    ) -> Compilation:
-        """The compilation after a pass that rewrote ops.
-
-        replaced: by op that the pass made, the op in whose place it stands.
-        """
-        known = self.origins
-        origins = {
-            **known,
-            **{new: known.get(old, old) for new, old in replaced.items()},
-        }
-        return replace(
-            self, program=program, origins=origins, layouts=layouts or self.layouts
-        )
-
     def layouts_on(self, scratch_bytes: float) -> Layouts:
         """The layouts after values are placed in scratch memory of this size."""
         placed = (each.fitting(scratch_bytes) for each in self.on_chip)
-        return self.layouts.with_on_chip(frozenset[Value](chain.from_iterable(placed)))
+        return replace(self.layouts, on_chip=frozenset(chain.from_iterable(placed)))
 
 
 def start_compilation(
@@ -140,8 +157,8 @@ def start_compilation(
     """A compilation before the first pass.
 
     tile: rows and columns to which the two minor dims of an array are padded.
-    num_devices: 1 for a device program; more for a program whose batch is still to be
-        divided among so many, which matters to passes that count images.
+    num_devices: more than 1 for a program whose batch is still to be divided among so
+        many, which matters to passes that count images.
     """
     return Compilation(program, program, compiler, Layouts(tile), num_devices)
 

@@ -6,6 +6,7 @@ nothing: its result stands for the operand.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -32,10 +33,8 @@ class Flow:
         operand that the bodies of a loop keep as bfloat16 is the cast of the value.
     producers: the op that makes a value. consumers: by value, once for each time that
         an op reads it.
-    stored: values that are in memory whoever reads them: outputs, operands of barriers,
-        and operands of `casts`.
-    casts: by result, conversions in front of a loop that its body would otherwise do in
-        every iteration.
+    stored: values that are in memory: outputs, operands of barriers and of `casts`.
+    casts: by result, conversions that a loop would otherwise do in every iteration.
     sources: by result of a bitcast, the value whose memory it is.
     """
 
@@ -50,10 +49,9 @@ class Flow:
 
     def operand(self, op: Op, position: int) -> Value | None:
         """An operand as an op reads it; `None` for a literal."""
-        if not isinstance(op.operands[position], Value):
-            return None
         before = sum(isinstance(v, Value) for v in op.operands[:position])
-        return self.operands[op][before]
+        is_value = isinstance(op.operands[position], Value)
+        return self.operands[op][before] if is_value else None
 
     def chain_links(self) -> dict[Value, Op]:
         """The producer of each value that passes between two elementwise ops alone."""
@@ -73,9 +71,8 @@ class Flow:
     def paths_join(self, value: Value) -> bool:
         """Whether all paths from a value join in one op whose result is stored.
 
-        True of `x` in `x * logistic(x)` if the product is written: each path from `x` is
-        elementwise and ends there. A result that several ops read counts as stored, as
-        most such results are.
+        True of `x` in `x * logistic(x)` if the product is written. A result that several
+        ops read counts as stored, as most such results are.
         """
         ops = set(self.consumers.get(value, ()))
         for _ in range(_MOST_STEPS):
@@ -97,19 +94,12 @@ class Flow:
         """Whether a convolution reads an operand in another shape than it was made in."""
         if consumer.kind != "conv_general_dilated":
             return False
-        return any(
-            made is value and read.shape != made.shape
-            for read, made in zip(
-                consumer.operands, self.operands[consumer], strict=True
-            )
-        )
-
-    def body_inputs(self, op: Op, value: Value) -> list[Value]:
-        """The inputs of an op's bodies that stand for a value it reads."""
-        return _body_inputs(op, value, self.sources)
+        pairs = zip(consumer.operands, self.operands[consumer], strict=True)
+        return any(made is value and read.shape != made.shape for read, made in pairs)
 
 
-def _body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Value]:
+def body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Value]:
+    """The inputs of an op's bodies that stand for a value it reads."""
     return [
         op.bodies[body].inputs[i]
         for wire in op.wires
@@ -122,7 +112,7 @@ def _body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[V
 
 def dataflow_of(program: Program, layouts: Layouts) -> Flow:
     """The dataflow of a program whose values have these layouts."""
-    sources = _sources(program)
+    sources = bitcast_sources(program)
     source = sources.get
     ops = [op for op in program.ops if not _only_renames(op)]
     kinds = {op: kind_of(op) for op in ops}
@@ -130,7 +120,8 @@ def dataflow_of(program: Program, layouts: Layouts) -> Flow:
     operands = {
         op: [source(v, v) for v in op.operands if isinstance(v, Value)] for op in ops
     }
-    kept = [*program.outputs, *_barrier_operands(program)]
+    barriers = (op for op in program.ops if op.kind == BARRIER)
+    kept = [*program.outputs, *(v for op in barriers for v in op.operands)]
     stored = {source(v, v) for v in kept if isinstance(v, Value)}
     casts: dict[Value, Op] = {}
     if layouts.bfloat16:
@@ -138,16 +129,13 @@ def dataflow_of(program: Program, layouts: Layouts) -> Flow:
         stored |= rounded.keys()
         casts = {cast.results[0]: cast for cast in rounded.values()}
         producers |= casts
-    consumers: dict[Value, list[Op]] = {}
+    consumers: defaultdict[Value, list[Op]] = defaultdict(list)
     for op in ops:
         for value in operands[op]:
-            if value in consumers:
-                consumers[value].append(op)
-            else:
-                consumers[value] = [op]
+            consumers[value].append(op)
     positions = {op: i for i, op in enumerate(kinds)}
     return Flow(
-        kinds, operands, producers, consumers, stored, casts, sources, positions
+        kinds, operands, producers, dict(consumers), stored, casts, sources, positions
     )
 
 
@@ -164,17 +152,15 @@ def _round_loop_operands(
     for op in [op for op in operands if op.bodies]:
         found: list[Value] = []
         for value in operands[op]:
-            inside = [] if value in bfloat16 else _body_inputs(op, value, sources)
+            inside = [] if value in bfloat16 else body_inputs(op, value, sources)
             if not inside or not all(v in bfloat16 for v in inside):
                 found.append(value)
                 continue
-            cast = casts.get(value)
-            if cast is None:
+            if value not in casts:
                 made = Value(value.shape, "bfloat16")
                 cast = Op("convert_element_type", (value,), (made,), source=op.source)
-                casts[value] = cast
-                operands[cast] = [value]
-            found.append(cast.results[0])
+                casts[value], operands[cast] = cast, [value]
+            found.append(casts[value].results[0])
         operands[op] = found
     return casts
 
@@ -183,7 +169,7 @@ def stored_outputs(program: Program) -> tuple[Atom, ...]:
     """The outputs of a program, each bitcast replaced by the value it renames."""
     known = _OUTPUTS.get(program)
     if known is None:
-        sources = _sources(program)
+        sources = bitcast_sources(program)
         known = _OUTPUTS[program] = tuple(
             sources.get(v, v) if isinstance(v, Value) else v for v in program.outputs
         )
@@ -194,7 +180,18 @@ _OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
 """Outputs of programs that are in use: every analysis of live ranges asks for them."""
 
 
-def _sources(program: Program) -> dict[Value, Value]:
+def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
+    """Outputs of bodies that a loop stacks over its iterations, each with its body."""
+    return [
+        (op.bodies[body], end)
+        for wire in op.wires
+        if wire.is_stacked
+        for body, i in wire.outputs
+        if isinstance(end := op.bodies[body].outputs[i], Value)
+    ]
+
+
+def bitcast_sources(program: Program) -> dict[Value, Value]:
     """The value whose memory a bitcast's result is, by result."""
     found: dict[Value, Value] = {}
     for op in filter(_only_renames, program.ops):
@@ -202,10 +199,6 @@ def _sources(program: Program) -> dict[Value, Value]:
             assert isinstance(operand, Value), f"{op.kind} of a literal"
             found[result] = found.get(operand, operand)
     return found
-
-
-def _barrier_operands(program: Program) -> list[Atom]:
-    return [v for op in program.ops if op.kind == BARRIER for v in op.operands]
 
 
 def _only_renames(op: Op) -> bool:

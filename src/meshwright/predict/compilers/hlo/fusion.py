@@ -1,16 +1,17 @@
-"""Fusions: ops that a compiler emits as one, by the kind of their root."""
+"""Fusions: ops that a compiler emits as one, their roots and fused producers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
 
 
 class FusionKind(Enum):
@@ -29,6 +30,9 @@ class FusionKind(Enum):
 
 BARRIER = "optimization_barrier"
 """An op that nothing is fused across, so that its operands are in memory."""
+
+SLICE_OF_DEVICE = "all_slice"
+"""An op that slices the device's own part out of a value that every device has whole."""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
 """An op that copies images split in space to another layout; it is in no input program."""
@@ -58,9 +62,9 @@ def kind_of(op: Op) -> FusionKind:
     return FusionKind.LOOP
 
 
-def is_zeros(producers: Mapping[Value, Op], atom: Atom) -> bool:
+def is_zeros(producers: Mapping[Atom, Op], atom: Atom) -> bool:
     """Whether an atom is a broadcast of 0; `producers` has the op that makes a value."""
-    producer = producers.get(atom) if isinstance(atom, Value) else None
+    producer = producers.get(atom)
     if producer is None or producer.kind != "broadcast_in_dim":
         return False
     (repeated,) = producer.operands
@@ -68,10 +72,7 @@ def is_zeros(producers: Mapping[Value, Op], atom: Atom) -> bool:
 
 
 def _is_one_hot(op: Op) -> bool:
-    """Whether a scatter puts one element into each row: a comparison with the index.
-
-    That is the gradient of picking one element of each row, as losses do.
-    """
+    """Whether a scatter puts one element into each row, as gradients of losses do."""
     numbers: Any = op.params.get("dimension_numbers")
     batching = getattr(numbers, "operand_batching_dims", ())
     rank, indices = len(op.operands[0].shape), op.operands[1].shape
@@ -82,29 +83,20 @@ FUSES_OPERANDS = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind
 """Kinds of fusions that may compute their operands themselves (XLA: producer fusion)."""
 
 
-_NO_ALIASES: Mapping[Value, Value] = MappingProxyType({})
-
-_ALL_WHOLE: Mapping[Value, float] = MappingProxyType({})
-
-
 @fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
     """Ops that run as one; only the root writes to memory.
 
-    root: the op that writes. reads, writes: values in memory. work: of all ops,
-        including those that other fusions compute as well.
-    in_place: the operand whose memory the result may take over if nothing reads it
-        later.
+    reads, writes: values in memory. work: of all ops, also those that other fusions
+        compute as well.
+    in_place: the operand whose memory the result may take if nothing reads it later.
     bodies: of control flow, the fusions of each body.
     merged: the fusions that multi-output fusion merged into this one.
-    overwrites: operands whose buffer the result takes, element by element, if they are
-        read here for the last time and the compiler does so.
+    overwrites: operands whose buffer the result may take if this is their last use.
     replaces: by result of a loop, the operand whose buffer it takes: what it carries.
-    is_joined: whether it is launched together with the fusion before it but keeps its
-        own buffers.
-    shares: by operand that is read only to slice the device's own part out of it, the
-        share that is read.
+    is_joined: whether it is launched with the fusion before it; buffers are its own.
+    shares: by operand of which only the device's own slice is read, the share of it.
     sides: of a matrix product, by operand, the values in `reads` it is computed from.
     """
 
@@ -117,9 +109,9 @@ class Fusion:
     bodies: tuple[tuple[Fusion, ...], ...] = ()
     merged: tuple[Fusion, ...] = ()
     overwrites: tuple[Value, ...] = ()
-    replaces: Mapping[Value, Value] = _NO_ALIASES
+    replaces: Mapping[Value, Value] = MappingProxyType({})
     is_joined: bool = False
-    shares: Mapping[Value, float] = _ALL_WHOLE
+    shares: Mapping[Value, float] = MappingProxyType({})
     sides: tuple[tuple[Value, ...], ...] = ()
 
     @property
@@ -147,30 +139,60 @@ def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
     return [(a, b - 1) for a, b in zip(starts, ends, strict=True) for _ in range(a, b)]
 
 
-HALF = 2
-"""Bytes of 16 bits."""
-
-
-def widens(op: Op) -> bool:
-    """Whether an op converts a value to a dtype of more bits."""
-    return _added_bytes(op) > 0
-
-
-def rounds(op: Op) -> bool:
-    """Whether an op converts a value from more bits to 16."""
-    return _added_bytes(op) < 0 and itemsize_bytes(op.results[0].dtype) == HALF
-
-
-def _added_bytes(op: Op) -> int:
+def widening_bytes(op: Op) -> int:
+    """Bytes that a conversion adds to each element; 0 for other ops."""
     if op.kind != "convert_element_type":
         return 0
     (operand,), (result,) = op.operands, op.results
     return itemsize_bytes(result.dtype) - itemsize_bytes(operand.dtype)
 
 
-def transposes_minor_dim(op: Op) -> bool:
-    """Whether an op is a transpose that moves the last dim."""
-    if op.kind != "transpose":
-        return False
-    permutation = cast("tuple[int, ...]", op.params["permutation"])
-    return permutation[-1] != len(permutation) - 1
+@dataclass(slots=True, eq=False)
+class FusedProducers:
+    """Ops that a consumer computes itself, with their work.
+
+    ops: each after those whose results it reads. reads: stored values that they read.
+    """
+
+    ops: dict[Op, OpWork]
+    reads: dict[Value, None]
+
+    def shares(
+        self, root: Op, operands: Mapping[Op, Sequence[Value]]
+    ) -> dict[Value, float]:
+        """The share of each value that is needed; empty if all are needed whole.
+
+        root: the op that the producers are fused into. operands: of each op, as stored.
+        """
+        shares: dict[Value, float] = {}
+        if SLICE_OF_DEVICE not in [root.kind, *(op.kind for op in self.ops)]:
+            return shares
+        for op in (root, *reversed(self.ops)):
+            share = 1.0 if op is root else max(shares.get(r, 0.0) for r in op.results)
+            made = math.prod(op.results[0].shape) if op.results else 0
+            for value in operands[op]:
+                size = math.prod(value.shape)
+                if op.kind == SLICE_OF_DEVICE:
+                    needed = share * made / size if size else 1.0
+                else:  # a smaller operand is broadcast: each element is needed often
+                    needed = min(1.0, share * max(1.0, made / size)) if size else 1.0
+                known = shares.get(value, 0.0)
+                # Equal shares are taken for the same part, others for parts apart.
+                shares[value] = known if known == needed else min(1.0, known + needed)
+        return shares
+
+    def work_with(self, work: OpWork, shares: Mapping[Value, float]) -> OpWork:
+        """The work of all producers, each counted once, plus `work`."""
+        if not self.ops:
+            return work
+        works = self.ops.values()
+        if shares:
+            works = [
+                each.scaled(max(shares[r] for r in op.results if r in shares))
+                for op, each in self.ops.items()
+            ]
+        flops, transcendentals = work.flops, work.transcendentals
+        for each in works:
+            flops += each.flops
+            transcendentals += each.transcendentals
+        return OpWork(flops, transcendentals)

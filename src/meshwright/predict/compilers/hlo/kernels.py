@@ -6,7 +6,8 @@ once; another machine only has to say which values stay in its scratch memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,12 +15,18 @@ import numpy as np
 
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.product_streams import StreamedOperands
 from meshwright.predict.roofline.kernel_time import KernelTraffic
-from meshwright.predict.roofline.padding import uses_matrix_unit
+from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
+from meshwright.predict.roofline.rereads import SUM_BYTES, Streams
 from meshwright.program.ir import Atom, Value
 from meshwright.program.ops import Trait, has_trait
-from meshwright.program.records.fast_frozen import fast_frozen
+from meshwright.program.records import fast_frozen
+
+_MAX_RATIO = 2.0
+"""Times that an array besides the operands may be larger or smaller than the result: of
+a vector or a sum nothing is read for each tile."""
+
+_Sizes = tuple[tuple[Value, float], ...]
 
 
 class OnChipRange(NamedTuple):
@@ -39,11 +46,11 @@ class OnChipCandidates:
     num_fusions: of the program.
     """
 
-    ranges: tuple[OnChipRange, ...] = ()
-    num_fusions: int = 0
+    ranges: tuple[OnChipRange, ...]
+    num_fusions: int
 
     def fitting(self, scratch_bytes: float) -> frozenset[Value]:
-        """The values that fit into so many bytes throughout their live ranges."""
+        """The values that scratch memory holds throughout their live ranges."""
         used = np.zeros(self.num_fusions, np.int64)
         kept: list[Value] = []
         for value, start, end, size in self.ranges:
@@ -56,21 +63,32 @@ class OnChipCandidates:
         return frozenset(kept)
 
 
-NO_CANDIDATES = OnChipCandidates()
+Access = tuple[Value, int, int, int]
+"""A value that a kernel reads or writes and that scratch memory may hold: its elements,
+those that pass through registers, and bytes of traffic if main memory holds it."""
 
 
-class Access(NamedTuple):
-    """A value that a kernel reads or writes and that scratch memory may hold.
+class StreamedOperands(NamedTuple):
+    """Arrays that may stream through a product, each with its bytes.
 
-    elements: that are read or written; through_registers: those of them that pass
-        through registers. num_bytes: traffic to main memory, unless the value is in
-        scratch memory.
+    left, right: what an operand is computed from. others: what is read or written
+    besides. elements: of the result. widest: bytes of an element that is written.
     """
 
-    value: Value
+    left: _Sizes
+    right: _Sizes
+    others: _Sizes
     elements: int
-    through_registers: int
-    num_bytes: int
+    widest: int
+
+    def outside(self, on_chip: Collection[Value]) -> Streams:
+        """The streams through main memory: arrays in scratch memory cost nothing."""
+        left, right, others = (
+            sum([size for value, size in side if value not in on_chip])
+            for side in self[:3]
+        )
+        others /= self.elements
+        return Streams(int(left), int(right), others, self.widest >= SUM_BYTES)
 
 
 @fast_frozen
@@ -79,8 +97,8 @@ class Kernel:
     """A fusion, or several merged by multi-output fusion, that is launched once.
 
     accesses: of values that may stay in scratch memory.
-    num_bytes, elements: of all that it reads and writes, if nothing is in scratch
-        memory; of a collective, the bytes of its whole value.
+    num_bytes, elements: read and written if nothing is in scratch memory; of a
+        collective, the bytes of its whole value.
     work: equal for kernels that take as long for the same bytes and elements.
     streams: of a product, the operands that may be read more than once.
     bodies: of control flow, the kernels of each body.
@@ -120,18 +138,14 @@ class Kernel:
 class KernelSequence:
     """The kernels of a program or body, in an order that is valid.
 
-    inputs: values that are available from the start.
-    on_chip: values that may stay in scratch memory, numbered by kernel.
+    inputs: available from the start. on_chip: may stay in scratch memory.
     axes: mesh axes of all collectives, those of bodies included.
     """
 
-    inputs: tuple[Value, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
-    on_chip: OnChipCandidates = NO_CANDIDATES
-    axes: tuple[str, ...] = ()
-
-
-NO_KERNELS = KernelSequence()
+    inputs: tuple[Value, ...]
+    kernels: tuple[Kernel, ...]
+    on_chip: OnChipCandidates
+    axes: tuple[str, ...]
 
 
 def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
@@ -169,3 +183,38 @@ def collective_bytes(fusion: Fusion, layouts: Layouts) -> int:
     """Bytes of a collective's whole value on one device: operands or results."""
     sides = (fusion.reads, fusion.writes)
     return max((sum(map(layouts.num_bytes, side)) for side in sides if side), default=0)
+
+
+def streamed_operands(fusion: Fusion, layouts: Layouts) -> StreamedOperands | None:
+    """The arrays that a product's operands, and its result, are computed from.
+
+    Of an array larger than the operand, only as many elements count as the operand has:
+    the operand is then a slice of it.
+    `None` if the fusion is no matrix product.
+    """
+    if not fusion.sides:
+        return None
+    atoms = (*fusion.root.operands[:2], *fusion.root.results)
+    sizes = [math.prod(v.shape) for v in atoms]
+    if 0 in sizes:
+        return None
+
+    def moved(values: Iterable[Value], most: int) -> _Sizes:
+        counts = [(v, prod(v.shape) * shares.get(v, 1.0)) for v in values]
+        return tuple([(v, min(n, most) * layouts.itemsize(v)) for v, n in counts])
+
+    prod, shares, (left, right) = math.prod, fusion.shares, fusion.sides
+    result = sizes[2]
+    low, high = result / _MAX_RATIO, result * _MAX_RATIO
+    others = [
+        v
+        for v in (*fusion.reads, *fusion.writes)
+        if low <= prod(v.shape) <= high and v not in left and v not in right
+    ]
+    return StreamedOperands(
+        moved(left, sizes[0]),
+        moved(right, sizes[1]),
+        moved(others, math.ceil(high)),
+        result,
+        max(map(layouts.itemsize, fusion.writes), default=0),
+    )

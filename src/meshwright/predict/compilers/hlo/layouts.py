@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from meshwright.predict.roofline.matrix_unit import padded_extent
 from meshwright.program.ir import Program, Value, itemsize_bytes
 
 _WORD = 4
@@ -31,8 +32,7 @@ class ShapeLayouts(NamedTuple):
 
     inputs: of the program, which come as the caller laid them out.
     images: batch and feature dims of what convolutions read or make.
-    batched_products: dims of a batched product's result that are not batch dims; two of
-        them are its minor dims.
+    batched_products: dims of their results, two of which are minor: all but batch dims.
     """
 
     inputs: frozenset[Value] = frozenset()
@@ -60,30 +60,20 @@ def shape_layouts(program: Program) -> ShapeLayouts:
     return ShapeLayouts(frozenset(program.inputs), images, batched_products)
 
 
-_Key = tuple[_Shape, tuple[int, int] | None, bool, int]
-
-
-@dataclass(slots=True)
-class _Memo:
-    """Sizes reckoned so far: bytes by value, elements with padding by shape."""
-
-    sizes: dict[Value, int] = field(default_factory=dict[Value, int])
-    elements: dict[_Key, int] = field(default_factory=dict[_Key, int])
+_Memo = dict[object, int]
+"""Sizes reckoned so far: bytes by value, elements with padding by shape."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layouts:
     """How the values of one device program are stored in memory.
 
-    Each `with_` method returns new layouts and leaves these as they are.
-
     tile: rows and columns to which the two minor dims are padded. Which dims those are
         is the compiler's choice, taken to be the pair with the least padding.
     bfloat16: float32 values that are stored as bfloat16.
-    recomputed: inputs of bodies that are never in memory, since their readers in the
-        body compute them.
+    recomputed: inputs of bodies that are never in memory, since readers compute them.
     slices: values that are part of another buffer, such as one iteration's slice of
-        what a loop scans: they are read and written, but take no memory of their own.
+        what a loop scans.
     on_chip: values that scratch memory holds throughout their live ranges.
     unpadded: values that are stored without padding.
     shapes: minor dims by shape.
@@ -100,40 +90,12 @@ class Layouts:
     physical: Mapping[Value, PhysicalShape] = MappingProxyType({})
     _memo: _Memo = field(default_factory=_Memo, repr=False)
 
-    def with_bfloat16(self, values: Collection[Value]) -> Layouts:
-        """Layouts that store these values, and no others, as bfloat16."""
-        return replace(self, bfloat16=frozenset(values), _memo=_Memo())
+    def changed(self, **fields: Any) -> Layouts:
+        """Layouts with other fields, of which no sizes are known yet.
 
-    def with_shapes(self, shapes: ShapeLayouts) -> Layouts:
-        """Layouts with the minor dims that `shape_layouts` found."""
-        return replace(self, shapes=shapes, _memo=_Memo())
-
-    def with_physical(self, physical: Mapping[Value, PhysicalShape]) -> Layouts:
-        """Layouts that store these values in other shapes."""
-        return replace(self, physical=physical, _memo=_Memo())
-
-    def with_body_values(
-        self, recomputed: Collection[Value], slices: Collection[Value]
-    ) -> Layouts:
-        """Layouts with more values of bodies that have no buffer of their own."""
-        if not recomputed and not slices:
-            return self
-        return replace(
-            self,
-            recomputed=self.recomputed.union(recomputed),
-            slices=self.slices.union(slices),
-            _memo=_Memo(),
-        )
-
-    # These two may share what is known of sizes: `size` asks for them before.
-
-    def with_on_chip(self, values: frozenset[Value]) -> Layouts:
-        """Layouts after scratch memory has been given to these values."""
-        return replace(self, on_chip=values)
-
-    def with_unpadded(self, values: frozenset[Value]) -> Layouts:
-        """Layouts that store these values without padding."""
-        return replace(self, unpadded=values)
+        Sizes may be kept if `on_chip` or `unpadded` changes: `size` asks for them before.
+        """
+        return replace(self, _memo={}, **fields)
 
     def num_bytes(self, value: Value) -> int:
         """Bytes of a value's elements: what is read when it is."""
@@ -143,9 +105,8 @@ class Layouts:
         """Bytes of one element."""
         if value in self.recomputed:
             return 0
-        return (
-            _BFLOAT16_BYTES if value in self.bfloat16 else itemsize_bytes(value.dtype)
-        )
+        is_rounded = value in self.bfloat16
+        return _BFLOAT16_BYTES if is_rounded else itemsize_bytes(value.dtype)
 
     def size(self, value: Value) -> int:
         """Bytes that a value takes in main memory, padding included."""
@@ -153,9 +114,9 @@ class Layouts:
             return 0
         if value in self.unpadded:
             return self.num_bytes(value)
-        known = self._memo.sizes.get(value)
+        known = self._memo.get(value)
         if known is None:
-            known = self._memo.sizes[value] = self._padded_bytes(value)
+            known = self._memo[value] = self._padded_bytes(value)
         return known
 
     def _padded_bytes(self, value: Value) -> int:
@@ -165,9 +126,9 @@ class Layouts:
         shape, minor = physical or (value.shape, None)
         is_fixed = physical is not None or value in self.shapes.inputs
         key = shape, minor, is_fixed, itemsize
-        padded = self._memo.elements.get(key)
+        padded = self._memo.get(key)
         if padded is None:
-            padded = self._memo.elements[key] = self._padded_elements(*key)
+            padded = self._memo[key] = self._padded_elements(*key)
         return itemsize * elements * padded // max(elements, 1)
 
     def padded(self, shape: Sequence[int], minor: Sequence[int], itemsize: int) -> int:
@@ -182,17 +143,19 @@ class Layouts:
         if not elements or columns == 1:
             return elements
         least = max(1, _WORD // max(1, itemsize))
-        return min(
-            elements // (a * b) * _up(a, columns) * _up(b, _rows(b, least, most))
-            for a, b in set(permutations(minor, 2))
-        )
+        found: list[int] = []
+        for a, b in set(permutations(minor, 2)):
+            rows = min(most, max(least, 1 << (b - 1).bit_length()))
+            padded = padded_extent(a, columns) * padded_extent(b, rows)
+            found.append(elements // (a * b) * padded)
+        return min(found)
 
     def _padded_elements(
         self, shape: _Shape, minor: _Shape | None, is_fixed: bool, itemsize: int
     ) -> int:
         """Elements with padding; `is_fixed` says that no convolution decides on dims."""
         if len(shape) < 2:
-            return _up(shape[0], self.tile[1]) if shape else 1
+            return padded_extent(shape[0], self.tile[1]) if shape else 1
         image = None if is_fixed else self.shapes.images.get(shape)
         # Images of small batches get the least padding: convolutions read parts of them.
         if minor is None and image is not None and shape[image[0]] >= self.tile[0]:
@@ -201,12 +164,3 @@ class Layouts:
             minor = self.shapes.batched_products.get(shape)
         extents = shape if minor is None else [shape[d] for d in minor]
         return self.padded(shape, extents, itemsize)
-
-
-def _rows(extent: int, least: int, most: int) -> int:
-    """Rows of a tile over a dim of this extent."""
-    return min(most, max(least, 1 << (extent - 1).bit_length()))
-
-
-def _up(extent: int, tile: int) -> int:
-    return -(-extent // tile) * tile

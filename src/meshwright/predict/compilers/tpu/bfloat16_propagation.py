@@ -47,7 +47,7 @@ _INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
 def propagate_bfloat16(compilation: Compilation) -> Compilation:
     """The compilation with layouts that store values as bfloat16 where that is exact."""
     values = bfloat16_values(compilation.program)
-    return replace(compilation, layouts=compilation.layouts.with_bfloat16(values))
+    return replace(compilation, layouts=compilation.layouts.changed(bfloat16=values))
 
 
 def bfloat16_values(program: Program) -> frozenset[Value]:
@@ -61,24 +61,18 @@ class _Readers:
     """The answers of the known readers of each value: whether they accept bfloat16."""
 
     def __init__(self) -> None:
-        self.accepted: set[Value] = set()
+        self.accepted: set[Atom] = set()
         self.refused: set[Atom] = set()
 
     def note(self, atoms: Sequence[Atom], accepts: Sequence[bool]) -> None:
         """Record the answer of an op for each of its operands."""
         for atom, accepted in zip(atoms, accepts, strict=True):
-            if not accepted:
-                self.refused.add(atom)
-            elif isinstance(atom, Value):
-                self.accepted.add(atom)
+            (self.accepted if accepted else self.refused).add(atom)
 
-    def accept(self, value: Value) -> bool:
+    def accept(self, value: Atom) -> bool:
         """Whether a value is float32, has readers, and all of them accept bfloat16."""
-        return (
-            value in self.accepted
-            and value not in self.refused
-            and value.dtype == "float32"
-        )
+        is_accepted = value in self.accepted and value not in self.refused
+        return is_accepted and value.dtype == "float32"
 
 
 class _Search:
@@ -90,7 +84,7 @@ class _Search:
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
         """Whether each input may be bfloat16, given which outputs may be."""
         readers = _Readers()
-        producers = {result: op for op in program.ops for result in op.results}
+        producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
         if self.bfloat16:
             self.bfloat16.difference_update(producers)  # of an earlier visit
         readers.note(program.outputs, outputs)
@@ -115,19 +109,17 @@ class _Search:
                     for position in range(len(op.operands))
                 ]
             readers.note(op.operands, accepted)
-        for value in readers.accepted:
-            producer = producers.get(value)
-            if producer is None or not _is_written_rounded(producer, value):
-                continue
-            if readers.accept(value):
-                self.bfloat16.add(value)
+        # Values of regions are marked apart.
+        for op in [producers[v] for v in readers.accepted if v in producers]:
+            if not op.bodies and not op.has_effect and readers.accept(op.results[0]):
+                self.bfloat16.add(op.results[0])
         return [readers.accept(v) for v in program.inputs]
 
     def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
         """Whether each operand may be bfloat16; marks values of the bodies.
 
-        A value that a loop carries must be bfloat16 as operand, in the body and as
-        result: a carry that the body refuses is given up, until all agree.
+        A loop's carry must be bfloat16 as operand, in the body and as result: one that the
+        body refuses is given up, until all agree.
         """
         results = list(may_be)
         while True:
@@ -155,7 +147,9 @@ class _Search:
                 kept = wire.result is None or wire.is_stacked or results[wire.result]
                 inside = [inputs[body][i] for body, i in wire.inputs]
                 accepted[wire.operand] = bool(inside) and kept and all(inside)
-        self._mark_inputs(op, accepted)
+            for body, i in wire.inputs:
+                is_bfloat16 = wire.operand is not None and accepted[wire.operand]
+                self._mark(op.bodies[body].inputs[i], is_bfloat16)
         return accepted
 
     def _outputs(self, op: Op, number: int, results: list[bool]) -> list[bool]:
@@ -167,27 +161,14 @@ class _Search:
                     outputs[position] = results[wire.result]
         return outputs
 
-    def _mark_inputs(self, op: Op, accepted: list[bool]) -> None:
-        """Mark the inputs of bodies whose operand is read as bfloat16."""
-        for wire in op.wires:
-            for body, position in wire.inputs:
-                value = op.bodies[body].inputs[position]
-                self._mark(value, wire.operand is not None and accepted[wire.operand])
-
     def _mark(self, value: Value, is_bfloat16: bool) -> None:
         (self.bfloat16.add if is_bfloat16 else self.bfloat16.discard)(value)
-
-
-def _is_written_rounded(producer: Op, value: Value) -> bool:
-    """Whether an op can write its result as bfloat16; regions are marked apart."""
-    has_own_rules = producer.bodies or producer.has_effect
-    return not has_own_rules and producer.results[0] is value
 
 
 def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
     """Whether an op may read an operand as bfloat16 in the place of float32."""
     if has_trait(op.kind, Trait.CONTRACTION):
-        return _rounds(op)
+        return _is_own(op.params.get("precision"))
     if op.kind == "convert_element_type":
         return op.results[0].dtype == "bfloat16" or may_be[0]
     if op.kind not in _MOVES:
@@ -197,22 +178,16 @@ def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
     return position < _INDICES.get(op.kind, len(op.operands))
 
 
-def _sums(op: Op, producers: Mapping[Value, Op]) -> bool:
+def _sums(op: Op, producers: Mapping[Atom, Op]) -> bool:
     """Whether an op sums a value in the kernel that makes it, before it is rounded."""
-    if op.kind != "reduce_sum" or not isinstance(op.operands[0], Value):
-        return False
-    producer = producers.get(op.operands[0])
+    producer = producers.get(op.operands[0]) if op.kind == "reduce_sum" else None
     if producer is None:
         return False
     return kind_of(producer) in (FusionKind.LOOP, FusionKind.PRODUCT)
 
 
-def _rounds(op: Op) -> bool:
-    """Whether a product asks for no more than the matrix unit's own precision."""
-    return _is_own(op.params.get("precision"))
-
-
 @cache
 def _is_own(precision: object) -> bool:
+    """Whether a product asks for no more than the matrix unit's own precision."""
     sides = precision if isinstance(precision, tuple) else (precision,)
     return all(p is None or str(p).upper().endswith("DEFAULT") for p in sides)

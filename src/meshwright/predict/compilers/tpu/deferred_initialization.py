@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value
 
@@ -20,12 +18,7 @@ UPDATE = "dynamic_update_slice"
 """The kind of op that fills the buffer it writes into, unless that is stored already."""
 
 
-def defer_initializations(compilation: Compilation) -> Compilation:
-    """The compilation with fusions that fill a buffer moved before its first reader."""
-    return rewrite_fusions(compilation, deferred)
-
-
-def deferred(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
+def defer_updates(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
     """The fusions of a program, those that fill what they write before its reader."""
     del program
     late = {f for f in fusions if f.root.kind == UPDATE and f.in_place is None}

@@ -7,18 +7,19 @@ of memory and vector unit; storing takes a kernel that writes the operand, and r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.hlo.fusion import HALF, FusionKind, rounds
-from meshwright.predict.compilers.xla.producer_fusion import Producer
+from meshwright.predict.compilers.hlo.fusion import FusionKind, widening_bytes
+from meshwright.predict.compilers.hlo.policies import FusedOp
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
-from meshwright.predict.roofline.padding import product_extents
-from meshwright.program.ir import Op, Value, num_bytes
+from meshwright.predict.roofline.matrix_unit import product_extents
+from meshwright.program.ir import Op, Value, itemsize_bytes, num_bytes
 from meshwright.program.ops import OpWork, work_of
 
-_LANES = 128
+_LANES, _HALF = 128, 2
+"""Elements of a row of registers, and bytes of 16 bits."""
 
 _ROUNDING_FLOPS = 30
 """Operations per element that a program rounds from 32 to 16 bits.
@@ -41,19 +42,23 @@ class Balance:
     vector: float
     matrix: float
 
-    def saves_time(
-        self, producer: Producer, value: Value, consumers: Sequence[Op]
-    ) -> bool | None:
+    def __call__(self, producer: FusedOp, value: Value) -> bool | None:
         """Whether products recompute an operand; `None` if some are not memory-bound."""
-        kinds = producer.flow.kinds
-        if not all(kinds[consumer] is FusionKind.PRODUCT for consumer in consumers):
+        op, producers, flow, layouts = producer
+        consumers = flow.consumers.get(value, ())
+        if not all(flow.kinds[each] is FusionKind.PRODUCT for each in consumers):
             return None
-        made = _Recomputation(producer, value)
-        read_bytes = made.read_bytes
+        shares = producers.shares(op, flow.operands)
+        size = layouts.num_bytes
+        read_bytes = sum(int(size(v) * shares.get(v, 1.0)) for v in producers.reads)
         if not all(self.waits(consumer, read_bytes) for consumer in consumers):
             return None
-        stored_bytes = made.stored_bytes(consumers)
-        return self.is_recomputed(consumers, made.work, read_bytes, stored_bytes)
+        flops = _FLOPS + _ROUNDING_FLOPS * _is_rounded(producer, value)
+        rounding = OpWork(flops * math.prod(value.shape))
+        work = producers.work_with(work_of(op) + rounding, shares)
+        is_narrow = are_batches_below_lanes(consumers)
+        stored_bytes = num_bytes(value) if is_narrow else size(value)
+        return self.is_recomputed(consumers, work, read_bytes, stored_bytes)
 
     def waits(self, product: Op, num_bytes: int) -> bool:
         """Whether a product waits for an operand of so many bytes, read once.
@@ -76,53 +81,23 @@ class Balance:
         return recomputed < max(read_bytes + num_bytes, made) + times * num_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Recomputation:
-    """Work and traffic of computing a result of an op once more."""
+def _is_rounded(producer: FusedOp, value: Value) -> bool:
+    """Whether the program itself rounds a value from as many elements of 32 bits.
 
-    producer: Producer
-    value: Value
-
-    @property
-    def read_bytes(self) -> int:
-        """Bytes that are read to compute the value."""
-        shares, size = self._shares(), self.producer.layouts.num_bytes
-        reads = self.producer.producers.reads
-        return sum(int(size(v) * shares.get(v, 1.0)) for v in reads)
-
-    @property
-    def work(self) -> OpWork:
-        """Work to compute the value, rounding it included."""
-        flops = _FLOPS + _ROUNDING_FLOPS * self._is_rounded()
-        rounding = OpWork(flops * math.prod(self.value.shape))
-        op, producers = self.producer.op, self.producer.producers
-        return producers.work_with(work_of(op) + rounding, self._shares())
-
-    def _is_rounded(self) -> bool:
-        """Whether the program itself rounds it from as many elements of 32 bits.
-
-        Vectors that are rounded on the way, such as scales, do not count.
-        """
-        size, producers = math.prod(self.value.shape), self.producer.producers
-        num_bytes = self.producer.layouts.num_bytes
-        ops = (self.producer.op, *producers.ops)
-        large = [op for op in ops if math.prod(op.results[0].shape) >= size]
-        is_wide = any(
-            math.prod(v.shape) >= size and num_bytes(v) > HALF * math.prod(v.shape)
-            for v in producers.reads
-        )
-        return is_wide and any(map(rounds, large))
-
-    def stored_bytes(self, consumers: Sequence[Op]) -> int:
-        """Bytes of the value, as the compiler counts them."""
-        if are_batches_below_lanes(consumers):
-            return num_bytes(self.value)
-        return self.producer.layouts.num_bytes(self.value)
-
-    def _shares(self) -> Mapping[Value, float]:
-        return self.producer.producers.shares(
-            self.producer.op, self.producer.flow.operands
-        )
+    Vectors that are rounded on the way, such as scales, do not count.
+    """
+    size, producers = math.prod(value.shape), producer.producers
+    ops = (producer.op, *producers.ops)
+    large = [op for op in ops if math.prod(op.results[0].shape) >= size]
+    is_wide = any(
+        math.prod(v.shape) >= size
+        and producer.layouts.num_bytes(v) > _HALF * math.prod(v.shape)
+        for v in producers.reads
+    )
+    return is_wide and any(
+        widening_bytes(op) < 0 and itemsize_bytes(op.results[0].dtype) == _HALF
+        for op in large
+    )
 
 
 def are_batches_below_lanes(products: Sequence[Op]) -> bool:
@@ -142,7 +117,5 @@ def are_batches_below_lanes(products: Sequence[Op]) -> bool:
 
 def balance_of(chip: Chip) -> Balance:
     """The balance of a chip."""
-    per_s = chip.hbm_bytes_per_s
-    return Balance(
-        chip.vector_flops_per_s / per_s, chip.peak_flops_per_s("bfloat16") / per_s
-    )
+    matrix, per_s = chip.peak_flops_per_s("bfloat16"), chip.hbm_bytes_per_s
+    return Balance(chip.vector_flops_per_s / per_s, matrix / per_s)

@@ -2,14 +2,13 @@
 
 If a device has fewer images than a register has rows, parts of their last spatial dim
 count as images of their own. Ops after a convolution work on such parts as long as they
-can. The decisions are those of XLA's `SpaceToBatchConverter` (openxla/xla,
-`xla/service/space_to_batch_converter.cc`).
+can. The decisions are those of XLA's `SpaceToBatchConverter`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from meshwright.predict.compilers.tpu.spatial_split import (
     SpatialSplit,
@@ -20,12 +19,11 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 
-@dataclass(frozen=True, slots=True)
-class SplitOperands:
-    """The operands of a convolution that are split images.
+class SplitOperands(NamedTuple):
+    """The operands of a convolution that are split images: parts with halos.
 
-    They are parts with halos; for the gradient of a kernel there are as many `copies`
-    of the parts, each moved by one pixel, as the kernel has pixels.
+    copies: for the gradient of a kernel, as many of the parts, each moved by one pixel,
+    as the kernel has pixels.
     """
 
     splits: tuple[SpatialSplit | None, SpatialSplit | None]

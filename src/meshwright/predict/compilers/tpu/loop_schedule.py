@@ -8,6 +8,7 @@ at the same time as gathers; that is left out.)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from meshwright.predict.compilers.hlo.dataflow import stored_outputs
@@ -58,13 +59,12 @@ def _joined_in_order(fusions: Sequence[Fusion]) -> list[Fusion]:
     Each product that nothing else reads writes its part of the whole; all move to the
     position of the last of them.
     """
-    made_at: dict[Value, int] = {}
-    num_reads: dict[Value, int] = {}
-    for index, fusion in enumerate(fusions):
-        if fusion.kind is FusionKind.PRODUCT and len(fusion.writes) == 1:
-            made_at[fusion.writes[0]] = index
-        for value in fusion.reads:
-            num_reads[value] = num_reads.get(value, 0) + 1
+    num_reads = Counter(value for fusion in fusions for value in fusion.reads)
+    made_at = {
+        fusion.writes[0]: index
+        for index, fusion in enumerate(fusions)
+        if fusion.kind is FusionKind.PRODUCT and len(fusion.writes) == 1
+    }
     position = [(index, 0) for index in range(len(fusions))]
     for fusion in fusions:
         if not has_trait(fusion.root.kind, Trait.JOINS):

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.hlo.buffer_policy import (
-    BufferPolicy,
-    Compression,
-    HeapOrder,
-)
 from meshwright.predict.compilers.hlo.compilation import (
-    Compilation,
     Compiler,
+    FusionRewrite,
     Pass,
+    Rewrite,
     Stage,
 )
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.tpu.aliasing import aliased_operands
+from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusedOp, HeapOrder
 from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
 from meshwright.predict.compilers.tpu.deferred_initialization import (
     UPDATE,
-    defer_initializations,
+    defer_updates,
 )
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
 from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
 from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
 from meshwright.predict.compilers.tpu.space_to_batch import convert_space_to_batch
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplify_broadcasts
-from meshwright.predict.compilers.xla.all_reduce_reassociate import (
-    reassociate_all_reduces,
-)
+from meshwright.predict.compilers.xla.all_reduce_reassociate import reassociate
+from meshwright.predict.compilers.xla.instruction_fusion import elementwise_aliases
 from meshwright.predict.compilers.xla.memory_space_assignment import (
-    candidates_with_bodies,
+    MemorySpaceAssignment,
 )
 from meshwright.predict.compilers.xla.pipeline import (
     CALL_INLINER,
@@ -43,8 +38,9 @@ from meshwright.predict.compilers.xla.pipeline import (
 )
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION, ProducerFusion
 from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
-    move_all_reduces_out_of_loops,
+    code_motion,
 )
+from meshwright.program.ir import Value
 
 _ASYNC_COLLECTIVES = frozenset({"all_gather", "permute", "reduce_scatter"})
 
@@ -58,111 +54,73 @@ With windows of 16 MiB the compiler fuses rows of 2,304 and not of 3,072; with 3
 fuses rows of 4,096.
 """
 
+_LONGEST_SOFTMAX_ROW = 2560
+"""Elements of a row whose softmax a product computes, on chips that do not say their
+windows, like v5p and 7x."""
+
 _MIN_SCRATCH_BYTES = 2**25
 """Scratch memory below which no softmax is fused: v2 and v3 have half of it."""
 
-_COMPRESSION = Compression(num_rounds=4, least_share=0.1)
 
-
-@dataclass(frozen=True, slots=True)
-class TpuOptions:
-    """What the TPU compiler takes from a chip; the defaults are those of no chip.
+def tpu_compiler(
+    longest_softmax_row: int = _LONGEST_SOFTMAX_ROW,
+    balance: Balance | None = None,
+    alignment_bytes: int = 0,
+    receives_on_chip: bool = False,
+) -> Compiler:
+    """The TPU compiler; what it takes from a chip is by default that of no chip.
 
     longest_softmax_row: elements of a row whose softmax a product computes; 0 for none.
     balance: by which recomputing an operand is weighed; `None` to count bytes alone.
     alignment_bytes: of offsets in main memory; 0 if unknown.
     receives_on_chip: whether scratch memory may hold what collectives write.
     """
-
-    longest_softmax_row: int = 2560
-    balance: Balance | None = None
-    alignment_bytes: int = 0
-    receives_on_chip: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySpaceAssignment:
-    """The pass that finds values for scratch memory."""
-
-    allows_received: bool
-
-    def __call__(self, compilation: Compilation) -> Compilation:
-        """The compilation with the values that may stay in scratch memory."""
-        candidates = candidates_with_bodies(
-            compilation.fusions,
-            stored_outputs(compilation.program),
-            compilation.layouts,
-            iteration_order,
-            self.allows_received,
-        )
-        return replace(compilation, on_chip=candidates)
-
-
-def tpu_passes(options: TpuOptions) -> tuple[Pass, ...]:
-    """The passes of the TPU compiler in the order in which they run."""
-    assign_spaces = MemorySpaceAssignment(options.receives_on_chip)
-    return (
+    assign_spaces = MemorySpaceAssignment(receives_on_chip)
+    passes = (
         CALL_INLINER,
         Pass("algebraic-simplifier", Stage.OPS, simplify_broadcasts),
-        Pass(
-            "while-loop-all-reduce-code-motion",
-            Stage.OPS,
-            move_all_reduces_out_of_loops,
-        ),
+        Pass("while-loop-all-reduce-code-motion", Stage.OPS, Rewrite(code_motion)),
         # After code motion: that looks for one collective per accumulator.
-        Pass("all-reduce-reassociate", Stage.OPS, reassociate_all_reduces),
+        Pass("all-reduce-reassociate", Stage.OPS, Rewrite(reassociate)),
         LAYOUT_ASSIGNMENT,
         Pass("space-to-batch-converter", Stage.LAYOUTS, convert_space_to_batch),
         Pass("bfloat16-propagation", Stage.PRECISION, propagate_bfloat16),
         INSTRUCTION_FUSION,
         OUTPUT_FUSION,
-        Pass("deferred-initialization", Stage.FUSION, defer_initializations),
+        Pass("deferred-initialization", Stage.FUSION, FusionRewrite(defer_updates)),
         MULTI_OUTPUT_FUSION,
         Pass("memory-space-assignment", Stage.MEMORY, assign_spaces),
     )
-
-
-def tpu_compiler(options: TpuOptions) -> Compiler:
-    """The TPU compiler with these options."""
-    decide = ProducerFusion(frozenset({UPDATE}), options.balance)
     fusion = replace(
         XLA_FUSION,
-        decide=decide,
+        decide=ProducerFusion(frozenset({UPDATE}), balance),
         aliased_operands=aliased_operands,
-        reclassify=SoftmaxFusion(options.longest_softmax_row),
+        reclassify=SoftmaxFusion(longest_softmax_row),
     )
     buffers = BufferPolicy(
         HeapOrder.BY_TIME,
-        options.alignment_bytes,
-        _COMPRESSION,
+        alignment_bytes,
+        compresses_layouts=True,
         body_order=iteration_order,
     )
-    passes = tpu_passes(options)
     return Compiler("tpu", "tpu", _ASYNC_COLLECTIVES, passes, fusion, buffers)
 
 
-TPU = tpu_compiler(TpuOptions())
+def aliased_operands(root: FusedOp) -> tuple[Value, ...]:
+    """Operands whose buffers an all-reduce or an elementwise fusion may take."""
+    if root.op.kind == "all_reduce":
+        return tuple(root.flow.operands[root.op])
+    return elementwise_aliases(root) if kind_of(root.op) is FusionKind.LOOP else ()
+
+
+TPU = tpu_compiler()
 """The TPU compiler for no chip in particular."""
 
 
 def tpu_compiler_for(chip: Chip) -> Compiler:
     """The TPU compiler as it compiles for a chip."""
-    return tpu_compiler(
-        TpuOptions(
-            _longest_softmax_row(chip),
-            balance_of(chip),
-            _ALIGNMENT_BYTES,
-            bool(chip.receives_on_chip),
-        )
-    )
-
-
-def _longest_softmax_row(chip: Chip) -> int:
-    """Elements of a row whose softmax a product computes on a chip.
-
-    A chip that does not say its windows, like v5p and 7x, gets the default.
-    """
+    row = int(chip.window_bytes / _WINDOW_BYTES_PER_ELEMENT) or _LONGEST_SOFTMAX_ROW
     if chip.on_chip_bytes < _MIN_SCRATCH_BYTES:
-        return 0
-    known = int(chip.window_bytes / _WINDOW_BYTES_PER_ELEMENT)
-    return known or TpuOptions().longest_softmax_row
+        row = 0
+    receives = bool(chip.receives_on_chip)
+    return tpu_compiler(row, balance_of(chip), _ALIGNMENT_BYTES, receives)

@@ -12,12 +12,11 @@ that come transposed from it if several products read the exponentials.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import cast
 
 from meshwright.predict.compilers.hlo.dataflow import Flow
-from meshwright.predict.compilers.hlo.fusion import FusionKind, transposes_minor_dim
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 _BEFORE_SUBTRACTION = frozenset({"broadcast_in_dim", "max", "transpose"})
@@ -33,15 +32,6 @@ _MAX_ROW = 8192
 """Elements of a row: 4,096 are fused, the 32,000 of a vocabulary are not."""
 
 
-class _Softmax(NamedTuple):
-    """Scores, the op that computes the maximum of a row, and the exponentials."""
-
-    scores: Value
-    maximum: Op
-    exponentials: Value
-    row: int
-
-
 @dataclass(frozen=True, slots=True)
 class SoftmaxFusion:
     """Fusion of softmaxes with the products that make their scores.
@@ -54,27 +44,23 @@ class SoftmaxFusion:
 
     def __call__(self, flow: Flow) -> Flow:
         """The dataflow with exponentials stored, and row maxima fused as elementwise."""
-        softmaxes = list(_softmaxes(flow)) if self.longest_row else []
-        if not softmaxes:
+        stored, maxima = set[Value](), dict[Op, FusionKind]()
+        for op in flow.kinds if self.longest_row else ():
+            scores = flow.operand(op, 0) if op.kind == "reduce_max" else None
+            row = 0 if scores is None else _row(op)
+            if scores is None or not 0 < row <= _MAX_ROW:
+                continue
+            exponentials = _exponentials_of(op, scores, flow)
+            if exponentials is None or not _is_of_16_bits(scores, exponentials, flow):
+                continue
+            maxima[op] = FusionKind.LOOP
+            stored.add(exponentials)
+            if row > self.longest_row:
+                stored.add(scores)
+        if not maxima:
             return flow
-        stored = {*flow.stored, *(softmax.exponentials for softmax in softmaxes)}
-        stored.update(s.scores for s in softmaxes if s.row > self.longest_row)
-        maxima = dict.fromkeys((s.maximum for s in softmaxes), FusionKind.LOOP)
-        return replace(flow, stored=stored, kinds={**flow.kinds, **maxima})
-
-
-def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
-    """The softmaxes of a program that are fused."""
-    for op, kind in flow.kinds.items():
-        if kind is not FusionKind.REDUCTION or op.kind != "reduce_max":
-            continue
-        scores = flow.operand(op, 0)
-        row = _row(op)
-        if scores is None or not 0 < row <= _MAX_ROW:
-            continue
-        exponentials = _exponentials_of(op, scores, flow)
-        if exponentials is not None and _is_of_16_bits(scores, exponentials, flow):
-            yield _Softmax(scores, op, exponentials, row)
+        kinds = {**flow.kinds, **maxima}
+        return replace(flow, stored=stored.union(flow.stored), kinds=kinds)
 
 
 def _row(op: Op) -> int:
@@ -85,14 +71,14 @@ def _row(op: Op) -> int:
 
 def _exponentials_of(maximum: Op, scores: Value, flow: Flow) -> Value | None:
     """The exponentials of scores minus the maximum of each row, if they are computed."""
-    left = _only_reader(maximum.results[0], flow)
+    left = _only_reader(maximum, flow)
     while left is not None and left.kind in _BEFORE_SUBTRACTION:
-        left = _only_reader(left.results[0], flow)
+        left = _only_reader(left, flow)
     if left is None or left.kind != "sub":
         return None
     if not _is_same(flow.operands[left][0], scores, flow):
         return None
-    power = _only_reader(left.results[0], flow)
+    power = _only_reader(left, flow)
     return power.results[0] if power is not None and power.kind == "exp" else None
 
 
@@ -120,8 +106,8 @@ def _untransposed(atom: Atom, flow: Flow) -> Atom:
     return _untransposed(flow.operands[maker][0], flow)
 
 
-def _only_reader(value: Value, flow: Flow) -> Op | None:
-    found = flow.consumers.get(value, ())
+def _only_reader(op: Op, flow: Flow) -> Op | None:
+    found = flow.consumers.get(op.results[0], ())
     return found[0] if len(found) == 1 else None
 
 
@@ -137,9 +123,7 @@ def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
         if flow.kinds[op] is not FusionKind.LOOP:
             made_by.append(op)
             continue
-        if transposes_minor_dim(op) and not _is_written_transposed(
-            op, exponentials, flow
-        ):
+        if op.kind == "transpose" and not _is_written_so(op, exponentials, flow):
             return False
         made = [v for v in flow.operands[op] if v in flow.producers and v not in seen]
         large = [v for v in made if math.prod(v.shape) >= size]
@@ -150,12 +134,15 @@ def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
     )
 
 
-def _is_written_transposed(transpose: Op, exponentials: Value, flow: Flow) -> bool:
+def _is_written_so(transpose: Op, exponentials: Value, flow: Flow) -> bool:
     """Whether the product writes the scores in the order that their only reader wants.
 
-    True of grouped-query attention over several sequences in a forward pass: sequences,
-    key heads, heads of each, queries and keys are five dims.
+    True if the last dim stays. True of grouped-query attention over several sequences in
+    a forward pass: sequences, key heads, heads of each, queries and keys are five dims.
     """
+    permutation = cast("tuple[int, ...]", transpose.params["permutation"])
+    if permutation[-1] == len(permutation) - 1:
+        return True
     num_dims = sum(n > 1 for n in transpose.results[0].shape)
     return num_dims > _PLAIN_DIMS and _num_products(exponentials, flow) == 1
 

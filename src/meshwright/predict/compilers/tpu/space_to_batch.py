@@ -1,7 +1,7 @@
 """Space-to-batch: the copies that images split in space need.
 
 XLA's `SpaceToBatchConverter` (openxla/xla, `xla/service/space_to_batch_converter.cc`);
-`image_cuts` says which images it splits. A convolution reads parts with their halos, and
+`image_splits` says which images it splits. A convolution reads parts with their halos, and
 has batch and features as minor dims. With few features its results are copied to another
 layout in between, where less is padding. What is the same for a whole image is broadcast
 over its parts, and what a consumer wants whole is put together again.
@@ -9,58 +9,33 @@ over its parts, and what a consumer wants whole is put together again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
 from meshwright.predict.compilers.hlo.fusion import (
     SPACE_TO_BATCH_COPY,
     FusionKind,
     kind_of,
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts, PhysicalShape
-from meshwright.predict.compilers.tpu.image_splits import ImageSplits, SplitOperands
+from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.predict.compilers.tpu.spatial_split import PARTS, SpatialSplit
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 
-class SplitProgram(NamedTuple):
-    """A program with images split in space.
-
-    program: the one given if no image is split. origins: by op that stands for another,
-    that op of the program given. physical: the shapes in which split images are stored.
-    """
-
-    program: Program
-    origins: Mapping[Op, Op]
-    physical: Mapping[Value, PhysicalShape]
-
-
 def convert_space_to_batch(compilation: Compilation) -> Compilation:
     """The compilation with small batches of images split in space."""
-    layouts, num_devices = compilation.layouts, compilation.num_devices
-    split = split_images(compilation.program, layouts, num_devices)
-    return compilation.with_program(
-        split.program, split.origins, layouts.with_physical(split.physical)
-    )
-
-
-def split_images(
-    program: Program, layouts: Layouts, num_devices: int = 1
-) -> SplitProgram:
-    """The program with the copies that its split images need.
-
-    num_devices: among which its images are still to be divided.
-    """
-    most = max_split_batch(layouts, num_devices)
+    layouts = compilation.layouts
+    most = max_split_batch(layouts, compilation.num_devices)
     images = layouts.shapes.images.items()
     if not any(shape[dims[0]] <= most for shape, dims in images):
-        return SplitProgram(program, {}, {})
-    converter = _Converter(layouts, num_devices, {}, {})
-    split = converter.program(program)
-    return SplitProgram(split, converter.origins, converter.physical)
+        return compilation
+    physical: dict[Value, PhysicalShape] = {}
+    rewrite = partial(_with_copies, compilation=compilation, physical=physical)
+    split = Rewrite(rewrite)(compilation)
+    return replace(split, layouts=layouts.changed(physical=physical))
 
 
 def max_split_batch(layouts: Layouts, num_devices: int = 1) -> int:
@@ -68,54 +43,56 @@ def max_split_batch(layouts: Layouts, num_devices: int = 1) -> int:
     return layouts.tile[0] * num_devices - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Converter:
-    """Splits the images of a program and its bodies; collects origins and shapes."""
+def _with_copies(
+    program: Program,
+    origins: Origins,
+    compilation: Compilation,
+    physical: dict[Value, PhysicalShape],
+) -> Program:
+    """The program with the copies that its split images need; itself if none is split.
 
-    layouts: Layouts
-    num_devices: int
-    origins: dict[Op, Op]
-    physical: dict[Value, PhysicalShape]
-
-    def program(self, program: Program) -> Program:
-        """The program with its images split; itself if no image is."""
-        splits = ImageSplits(program, max_split_batch(self.layouts, self.num_devices))
-        if not splits.of and not any(op.bodies for op in program.ops):
-            return program
-        scope, ops = _Scope(splits, self), list[Op]()
-        for op in program.ops:
-            bodies = tuple(map(self.program, op.bodies))
-            operands = scope.operands(op)
-            ops += scope.take_copies()
-            results = scope.results(op)
-            made = op
-            if (bodies, operands, results) != (op.bodies, op.operands, op.results):
-                made = replace(op, bodies=bodies, operands=operands, results=results)
-                self.origins[made] = op
-            ops += [made, *scope.take_copies()]
-        outputs = tuple(map(scope.whole, program.outputs))
-        if (*ops, *scope.copies) == program.ops and outputs == program.outputs:
-            return program
-        return replace(program, ops=(*ops, *scope.take_copies()), outputs=outputs)
+    physical: gets the shapes in which split images are stored.
+    """
+    most = max_split_batch(compilation.layouts, compilation.num_devices)
+    splits, ops = ImageSplits(program, most), list[Op]()
+    if not splits.of and not any(op.bodies for op in program.ops):
+        return program
+    scope = _Scope(splits, compilation, physical)
+    rewrite = partial(_with_copies, compilation=compilation, physical=physical)
+    for op in program.ops:
+        made = origins.with_bodies(op, rewrite)
+        operands = scope.operands(op)
+        ops += scope.take_copies()
+        results = scope.results(op)
+        if (operands, results) != (op.operands, op.results):
+            made = origins.replace(made, operands=operands, results=results)
+        ops += [made, *scope.take_copies()]
+    outputs = tuple(map(scope.whole, program.outputs))
+    ops += scope.take_copies()
+    if tuple(ops) == program.ops and outputs == program.outputs:
+        return program
+    return replace(program, ops=tuple(ops), outputs=outputs)
 
 
 class _Scope:
-    """The copies of one program's images so far.
+    """The copies of one program's images.
 
-    copies: those that have no place among the ops yet. written: by result of a
-    convolution that is copied to another layout, what the convolution writes.
+    copies: not placed among the ops yet. written: by result of a convolution that is
+    copied to another layout, what the convolution writes.
     """
 
-    def __init__(self, splits: ImageSplits, converter: _Converter) -> None:
+    def __init__(
+        self,
+        splits: ImageSplits,
+        compilation: Compilation,
+        physical: dict[Value, PhysicalShape],
+    ) -> None:
         self.splits = splits
-        self.layouts = converter.layouts
-        self.num_devices = converter.num_devices
-        self.physical = converter.physical
+        self.compilation = compilation
+        self.physical = physical
         self.written: dict[Atom, Value] = {}
         self.copies: list[Op] = []
-        self._known: dict[
-            tuple[Value, SpatialSplit | None, tuple[int, ...]], Value
-        ] = {}
+        self._known: dict[tuple[object, ...], Value] = {}
         for value, split in splits.of.items():
             if isinstance(value, Value):
                 self.physical[value] = PhysicalShape(split.shape(value.shape))
@@ -129,10 +106,9 @@ class _Scope:
         """The operands of an op after images are split."""
         read = self.splits.read.get(op)
         if read is not None:
-            return (
-                *map(self._parts, op.operands, read.splits, _num_copies(read)),
-                *op.operands[2:],
-            )
+            copies = read.copies, min(read.copies, 1)  # of images, and of a gradient
+            parts = map(self._parts, op.operands, read.splits, copies)
+            return (*parts, *op.operands[2:])
         result = op.results[0] if op.results else None
         split = self.splits.of.get(result) if result is not None else None
         if result is None or split is None:
@@ -232,13 +208,8 @@ class _Scope:
 
     def _is_copied(self, value: Value, split: SpatialSplit) -> bool:
         """Whether images have another layout between convolutions: one less padded."""
-        shape, padded = [*split.shape(value.shape)], self.layouts.padded
-        shape[split.batch] = -(-shape[split.batch] // self.num_devices)
+        shape, layouts = [*split.shape(value.shape)], self.compilation.layouts
+        shape[split.batch] = -(-shape[split.batch] // self.compilation.num_devices)
         minor = shape[split.batch], shape[split.feature]
-        size = self.layouts.itemsize(value)
+        size, padded = layouts.itemsize(value), layouts.padded
         return padded(shape, minor, size) > padded(shape, shape, size)
-
-
-def _num_copies(read: SplitOperands) -> tuple[int, int]:
-    """Copies of the images, and of the gradient from which a kernel's is computed."""
-    return read.copies, min(read.copies, 1)

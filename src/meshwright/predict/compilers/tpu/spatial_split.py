@@ -6,7 +6,7 @@ the pixels next to a part, its halo (`SpaceToBatchConverter` in XLA).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,8 +47,7 @@ class Window:
 
     image, made: the dims of its operand and its result, as if the whole were one part.
     kernel: extent of the window, dilation included. stride: of the window.
-    low, high: padding. base_dilation: distance of two pixels of the operand, with zeros
-        in between.
+    low, high: padding. base_dilation: distance of two pixels, with zeros in between.
     is_image: whether the kernel is larger than the result, as in the gradient of a
         kernel, where it is a batch of images.
     """
@@ -85,9 +84,8 @@ class Window:
     @property
     def span(self) -> int:
         """Pixels that the window passes over."""
-        return (
-            self.image.extent + self.high + (self.low if self.base_dilation == 1 else 0)
-        )
+        low = self.low if self.base_dilation == 1 else 0
+        return self.image.extent + low + self.high
 
     @property
     def _overlap(self) -> int:
@@ -103,9 +101,7 @@ class Window:
         if self.base_dilation == 1:
             return (part - self.kernel) // self.stride + 1
         low = self.low if self.low != self.base_dilation else 0
-        high = (
-            self._overlap % self.base_dilation if self.low else self.base_dilation - 1
-        )
+        high = (self._overlap if self.low else -1) % self.base_dilation
         return (part - 1) * self.base_dilation + low + high - self.kernel + 2
 
     @property
@@ -157,55 +153,25 @@ def split_of_result(
 
     `None` if it needs whole images, or moves none.
     """
-    rule, first = _RULES.get(op.kind), splits[0] if splits else None
-    return rule(op, first, splits) if rule is not None and first is not None else None
-
-
-_Splits = Sequence[SpatialSplit | None]
-
-
-def _joined(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    """The common split, if operands are alike in all dims and joined along another."""
-    alike = len({v.shape for v in op.operands}) == len(set(splits)) == 1
-    return (
-        split
-        if alike and op.params["dimension"] not in (split.batch, split.space)
-        else None
-    )
-
-
-def _taken(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    whole, dims = op.operands[0].shape, (split.batch, split.space)
-    return (
-        split if all(v.shape[d] == whole[d] for v in op.results for d in dims) else None
-    )
-
-
-def _padded(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    config: Any = op.params["padding_config"]
-    return None if any((*config[split.batch], *config[split.space])) else split
-
-
-def _reversed(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    dims: Any = op.params["dimensions"]
-    return None if split.batch in dims or split.space in dims else split
-
-
-def _transposed(op: Op, split: SpatialSplit, splits: _Splits) -> SpatialSplit | None:
-    del splits
-    order: Any = op.params["permutation"]
-    dims = (order.index(d) for d in (split.batch, split.space, split.feature))
-    return SpatialSplit(*dims, extent=split.extent)
-
-
-_RULES: Mapping[str, Callable[[Op, SpatialSplit, _Splits], SpatialSplit | None]] = {
-    "concatenate": _joined,
-    "pad": _padded,
-    "rev": _reversed,
-    "slice": _taken,
-    "split": _taken,
-    "transpose": _transposed,
-}
+    split = splits[0] if splits else None
+    if split is None:
+        return None
+    params: Any = op.params
+    dims, whole = (split.batch, split.space), op.operands[0].shape
+    if op.kind == "transpose":
+        order = params["permutation"]
+        moved = (order.index(d) for d in (*dims, split.feature))
+        return SpatialSplit(*moved, extent=split.extent)
+    if op.kind == "concatenate":
+        alike = len({v.shape for v in op.operands}) == len(set(splits)) == 1
+        is_kept = alike and params["dimension"] not in dims
+    elif op.kind == "pad":
+        is_kept = not any(any(params["padding_config"][d]) for d in dims)
+    elif op.kind == "rev":
+        is_kept = not set(dims) & set(params["dimensions"])
+    else:
+        is_taken = op.kind in {"slice", "split"}
+        is_kept = is_taken and all(
+            v.shape[d] == whole[d] for v in op.results for d in dims
+        )
+    return split if is_kept else None

@@ -6,49 +6,39 @@ XLA: `AlgebraicSimplifier`, which turns it into a bitcast.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
 from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def simplify_broadcasts(compilation: Compilation) -> Compilation:
     """The compilation with reshapes for broadcasts that repeat nothing."""
-    program, origins = simplified(compilation.program, compilation.input.outputs)
-    return compilation.with_program(program, origins)
+    outputs = frozenset(compilation.input.outputs)
+    return Rewrite(partial(simplified, outputs=outputs))(compilation)
 
 
 def simplified(
-    program: Program, outputs: Collection[Atom]
-) -> tuple[Program, Mapping[Op, Op]]:
+    program: Program, origins: Origins, outputs: Collection[Atom]
+) -> Program:
     """The program so rewritten; itself if it has no such broadcast.
 
-    outputs: broadcasts that leave the program, and so are arrays of their own. The
-    second result is the origin of each op that stands for another one.
+    outputs: broadcasts that leave the program, and so are arrays of their own.
     """
-    origins: dict[Op, Op] = {}
-    return _rewritten(program, frozenset(outputs), origins), origins
-
-
-def _rewritten(
-    program: Program, outputs: frozenset[Atom], origins: dict[Op, Op]
-) -> Program:
-    changed: dict[Op, Op] = {}
+    ops: list[Op] = []
     for op in program.ops:
         if op.bodies:
-            bodies = tuple(_rewritten(body, outputs, origins) for body in op.bodies)
-            if any(a is not b for a, b in zip(bodies, op.bodies, strict=True)):
-                changed[op] = replace(op, bodies=bodies)
+            ops.append(origins.with_bodies(op, partial(simplified, outputs=outputs)))
         elif op.kind == "broadcast_in_dim" and _repeats_nothing(op, outputs):
-            changed[op] = replace(op, kind="reshape")
-    if not changed:
-        return program
-    origins.update((new, old) for old, new in changed.items())
-    return replace(program, ops=tuple([changed.get(op, op) for op in program.ops]))
+            ops.append(origins.replace(op, kind="reshape"))
+        else:
+            ops.append(op)
+    return program if tuple(ops) == program.ops else replace(program, ops=tuple(ops))
 
 
-def _repeats_nothing(op: Op, outputs: frozenset[Atom]) -> bool:
+def _repeats_nothing(op: Op, outputs: Collection[Atom]) -> bool:
     (operand,), (result,) = op.operands, op.results
     if not isinstance(operand, Value) or result in outputs:
         return False

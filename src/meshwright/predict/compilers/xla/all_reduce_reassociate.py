@@ -8,78 +8,40 @@ converts them back: such conversions are removed before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Origins
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
-
-
-def reassociate_all_reduces(compilation: Compilation) -> Compilation:
-    """The compilation with one all-reduce for those whose results are added."""
-    program, origins = reassociate(compilation.program)
-    return compilation.with_program(program, origins)
-
-
-def reassociate(program: Program) -> tuple[Program, Mapping[Op, Op]]:
-    """The program so rewritten; itself if it adds no two all-reduces.
-
-    The second result is the origin of each op that stands for another one.
-    """
-    rewrite = _Reassociation()
-    return rewrite.program(program), rewrite.origins
-
 
 Chain = tuple[Op, ...]
 """An all-reduce, and the conversions of its result in order."""
 
 
-class _Reassociation:
-    def __init__(self) -> None:
-        self.origins: dict[Op, Op] = {}
-
-    def program(self, program: Program) -> Program:
-        """The program so rewritten, its bodies included."""
-        while pairs := dict(_pairs(program)):
-            dropped = {op for pair in pairs.values() for chain in pair for op in chain}
-            ops: list[Op] = []
-            for op in program.ops:
-                if op in pairs:
-                    ops += self._joined(op, *pairs[op])
-                elif op not in dropped:
-                    ops.append(op)
-            program = replace(program, ops=tuple(ops))
-        return self._with_bodies(program)
-
-    def _with_bodies(self, program: Program) -> Program:
+def reassociate(program: Program, origins: Origins) -> Program:
+    """The program so rewritten; itself if it adds no two all-reduces."""
+    while pairs := dict(_pairs(program)):
+        dropped = {op for pair in pairs.values() for chain in pair for op in chain}
         ops: list[Op] = []
         for op in program.ops:
-            bodies = tuple(map(self.program, op.bodies))
-            if bodies == op.bodies:
+            if op in pairs:
+                ops += _joined(op, *pairs[op], origins)
+            elif op not in dropped:
                 ops.append(op)
-                continue
-            ops.append(replace(op, bodies=bodies))
-            self.origins[ops[-1]] = self.origins.get(op, op)
-        is_same = tuple(ops) == program.ops
-        return program if is_same else replace(program, ops=tuple(ops))
+        program = replace(program, ops=tuple(ops))
+    ops = [origins.with_bodies(op, reassociate) for op in program.ops]
+    return program if tuple(ops) == program.ops else replace(program, ops=tuple(ops))
 
-    def _joined(self, adds: Op, left: Chain, right: Chain) -> list[Op]:
-        """The addition of both operands, and one all-reduce of the sum."""
-        own = Value(adds.results[0].shape, adds.results[0].dtype)
-        addends = (left[0].operands[0], right[0].operands[0])
-        return [
-            self._copy(adds, addends, (own,)),
-            self._copy(left[0], (own,), adds.results),
-        ]
 
-    def _copy(
-        self, op: Op, operands: tuple[Atom, ...], results: tuple[Value, ...]
-    ) -> Op:
-        """The op on other values."""
-        made = replace(op, operands=operands, results=results)
-        self.origins[made] = self.origins.get(op, op)
-        return made
+def _joined(adds: Op, left: Chain, right: Chain, origins: Origins) -> list[Op]:
+    """The addition of both operands, and one all-reduce of the sum."""
+    own = Value(adds.results[0].shape, adds.results[0].dtype)
+    addends = (left[0].operands[0], right[0].operands[0])
+    return [
+        origins.replace(adds, operands=addends, results=(own,)),
+        origins.replace(left[0], operands=(own,), results=adds.results),
+    ]
 
 
 def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:

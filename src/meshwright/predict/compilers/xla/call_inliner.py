@@ -6,11 +6,11 @@ XLA: `CallInliner`, and `WhileLoopSimplifier` for loops of one iteration. The br
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
 from meshwright.predict.compilers.hlo.fusion import BARRIER
 from meshwright.program.ir import Atom, Op, Program, Value
 
@@ -22,64 +22,46 @@ class CallInliner:
     kept_calls: frozenset[str] = frozenset()
 
     def __call__(self, compilation: Compilation) -> Compilation:
-        """The compilation with the regions of its program inlined that run once."""
-        platform = compilation.compiler.platform
-        program, origins = inline(compilation.program, platform, self.kept_calls)
-        return compilation.with_program(program, origins)
+        inliner = Inliner(compilation.compiler.platform, self.kept_calls)
+        return Rewrite(inliner.program)(compilation)
 
 
-def inline(
-    program: Program, platform: str = "", kept_calls: Collection[str] = ()
-) -> tuple[Program, Mapping[Op, Op]]:
-    """The program with scans of one iteration, remats and the platform's branch inlined.
+class Inliner:
+    """Inlines scans of one iteration, remats and a platform's branch in one program."""
 
-    The second result is the origin of each op that stands for another one.
-    """
-    inliner = _Inliner(platform, kept_calls)
-    return inliner.program(program), inliner.origins
-
-
-class _Inliner:
-    def __init__(self, platform: str, kept_calls: Collection[str]) -> None:
+    def __init__(self, platform: str = "", kept_calls: Collection[str] = ()) -> None:
         self.platform = platform
         self.kept_calls = kept_calls
-        self.origins: dict[Op, Op] = {}
         self.renamed: dict[Value, Atom] = {}
 
-    def program(self, program: Program) -> Program:
+    def program(self, program: Program, origins: Origins) -> Program:
         """The program after inlining; itself if nothing is inlined."""
         if not self.renamed and not any(op.bodies for op in program.ops):
             return program
-        ops = [new for op in program.ops for new in self.ops(op)]
+        ops = tuple([new for op in program.ops for new in self.ops(op, origins)])
         outputs = tuple(map(self.atom, program.outputs))
-        if all(a is b for a, b in zip(ops, program.ops, strict=False)) and (
-            len(ops) == len(program.ops)
-        ):
+        if ops == program.ops:
             return program
         constants = dict(program.constants)
         for op in program.ops:
             number = self.inlined_body(op)
             if number is not None:
                 constants.update(op.bodies[number].constants)
-        return Program(program.inputs, tuple(ops), outputs, constants)
+        return Program(program.inputs, ops, outputs, constants)
 
     def atom(self, atom: Atom) -> Atom:
         """The atom that stands for another one after inlining."""
         return self.renamed.get(atom, atom) if isinstance(atom, Value) else atom
 
-    def ops(self, op: Op) -> list[Op]:
+    def ops(self, op: Op, origins: Origins) -> list[Op]:
         """The ops that replace one op."""
         operands = tuple(map(self.atom, op.operands))
         number = self.inlined_body(op)
         if number is not None:
-            return self._body_ops(op, number, operands)
-        bodies = tuple(map(self.program, op.bodies))
-        same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
-        if same and all(a is b for a, b in zip(operands, op.operands, strict=True)):
-            return [op]
-        made = replace(op, operands=operands, bodies=bodies)
-        self.origins[made] = self.origins.get(op, op)
-        return [made]
+            return self._body_ops(op, number, operands, origins)
+        made = origins.with_bodies(op, self.program)
+        same = operands == op.operands
+        return [made if same else origins.replace(made, operands=operands)]
 
     def inlined_body(self, op: Op) -> int | None:
         """The number of the body that runs once while no other does, if any."""
@@ -93,12 +75,14 @@ class _Inliner:
         own = (n for n, p in enumerate(platforms) if p is None or self.platform in p)
         return next(own, None)
 
-    def _body_ops(self, op: Op, number: int, operands: tuple[Atom, ...]) -> list[Op]:
+    def _body_ops(
+        self, op: Op, number: int, operands: tuple[Atom, ...], origins: Origins
+    ) -> list[Op]:
         """The ops of a body, between reshapes that drop and add the dim of iterations."""
         body = op.bodies[number]
         made: list[Op] = []
         for wire in op.wires:
-            for position in _positions(number, wire.inputs):
+            for position in [i for n, i in wire.inputs if n == number]:
                 assert wire.operand is not None, "a body's input has an operand"
                 inside, outside = body.inputs[position], operands[wire.operand]
                 if wire.is_stacked:
@@ -108,9 +92,9 @@ class _Inliner:
                 else:
                     self.renamed[inside] = outside
         for inner in body.ops:
-            made += self.ops(inner)
+            made += self.ops(inner, origins)
         for wire in op.wires:
-            for position in _positions(number, wire.outputs):
+            for position in [i for n, i in wire.outputs if n == number]:
                 if wire.result is None:
                     continue
                 inside = self.atom(body.outputs[position])
@@ -120,11 +104,6 @@ class _Inliner:
                 else:
                     self.renamed[result] = inside
         return made
-
-
-def _positions(number: int, ends: Sequence[tuple[int, int]]) -> list[int]:
-    """The positions of a wire's ends in one body."""
-    return [position for body, position in ends if body == number]
 
 
 def _reshape(op: Op, operand: Atom, result: Value) -> Op:

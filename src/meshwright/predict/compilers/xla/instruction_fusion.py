@@ -3,31 +3,35 @@
 XLA: `InstructionFusion`. A compiler does not store what an elementwise op makes: its
 consumers compute it where they need it. So a program falls into fusions, each with one
 root op and the producers that feed it, and only roots write. What a compiler decides on
-single results is its `FusionPolicy`; `producer_fusion` has XLA's common rules. Products
-and reductions fuse such producers and write; a bitcast is the same memory under another
-name, and no op.
+single results is its `FusionPolicy`; `producer_fusion` has XLA's common rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.control_flow import layouts_in_bodies
-from meshwright.predict.compilers.hlo.dataflow import dataflow_of
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.hlo.fusion_policy import FusionPolicy
+from meshwright.predict.compilers.hlo.dataflow import Flow, dataflow_of
+from meshwright.predict.compilers.hlo.fusion import (
+    BARRIER,
+    SLICE_OF_DEVICE,
+    FusedProducers,
+    Fusion,
+    FusionKind,
+    kind_of,
+)
 from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.producers import SLICE_OF_DEVICE, FusedProducers
-from meshwright.predict.compilers.xla.aliasing import updated_operand
-from meshwright.predict.roofline.padding import uses_matrix_unit
-from meshwright.program.ir import Op, Program, Value
-from meshwright.program.ops import OpWork, Trait, has_trait, work_of
+from meshwright.predict.compilers.hlo.policies import FusedOp, FusionPolicy
+from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
+from meshwright.program.ir import Op, Program, Value, itemsize_bytes
+from meshwright.program.ops import OpWork, Trait, has_trait, ops_with, work_of
 
-RewriteFn = Callable[[Sequence[Fusion], Program], Sequence[Fusion]]
-"""New fusions of a program or body in the place of the ones given."""
+_NOT_ELEMENTWISE = frozenset(
+    {*ops_with(Trait.MOVES), *ops_with(Trait.SCATTERS), "copy_p", "iota"}
+    - {"stack", "tile", "unstack"}  # not seen compiled
+)
+"""Ops that are fused into loops, but not element by element."""
 
 
 def fuse_instructions(compilation: Compilation) -> Compilation:
@@ -37,50 +41,19 @@ def fuse_instructions(compilation: Compilation) -> Compilation:
     return replace(compilation, fusions=fusions, layouts=layouts)
 
 
-def rewrite_fusions(compilation: Compilation, rewrite: RewriteFn) -> Compilation:
-    """The compilation with the fusions of its program, and of each body, rewritten."""
-    fusions = _rewritten(compilation.fusions, compilation.program, rewrite)
-    return replace(compilation, fusions=fusions)
-
-
-def _rewritten(
-    fusions: Sequence[Fusion], program: Program, rewrite: RewriteFn
-) -> tuple[Fusion, ...]:
-    inner = [
-        replace(fusion, bodies=_rewritten_bodies(fusion, rewrite))
-        if fusion.bodies
-        else fusion
-        for fusion in fusions
-    ]
-    return tuple(rewrite(inner, program))
-
-
-def _rewritten_bodies(
-    fusion: Fusion, rewrite: RewriteFn
-) -> tuple[tuple[Fusion, ...], ...]:
-    pairs = zip(fusion.bodies, fusion.root.bodies, strict=True)
-    return tuple(_rewritten(fusions, body, rewrite) for fusions, body in pairs)
-
-
-class FusedProgram(NamedTuple):
-    """The fusions of a program, and its layouts with those of values in bodies."""
-
-    fusions: tuple[Fusion, ...]
-    layouts: Layouts
-
-
-def fuse(program: Program, layouts: Layouts, policy: FusionPolicy) -> FusedProgram:
-    """The fusions of a program in the order of their roots, those of bodies included."""
+def fuse(
+    program: Program, layouts: Layouts, policy: FusionPolicy
+) -> tuple[tuple[Fusion, ...], Layouts]:
+    """The fusions of a program in the order of their roots, and layouts with its bodies."""
     builder = _Builder(program, layouts, policy)
-    return FusedProgram(builder.fusions(), builder.layouts)
+    return builder.fusions(), builder.layouts
 
 
 class _Builder:
     """State of one walk over the ops of a program.
 
     layouts: so far; bodies of control flow add to them.
-    links: by value with one consumer, which fuses it whatever that takes, its producer.
-        They are many: what they depend on is only looked at from the end of a chain.
+    links: of chains; what they depend on is only looked at from the end of a chain.
     fused: by other value that consumers may compute, the producers that takes.
     consumers: the consumers of such a value that do; all of them if it is not here.
     """
@@ -107,24 +80,23 @@ class _Builder:
         for op, kind in self.flow.kinds.items():
             if op in within:
                 continue
-            producers = self._producers(op)
-            stored = self._decide(op, kind, producers)
+            root = FusedOp(op, self._producers(op), self.flow, self.layouts)
+            stored = self._decide(root)
             if op.bodies:
                 found += self._casts(op)
             is_bitcast = has_trait(op.kind, Trait.ALIASES_OPERAND)
             if (stored or op.has_effect) and not is_bitcast:
-                found.append(self._fusion(op, kind, producers, stored))
+                found.append(self._fusion(root, kind, stored))
         return tuple(found)
 
-    def _decide(
-        self, op: Op, kind: FusionKind, producers: FusedProducers
-    ) -> tuple[Value, ...]:
+    def _decide(self, root: FusedOp) -> tuple[Value, ...]:
         """The results of an op that are stored; records which ones consumers compute."""
         stored: list[Value] = []
-        decisions = self.policy.decide(op, kind, producers, self.flow, self.layouts)
-        for value, decision in zip(op.results, decisions, strict=True):
+        op, producers, *_ = root
+        for value, decision in zip(op.results, self.policy.decide(root), strict=True):
             if decision.is_fused:
-                self.fused[value] = producers.with_op(op, work_of(op))
+                ops = {**producers.ops, op: work_of(op)}
+                self.fused[value] = FusedProducers(ops, producers.reads)
                 if decision.consumers is not None:
                     self.consumers[value] = decision.consumers
             if decision.is_stored:
@@ -136,13 +108,12 @@ class _Builder:
         found: list[Fusion] = []
         for value in self.flow.operands[op]:
             cast = self.flow.casts.get(value)
-            if cast is not None and value not in self.emitted_casts:
-                self.emitted_casts.add(value)
-                (operand,) = self.flow.operands[cast]
-                producers = FusedProducers({}, {operand: None})
-                found.append(
-                    self._fusion(cast, FusionKind.LOOP, producers, cast.results)
-                )
+            if cast is None or value in self.emitted_casts:
+                continue
+            self.emitted_casts.add(value)
+            producers = FusedProducers({}, dict.fromkeys(self.flow.operands[cast]))
+            root = FusedOp(cast, producers, self.flow, self.layouts)
+            found.append(self._fusion(root, FusionKind.LOOP, cast.results))
         return found
 
     def _producers(self, op: Op) -> FusedProducers:
@@ -171,31 +142,22 @@ class _Builder:
 
     def _fused_for(self, op: Op, value: Value) -> FusedProducers | None:
         """The producers that `op` computes for a value; `None` if it reads the value."""
-        fused = self.fused.get(value)
-        if fused is None or (
-            value in self.consumers and op not in self.consumers[value]
-        ):
-            return None
-        return fused
+        is_computed = value not in self.consumers or op in self.consumers[value]
+        return self.fused.get(value) if is_computed else None
 
     def _fusion(
-        self,
-        op: Op,
-        kind: FusionKind,
-        producers: FusedProducers,
-        writes: tuple[Value, ...],
+        self, root: FusedOp, kind: FusionKind, writes: tuple[Value, ...]
     ) -> Fusion:
-        flow, policy = self.flow, self.policy
+        op, producers, flow, _ = root
+        policy = self.policy
         bodies = self._bodies(op) if op.bodies else ()
-        shares: dict[Value, float] = {}
-        if self.slices_by_device:
-            shares = producers.shares(op, flow.operands)
+        shares = producers.shares(op, flow.operands) if self.slices_by_device else {}
         reads, work = tuple(producers.reads), producers.work_with(work_of(op), shares)
         parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
         return Fusion(
             op, kind, reads, writes, work, updated_operand(op, kind, reads, flow),
             bodies,
-            overwrites=policy.aliased_operands(op, kind, producers, flow),
+            overwrites=policy.aliased_operands(root),
             replaces=policy.carried_operands(op, flow) if op.bodies else {},
             shares=parts,
             sides=self._sides(op),
@@ -203,15 +165,36 @@ class _Builder:
 
     def _bodies(self, op: Op) -> tuple[tuple[Fusion, ...], ...]:
         """The fusions of an op's bodies; their values are added to the layouts."""
-        policy, fused = self.policy, {*self.fused, *self.links}
-        self.layouts = layouts_in_bodies(
-            op, self.layouts, fused, policy.stack_outputs, policy.slice_readers
-        )
+        self.layouts = self._layouts_in_bodies(op)
         bodies: list[tuple[Fusion, ...]] = []
         for body in op.bodies:
-            fusions, self.layouts = fuse(body, self.layouts, policy)
+            fusions, self.layouts = fuse(body, self.layouts, self.policy)
             bodies.append(fusions)
         return tuple(bodies)
+
+    def _layouts_in_bodies(self, op: Op) -> Layouts:
+        """Layouts that say which values of an op's bodies have no buffer of their own.
+
+        Inputs that consumers compute are never stored, and slices are part of a stack.
+        """
+        recomputed: set[Value] = set()
+        slices = self.policy.stack_outputs(op)
+        whole = [_read_whole(body, self.policy.slice_readers) for body in op.bodies]
+        for wire in op.wires:
+            operand = None if wire.operand is None else op.operands[wire.operand]
+            for body, i in wire.inputs:
+                value = op.bodies[body].inputs[i]
+                if wire.is_stacked and value not in whole[body]:
+                    slices.add(value)
+                is_remade = operand in self.fused or operand in self.links
+                if is_remade and not wire.is_stacked and wire.result is None:
+                    recomputed.add(value)
+        if not recomputed and not slices:
+            return self.layouts
+        known = self.layouts
+        return known.changed(
+            recomputed=known.recomputed | recomputed, slices=known.slices | slices
+        )
 
     def _sides(self, op: Op) -> tuple[tuple[Value, ...], ...]:
         """By operand of a matrix product, the stored values it is computed from."""
@@ -219,3 +202,66 @@ class _Builder:
             return ()
         sides = [(v, self._fused_for(op, v)) for v in self.flow.operands[op][:2]]
         return tuple([(v,) if fed is None else tuple(fed.reads) for v, fed in sides])
+
+
+def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
+    """Values of a body that an op of another kind than these reads from memory."""
+    return {
+        v
+        for op in body.ops
+        if kind_of(op) not in slice_readers or op.kind == BARRIER
+        for v in op.operands
+        if isinstance(v, Value)
+    }
+
+
+def elementwise_aliases(root: FusedOp) -> tuple[Value, ...]:
+    """Operands whose buffers the result may take if they are read no more.
+
+    Each of their elements is needed at its own position alone. A scatter may take the
+    buffer of what it starts from.
+    """
+    op, producers, flow, _ = root
+    if has_trait(op.kind, Trait.SCATTERS):
+        return tuple(flow.operands[op][:1])
+    if not op.results or not _is_elementwise(op):  # an effect has no results
+        return ()
+    shape, size = op.results[0].shape, itemsize_bytes(op.results[0].dtype)
+    alike = [
+        v
+        for v in producers.reads
+        if v.shape == shape and itemsize_bytes(v.dtype) == size
+    ]
+    if not alike:
+        return ()
+    needed_elsewhere: set[Value] = set()
+    for each in (op, *reversed(producers.ops)):
+        is_moved = each.results[0].shape != shape or not _is_elementwise(each)
+        if is_moved or not needed_elsewhere.isdisjoint(each.results):
+            needed_elsewhere.update(flow.operands[each])
+    return tuple([v for v in alike if v not in needed_elsewhere])
+
+
+def _is_elementwise(op: Op) -> bool:
+    """Whether each element of the result needs its operands at that position alone."""
+    return op.kind not in _NOT_ELEMENTWISE and kind_of(op) is FusionKind.LOOP
+
+
+def updated_operand(
+    op: Op, kind: FusionKind, reads: Sequence[Value], flow: Flow
+) -> Value | None:
+    """The operand that an op may update in place; `None` if there is none.
+
+    The updated array of a dynamic-update-slice, or for an elementwise op the first
+    operand like the result, which it takes only if the caller donated it.
+    """
+    if op.kind == "dynamic_update_slice":
+        first = flow.operands[op][0]
+        return first if first in reads else None
+    if kind is not FusionKind.LOOP:
+        return None
+    (result, *_) = op.results
+    for value in reads:
+        if value.shape == result.shape and value.dtype == result.dtype:
+            return value
+    return None

@@ -6,8 +6,10 @@ the cache can hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
@@ -18,10 +20,34 @@ from meshwright.predict.compilers.hlo.fusion import (
 from meshwright.predict.compilers.hlo.kernels import OnChipCandidates, OnChipRange
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.program.analysis.live_ranges import live_ranges
-from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ir import Atom, Program, Value
 
-BodyOrderFn = Callable[[Op, int, Sequence[Fusion]], Sequence[Fusion]]
-"""The fusions of one body of an op, by its number, in the order in which they run."""
+
+@dataclass(frozen=True, slots=True)
+class MemorySpaceAssignment:
+    """The pass that finds values for scratch memory.
+
+    allows_received: whether it may hold results of collectives.
+    """
+
+    allows_received: bool
+
+    def __call__(self, compilation: Compilation) -> Compilation:
+        """The compilation with the values that may stay in scratch memory."""
+        order = compilation.compiler.buffers.body_order
+
+        def candidates(
+            fusions: Sequence[Fusion], program: Program
+        ) -> Iterator[OnChipCandidates]:
+            outputs, layouts = stored_outputs(program), compilation.layouts
+            yield on_chip_candidates(fusions, outputs, layouts, self.allows_received)
+            for fusion in fusions:
+                op = fusion.root
+                for n, body in enumerate(fusion.bodies):
+                    yield from candidates(order(op, n, body), op.bodies[n])
+
+        found = candidates(compilation.fusions, compilation.program)
+        return replace(compilation, on_chip=tuple(found))
 
 
 def on_chip_candidates(
@@ -52,26 +78,3 @@ def on_chip_candidates(
     ]
     found.sort(key=lambda each: (each.end - each.start, each.start))
     return OnChipCandidates(tuple(found), len(fusions))
-
-
-def candidates_with_bodies(
-    fusions: Sequence[Fusion],
-    outputs: Iterable[Atom],
-    layouts: Layouts,
-    body_order: BodyOrderFn,
-    allows_received: bool = False,
-) -> tuple[OnChipCandidates, ...]:
-    """The candidates of a program, followed by those of each body of its loops."""
-    inner = [
-        candidates
-        for fusion in fusions
-        for number, body in enumerate(fusion.bodies)
-        for candidates in candidates_with_bodies(
-            body_order(fusion.root, number, body),
-            stored_outputs(fusion.root.bodies[number]),
-            layouts,
-            body_order,
-            allows_received,
-        )
-    ]
-    return (on_chip_candidates(fusions, outputs, layouts, allows_received), *inner)

@@ -2,27 +2,91 @@
 
 If one fusion reads what another of the same shape has just written, or both read one
 array, a compiler loops over the elements once and writes both results (XLA:
-`MultiOutputFusion`): an optimizer's new moments with its new weights, what a backward
-pass needs with what comes next, the sums of an array with the array. That hardly changes
-what is alive, but it changes what moves. So time is counted over kernels, and memory over
-single fusions.
+`MultiOutputFusion`): an optimizer's new moments with its new weights, or the sums of an
+array with the array. That hardly changes what is alive, but it changes what moves. So time
+is counted over kernels, and memory over single fusions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
+from meshwright.predict.compilers.hlo.compilation import Compilation
+from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,
     read_shares,
 )
-from meshwright.program.ir import Value
+from meshwright.predict.compilers.hlo.kernels import (
+    Access,
+    Kernel,
+    KernelSequence,
+    accessed_values,
+    collective_bytes,
+    matrix_unit_operands,
+    streamed_operands,
+)
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
+from meshwright.predict.roofline.kernel_time import timing_key
+from meshwright.program.ir import Program, Value
 from meshwright.program.ops import OpWork
+from meshwright.program.rules.pallas_kernel import kernel_of
 
-_Extents = tuple[int, ...]
+
+def merge_into_kernels(compilation: Compilation) -> Compilation:
+    """The compilation with its kernels: fusions merged by multi-output fusion."""
+    program, layouts = compilation.program, compilation.layouts
+    return replace(
+        compilation, kernels=kernels_of(program, layouts, compilation.fusions)
+    )
+
+
+def kernels_of(
+    program: Program, layouts: Layouts, fusions: Sequence[Fusion]
+) -> KernelSequence:
+    """The kernels of a program, those of its bodies included."""
+    merged = merge_fusions(fusions)
+    on_chip = on_chip_candidates(merged, stored_outputs(program), layouts)
+    may_stay = {value for value, *_ in on_chip.ranges}
+    kernels = tuple([_kernel(fusion, layouts, may_stay) for fusion in merged])
+    axes = dict.fromkeys(axis for each in kernels for axis in each.axes)
+    return KernelSequence(program.inputs, kernels, on_chip, tuple(axes))
+
+
+def _kernel(fusion: Fusion, layouts: Layouts, may_stay: Collection[Value]) -> Kernel:
+    if fusion.kind is FusionKind.COLLECTIVE:
+        return Kernel(fusion, (), collective_bytes(fusion, layouts), 0, None)
+    if fusion.kind is FusionKind.REGION:
+        bodies = tuple(
+            kernels_of(body, layouts, inner)
+            for body, inner in zip(fusion.root.bodies, fusion.bodies, strict=True)
+        )
+        return Kernel(fusion, (), 0, 0, None, bodies=bodies)
+    work = timing_key(fusion.root), fusion.work.flops, fusion.work.transcendentals
+    pallas = kernel_of(fusion.root)
+    if pallas is not None:
+        return Kernel(fusion, (), pallas.num_bytes, 0, work)
+    direct, shares = matrix_unit_operands(fusion), fusion.shares
+    accesses: list[Access] = []
+    num_bytes = elements = 0
+    for value in accessed_values(fusion):
+        accessed = math.prod(value.shape)
+        if value in shares:
+            accessed = int(accessed * shares[value])
+        through_registers = 0 if value in direct else accessed
+        moved = accessed * layouts.itemsize(value)
+        if value in may_stay:
+            accesses.append((value, accessed, through_registers, moved))
+        num_bytes += moved
+        elements += through_registers
+    streams = streamed_operands(fusion, layouts)
+    return Kernel(fusion, tuple(accesses), num_bytes, elements, work, streams)
 
 
 def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
@@ -54,16 +118,15 @@ def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
             readable_from[value] = readable
         if extents is not None:
             for value in (*fusion.reads, *fusion.writes):
-                if _extents(value.shape) == extents and (
-                    last_touch.get(value, -1) < number
-                ):
+                is_later = last_touch.get(value, -1) < number
+                if is_later and _extents(value.shape) == extents:
                     last_touch[value] = number
     return tuple([_merged(each) if len(each) > 1 else each[0] for each in kernels])
 
 
 def _kernel_to_join(
     fusion: Fusion,
-    extents: _Extents,
+    extents: tuple[int, ...],
     readable_from: Mapping[Value, int],
     last_touch: Mapping[Value, int],
 ) -> int | None:
@@ -86,11 +149,8 @@ def _merged(fusions: Sequence[Fusion]) -> Fusion:
         sum([fusion.work.flops for fusion in fusions]),
         sum([fusion.work.transcendentals for fusion in fusions]),
     )
-    reads: dict[Value, None] = {}
-    writes: dict[Value, None] = {}
-    for fusion in fusions:
-        reads |= dict.fromkeys([v for v in fusion.reads if v not in writes])
-        writes |= dict.fromkeys(fusion.writes)
+    writes = dict.fromkeys([v for f in fusions for v in f.writes])
+    reads = dict.fromkeys([v for f in fusions for v in f.reads if v not in writes])
     shares = {v: share for v, share in read_shares(fusions).items() if v in reads}
     return Fusion(
         first.root, first.kind, tuple(reads), tuple(writes), work,
@@ -98,7 +158,7 @@ def _merged(fusions: Sequence[Fusion]) -> Fusion:
     )  # fmt: skip
 
 
-def _loop_extents(fusion: Fusion) -> _Extents | None:
+def _loop_extents(fusion: Fusion) -> tuple[int, ...] | None:
     """The extents that a fusion loops over; `None` if it always runs alone."""
     if fusion.kind not in FUSES_OPERANDS or fusion.root.has_effect:
         return None
@@ -108,6 +168,6 @@ def _loop_extents(fusion: Fusion) -> _Extents | None:
 
 
 @lru_cache(maxsize=4096)
-def _extents(shape: tuple[int, ...]) -> _Extents:
+def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Extents above 1."""
     return tuple(n for n in shape if n != 1)

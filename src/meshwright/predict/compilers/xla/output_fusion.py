@@ -3,85 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.dataflow import stored_outputs
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind, read_shares
-from meshwright.predict.compilers.xla.instruction_fusion import rewrite_fusions
+from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value, num_bytes
 
 
-def fuse_outputs(compilation: Compilation) -> Compilation:
-    """The compilation with elementwise consumers fused into the products they read."""
-    return rewrite_fusions(compilation, with_epilogues)
-
-
-def with_epilogues(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
     """The fusions, each product merged with the elementwise fusion that alone reads it.
 
     That fusion becomes the product's epilogue, and the product as such is not written.
     """
     kept = set(stored_outputs(program))
-    readers: dict[Value, list[int]] = {}
-    for index, fusion in enumerate(fusions):
-        for value in fusion.reads:
-            readers.setdefault(value, []).append(index)
-    made_at = {
-        value: index for index, fusion in enumerate(fusions) for value in fusion.writes
-    }
+    ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
+    made_at, last_uses = ranges.definitions, ranges.last_uses
     found: list[Fusion | None] = list(fusions)
     for index, product in enumerate(fusions):
         if product.kind is not FusionKind.PRODUCT or len(product.writes) != 1:
             continue
         (value,) = product.writes
-        used_by = readers.get(value, [])
-        if len(used_by) != 1 or value in kept:
+        reader = ranges.first_uses.get(value)
+        if reader is None or reader != last_uses[value] or value in kept:
             continue
-        end = found[used_by[0]]
-        if end is None or not _is_epilogue(end, value):
+        end, size = found[reader], math.prod(value.shape)
+        if end is None or end.kind is not FusionKind.LOOP:
+            continue
+        if any(math.prod(v.shape) != size for v in end.writes):
             continue
         others = [v for v in end.reads if v is not value]
         is_early = all(made_at.get(v, -1) < index for v in others)
         held = sum(
             num_bytes(v)
             for v in product.reads
-            if v in made_at and readers[v][-1] < used_by[0]
+            if v in made_at and last_uses[v] < reader
         )
         # A later epilogue would keep the operands alive, which may be more.
         if not is_early and held > num_bytes(value):
             continue
-        found[index] = found[used_by[0]] = None
-        found[index if is_early else used_by[0]] = _merged(product, end, others)
+        found[index] = found[reader] = None
+        found[index if is_early else reader] = _merged(product, end, others)
     return [fusion for fusion in found if fusion is not None]
 
 
 def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
     """The product with an epilogue that reads `others` besides its result."""
-    added = [v for v in others if v not in product.reads]
+    # An epilogue's operand like the result; of the product's own, one element of the
+    # result needs many.
+    like = [(v.shape, v.dtype) for v in end.writes]
+    added = (v for v in others if v not in product.reads)
+    in_place = next((v for v in added if [(v.shape, v.dtype)] == like), None)
     return Fusion(
         product.root,
         product.kind,
         tuple(dict.fromkeys((*product.reads, *others))),
         end.writes,
         product.work + end.work,
-        _in_place(added, end.writes),
+        in_place,
         overwrites=tuple(v for v in end.overwrites if v not in product.reads),
         shares=read_shares((product, end)),
         sides=product.sides,
     )
-
-
-def _is_epilogue(fusion: Fusion, product: Value) -> bool:
-    return fusion.kind is FusionKind.LOOP and all(
-        math.prod(v.shape) == math.prod(product.shape) for v in fusion.writes
-    )
-
-
-def _in_place(operands: Iterable[Value], writes: Sequence[Value]) -> Value | None:
-    """The first operand of an epilogue with the shape and dtype of what it writes.
-
-    Operands of the product itself do not count: it needs many elements of them for one.
-    """
-    like = [(v.shape, v.dtype) for v in writes]
-    return next((v for v in operands if [(v.shape, v.dtype)] == like), None)

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Compilation, Pass, Stage
+from meshwright.predict.compilers.hlo.compilation import (
+    Compilation,
+    FusionRewrite,
+    Pass,
+    Stage,
+)
 from meshwright.predict.compilers.hlo.layouts import shape_layouts
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
-from meshwright.predict.compilers.xla.kernel_emission import kernels_of
+from meshwright.predict.compilers.xla.multi_output_fusion import merge_into_kernels
 from meshwright.predict.compilers.xla.output_fusion import fuse_outputs
 
 
 def assign_layouts(compilation: Compilation) -> Compilation:
     """The compilation with the minor dims that convolutions and products ask for."""
     shapes = shape_layouts(compilation.program)
-    return replace(compilation, layouts=compilation.layouts.with_shapes(shapes))
-
-
-def merge_into_kernels(compilation: Compilation) -> Compilation:
-    """The compilation with its kernels: fusions merged by multi-output fusion."""
-    program, fusions = compilation.program, compilation.fusions
-    kernels = kernels_of(program, compilation.layouts, fusions)
-    return replace(compilation, kernels=kernels)
+    return replace(compilation, layouts=compilation.layouts.changed(shapes=shapes))
 
 
 CALL_INLINER = Pass("call-inliner", Stage.OPS, CallInliner())
 LAYOUT_ASSIGNMENT = Pass("layout-assignment", Stage.LAYOUTS, assign_layouts)
 INSTRUCTION_FUSION = Pass("instruction-fusion", Stage.FUSION, fuse_instructions)
-OUTPUT_FUSION = Pass("output-fusion", Stage.FUSION, fuse_outputs)
+OUTPUT_FUSION = Pass("output-fusion", Stage.FUSION, FusionRewrite(fuse_outputs))
 MULTI_OUTPUT_FUSION = Pass("multi-output-fusion", Stage.FUSION, merge_into_kernels)
 
 XLA_PASSES = (

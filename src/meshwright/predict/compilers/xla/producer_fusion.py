@@ -13,28 +13,31 @@ XLA: `InstructionFusion`. The rules are in the main:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
-from meshwright.predict.compilers.hlo.control_flow import (
-    carried_operands,
-    is_sliced_inside,
-    recomputed_carries,
-    uncarried_stack_outputs,
+from meshwright.predict.compilers.hlo.dataflow import (
+    Flow,
+    body_inputs,
+    stacked_ends,
+    stored_outputs,
 )
-from meshwright.predict.compilers.hlo.dataflow import Flow
-from meshwright.predict.compilers.hlo.fusion import FUSES_OPERANDS, FusionKind, widens
-from meshwright.predict.compilers.hlo.fusion_policy import (
+from meshwright.predict.compilers.hlo.fusion import (
+    FUSES_OPERANDS,
+    SLICE_OF_DEVICE,
+    FusionKind,
+    widening_bytes,
+)
+from meshwright.predict.compilers.hlo.policies import (
     FUSED,
     STORED,
     UNUSED,
     Decision,
+    FusedOp,
     FusionPolicy,
-    no_aliases,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.producers import FusedProducers
+from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Op, Value, num_bytes
 from meshwright.program.ops import Trait, has_trait
 
@@ -45,23 +48,8 @@ _LEAST_BROADCAST = 4
 """Times that a broadcast must be larger than its operand for a body to recompute it."""
 
 
-class Producer(NamedTuple):
-    """An op with the producers fused into it, as a consumer would recompute them."""
-
-    op: Op
-    producers: FusedProducers
-    flow: Flow
-    layouts: Layouts
-
-
-class DuplicationModel(Protocol):
-    """A compiler's estimate of whether recomputing a value saves time."""
-
-    def saves_time(
-        self, producer: Producer, value: Value, consumers: Sequence[Op]
-    ) -> bool | None:
-        """Whether products recompute an operand; `None` if the model does not apply."""
-        ...
+DuplicationFn = Callable[[FusedOp, Value], bool | None]
+"""Whether recomputing a value saves time; `None` if the estimate does not apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +61,20 @@ class ProducerFusion:
     """
 
     initializers: frozenset[str] = frozenset()
-    duplication: DuplicationModel | None = None
+    duplication: DuplicationFn | None = None
 
-    def __call__(
-        self,
-        op: Op,
-        kind: FusionKind,
-        producers: FusedProducers,
-        flow: Flow,
-        layouts: Layouts,
-    ) -> list[Decision]:
-        """What becomes of each result of an op; `producers` are fused into it."""
-        found: list[Decision] = []
-        carried = recomputed_carries(op) if op.bodies else ()
-        producer = Producer(op, producers, flow, layouts)
+    def __call__(self, producer: FusedOp) -> list[Decision]:
+        """The fate of each result of an op."""
+        op, _, flow, _ = producer
+        kind, found = flow.kinds[op], list[Decision]()
+        carried = _recomputed_carries(op) if op.bodies else ()
         for value in op.results:
             consumers = flow.consumers.get(value, ())
             if value in flow.stored or value in carried:
                 found.append(STORED)
-            elif kind is FusionKind.LOOP and self._is_fused(producer, value, consumers):
+            elif kind is FusionKind.LOOP and self._is_fused(producer, value):
                 found.append(FUSED)
-            elif consumers and widens(op) and _has_no_control_flow(consumers, flow):
+            elif consumers and _can_widen(op, consumers, flow):
                 # Consumers that can, read fewer bits and convert them.
                 fusing = frozenset(c for c in consumers if self._fuses(c, value, flow))
                 is_stored = not fusing.issuperset(consumers)
@@ -102,52 +83,75 @@ class ProducerFusion:
                 found.append(STORED if consumers or op.has_effect else UNUSED)
         return found
 
-    def _is_fused(
-        self, producer: Producer, value: Value, consumers: Sequence[Op]
-    ) -> bool:
+    def _is_fused(self, producer: FusedOp, value: Value) -> bool:
         """Whether all consumers of an elementwise result compute it."""
         flow = producer.flow
+        consumers = flow.consumers.get(value, ())
         others = [c for c in consumers if flow.kinds[c] is not FusionKind.LOOP]
-        for consumer in others:
-            if not self._fuses(consumer, value, flow):
-                return False
-        if len(consumers) > 1 and not self._is_duplicated(producer, value, consumers):
+        if not all(self._fuses(consumer, value, flow) for consumer in others):
+            return False
+        if len(consumers) > 1 and not self._is_duplicated(producer, value):
             return False
         return not (others and _ends_a_product(producer))
 
-    def _is_duplicated(
-        self, producer: Producer, value: Value, consumers: Sequence[Op]
-    ) -> bool:
+    def _is_duplicated(self, producer: FusedOp, value: Value) -> bool:
         """Whether several consumers compute a value rather than have it stored."""
-        flow = producer.flow
-        if self.duplication is not None:
-            saves = self.duplication.saves_time(producer, value, consumers)
-            if saves is not None:
-                return saves
+        estimate = self.duplication
+        saves = None if estimate is None else estimate(producer, value)
+        if saves is not None:
+            return saves
         read_bytes = sum(map(num_bytes, producer.producers.reads))
         is_small = read_bytes <= _MOST_READ * num_bytes(value)
-        return is_small or flow.paths_join(value)
+        return is_small or producer.flow.paths_join(value)
 
     def _fuses(self, consumer: Op, value: Value, flow: Flow) -> bool:
         """Whether a consumer computes an elementwise operand where it needs it."""
         kind = flow.kinds[consumer]
         if consumer.kind in self.initializers:
-            return value is flow.operand(consumer, 0) and _is_large_broadcast(
-                value, flow
-            )
+            is_start = value is flow.operand(consumer, 0)
+            return is_start and _is_large_broadcast(value, flow)
         if kind is FusionKind.REGION:
             if not _is_large_broadcast(value, flow):
                 return False
             # A value that bodies slice by device is made before them, once.
-            inside = frozenset(flow.body_inputs(consumer, value))
-            return not is_sliced_inside(consumer, inside)
+            inside = body_inputs(consumer, value, flow.sources)
+            return not _is_sliced_inside(consumer, inside)
         return kind in FUSES_OPERANDS and not flow.is_reshaped_for(consumer, value)
+
+
+def uncarried_stack_outputs(op: Op) -> set[Value]:
+    """Outputs of an op's bodies that are stacked, unless the loop carries them too.
+
+    What a loop makes for a stack and for its next iteration is written to the stack and
+    copied from there; what it carries already is copied to the stack.
+    """
+    carried = {
+        op.bodies[body].inputs[i]
+        for _, _, wire in loop_carries(op)
+        for body, i in wire.inputs
+    }
+    return {end for _, end in stacked_ends(op) if end not in carried}
+
+
+def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
+    """The operand whose buffer a result of a loop takes, by result.
+
+    An operand that the loop also reads in every iteration keeps its buffer.
+    """
+    pairs = [
+        (op.results[result], operand)
+        for position, result, _ in loop_carries(op)
+        if (operand := flow.operand(op, position)) is not None
+    ]
+    carried = Counter(operand for _, operand in pairs)
+    others = Counter(flow.operands[op]) - carried
+    return {result: operand for result, operand in pairs if operand not in others}
 
 
 XLA_FUSION = FusionPolicy(
     decide=ProducerFusion(),
     single_consumer_chains=Flow.chain_links,
-    aliased_operands=no_aliases,
+    aliased_operands=lambda root: (),
     carried_operands=carried_operands,
     stack_outputs=uncarried_stack_outputs,
     slice_readers=FUSES_OPERANDS,
@@ -155,19 +159,20 @@ XLA_FUSION = FusionPolicy(
 """XLA's fusion without what single targets add."""
 
 
-def _has_no_control_flow(consumers: Sequence[Op], flow: Flow) -> bool:
-    return all(flow.kinds[consumer] is not FusionKind.REGION for consumer in consumers)
+def _can_widen(op: Op, consumers: Sequence[Op], flow: Flow) -> bool:
+    """Whether a conversion adds bits, and none of its consumers is control flow."""
+    kinds = (flow.kinds[consumer] for consumer in consumers)
+    return widening_bytes(op) > 0 and FusionKind.REGION not in kinds
 
 
 def _is_large_broadcast(value: Value, flow: Flow) -> bool:
     """Whether a value only repeats a smaller one, so that bodies compute it too."""
     op = flow.producers[value]
-    return has_trait(op.kind, Trait.REPEATS) and _LEAST_BROADCAST * sum(
-        map(num_bytes, flow.operands[op])
-    ) <= num_bytes(value)
+    least = _LEAST_BROADCAST * sum(map(num_bytes, flow.operands[op]))
+    return has_trait(op.kind, Trait.REPEATS) and num_bytes(value) >= least
 
 
-def _ends_a_product(producer: Producer) -> bool:
+def _ends_a_product(producer: FusedOp) -> bool:
     """Whether the product that a result is computed from should rather write it.
 
     That is so if nothing else needs the product, and the consumers of the result do not
@@ -175,16 +180,13 @@ def _ends_a_product(producer: Producer) -> bool:
     """
     result, num_bytes = producer.op.results[0], producer.layouts.num_bytes
     kinds, producers = producer.flow.kinds, producer.flow.producers
-    products = [
-        value
-        for value in producer.producers.reads
-        if value in producers and kinds[producers[value]] is FusionKind.PRODUCT
-    ]
     return any(
-        math.prod(value.shape) == math.prod(result.shape)
+        value in producers
+        and kinds[producers[value]] is FusionKind.PRODUCT
+        and math.prod(value.shape) == math.prod(result.shape)
         and num_bytes(value) > num_bytes(result)
         and _is_only_for(value, producer.op, producer.producers.ops, producer.flow)
-        for value in products
+        for value in producer.producers.reads
     )
 
 
@@ -196,3 +198,41 @@ def _is_only_for(value: Value, op: Op, ops: Collection[Op], flow: Flow) -> bool:
         if not depends.isdisjoint(flow.operands[each]):
             depends.update(each.results)
     return all(within.issuperset(flow.consumers.get(v, ())) for v in depends)
+
+
+def _recomputed_carries(op: Op) -> set[Value]:
+    """Results that a loop computes anew in each iteration: it stores them in any case."""
+    ends = [stored_outputs(body) for body in op.bodies]
+    return {
+        op.results[result]
+        for _, result, wire in loop_carries(op)
+        if not all(
+            ends[body][i] in [op.bodies[n].inputs[j] for n, j in wire.inputs]
+            for body, i in wire.outputs
+        )
+    }
+
+
+def _is_sliced_inside(op: Op, values: Collection[Value]) -> bool:
+    """Whether an op's bodies, or bodies within, slice a device's own part of a value.
+
+    values: inputs of its bodies.
+    """
+    for body in op.bodies:
+        names = set(values)
+        for each in body.ops:
+            if names.isdisjoint(each.operands):
+                continue
+            if each.kind == SLICE_OF_DEVICE:
+                return True
+            if has_trait(each.kind, Trait.ALIASES_OPERAND):
+                names.update(each.results)
+            inside = {
+                each.bodies[number].inputs[i]
+                for wire in each.wires
+                if wire.operand is not None and each.operands[wire.operand] in names
+                for number, i in wire.inputs
+            }
+            if inside and _is_sliced_inside(each, inside):
+                return True
+    return False

@@ -19,8 +19,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from meshwright.partitioner.lower import Workaround
+from meshwright.predict.compilers.hlo.fusion import BARRIER
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
@@ -49,31 +51,23 @@ XLA_WORKAROUNDS: tuple[Workaround, ...] = (keep_reductions_inside,)
 class _Reduction:
     """The result of a cross-device sum, possibly after dtype conversions.
 
-    value: the result before any conversion. dtype: its dtype now. is_truncated: whether
-    it was converted from a floating-point dtype to an integer one.
+    value: the result before any conversion. dtypes: that of `value`, and those to which
+    it was converted in turn.
     """
 
     value: Value
     is_scattered: bool
-    dtype: str
-    is_converted: bool = False
-    is_truncated: bool = False
+    dtypes: tuple[str, ...]
 
     @property
     def is_risky(self) -> bool:
         """Whether XLA fails on the accumulation, or changes its result."""
-        is_rounded = self.is_converted and self.dtype == self.value.dtype
-        return self.is_truncated or (is_rounded and self.is_scattered)
-
-    def converted(self, dtype: str) -> _Reduction:
-        """The reduction in another dtype."""
-        loses = self.dtype.startswith(_INEXACT) and not dtype.startswith(_INEXACT)
-        return replace(
-            self,
-            dtype=dtype,
-            is_converted=True,
-            is_truncated=self.is_truncated or loses,
+        is_rounded = len(self.dtypes) > 1 and self.dtypes[-1] == self.dtypes[0]
+        is_truncated = any(
+            before.startswith(_INEXACT) and not after.startswith(_INEXACT)
+            for before, after in pairwise(self.dtypes)
         )
+        return is_truncated or (is_rounded and self.is_scattered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +120,8 @@ class _Dataflow:
                 # XLA moves reductions out of the inner loop before it visits this one.
                 for result, reduction in _Dataflow(op).accumulated():
                     value = op.results[result]
-                    is_scattered = reduction.is_scattered
-                    self.of[value] = _Reduction(value, is_scattered, value.dtype)
+                    dtypes = (value.dtype,)
+                    self.of[value] = _Reduction(value, reduction.is_scattered, dtypes)
             elif op.results:
                 found = self._result(op)
                 if found is not None:
@@ -152,10 +146,11 @@ class _Dataflow:
             and op.params["monoid"] == "sum"
         ):
             (value,) = op.results
-            return _Reduction(value, op.kind == "reduce_scatter", value.dtype)
+            return _Reduction(value, op.kind == "reduce_scatter", (value.dtype,))
         found = [self.of.get(operand) for operand in op.operands]
         if op.kind == "convert_element_type" and isinstance(found[0], _Reduction):
-            return found[0].converted(op.results[0].dtype)
+            dtypes = (*found[0].dtypes, op.results[0].dtype)
+            return replace(found[0], dtypes=dtypes)
         if has_trait(op.kind, Trait.ADDS):
             reductions = [each for each in found if isinstance(each, _Reduction)]
             carried = [each for each in found if isinstance(each, _Carry)]
@@ -181,11 +176,7 @@ def _with_barriers(program: Program, reductions: Collection[Value]) -> Program:
         ops.append(op if is_same else replace(op, operands=operands, bodies=bodies))
         for value in op.results:
             if value in reductions:
-                kept = Value(value.shape, value.dtype)
-                barrier = Op(
-                    "optimization_barrier", (value,), (kept,), source=op.source
-                )
-                ops.append(barrier)
-                renamed[value] = kept
+                renamed[value] = kept = Value(value.shape, value.dtype)
+                ops.append(Op(BARRIER, (value,), (kept,), source=op.source))
     outputs = tuple(renamed.get(atom, atom) for atom in program.outputs)
     return replace(program, ops=tuple(ops), outputs=outputs)

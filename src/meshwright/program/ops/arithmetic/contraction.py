@@ -8,10 +8,8 @@ from typing import Any
 
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, is_inexact
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _EITHER = (frozenset({0}), frozenset({1}))
 

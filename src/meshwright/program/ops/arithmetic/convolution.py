@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 from meshwright.program.ir import Op, Value
+from meshwright.program.ops.arithmetic.contraction import product_linear
 from meshwright.program.ops.arithmetic.halo import (
     Halo,
     Sliding,
@@ -26,10 +28,8 @@ from meshwright.program.ops.arithmetic.halo import (
 )
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape, opaque_rule
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _INPUT, _KERNEL, _OUTPUT = range(3)
 
@@ -77,20 +77,11 @@ def convolve(op: Op) -> FactorRule:
     return draft.factors.rule(
         (lhs, rhs),
         (result,),
-        linear=_linear(op),
+        linear=product_linear(op),
         special=frozenset(draft.halos),
         local_params=_local_params,
-        expand=_Exchange(result, draft.halos).expand,
+        expand=partial(_exchange, result, draft.halos),
     )
-
-
-def _linear(op: Op) -> tuple[frozenset[int], ...]:
-    """Linear in either operand, unless integers are widened: partial sums would wrap."""
-    dtype = op.results[0].dtype
-    is_widened = "int" in dtype and any(a.dtype != dtype for a in op.operands)
-    if is_widened or not all(can_sum(a.dtype) for a in op.operands):
-        return ()
-    return (frozenset({0}), frozenset({1}))
 
 
 def _name_features(op: Op, draft: _Draft) -> None:
@@ -171,30 +162,25 @@ def _local_params(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
-    """The expansion: fetch halos, then convolve with the padding that remains.
+def _exchange(
+    result: Dims,
+    halos: Mapping[int, tuple[int, Halo]],
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: OpCut,
+) -> tuple[Value, ...]:
+    """Fetch halos, then convolve with the padding that remains.
 
-    result: letters of the result. halos: by factor, its spatial dim and its halo.
+    Halos of one dim are exchanged after the other, so that corners are forwarded.
     """
-
-    result: Dims
-    halos: Mapping[int, tuple[int, Halo]]
-
-    def expand(
-        self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
-    ) -> tuple[Value, ...]:
-        """Exchange halos of one dim after the other, so that corners are forwarded."""
-        lhs, rhs = operands
-        padding = paddings_of(op)
-        for factor, (spatial, halo) in self.halos.items():
-            if cut.is_cut(factor):
-                dim = _specs(op)[0][2 + spatial]
-                lhs = extend(builder, lhs, dim, cut.axes[factor], halo)
-                padding[spatial] = halo.padding
-        shape = local_shape(op.results[0].shape, self.result, cut)
-        params = {
-            **_local_params(op, (lhs.shape, rhs.shape), (shape,)),
-            "padding": tuple(padding),
-        }
-        return builder.apply(op, (lhs, rhs), [shape], params)
+    lhs, rhs = operands
+    padding = paddings_of(op)
+    for factor, (spatial, halo) in halos.items():
+        if cut.is_cut(factor):
+            dim = _specs(op)[0][2 + spatial]
+            lhs = extend(builder, lhs, dim, cut.axes[factor], halo)
+            padding[spatial] = halo.padding
+    shape = local_shape(op.results[0].shape, result, cut)
+    params = _local_params(op, (lhs.shape, rhs.shape), (shape,))
+    return builder.apply(op, (lhs, rhs), [shape], {**params, "padding": tuple(padding)})

@@ -11,13 +11,11 @@ import math
 from typing import cast
 
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops.arithmetic.monoid import identity_of
+from meshwright.program.ops.arithmetic.reduction import identity_of
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _COMBINE = {
     "cumsum": ("sum", "add"),
@@ -28,30 +26,26 @@ _COMBINE = {
 }
 
 
-def _work(op: Op) -> OpWork:
-    """One operation for each element."""
-    return OpWork(math.prod(op.operands[0].shape))
-
-
-@rule(*_COMBINE, traits=(Trait.STANDALONE, Trait.EXPENSIVE), work=_work)
+@rule(
+    *_COMBINE,
+    traits=(Trait.STANDALONE, Trait.EXPENSIVE),
+    work=lambda op: OpWork(math.prod(op.operands[0].shape)),
+)
 def scan_dim(op: Op) -> FactorRule:
     """The rule `ab->ab`; the scanned dim is split by an expansion."""
     shape = op.operands[0].shape
     scanned = cast(int, op.params["axis"])
     can_split = shape[scanned] > 0 and _neutral(op) is not None
+    is_linear = op.kind == "cumsum" and can_sum(op.operands[0].dtype)
     factors = RuleFactors()
     dims = tuple(factors.each(shape, () if can_split else (scanned,)))
     return factors.rule(
         (dims,),
         (dims,),
-        linear=(frozenset({0}),) if _is_linear(op) else (),
+        linear=(frozenset({0}),) if is_linear else (),
         special=frozenset(dims[scanned]),
         expand=_scan_parts,
     )
-
-
-def _is_linear(op: Op) -> bool:
-    return op.kind == "cumsum" and can_sum(op.operands[0].dtype)
 
 
 def _neutral(op: Op) -> bool | int | float | None:

@@ -6,12 +6,15 @@ of an operand has no letter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from meshwright.program.ir import Atom, Literal, Op, Value
+from meshwright.program.ops.arithmetic.contraction import product_linear
 from meshwright.program.rules.factors import (
     Factor,
     RuleFactors,
@@ -19,19 +22,12 @@ from meshwright.program.rules.factors import (
     is_inexact,
     is_low_precision,
 )
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape
-from meshwright.program.rules.traits import Trait, add_traits
-from meshwright.program.rules.work import (
-    count_work,
-    one_per_element,
-    one_transcendental_per_element,
-)
 
 Linear = tuple[frozenset[int], ...]
 
 _FIRST: Linear = (frozenset({0}),)
-_EITHER: Linear = (frozenset({0}), frozenset({1}))
 
 _ARITHMETIC = (
     # numbers
@@ -44,6 +40,11 @@ _ARITHMETIC = (
     "shift_right_arithmetic", "shift_right_logical", "xor",
 )  # fmt: skip
 """Nonlinear functions of one operation for each element."""
+
+_LINEAR_ARITHMETIC = (
+    "add", "add_any", "complex", "div", "mul", "neg", "select_n", "sub",
+)  # fmt: skip
+"""Functions of one operation for each element that are linear in some operands."""
 
 _TRANSCENDENTAL = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
@@ -62,33 +63,11 @@ _COPIES = (
 """Functions that compute nothing."""
 
 
-def _nothing(op: Op) -> Linear:
-    del op
-    return ()
-
-
-def _first(op: Op) -> Linear:
-    del op
-    return _FIRST
-
-
-def _product(op: Op) -> Linear:
-    """Linear in either operand, unless integers are widened: partial sums would wrap."""
-    out = op.results[0].dtype
-    plain = all(a.dtype == out or is_inexact(a.dtype) for a in op.operands)
-    return _EITHER if plain else ()
-
-
 def _division(op: Op) -> Linear:
     """Linear in the dividend if the divisor is a constant other than 0, else not linear."""
     divisor = op.operands[1]
     is_known = isinstance(divisor, Literal) and bool(divisor.value != 0)
     return _FIRST if is_known and is_inexact(op.results[0].dtype) else ()
-
-
-def _cases(op: Op) -> Linear:
-    """Linear in all cases of a selection jointly."""
-    return (frozenset(range(1, len(op.operands))),)
 
 
 def _conversion(op: Op) -> Linear:
@@ -118,37 +97,40 @@ def _rounding(op: Op) -> Linear:
 
 
 _LINEAR: dict[str, Callable[[Op], Linear]] = {
-    **dict.fromkeys((*_ARITHMETIC, *_TRANSCENDENTAL), _nothing),
-    **dict.fromkeys((*_COPIES, "neg"), _first),
+    **dict.fromkeys((*_ARITHMETIC, *_TRANSCENDENTAL), lambda op: ()),
+    **dict.fromkeys((*_COPIES, "neg"), lambda op: _FIRST),
     **dict.fromkeys(("add", "add_any", "complex", "sub"), all_operands),
     "convert_element_type": _conversion,
     "div": _division,
-    "mul": _product,
+    "mul": product_linear,
     "reduce_precision": _rounding,
-    "select_n": _cases,
+    "select_n": lambda op: (frozenset(range(1, len(op.operands))),),
 }
 """The operands in which each elementwise primitive is linear."""
 
-count_work(
-    one_per_element,
-    *(
-        *_ARITHMETIC,
-        "add",
-        "add_any",
-        "complex",
-        "div",
-        "mul",
-        "neg",
-        "select_n",
-        "sub",
-    ),
-)
-count_work(one_transcendental_per_element, *_TRANSCENDENTAL)
 
-add_traits((Trait.TRANSCENDENTAL,), *_TRANSCENDENTAL)
-add_traits((Trait.ADDS,), "add", "add_any")
-add_traits((Trait.CHOOSES,), "clamp", "max", "min", "select_n")
-add_traits((Trait.ALIASES_OPERAND,), "copy", "name", "stop_gradient", "tag")
+# Most ops are elementwise and their shapes recur, so that a cache saves most products.
+@lru_cache(maxsize=4096)
+def _flops_of(shape: Shape) -> OpWork:
+    return OpWork(flops=math.prod(shape))
+
+
+@lru_cache(maxsize=4096)
+def _transcendentals_of(shape: Shape) -> OpWork:
+    return OpWork(transcendentals=math.prod(shape))
+
+
+describe(
+    *_ARITHMETIC, *_LINEAR_ARITHMETIC, work=lambda op: _flops_of(op.results[0].shape)
+)
+describe(
+    *_TRANSCENDENTAL,
+    traits=(Trait.TRANSCENDENTAL,),
+    work=lambda op: _transcendentals_of(op.results[0].shape),
+)
+describe("add", "add_any", traits=(Trait.ADDS,))
+describe("clamp", "max", "min", "select_n", traits=(Trait.CHOOSES,))
+describe("copy", "name", "stop_gradient", "tag", traits=(Trait.ALIASES_OPERAND,))
 
 
 @rule(*_LINEAR, traits=(Trait.ELEMENTWISE,))

@@ -1,20 +1,19 @@
-"""Dense linear algebra: factorizations and solves, split over batch dims.
+"""Dense linear algebra and Fourier transforms, split over batch dims.
 
-The last dims of each operand are one matrix or vector; the dims before are batch dims.
-Solves are also split over the dim that lists the right-hand sides.
+The last dims of each operand are one matrix, vector or signal; the dims before are batch
+dims. Solves are also split over the dim that lists the right-hand sides.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.factors import Factor, RuleFactors
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import CountWork, OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import Dims, FactorRule
-from meshwright.program.rules.traits import Trait, add_traits
-from meshwright.program.rules.work import CountWork, OpWork, count_work
 
 _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "cholesky": (2,),
@@ -106,7 +105,28 @@ _WORK: dict[str, CountWork] = {
 """Operation counts of LAPACK's algorithms (Golub and Van Loan, Matrix Computations)."""
 
 for _kind, _count in _WORK.items():
-    count_work(_count, _kind)
+    describe(_kind, work=_count)
 
-add_traits((Trait.EXPENSIVE,), *_WORK, "schur")
-add_traits((Trait.STANDALONE,), *_WORK, "schur", "tridiagonal_solve")
+describe(*_WORK, "schur", traits=(Trait.EXPENSIVE, Trait.STANDALONE))
+describe("tridiagonal_solve", traits=(Trait.STANDALONE,))
+
+
+def _work(op: Op) -> OpWork:
+    """5 n log2 n for a complex transform of length n, 3 n log2 n for a real one."""
+    lengths = cast(tuple[int, ...], op.params["fft_lengths"])
+    length = math.prod(lengths)
+    sides = (*op.operands, *op.results)
+    real = [a.shape for a in sides if not a.dtype.startswith("complex")]
+    steps = max(1, math.ceil(math.log2(max(length, 2))))
+    batch = math.prod(real[0] if real else op.operands[0].shape) // length
+    return OpWork(batch * length * steps * (3 if real else 5))
+
+
+@rule("fft", traits=(Trait.STANDALONE, Trait.EXPENSIVE), work=_work)
+def fft(op: Op) -> FactorRule:
+    """The rule `ab-->ab--` of a transform over two dims, of any of the four types."""
+    shape = op.operands[0].shape
+    lengths = cast(tuple[int, ...], op.params["fft_lengths"])
+    factors = RuleFactors()
+    dims = tuple(factors.each(shape, range(len(shape) - len(lengths), len(shape))))
+    return factors.rule((dims,), (dims,), linear=(frozenset({0}),))

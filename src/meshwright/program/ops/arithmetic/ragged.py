@@ -20,11 +20,9 @@ from typing import Any
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.contraction import product_dims, product_linear
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, local_shape
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def ragged_dot_general(op: Op) -> FactorRule:
     ((group,),) = factors.each(op.operands[2].shape)
     (row,) = left[ragged]
     if groups:
-        right = _with(right, groups[0], (group,))
+        right = (*right[: groups[0]], (group,), *right[groups[0] + 1 :])
     else:
         result = ((group,), *result)
     num_rows = factors.sizes[row]
@@ -116,10 +114,6 @@ def _plain(
         sizes = ((),)
     result = ((), *result) if is_sum else result
     return factors.rule([left, right, sizes], [result], linear=product_linear(op))
-
-
-def _with(dims: Dims, at: int, factor: Factor) -> Dims:
-    return (*dims[:at], factor, *dims[at + 1 :])
 
 
 def _local_rows_and_groups(

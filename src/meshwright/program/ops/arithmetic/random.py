@@ -15,13 +15,11 @@ from typing import cast
 
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops.arithmetic.elementwise import broadcasting_rule
-from meshwright.program.ops.movement.indexing import INT32_MAX
+from meshwright.program.ops.movement.gather import INT32_MAX
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, opaque_rule
-from meshwright.program.rules.traits import Trait, add_traits
-from meshwright.program.rules.work import OpWork, count_work
 
 _COUNTING = ("fry", "fry4", "phx2", "phx4")
 """Key types whose bits are a hash of key and index, so that keys are independent."""
@@ -43,10 +41,11 @@ def _work(op: Op) -> OpWork:
     return OpWork(math.prod(op.results[0].shape) * _THREEFRY_ROUNDS * _OPS_A_ROUND)
 
 
-count_work(_work, "random_bits", "random_bits_window", "threefry2x32")
-add_traits((Trait.EXPENSIVE,), "random_bits", "random_bits_window", "threefry2x32")
-add_traits((Trait.STANDALONE,), "random_bits", "threefry2x32")
-add_traits((Trait.DRAWS_FROM_STATE,), "rng_uniform")
+_OWN_KERNEL = (Trait.EXPENSIVE, Trait.STANDALONE)
+
+describe("random_bits", "threefry2x32", traits=_OWN_KERNEL, work=_work)
+describe("random_bits_window", traits=(Trait.EXPENSIVE,), work=_work)
+describe("rng_uniform", traits=(Trait.DRAWS_FROM_STATE,))
 
 
 def _tag(value: Atom) -> str:
@@ -65,10 +64,7 @@ def _leading(op: Op, count: int) -> FactorRule:
     return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
 
 
-@rule("threefry2x32", "random_clone", "random_seed")
-def elementwise(op: Op) -> FactorRule:
-    """The rule of an elementwise op."""
-    return broadcasting_rule(op)
+rule("threefry2x32", "random_clone", "random_seed")(broadcasting_rule)
 
 
 @rule("random_fold_in")
@@ -78,7 +74,7 @@ def random_fold_in(op: Op) -> FactorRule:
     return broadcasting_rule(op) if independent else _leading(op, 0)
 
 
-@rule("random_split")
+@rule("random_split", "random_gamma")
 def random_split(op: Op) -> FactorRule:
     """The rule by which dims of the keys are parallel if keys are independent."""
     keys = op.operands[0]
@@ -89,13 +85,6 @@ def random_split(op: Op) -> FactorRule:
 def random_wrap(op: Op) -> FactorRule:
     """The rule of key arrays and their words: the dim of words has no letter."""
     return _leading(op, min(len(op.operands[0].shape), len(op.results[0].shape)))
-
-
-@rule("random_gamma")
-def random_gamma(op: Op) -> FactorRule:
-    """The rule by which dims of the keys are parallel if keys are independent."""
-    keys = op.operands[0]
-    return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
 
 @rule("rng_bit_generator")

@@ -7,10 +7,8 @@ from typing import cast
 
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import RuleFactors
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, log2_rounded_up, rule
 from meshwright.program.rules.rule import FactorRule
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork, log2_rounded_up
 
 _OWN_KERNEL = (Trait.STANDALONE, Trait.EXPENSIVE)
 

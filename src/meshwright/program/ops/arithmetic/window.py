@@ -1,4 +1,4 @@
-"""Reductions over windows: pooling, its derivatives, and `reduce_window` in general.
+"""Reductions over windows, and the selections and scatters of max-pooling's derivatives.
 
 A dim along which the window has one element is a batch dim. A dim over which the window
 slides is split if parts of input and output correspond; devices exchange halos if windows
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from meshwright.program.ir import Atom, Literal, Op, Value
@@ -22,13 +23,15 @@ from meshwright.program.ops.arithmetic.halo import (
     output_halo,
     paddings_of,
 )
-from meshwright.program.ops.arithmetic.monoid import identity_of, is_neutral, monoid_of
+from meshwright.program.ops.arithmetic.reduction import (
+    identity_of,
+    is_neutral,
+    monoid_of,
+)
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, can_sum, local_shape, no_dims
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork
 
 _MONOIDS = {
     "reduce_window_sum": "sum",
@@ -72,7 +75,7 @@ def reduce_window(op: Op) -> FactorRule:
 def select_and_gather(op: Op) -> FactorRule:
     """The rule of tangents at the positions that an operand's windows select."""
     tangents, operand = (a.dtype for a in op.operands)
-    fills = (Literal(0, tangents), _literal(selected_monoid(op), operand))
+    fills = (Literal(0, tangents), _literal(_selected_monoid(op), operand))
     return _windowed(op, fills, (frozenset({0}),) if can_sum(tangents) else ())
 
 
@@ -81,7 +84,7 @@ def _literal(monoid: str, dtype: str) -> Literal | None:
     return None if value is None else Literal(value, dtype)
 
 
-def selected_monoid(op: Op) -> str:
+def _selected_monoid(op: Op) -> str:
     """The extremum that a selection by `ge` or `le` takes from a window: max or min."""
     name = cast(Any, op.params["select_prim"]).name
     return {"ge": "max", "le": "min"}[name]
@@ -162,3 +165,110 @@ class _Exchange:
         params = {**op.params, "padding": tuple(padding)}
         shapes = [shape] * len(op.results)
         return builder.apply(op, (*arrays, *initial), shapes, params)
+
+
+@dataclass(frozen=True, slots=True)
+class _Overlap:
+    """The halos of operand and source along one dim."""
+
+    dim: int
+    operand: Halo
+    source: Halo
+
+
+@rule("select_and_scatter_add", traits=(Trait.STANDALONE, Trait.EXPENSIVE))
+def select_and_scatter_add(op: Op) -> FactorRule:
+    """The rule of a source and an operand; linear in the source."""
+    source, operand = op.operands
+    fill = identity_of(_selected_monoid(op), operand.dtype)
+    linear = (frozenset({0}),) if can_sum(source.dtype) else ()
+    return _scattered(op, (0, 1), can_fill=fill is not None, linear=linear)
+
+
+@rule("select_and_scatter", traits=(Trait.STANDALONE,))
+def select_and_scatter(op: Op) -> FactorRule:
+    """The rule for any selection and any scatter: split only if no windows overlap."""
+    return _scattered(op, (1, 0), can_fill=False, linear=())
+
+
+def _scattered(
+    op: Op, order: tuple[int, int], can_fill: bool, linear: tuple[frozenset[int], ...]
+) -> FactorRule:
+    """The rule; `order` says which operand is the source, and which has the windows."""
+    source, operand = (op.operands[i] for i in order)
+    factors = RuleFactors()
+    source_dims: list[tuple[int, ...]] = []
+    operand_dims: list[tuple[int, ...]] = []
+    overlaps: dict[int, _Overlap] = {}
+    for dim, extents in enumerate(zip(operand.shape, source.shape, strict=True)):
+        overlap = _overlap_of(op, dim, extents)
+        if overlap is None or not (overlap.operand.is_plain or can_fill):
+            source_dims.append(())
+            operand_dims.append(())
+            continue
+        halo = overlap.operand
+        shared = factors.one(halo.factor, max(halo.least, overlap.source.least))
+        source_dims.append(shared)
+        operand_dims.append(shared + factors.indivisible(halo.minor))
+        if not halo.is_plain:
+            overlaps[shared[0]] = overlap
+    named = [tuple(source_dims), tuple(operand_dims)]
+    return factors.rule(
+        (named[order[0]], named[order[1]], *map(no_dims, op.operands[2:])),
+        (tuple(operand_dims),),
+        linear=linear,
+        special=frozenset(overlaps),
+        expand=partial(_scatter_parts, overlaps),
+    )
+
+
+def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
+    """The halos of one dim; `None` if windows and parts do not correspond.
+
+    Windows that overlap a part start up to `before` windows earlier or `after` later.
+    Together they cover the operand from `before * stride + low` elements ahead of it.
+    """
+    window = number_at(op, "window_dimensions", dim)
+    stride = number_at(op, "window_strides", dim)
+    low, high = paddings_of(op)[dim]
+    size, num = extents
+    plain = output_halo(Sliding(size, window, num, stride, (low, high)))
+    if plain is None or low < 0:
+        return None
+    before = max(0, (window - 1 - low) // stride)
+    after = (low + stride - 1) // stride
+    left = before * stride + low
+    right = max(0, (after - 1) * stride - low + window)
+    if plain.is_plain and not before and not after:
+        return _Overlap(dim, plain, plain)
+    return _Overlap(
+        dim,
+        Halo(left, right, (0, 0), num, stride, 1, is_plain=False),
+        Halo(before, after, (0, 0), num, 1, 1, is_plain=False),
+    )
+
+
+def _scatter_parts(
+    overlaps: Mapping[int, _Overlap],
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: OpCut,
+) -> tuple[Value, ...]:
+    """Fetch halos, scatter, and drop them: neighbours compute those elements too."""
+    source, operand = operands
+    chosen = {f: overlap for f, overlap in overlaps.items() if cut.is_cut(f)}
+    fill = _literal(_selected_monoid(op), operand.dtype)
+    padding = paddings_of(op)
+    local = operand.shape
+    for factor, each in chosen.items():
+        axes = cut.axes[factor]
+        source = extend(builder, source, each.dim, axes, each.source)
+        operand = extend(builder, operand, each.dim, axes, each.operand, fill)
+        padding[each.dim] = (0, 0)
+    params = {**op.params, "padding": tuple(padding)}
+    (grown,) = builder.apply(op, (source, operand), [operand.shape], params)
+    for each in chosen.values():
+        start = each.operand.left
+        grown = builder.slice(grown, each.dim, start, start + local[each.dim])
+    return (grown,)

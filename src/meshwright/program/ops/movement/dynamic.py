@@ -19,9 +19,8 @@ from meshwright.program.rules.factors import (
     no_dims,
     with_result_shape,
 )
-from meshwright.program.rules.registry import rule
-from meshwright.program.rules.rule import FactorRule, OpCut, Shape
-from meshwright.program.rules.traits import Trait
+from meshwright.program.rules.registry import Trait, rule
+from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape
 
 _INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
 
@@ -58,15 +57,8 @@ def dynamic_slice(op: Op) -> FactorRule:
     """
     factors = RuleFactors()
     operand, *starts = op.operands
-    pairs = list(zip(operand.shape, op.results[0].shape, strict=True))
-    is_summed = can_sum(operand.dtype)
-    dims = tuple(
-        factors.one(n) if n == m or (is_summed and m) else () for n, m in pairs
-    )
-    windows = tuple(
-        _Window(d, f, n, m) for d, (n, m) in enumerate(pairs) for f in dims[d] if n != m
-    )
-    kept = tuple(f if n == m else () for f, (n, m) in zip(dims, pairs, strict=True))
+    part = op.results[0].shape
+    dims, kept, windows = _letters(factors, operand.shape, part, can_sum(operand.dtype))
     return factors.rule(
         [dims, *map(no_dims, starts)],
         [kept],
@@ -75,6 +67,24 @@ def dynamic_slice(op: Op) -> FactorRule:
         local_params=with_result_shape("slice_sizes"),
         expand=partial(_read_local_part, windows),
     )
+
+
+def _letters(
+    factors: RuleFactors, whole: Shape, part: Shape, can_split: bool
+) -> tuple[Dims, Dims, tuple[_Window, ...]]:
+    """Letters of an array and of a part of it, and the windows of dims taken in part.
+
+    can_split: dims that are taken in part have a letter, in the array alone.
+    """
+    pairs = list(zip(whole, part, strict=True))
+    dims = tuple(
+        factors.one(n) if n == m or (can_split and m) else () for n, m in pairs
+    )
+    kept = tuple(f if n == m else () for f, (n, m) in zip(dims, pairs, strict=True))
+    windows = tuple(
+        _Window(d, f, n, m) for d, (n, m) in enumerate(pairs) for f in dims[d] if n != m
+    )
+    return dims, kept, windows
 
 
 def _read_local_part(
@@ -107,17 +117,10 @@ def dynamic_update_slice(op: Op) -> FactorRule:
     """The rule `ab,a-->ab`: along b each device writes the part of the update it holds."""
     factors = RuleFactors()
     operand, update, *starts = op.operands
-    pairs = list(zip(operand.shape, update.shape, strict=True))
-    is_divisible = not is_key(operand.dtype)
-    dims = tuple(
-        factors.one(n) if n == m or (is_divisible and m) else () for n, m in pairs
-    )
-    windows = tuple(
-        _Window(d, f, n, m) for d, (n, m) in enumerate(pairs) for f in dims[d] if n != m
-    )
-    whole = tuple(f if n == m else () for f, (n, m) in zip(dims, pairs, strict=True))
+    can_split = not is_key(operand.dtype)
+    dims, kept, windows = _letters(factors, operand.shape, update.shape, can_split)
     return factors.rule(
-        [dims, whole, *map(no_dims, starts)],
+        [dims, kept, *map(no_dims, starts)],
         [dims],
         linear=(frozenset({0, 1}),),
         special=frozenset(w.factor for w in windows),

@@ -5,70 +5,95 @@ a reduction. The device whose chunk has an index gathers the row, all others con
 zeros, and the sum over devices is the row. No part of the table is moved.
 
     table[V, E], ids[B, 1] -> rows[B, E]        letters: ve, b- -> be; v is special
+
+The last dim of the indices is an index vector, each component of which addresses one dim
+of the operand. If that dim is split, every device subtracts the start of its chunk;
+positions outside of the chunk belong to other devices. Scatters use indices so too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import Protocol, cast
+from functools import partial, reduce
+from typing import Any, cast
 
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops.movement.indexing import (
-    INT32_MAX,
-    IndexedDim,
-    all_true,
-    batch_positions,
-    chunk_start,
-    clamp_int32,
-    is_wide,
-    join_components,
-    split_components,
-    to_int32,
-)
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
-from meshwright.program.rules.traits import Trait
 
+INT32_MAX = 2**31 - 1
+"""The largest extent of an indexed dim that can be split, since chunks use int32."""
 
-class _Numbers(Protocol):
-    """The fields of `jax.lax.GatherDimensionNumbers` that are read here."""
-
-    offset_dims: tuple[int, ...]
-    collapsed_slice_dims: tuple[int, ...]
-    start_index_map: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...]
-    start_indices_batching_dims: tuple[int, ...]
+_WIDE = ("uint32", "int64", "uint64")
 
 
 @dataclass(frozen=True, slots=True)
-class _Gather:
-    """The parameters of one gather.
+class IndexedDim:
+    """One component of the index vector.
 
-    windows: operand dims that the result has, in the order of `offset_dims`.
+    extent: global extent of the operand dim that it addresses.
+    window: number of elements of that dim that one index takes.
+    factor: the dim's factor if the dim can be split, else `None`.
     """
 
-    numbers: _Numbers
-    sizes: tuple[int, ...]
-    fills: bool
-    fill_value: object
-    windows: tuple[int, ...]
+    extent: int
+    window: int
+    factor: int | None = None
+
+    def chunk(self, cut: OpCut) -> int | None:
+        """Elements per device if the dim is split, else `None`."""
+        if self.factor is None or not cut.is_cut(self.factor):
+            return None
+        return self.extent // cut.parts[self.factor]
 
 
-def _read(op: Op) -> _Gather:
-    numbers = cast(_Numbers, op.params["dimension_numbers"])
-    dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    return _Gather(
-        numbers,
-        cast(tuple[int, ...], op.params["slice_sizes"]),
-        cast(Enum, op.params["mode"]).name == "FILL_OR_DROP",
-        op.params["fill_value"],
-        tuple(d for d in range(len(op.operands[0].shape)) if d not in dropped),
-    )
+def dims_without(rank: int, dropped: Sequence[int]) -> tuple[int, ...]:
+    """The dims of an array of that rank, in order, that are not dropped."""
+    return tuple(d for d in range(rank) if d not in dropped)
+
+
+def is_wide(dtype: str) -> bool:
+    """Whether the dtype has indices that int32 does not."""
+    return dtype in _WIDE
+
+
+def split_components(builder: Builder, indices: Value) -> list[Value]:
+    """The components of the index vector, each [..., 1]."""
+    last = len(indices.shape) - 1
+    count = indices.shape[last]
+    if count == 1:
+        return [indices]
+    return [builder.slice(indices, last, i, i + 1) for i in range(count)]
+
+
+def join_components(builder: Builder, components: Sequence[Value]) -> Value:
+    """The index vector with these components; the inverse of `split_components`."""
+    if len(components) == 1:
+        return components[0]
+    return builder.concatenate(components, len(components[0].shape) - 1)
+
+
+def clamp_int32(builder: Builder, x: Value, low: int, high: int) -> Value:
+    """`x` of any integer dtype clamped to [low, high], as int32."""
+    if is_wide(x.dtype):
+        return to_int32(builder, builder.clamp(x, low, high))
+    return builder.clamp(to_int32(builder, x), low, high)
+
+
+def to_int32(builder: Builder, x: Value) -> Value:
+    """`x` as int32; indices beyond int32 wrap, as they do in `jax.lax.gather`."""
+    return x if x.dtype == "int32" else builder.convert(x, "int32")
+
+
+def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
+    """The start of this device's chunk of a split dim, an int32 scalar."""
+    assert dim.factor is not None, "only a cut dim has chunks"
+    here = builder.axis_index(cut.axes[dim.factor])
+    return builder.binary("mul", here, dim.extent // cut.parts[dim.factor])
 
 
 @rule(
@@ -77,47 +102,65 @@ def _read(op: Op) -> _Gather:
 )
 def gather(op: Op) -> FactorRule:
     """The rule of a gather with any dimension numbers."""
-    read = _read(op)
+    numbers, sizes = _numbers(op), _slice_sizes(op)
     operand, indices = (a.shape for a in op.operands)
     factors = RuleFactors()
     batch = factors.each(indices[:-1])
     table: list[Factor] = [()] * len(operand)
     for dim, where in zip(
-        read.numbers.operand_batching_dims,
-        read.numbers.start_indices_batching_dims,
-        strict=True,
+        numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
     ):
-        table[dim] = batch[where] if read.sizes[dim] == 1 else ()
+        table[dim] = batch[where] if sizes[dim] == 1 else ()
     result: list[Factor] = [()] * len(op.results[0].shape)
-    for where, dim in zip(read.numbers.offset_dims, read.windows, strict=True):
-        if read.sizes[dim] == operand[dim]:
+    for where, dim in zip(numbers.offset_dims, _windows(op), strict=True):
+        if sizes[dim] == operand[dim]:
             table[dim] = result[where] = factors.one(operand[dim])
-    places = batch_positions(len(result), read.numbers.offset_dims)
+    places = dims_without(len(result), numbers.offset_dims)
     for where, factor in zip(places, batch, strict=True):
         result[where] = factor
-    indexed = _indexed_dims(op, read, factors, table)
+    indexed = _indexed_dims(op, factors, table)
     special = frozenset(d.factor for d in indexed if d.factor is not None)
     return factors.rule(
         [tuple(table), (*batch, ())],
         [tuple(result)],
         monoid="or" if op.operands[0].dtype == "bool" else "sum",
-        linear=(frozenset({0}),) if _is_linear(op, read) else (),
+        linear=(frozenset({0}),) if _is_linear(op) else (),
         special=special,
         local_params=_local_params,
         expand=partial(_expand, indexed, places) if special else None,
     )
 
 
+def _numbers(op: Op) -> Any:
+    """The op's `jax.lax.GatherDimensionNumbers`."""
+    return op.params["dimension_numbers"]
+
+
+def _slice_sizes(op: Op) -> tuple[int, ...]:
+    return cast(tuple[int, ...], op.params["slice_sizes"])
+
+
+def _is_filled(op: Op) -> bool:
+    return cast(Enum, op.params["mode"]).name == "FILL_OR_DROP"
+
+
+def _windows(op: Op) -> tuple[int, ...]:
+    """Operand dims that the result has, in the order of `offset_dims`."""
+    numbers = _numbers(op)
+    dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    return dims_without(len(op.operands[0].shape), dropped)
+
+
 def _indexed_dims(
-    op: Op, read: _Gather, factors: RuleFactors, table: list[Factor]
+    op: Op, factors: RuleFactors, table: list[Factor]
 ) -> tuple[IndexedDim, ...]:
     """The components of the index vector; assigns factors to dims indexed by elements."""
     operand = op.operands[0]
     is_summed = operand.dtype == "bool" or can_sum(operand.dtype)
     is_summed &= max(operand.shape, default=0) <= INT32_MAX
     found: list[IndexedDim] = []
-    for dim in read.numbers.start_index_map:
-        extent, window = operand.shape[dim], read.sizes[dim]
+    for dim in _numbers(op).start_index_map:
+        extent, window = operand.shape[dim], _slice_sizes(op)[dim]
         factor = None
         if is_summed and window == 1 and extent > 1:
             table[dim] = factors.one(extent)
@@ -126,12 +169,12 @@ def _indexed_dims(
     return tuple(found)
 
 
-def _is_linear(op: Op, read: _Gather) -> bool:
+def _is_linear(op: Op) -> bool:
     """Linear if partial sums of the fill value are the fill value: 0 and NaN are."""
     if not can_sum(op.operands[0].dtype):
         return False
-    fill = cast(complex, read.fill_value)
-    return not read.fills or bool(fill == 0) or bool(fill != fill)
+    fill = cast(complex, op.params["fill_value"])
+    return not _is_filled(op) or bool(fill == 0) or bool(fill != fill)
 
 
 def _local_params(
@@ -139,9 +182,8 @@ def _local_params(
 ) -> Mapping[str, object]:
     """Parameters with the local extent of dims that a window takes whole."""
     del results
-    read = _read(op)
-    sizes = list(read.sizes)
-    for dim in read.windows:
+    sizes = list(_slice_sizes(op))
+    for dim in _windows(op):
         if sizes[dim] == op.operands[0].shape[dim]:
             sizes[dim] = operands[0][dim]
     return {**op.params, "slice_sizes": tuple(sizes)}
@@ -161,12 +203,12 @@ def _expand(
     fills the row, as the mode says; so exactly one device contributes.
     """
     table, indices = operands
-    read = _read(op)
+    fills = _is_filled(op)
     moved: list[Value] = []
     owned: list[Value] = []
     parts = split_components(builder, indices)
     for part, dim in zip(parts, indexed, strict=True):
-        if is_wide(part.dtype) and not read.fills:
+        if is_wide(part.dtype) and not fills:
             index = clamp_int32(builder, part, 0, dim.extent - dim.window)
         else:
             index = to_int32(builder, part)
@@ -181,7 +223,8 @@ def _expand(
         (_result_shape(op, indices.shape, params),),
         params,
     )[0]
-    mask = builder.reshape(all_true(builder, owned), indices.shape[:-1])
+    owns_all = reduce(partial(builder.binary, "and"), owned)
+    mask = builder.reshape(owns_all, indices.shape[:-1])
     mask = builder.broadcast(mask, rows.shape, places)
     zeros = builder.full(rows.shape, 0, rows.dtype)
     return (builder.select(mask, zeros, rows),)
@@ -197,12 +240,12 @@ def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: OpCut) -> Value:
 
 
 def _result_shape(op: Op, indices: Shape, params: Mapping[str, object]) -> Shape:
-    read = _read(op)
+    offset_dims = _numbers(op).offset_dims
     sizes = cast(tuple[int, ...], params["slice_sizes"])
     shape = [0] * len(op.results[0].shape)
-    for where, dim in zip(read.numbers.offset_dims, read.windows, strict=True):
+    for where, dim in zip(offset_dims, _windows(op), strict=True):
         shape[where] = sizes[dim]
-    places = batch_positions(len(shape), read.numbers.offset_dims)
+    places = dims_without(len(shape), offset_dims)
     for where, extent in zip(places, indices[:-1], strict=True):
         shape[where] = extent
     return tuple(shape)

@@ -17,21 +17,15 @@ from typing import Any
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import RuleFactors, no_dims
 from meshwright.program.rules.pallas_kernel import KERNEL_PARAM, kernel_of
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import NO_WORK, OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import NO_WORK, OpWork
 
 _READS_STEP = frozenset({"num_programs", "program_id"})
 _IN_ORDER = ("prng_", "dma_", "semaphore_")
 """Prefixes of primitives whose effects last from one step to the next."""
 
-Blocks = tuple[Any, ...]
-"""JAX's `BlockMapping`s of the operands and results."""
-
 
 def _work(op: Op) -> OpWork:
-    """The work that was read off the kernel; none if its grid is not known."""
     kernel = kernel_of(op)
     return NO_WORK if kernel is None else kernel.work
 
@@ -118,7 +112,7 @@ def _is_independent(op: Op, dim: int) -> bool:
             return False
         if name in _READS_STEP and numbered[eqn.params["axis"]] == dim:
             return False
-    blocks: Blocks = mapping.block_mappings
+    blocks = mapping.block_mappings
     if params["input_output_aliases"] and not all(_has_blocks(b, dim) for b in blocks):
         return False
     return all(

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from meshwright.program.ir import Atom, Op
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule
-from meshwright.program.rules.traits import Trait
 
 
 @rule("sharding_constraint", "reshard", traits=(Trait.SHARDING_CONSTRAINT,))
 def constraint(op: Op) -> FactorRule:
-    """The rule of an identity; its sharding is applied before any tactic."""
+    """The rule of a sharding constraint, which is an identity.
+
+    `partitioner.constraints` applies the sharding before any tactic.
+    """
     dims: Dims = tuple((d,) for d in range(len(op.operands[0].shape)))
     linear = (frozenset({0}),)
     return FactorRule(op.operands[0].shape, (dims,), (dims,), linear=linear)

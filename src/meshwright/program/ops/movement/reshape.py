@@ -14,9 +14,8 @@ from typing import Any
 
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import Factor, RuleFactors, with_result_shape
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, Shape
-from meshwright.program.rules.traits import Trait
 
 
 @rule("reshape", traits=(Trait.ALIASES_OPERAND,))

@@ -12,19 +12,18 @@ others from the identity. A plain scatter has no such factors, since order matte
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Protocol, cast
+from typing import Any, cast
 
 from meshwright.program.ir import Op, Value
-from meshwright.program.ops.movement.indexing import (
+from meshwright.program.ops.movement.gather import (
     INT32_MAX,
     IndexedDim,
-    batch_positions,
     chunk_start,
     clamp_int32,
+    dims_without,
     is_wide,
     join_components,
     split_components,
@@ -32,20 +31,8 @@ from meshwright.program.ops.movement.indexing import (
 )
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
-from meshwright.program.rules.registry import rule
+from meshwright.program.rules.registry import OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import FactorRule, OpCut
-from meshwright.program.rules.traits import Trait
-from meshwright.program.rules.work import OpWork, count_work
-
-
-class _Numbers(Protocol):
-    """The fields of `jax.lax.ScatterDimensionNumbers` that are read here."""
-
-    update_window_dims: Sequence[int]
-    inserted_window_dims: Sequence[int]
-    scatter_dims_to_operand_dims: Sequence[int]
-    operand_batching_dims: Sequence[int]
-    scatter_indices_batching_dims: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +61,20 @@ _COMBINERS = {
 }
 
 
-def _work(op: Op) -> OpWork:
-    """One operation for each element of the updates."""
-    return OpWork(flops=math.prod(op.operands[2].shape))
-
-
-count_work(_work, *(kind for kind in _COMBINERS if kind != "scatter"))
+describe(
+    *(kind for kind in _COMBINERS if kind != "scatter"),
+    work=lambda op: OpWork(math.prod(op.operands[2].shape)),
+)
 
 
 @rule(*_COMBINERS, traits=(Trait.SCATTERS, Trait.EXPENSIVE))
 def scatter(op: Op) -> FactorRule:
     """The rule of a scatter with any dimension numbers."""
     combiner = _COMBINERS[op.kind]
-    numbers = cast(_Numbers, op.params["dimension_numbers"])
+    numbers: Any = op.params["dimension_numbers"]
     table, indices, updates = (a.shape for a in op.operands)
     factors = RuleFactors()
-    where_batch = batch_positions(len(updates), numbers.update_window_dims)
+    where_batch = dims_without(len(updates), numbers.update_window_dims)
     into: list[Factor] = [()] * len(table)
     index: list[Factor] = [()] * len(indices)
     update: list[Factor] = [()] * len(updates)
@@ -99,11 +84,10 @@ def scatter(op: Op) -> FactorRule:
         strict=True,
     ):
         into[dim] = index[at] = update[where_batch[at]] = factors.one(table[dim])
-    windows = _window_dims(numbers, len(table))
-    for dim, at in zip(windows, numbers.update_window_dims, strict=True):
+    for dim, at in zip(_window_dims(op), numbers.update_window_dims, strict=True):
         if updates[at] == table[dim]:
             into[dim] = update[at] = factors.one(table[dim])
-    indexed = _indexed_dims(op, numbers, factors, into)
+    indexed = _indexed_dims(op, factors, into)
     shares: list[int] = []
     if combiner.monoid is not None and can_sum(op.operands[0].dtype):
         for at, place in enumerate(where_batch):
@@ -122,10 +106,11 @@ def scatter(op: Op) -> FactorRule:
     )
 
 
-def _window_dims(numbers: _Numbers, rank: int) -> tuple[int, ...]:
+def _window_dims(op: Op) -> tuple[int, ...]:
     """Operand dims that the updates have, in the order of `update_window_dims`."""
+    numbers: Any = op.params["dimension_numbers"]
     dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    return tuple(d for d in range(rank) if d not in dropped)
+    return dims_without(len(op.operands[0].shape), dropped)
 
 
 def _is_linear(op: Op) -> bool:
@@ -136,13 +121,13 @@ def _is_linear(op: Op) -> bool:
 
 
 def _indexed_dims(
-    op: Op, numbers: _Numbers, factors: RuleFactors, into: list[Factor]
+    op: Op, factors: RuleFactors, into: list[Factor]
 ) -> tuple[IndexedDim, ...]:
     """The components of the index vector; assigns factors to dims indexed by elements."""
+    numbers: Any = op.params["dimension_numbers"]
     table, _, updates = (a.shape for a in op.operands)
     sizes = [1] * len(table)
-    windows = _window_dims(numbers, len(table))
-    for dim, at in zip(windows, numbers.update_window_dims, strict=True):
+    for dim, at in zip(_window_dims(op), numbers.update_window_dims, strict=True):
         sizes[dim] = updates[at]
     found: list[IndexedDim] = []
     for dim in numbers.scatter_dims_to_operand_dims:

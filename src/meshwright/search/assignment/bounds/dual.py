@@ -13,13 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints, owners_of, starts_of
+from meshwright.search.arrays import Bools, Floats, Ints, owners_of, ranges, starts_of
 from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.eliminate.buckets import Elimination, eliminate
-from meshwright.search.assignment.eliminate.order import EliminationOrder, plan_within
-from meshwright.search.assignment.eliminate.sweep import padded, ranks
+from meshwright.search.assignment.eliminate.order import plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
-from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
+from meshwright.search.assignment.problem.reduced_problem import CostGraph, graph_of
 
 _PATIENCE = 20  # steps without gain before the step length is halved
 _TARGET_RISE = 0.1  # share of the bound by which Polyak's target is above it, at most
@@ -31,6 +30,7 @@ class DualBound:
 
     share: addend to the cost of each copy's choice; zero when summed over the copies
     row_prices: price of memory at each row, not negative
+    picked: entries of the optimal choices in the costs of the split graph, after `evaluate`
     factor: present factor of Polyak's step length
     stale: steps since the bound last rose
     """
@@ -39,20 +39,19 @@ class DualBound:
         self,
         incumbent: Incumbent,
         graph: CostGraph,
-        plan: EliminationOrder,
+        plan: Elimination,
         messages: Messages,
     ) -> None:
         self.incumbent = incumbent
         self.original = graph
-        num = len(graph.starts) - 1
-        kept = plan.kept(num)
+        kept = plan.rank == len(plan.nodes)
         self.messages = messages
         self.at_kept = kept[graph.ends]
-        self.source = np.concatenate([np.arange(num), graph.ends[self.at_kept]])
-        self.is_split = bool(kept.any())
+        self.source = np.concatenate([plan.nodes, graph.ends[self.at_kept]])
         self.num_kept = int(kept.sum())
         self.graph = _split(graph, self.at_kept, self.source)
-        self.elimination = _elimination(self.graph, num, plan)
+        self.elimination = _elimination(self.graph, plan)
+        self.order = self.elimination.order
         self._index_choices()
         self.share = np.zeros(self.graph.starts[-1])
         self.share[graph.starts[-1] :] = messages.split(self.at_kept)
@@ -61,31 +60,23 @@ class DualBound:
         self.at_best = self.share, self.row_prices
         self.factor = 1.0
         self.stale = 0
-        self.picked = np.zeros(len(self.source), np.int64)
-
-    @property
-    def order(self) -> Ints:
-        """Nodes of the split graph in the order in which they are eliminated."""
-        return self.elimination.order
+        self.picked = np.zeros(0, np.int64)
 
     def _index_choices(self) -> None:
         """Set the original choice of each choice of the split graph, and its copies."""
-        widths = np.diff(self.graph.starts)
-        offset = self.original.starts[:-1][self.source]
-        steps = np.arange(self.graph.starts[-1]) - np.repeat(
-            self.graph.starts[:-1], widths
-        )
         active = np.zeros(len(self.source), np.bool_)
         active[self.order] = True
         self.active = active[owners_of(self.graph.starts)]
-        self.origin = np.repeat(offset, widths) + steps
+        widths = np.diff(self.graph.starts)
+        self.in_width = np.arange(widths.max()) < widths[:, None]
+        self.origin = ranges(self.original.starts[self.source], widths)
         self.copies = np.bincount(
             self.origin[self.active], minlength=int(self.original.starts[-1])
         )
 
     def tightened(self, work: float) -> DualBound:
         """A relaxation with larger messages, at the best multipliers of this one."""
-        plan = plan_within(self.original, work, self.incumbent.has_ended)
+        plan = plan_within(self.original, work, lambda: self.incumbent.is_over)
         dual = DualBound(self.incumbent, self.original, plan, self.messages)
         dual.row_prices = self.at_best[1].copy()
         in_both = self.at_kept & dual.at_kept
@@ -99,30 +90,22 @@ class DualBound:
         return wanted[owners_of(self.graph.starts)]
 
     def evaluate(self) -> float:
-        """The bound at the present multipliers; sets the optimal choices in `picked`."""
-        memory = self.incumbent.memory
-        priced = self.incumbent.reduced.costs
-        if memory.num_rows:
-            priced = priced + memory.prices(self.original.starts, self.row_prices)
+        """The bound at the present multipliers; sets `picked`."""
+        priced = self.incumbent.priced(self.row_prices)
         costs = (priced / np.maximum(self.copies, 1))[self.origin] + self.share
-        unary = _padded(costs, self.graph.starts)
+        unary = np.zeros(self.in_width.shape)
+        unary[self.in_width] = costs
         picks = np.empty(len(self.order), np.int64)
-        eliminate(self.graph, self.elimination, unary, picks)
-        self.picked[self.order] = picks
-        return self._value(costs) - float(self.row_prices @ memory.slack)
-
-    def _value(self, costs: Floats) -> float:
-        graph, x = self.graph, self.picked
-        widths = np.diff(graph.starts)
-        one, two = graph.ends[:, 0], graph.ends[:, 1]
-        pairs = graph.table_starts[:-1] + x[one] * widths[two] + x[two]
-        nodes = graph.starts[:-1][self.order] + x[self.order]
-        return float(costs[nodes].sum() + graph.tables[pairs].sum())
+        graph, x = self.graph, np.zeros(len(self.source), np.int64)
+        eliminate(graph, self.elimination, unary, picks)
+        x[self.order] = picks
+        self.picked = graph.starts[self.order] + picks
+        value = float(costs[self.picked].sum() + graph.tables[graph.pairs(x)].sum())
+        return value - float(self.row_prices @ self.incumbent.memory.slack)
 
     def weights(self) -> Floats:
         """Share of the copies of a node that picked each of its choices."""
-        at = self.graph.starts[:-1][self.order] + self.picked[self.order]
-        picked = np.bincount(self.origin[at], minlength=len(self.copies))
+        picked = np.bincount(self.origin[self.picked], minlength=len(self.copies))
         return picked / np.maximum(self.copies, 1)
 
     def step(self, value: float, target: float, factor: float) -> None:
@@ -130,12 +113,13 @@ class DualBound:
         memory = self.incumbent.memory
         weights = self.weights()
         picked = np.zeros(len(self.share))
-        picked[self.graph.starts[:-1][self.order] + self.picked[self.order]] = 1
+        picked[self.picked] = 1
         slope = np.where(self.active, picked - weights[self.origin], 0.0)
         over = memory.used(self.original.starts, weights) - memory.slack
         relative = over / np.maximum(memory.slack, 1e-9)
         relative[(self.row_prices <= 0) & (relative < 0)] = 0
-        norm = _squares(slope) + _squares(relative)
+        # Without BLAS, whose threads take more time than they save.
+        norm = float((slope * slope).sum()) + float((relative * relative).sum())
         if norm > 0:
             length = factor * max(target - value, 1e-9 * abs(target)) / norm
             self.share += length * slope
@@ -174,19 +158,19 @@ def ascend(dual: DualBound, steps: int) -> None:
         dual.step(value, min(incumbent.cost, target), dual.factor)
 
 
-def _elimination(graph: CostGraph, num: int, plan: EliminationOrder) -> Elimination:
-    """The elimination of all copies, each with a scope of at most one node, then `plan`.
-
-    num: nodes of the original graph; the copies follow them.
-    """
+def _elimination(graph: CostGraph, plan: Elimination) -> Elimination:
+    """The elimination of all copies, each with a scope of at most one node, then `plan`."""
+    num = len(plan.nodes)  # the copies follow the original nodes
     nodes = np.arange(len(graph.starts) - 1)
     copies = nodes[num:]
     order = np.concatenate([copies, plan.order])
-    rank = ranks(order, len(nodes))
-    scopes, sizes = padded(((0,),) * len(copies) + plan.scopes)
+    rank = np.full(len(nodes), len(nodes))
+    rank[order] = np.arange(len(order))
     other = graph.ends[graph.edges[graph.edge_starts[num:-1]]].sum(axis=1) - copies
-    sizes[: len(copies)] = rank[other] > np.arange(len(copies))
+    scopes = np.pad(plan.scopes, ((len(copies), 0), (0, 0)))
     scopes[: len(copies), 0] = other
+    sizes = np.pad(plan.sizes, (len(copies), 0))
+    sizes[: len(copies)] = rank[other] > np.arange(len(copies))
     return Elimination(nodes, nodes, order, rank, scopes, sizes)
 
 
@@ -196,16 +180,3 @@ def _split(graph: CostGraph, at_kept: Bools, source: Ints) -> CostGraph:
     ends[at_kept] = np.arange(len(graph.starts) - 1, len(source))
     starts = starts_of(np.diff(graph.starts)[source])
     return graph_of(starts, ends, graph.table_starts, graph.tables)
-
-
-def _squares(numbers: Floats) -> float:
-    """Sum of squares, without BLAS, whose threads take more time than they save."""
-    return float((numbers * numbers).sum())
-
-
-def _padded(costs: Floats, starts: Ints) -> Floats:
-    widths = np.diff(starts)
-    out = np.zeros((len(widths), int(widths.max())))
-    owners = owners_of(starts)
-    out[owners, np.arange(len(costs)) - starts[:-1][owners]] = costs
-    return out

@@ -13,12 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints, starts_of
-from meshwright.search.assignment.problem.cost_graph import CostGraph
+from meshwright.search.arrays import Bools, Floats, Ints, ranges, starts_of
+from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled_in_place
 
 UNASSIGNED = -1
 """Mark of a node without a choice, in arrays of choices."""
+
+MIN_RISE = 2e-4
+"""Relative rise of the bound in a round below which it is taken to have converged."""
 
 
 class MessageArrays(NamedTuple):
@@ -108,9 +111,8 @@ class Messages:
         second = self.arrays.starts[:-1] + widths[graph.ends[:, 0]]
         first = np.stack([self.arrays.starts[:-1], second], axis=1)[edge_ends]
         lengths = widths[nodes]
-        steps = np.arange(lengths.sum()) - np.repeat(starts_of(lengths)[:-1], lengths)
-        at = np.repeat(graph.starts[:-1][nodes], lengths) + steps
-        values = self.arrays.values[np.repeat(first, lengths) + steps]
+        at = ranges(graph.starts[nodes], lengths)
+        values = self.arrays.values[ranges(first, lengths)]
         received = np.bincount(at, values, minlength=int(graph.starts[-1]))
         return received[at] / np.repeat(counts[nodes], lengths) - values
 

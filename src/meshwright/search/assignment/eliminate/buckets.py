@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.search.arrays import Bools, Floats, Ints
-from meshwright.search.assignment.problem.cost_graph import CostGraph
+from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled, compiled_in_place
 
 
@@ -67,6 +67,19 @@ class Addends(NamedTuple):
     offsets: Ints
     strides: Ints
     is_message: Bools
+
+
+@compiled
+def optimise_in_order(
+    graph: CostGraph, costs: Floats, elimination: Elimination, choices: Ints
+) -> None:
+    """Set the choices of eliminated nodes to an optimal combination, given the rest."""
+    order = elimination.order
+    unary = fixed_costs(graph, costs, elimination, choices)
+    picks = np.empty(len(order), np.int64)
+    eliminate(graph, elimination, unary, picks)
+    for step in range(len(order)):
+        choices[elimination.nodes[order[step]]] = picks[step]
 
 
 @compiled

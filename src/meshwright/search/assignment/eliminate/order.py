@@ -1,55 +1,34 @@
-"""Elimination orders of large graphs: greedy, smallest message first."""
+"""Elimination orders, greedy, smallest message first: of all nodes, and of a subset."""
 
 from __future__ import annotations
 
 import heapq
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints
-from meshwright.search.assignment.problem.cost_graph import CostGraph
+from meshwright.search.assignment.eliminate.buckets import (
+    Elimination,
+    optimise_in_order,
+)
+from meshwright.search.assignment.problem.reduced_problem import CostGraph
+from meshwright.search.compiled import compiled, compiled_in_place
 
+_MAX_SCOPE = 24  # neighbours of an eliminated node: each has at least two choices
 _CAPS = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EliminationOrder:
-    """An order of elimination, and the neighbours of each node at its elimination.
-
-    order: the nodes that are eliminated; the others are kept fixed and separate the rest
-    scopes: neighbours of each node when it is eliminated
-    work: entries of all messages together, times the choices of each sender
-    """
-
-    order: Ints
-    scopes: tuple[tuple[int, ...], ...]
-    work: float
-
-    def kept(self, num_nodes: int) -> Bools:
-        """A mask of the nodes that are not eliminated."""
-        mask = np.ones(num_nodes, np.bool_)
-        mask[self.order] = False
-        return mask
-
-
-def never() -> bool:
-    """A stop condition that never holds."""
-    return False
 
 
 def plan_elimination(
     graph: CostGraph,
     log_cap: float,
-    has_ended: Callable[[], bool] = never,
+    has_ended: Callable[[], bool] = lambda: False,
     noise: Floats | None = None,
-) -> EliminationOrder:
-    """A greedy order, smallest message first.
+) -> Elimination:
+    """A greedy order of elimination of all nodes, smallest message first.
 
     If all messages are too large, the node of most neighbours is kept fixed.
-
 
     log_cap: base-2 logarithm of the largest message, times the choices of its sender.
     has_ended: polled every 64 nodes; once it holds, the remaining nodes are kept.
@@ -66,27 +45,44 @@ def plan_elimination(
     for node in set(range(len(neighbours))) - set(order):
         for other in neighbours[node]:
             neighbours[other].discard(node)
-    scopes = [tuple(sorted(_remove(neighbours, node))) for node in order]
-    work = sum(
-        2.0 ** (log_widths[node] + sum(log_widths[j] for j in scope))
-        for node, scope in zip(order, scopes, strict=True)
-    )
-    return EliminationOrder(np.array(order, np.int64), tuple(scopes), float(work))
+    found = [sorted(_remove(neighbours, node)) for node in order]
+    sizes = np.array([len(scope) for scope in found], np.int64)
+    scopes = np.zeros((len(order), max(1, int(sizes.max(initial=1)))), np.int64)
+    for step, scope in enumerate(found):
+        scopes[step, : len(scope)] = scope
+    nodes = np.arange(len(neighbours))
+    rank = np.full(len(nodes), len(nodes))
+    rank[order] = np.arange(len(order))
+    return Elimination(nodes, nodes, np.array(order, np.int64), rank, scopes, sizes)
 
 
 def plan_within(
-    graph: CostGraph, work: float, has_ended: Callable[[], bool] = never
-) -> EliminationOrder:
-    """The order of largest messages whose work is within a budget, or of least work."""
+    graph: CostGraph, work: float, has_ended: Callable[[], bool] = lambda: False
+) -> Elimination:
+    """The order of largest messages whose work is within a budget, or of least work.
+
+    work: limit on the entries of all messages together, times the choices of each sender
+    """
     best = plan_elimination(graph, _CAPS[0], has_ended)
+    least = _work(graph, best)
     for cap in _CAPS[1:]:
-        if best.work > work / 4 or len(best.order) == len(graph.starts) - 1:
+        if least > work / 4 or len(best.order) == len(best.nodes):
             break
         larger = plan_elimination(graph, cap, has_ended)
-        if larger.work > work or has_ended():
+        more = _work(graph, larger)
+        if more > work or has_ended():
             break
-        best = larger
+        best, least = larger, more
     return best
+
+
+def _work(graph: CostGraph, plan: Elimination) -> float:
+    """Entries of all messages together, times the choices of each sender."""
+    logs = np.log2(np.diff(graph.starts)).tolist()
+    work = 0.0
+    for node, scope, size in zip(plan.order, plan.scopes, plan.sizes, strict=True):
+        work += 2.0 ** (logs[node] + sum(logs[j] for j in scope[:size]))
+    return work
 
 
 def _adjacency(graph: CostGraph) -> list[set[int]]:
@@ -138,3 +134,133 @@ def _ordered(
                 log_widths[j] for j in neighbours[other]
             )
             heapq.heappush(heap, (weights[other], other))
+
+
+@compiled
+def optimise(
+    graph: CostGraph,
+    costs: Floats,
+    subset: Ints,
+    choices: Ints,
+    log_cap: float,
+    noise: Floats,
+) -> int:
+    """Improve the choices of a subset in place; returns how many nodes kept theirs.
+
+    A node keeps its choice if its message would be too large. If none does, the choices
+    of the subset are optimal, given the rest.
+
+    log_cap: base-2 logarithm of the largest message
+    noise: for each position of the subset, added to the logarithm of its message when
+        the next node is chosen
+    """
+    starts, ends = graph.starts, graph.ends
+    n = len(subset)
+    position = np.full(len(starts) - 1, -1)
+    for a in range(n):
+        position[subset[a]] = a
+    adjacent = np.zeros((n, n), np.bool_)
+    logs = np.empty(n)
+    for a in range(n):
+        i = subset[a]
+        logs[a] = np.log2(starts[i + 1] - starts[i])
+        for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
+            e = graph.edges[at]
+            b = position[ends[e, 0] + ends[e, 1] - i]
+            if b >= 0:
+                adjacent[a, b] = True
+    order = order_nodes(adjacent.copy(), logs, log_cap, noise)
+    scopes, sizes = find_scopes(adjacent, order)
+    rank = np.full(n, n)
+    for step in range(len(order)):
+        rank[order[step]] = step
+    elimination = Elimination(subset, position, order, rank, scopes, sizes)
+    optimise_in_order(graph, costs, elimination, choices)
+    return n - len(order)
+
+
+@compiled
+def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) -> Ints:
+    """Order of elimination, smallest message first; the other nodes keep their choice."""
+    n = len(logs)
+    order = np.empty(n, np.int64)
+    alive = np.ones(n, np.bool_)
+    weight = logs.copy()
+    degree = np.zeros(n, np.int64)
+    for a in range(n):
+        for b in range(n):
+            if adjacent[a, b]:
+                weight[a] += logs[b]
+                degree[a] += 1
+    count = 0
+    for _ in range(n):
+        node, largest = find_smallest_and_largest(alive, weight, degree, noise)
+        if weight[node] > log_cap or degree[node] > _MAX_SCOPE:
+            node = largest
+        else:
+            join_neighbours(adjacent, node, logs, weight, degree)
+            order[count] = node
+            count += 1
+        alive[node] = False
+        for b in range(n):
+            if adjacent[node, b]:
+                adjacent[node, b] = False
+                adjacent[b, node] = False
+                weight[b] -= logs[node]
+                degree[b] -= 1
+    return order[:count]
+
+
+@compiled_in_place
+def find_smallest_and_largest(
+    alive: Bools, weight: Floats, degree: Ints, noise: Floats
+) -> tuple[int, int]:
+    """The node of the smallest message, and the node of most neighbours."""
+    smallest = -1
+    largest = -1
+    for a in range(len(alive)):
+        if not alive[a]:
+            continue
+        if smallest < 0 or weight[a] + noise[a] < weight[smallest] + noise[smallest]:
+            smallest = a
+        if largest < 0 or degree[a] + noise[a] > degree[largest] + noise[largest]:
+            largest = a
+    return smallest, largest
+
+
+@compiled_in_place
+def join_neighbours(
+    adjacent: Bools, node: int, logs: Floats, weight: Floats, degree: Ints
+) -> None:
+    """Connect all neighbours of a node with each other, as its message does."""
+    n = len(logs)
+    for a in range(n):
+        if not adjacent[node, a]:
+            continue
+        for b in range(n):
+            if adjacent[node, b] and a != b and not adjacent[a, b]:
+                adjacent[a, b] = True
+                weight[a] += logs[b]
+                degree[a] += 1
+
+
+@compiled
+def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
+    """Neighbours of each node at its elimination, padded, and their number."""
+    scopes = np.empty((len(order), _MAX_SCOPE), np.int64)
+    sizes = np.zeros(len(order), np.int64)
+    alive = np.zeros(len(adjacent), np.bool_)
+    for a in order:
+        alive[a] = True
+    for step in range(len(order)):
+        a = order[step]
+        alive[a] = False
+        for b in range(len(adjacent)):
+            if adjacent[a, b] and alive[b]:
+                scopes[step, sizes[step]] = b
+                sizes[step] += 1
+        for p in range(sizes[step]):
+            for q in range(sizes[step]):
+                if p != q:
+                    adjacent[scopes[step, p], scopes[step, q]] = True
+    return scopes, sizes

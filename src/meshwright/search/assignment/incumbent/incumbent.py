@@ -44,7 +44,7 @@ class Incumbent:
         self.cost = math.inf
         self.bound = -math.inf
         self.first_s: float | None = None
-        self._is_whole = _are_whole(reduced.costs) and _are_whole(reduced.tables)
+        self._is_whole = _are_whole(reduced.costs) and _are_whole(reduced.graph.tables)
         self._on_progress = on_progress
         self._lock = threading.Lock()
         self.stopped = False
@@ -94,13 +94,20 @@ class Incumbent:
 
     def raise_bound(self, bound: float) -> None:
         """Take a lower bound, rounded up to a whole number if all costs are whole."""
-        if self._is_whole and bound < math.inf:
+        if self._is_whole and math.isfinite(bound):
             bound = float(math.ceil(bound - 1e-6 - ROUNDING * abs(bound)))
         with self._lock:
             better = bound > self.bound
             self.bound = max(self.bound, bound)
         if better:
             self._report()
+
+    def priced(self, row_prices: Floats) -> Floats:
+        """Costs of all choices, with the price of the memory that they take."""
+        if not self.memory.num_rows:
+            return self.reduced.costs
+        starts = self.reduced.graph.starts
+        return self.reduced.costs + self.memory.prices(starts, row_prices)
 
     @property
     def is_proven(self) -> bool:
@@ -114,10 +121,6 @@ class Incumbent:
         """Whether the search has to end: proven, stopped, or out of time."""
         is_useless = self.is_proven or self.bound >= self.options.stop_bound
         return self.stopped or is_useless or self.clock.left_s <= 0
-
-    def has_ended(self) -> bool:
-        """Whether the search is over, as a function to pass on."""
-        return self.is_over
 
     def _report(self) -> None:
         if self._on_progress is not None:

@@ -9,30 +9,18 @@ operand, so tens of thousands of nodes become hundreds.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints, starts_of
-from meshwright.search.assignment.problem.cost_graph import CostGraph, graph_of
+from meshwright.search.arrays import Bools, Floats, Ints, ranges, starts_of
 from meshwright.search.assignment.problem.reduced_problem import (
+    ChoiceMaps,
+    CostGraph,
     ReducedProblem,
-    all_kept,
+    graph_of,
 )
 from meshwright.search.compiled import compiled
 
 _ROUNDS = 100  # each round removes a choice, a pair or a node, or is the last
-
-
-class ChoiceMaps(NamedTuple):
-    """Map from old nodes to new ones, and to old choices under each new choice.
-
-    owner, starts, picks: as `owner`, `pick_starts` and `picks` of `ReducedProblem`
-    """
-
-    owner: Ints
-    starts: Ints
-    picks: Ints
 
 
 def merge_followers(
@@ -42,45 +30,43 @@ def merge_followers(
 
     kept: mask of the choices to keep, by default all that are not forbidden.
     """
-    mask = all_kept(reduced) if kept is None else kept.copy()
+    mask = reduced.costs < np.inf if kept is None else kept.copy()
     for _ in range(_ROUNDS):
-        before = reduced.num_nodes, reduced.starts[-1], len(reduced.tables)
-        graph = graph_of(
-            reduced.starts, reduced.ends, reduced.table_starts, reduced.tables
-        )
+        graph = reduced.graph
+        before = graph.starts[-1], len(graph.tables)
         while drop_unsupported(graph, mask):
             pass
-        num_kept = np.add.reduceat(mask.astype(np.int64), reduced.starts[:-1])
+        num_kept = np.add.reduceat(mask.astype(np.int64), graph.starts[:-1])
         if not num_kept.all():
             return None
-        reduced = _shrunk(reduced, graph, mask, num_kept)
-        if before == (reduced.num_nodes, reduced.starts[-1], len(reduced.tables)):
+        reduced = _shrunk(reduced, mask, num_kept)
+        if before == (reduced.graph.starts[-1], len(reduced.graph.tables)):
             break
-        mask = all_kept(reduced)
+        mask = reduced.costs < np.inf
     return reduced
 
 
-def _shrunk(
-    reduced: ReducedProblem, graph: CostGraph, kept: Bools, num_kept: Ints
-) -> ReducedProblem:
+def _shrunk(reduced: ReducedProblem, kept: Bools, num_kept: Ints) -> ReducedProblem:
     """One round: remove choices, fold nodes with one choice, merge followers."""
-    lead, by = find_leaders(graph, kept, num_kept)
-    root = find_roots(lead)
+    lead, by = find_leaders(reduced.graph, kept, num_kept)
     is_root = lead < 0
+    root = np.where(is_root, np.arange(len(lead)), lead)
+    while not is_root[root].all():
+        root = root[root]
     owner = (np.cumsum(is_root) - 1)[root]
     widths = num_kept[is_root]
     pick_starts = starts_of(widths[owner])
     picks = ChoiceMaps(owner, pick_starts, np.zeros(pick_starts[-1], np.int64))
-    compose_picks(graph, kept, lead, by, picks)
-    return _rebuilt(reduced, graph, starts_of(widths), picks)
+    compose_picks(reduced.graph, kept, lead, by, picks)
+    return _rebuilt(reduced, starts_of(widths), picks)
 
 
 def _rebuilt(
-    reduced: ReducedProblem, old: CostGraph, starts: Ints, picks: ChoiceMaps
+    reduced: ReducedProblem, starts: Ints, picks: ChoiceMaps
 ) -> ReducedProblem:
     """The problem over new nodes, where each old node picks by its owner's choice."""
-    widths = np.diff(starts)
-    one, two = picks.owner[reduced.ends[:, 0]], picks.owner[reduced.ends[:, 1]]
+    widths, old = np.diff(starts), reduced.graph
+    one, two = picks.owner[old.ends].T
     first, second = np.minimum(one, two), np.maximum(one, two)
     stays = (first != second) & (widths[first] > 1) & (widths[second] > 1)
     keys, slot_of = np.unique(
@@ -94,10 +80,7 @@ def _rebuilt(
     new = graph_of(starts, ends, table_starts, np.zeros(table_starts[-1]))
     add_costs(old, reduced.costs, picks, starts, costs)
     add_tables(old, picks, slots, new, costs)
-    lifted = compose_maps(
-        ChoiceMaps(reduced.owner, reduced.pick_starts, reduced.picks), picks
-    )
-    return ReducedProblem(starts, costs, ends, table_starts, new.tables, *lifted)
+    return ReducedProblem(new, costs, compose_maps(reduced.maps, picks))
 
 
 @compiled
@@ -178,23 +161,6 @@ def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, I
                     top[follower] = r
                     break
     return lead, by
-
-
-@compiled
-def find_roots(lead: Ints) -> Ints:
-    """The last node of each node's chain of leaders."""
-    root = np.full(len(lead), -1)
-    for i in range(len(lead)):
-        end = i
-        while root[end] < 0 and lead[end] >= 0:
-            end = lead[end]
-        found = end if lead[end] < 0 else root[end]
-        node = i
-        while node != end:
-            root[node] = found
-            node = lead[node]
-        root[end] = found
-    return root
 
 
 @compiled
@@ -286,9 +252,6 @@ def compose_maps(first: ChoiceMaps, then: ChoiceMaps) -> ChoiceMaps:
     """The composition of two maps: choices of original nodes under the newest nodes."""
     owner = then.owner[first.owner]
     sizes = np.diff(then.starts)[first.owner]
-    starts = starts_of(sizes)
-    within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    chosen = then.picks[np.repeat(then.starts[:-1][first.owner], sizes) + within]
-    return ChoiceMaps(
-        owner, starts, first.picks[np.repeat(first.starts[:-1], sizes) + chosen]
-    )
+    chosen = then.picks[ranges(then.starts[first.owner], sizes)]
+    picks = first.picks[np.repeat(first.starts[:-1], sizes) + chosen]
+    return ChoiceMaps(owner, starts_of(sizes), picks)

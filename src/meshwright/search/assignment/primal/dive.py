@@ -20,7 +20,7 @@ from meshwright.search.assignment.bounds.messages import (
     pass_once,
     update_belief,
 )
-from meshwright.search.assignment.problem.cost_graph import CostGraph
+from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled_in_place
 
 _RADII = 2, 4, 8
@@ -74,11 +74,8 @@ def _num_unassigned(chosen: Ints) -> int:
 
 def _in_forbidden_pairs(graph: CostGraph, choices: Ints, penalty: float) -> Bools:
     """A mask of the nodes in pairs of choices that cost the penalty."""
-    one, two = graph.ends.T
-    columns = np.diff(graph.starts)[two]
-    pairs = graph.table_starts[:-1] + choices[one] * columns + choices[two]
     found = np.zeros(len(choices), np.bool_)
-    found[graph.ends[graph.tables[pairs] >= penalty]] = True
+    found[graph.ends[graph.tables[graph.pairs(choices)] >= penalty]] = True
     return found
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints
-from meshwright.search.assignment.eliminate.order import (
-    EliminationOrder,
-    plan_elimination,
+from meshwright.search.assignment.eliminate.buckets import (
+    Elimination,
+    optimise_in_order,
 )
-from meshwright.search.assignment.eliminate.subset import optimise
-from meshwright.search.assignment.eliminate.sweep import EliminationSweep
+from meshwright.search.assignment.eliminate.order import optimise, plan_elimination
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.repair import repair
-from meshwright.search.assignment.problem.cost_graph import CostGraph, ball
+from meshwright.search.assignment.problem.reduced_problem import CostGraph
+from meshwright.search.compiled import compiled
 
 _WHOLE = 400  # nodes up to which one neighbourhood may hold them all
 _SIZES = (30, 60, 120, _WHOLE)  # nodes of a neighbourhood around one node
@@ -34,7 +34,7 @@ class NeighbourhoodSearch:
     """
 
     def __init__(
-        self, incumbent: Incumbent, graph: CostGraph, plan: EliminationOrder, seed: int
+        self, incumbent: Incumbent, graph: CostGraph, plan: Elimination, seed: int
     ) -> None:
         self.incumbent = incumbent
         self.reduced, self.memory = incumbent.reduced, incumbent.memory
@@ -47,7 +47,7 @@ class NeighbourhoodSearch:
         self.costs = self.reduced.costs
         self.choices = np.zeros(self.reduced.num_nodes, np.int64)
         self.stale = 0
-        self._sweeps = [EliminationSweep(graph, plan)]
+        self._sweeps = [plan]
         self._suggested: tuple[Ints, Floats] | None = None
 
     def run(self) -> None:
@@ -63,7 +63,7 @@ class NeighbourhoodSearch:
             self._suggested = None
         if self.is_large:
             for sweep in self._all_sweeps():
-                sweep.run(self.costs, self.choices)
+                optimise_in_order(self.graph, self.costs, sweep, self.choices)
         for _ in range(4):
             self._descend(self.choices, self._area(), self.costs)
             if self.incumbent.is_over:
@@ -81,10 +81,10 @@ class NeighbourhoodSearch:
     def start_from(self, choices: Ints, row_prices: Floats) -> None:
         """Replace solution and prices; the choices may exceed memory or be forbidden."""
         self.choices, self.row_prices = choices.copy(), row_prices.copy()
-        self._apply_prices()
+        self.costs = self.incumbent.priced(self.row_prices)
         if self.is_large:
             for sweep in self._sweeps:
-                sweep.run(self.costs, self.choices)
+                optimise_in_order(self.graph, self.costs, sweep, self.choices)
         for _ in range(2):
             self._descend(self.choices, self._area(), self.costs)
 
@@ -93,14 +93,14 @@ class NeighbourhoodSearch:
         noise = self.random.random(len(area)) * self.random.choice([1.0, 3.0, 6.0])
         optimise(self.graph, costs, area, choices, cap, noise)
 
-    def _all_sweeps(self) -> list[EliminationSweep]:
-        """Sweeps that keep different nodes; once a solution fits, each call adds one."""
+    def _all_sweeps(self) -> list[Elimination]:
+        """Eliminations that keep different nodes; once a solution fits, a call adds one."""
         if self.incumbent.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
             noise = self.random.random(self.reduced.num_nodes)
             plan = plan_elimination(
-                self.graph, _SWEEP_CAP, self.incumbent.has_ended, noise
+                self.graph, _SWEEP_CAP, lambda: self.incumbent.is_over, noise
             )
-            self._sweeps.append(EliminationSweep(self.graph, plan))
+            self._sweeps.append(plan)
         return self._sweeps
 
     def _area(self) -> Ints:
@@ -127,7 +127,7 @@ class NeighbourhoodSearch:
         else:
             self.incumbent.offer(self.choices)
             self.row_prices *= self.random.choice([0.7, 0.9, 0.97])
-        self._apply_prices()
+        self.costs = self.incumbent.priced(self.row_prices)
 
     def _is_near(self, left: Floats) -> bool:
         """Whether repair may succeed. On large problems prices reduce memory first."""
@@ -141,17 +141,12 @@ class NeighbourhoodSearch:
         before = -np.inf
         while left.min() > before:
             before = left.min()
-            if repair(self.graph, self.reduced.costs, self.memory, left, repaired):
+            segments = self.memory.segments
+            if repair(self.graph, self.reduced.costs, segments, left, repaired):
                 self.incumbent.offer(repaired)
                 return
             if self.incumbent.is_over or self.incumbent.choices is not None:
                 return
-
-    def _apply_prices(self) -> None:
-        self.costs = self.reduced.costs
-        if len(self.row_prices):
-            paid = self.memory.prices(self.graph.starts, self.row_prices)
-            self.costs = self.costs + paid
 
     def _raise_prices(self, left: Floats, over: Bools) -> None:
         scale = max(abs(self.reduced.cost(self.choices)), 1e-9)
@@ -174,10 +169,7 @@ class NeighbourhoodSearch:
         for _ in range(4):
             mine = self.incumbent.choices.copy()
             factor = self.random.choice([0.0, 0.3, 1.0, 3.0])
-            costs = self.reduced.costs
-            if self.memory.num_rows:
-                prices = factor * self.row_prices
-                costs = costs + self.memory.prices(self.graph.starts, prices)
+            costs = self.incumbent.priced(factor * self.row_prices)
             self._descend(mine, self._area(), costs)
             self.incumbent.offer(mine)
 
@@ -195,3 +187,28 @@ class NeighbourhoodSearch:
         for _ in range(2):
             self._descend(trial, self._around(node), self.costs)
         self.choices = trial
+
+
+@compiled
+def ball(graph: CostGraph, node: int, size: int, seed: int) -> Ints:
+    """At most `size` nodes nearest to a node, breadth first in random order."""
+    found = np.empty(size, np.int64)
+    seen = np.zeros(len(graph.starts) - 1, np.bool_)
+    found[0] = node
+    seen[node] = True
+    count = 1
+    at = 0
+    while at < count:
+        i = found[at]
+        first = graph.edge_starts[i]
+        degree = graph.edge_starts[i + 1] - first
+        seed = (seed * 1103515245 + 12345) % 2147483648  # the C standard's generator
+        for step in range(degree):
+            e = graph.edges[first + (seed // 65536 + step) % degree]
+            j = graph.ends[e, 0] + graph.ends[e, 1] - i
+            if not seen[j] and count < size:
+                seen[j] = True
+                found[count] = j
+                count += 1
+        at += 1
+    return found[:count]

@@ -5,35 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.search.arrays import Floats, Ints
-from meshwright.search.assignment.problem.cost_graph import CostGraph
-from meshwright.search.assignment.problem.memory_rows import MemoryRows, Segments
+from meshwright.search.assignment.problem.memory_rows import Segments
+from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled
 
 _STEPS = 300  # limit on the changes of one repair
 
 
+@compiled
 def repair(
-    graph: CostGraph, costs: Floats, memory: MemoryRows, left: Floats, choices: Ints
+    graph: CostGraph, costs: Floats, segments: Segments, left: Floats, choices: Ints
 ) -> bool:
     """Make the choices fit into memory, in place, at little cost; whether they now fit.
 
+    Each change has the least cost per byte that it frees at the worst row.
     left: slack that the choices leave at each row; updated in place.
     """
-    return bool(relieve(graph, costs, memory.segments, left, choices, _STEPS))
-
-
-@compiled
-def relieve(
-    graph: CostGraph,
-    costs: Floats,
-    segments: Segments,
-    left: Floats,
-    choices: Ints,
-    steps: int,
-) -> bool:
-    """Make changes of least cost per byte freed at the worst row, until all rows fit."""
     starts, excess = graph.starts, segments.excess
-    for _ in range(steps):
+    for _ in range(_STEPS):
         row = 0
         for r in range(len(left)):
             if left[r] < left[row]:
@@ -64,15 +53,10 @@ def relieve(
 @compiled
 def segment_at(segments: Segments, node: int, row: int) -> int:
     """The segment of a node that contains a row; -1 if the row lies before all."""
-    low, high = segments.starts[node], segments.starts[node + 1]
-    first = low
-    while low < high:
-        middle = (low + high) // 2
-        if segments.rows[middle] <= row:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1 if low > first else -1
+    first = segments.starts[node]
+    rows = segments.rows[first : segments.starts[node + 1]]
+    found = np.searchsorted(rows, row, side="right")
+    return first + found - 1 if found else -1
 
 
 @compiled

@@ -70,11 +70,10 @@ def _read_json(path: Path) -> Any:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
         return orjson.loads(content)
-    except OSError as error:
-        reason = error.strerror or "is no whole gzip file"
-        raise AssignmentError(f"{path}: {reason}") from None
-    except (EOFError, zlib.error):
+    except (gzip.BadGzipFile, EOFError, zlib.error):
         raise AssignmentError(f"{path}: is no whole gzip file") from None
+    except OSError as error:
+        raise AssignmentError(f"{path}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise AssignmentError(f"{path}: is not JSON: {error}") from None
 

@@ -74,7 +74,7 @@ def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
     if problem.limit is None or not len(live):
         return _no_memory(reduced.num_nodes)
     times, at = np.unique(problem.lives[live].T, return_inverse=True)
-    keys = reduced.owner[live] * len(times) + at.reshape(2, -1)
+    keys = reduced.maps.owner[live] * len(times) + at.reshape(2, -1)
     found, segment = np.unique(keys, return_inverse=True)
     owners = found // len(times)
     block_starts = starts_of(reduced.widths[owners])
@@ -83,26 +83,14 @@ def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
     ends = _segment_ends(starts, rows, len(times))
     excess = np.zeros(block_starts[-1])
     segments = Segments(starts, rows, ends, block_starts, excess)
-    use = problem.usages[reduced.picks + np.repeat(
-        problem.starts[:-1], np.diff(reduced.pick_starts)
-    )]  # fmt: skip
-    add_usages(live, segment.reshape(2, -1), reduced.pick_starts, use, segments)
+    maps = reduced.maps
+    firsts = np.repeat(problem.starts[:-1], np.diff(maps.starts))
+    use = problem.usages[firsts + maps.picks]
+    add_usages(live, segment.reshape(2, -1), maps.starts, use, segments)
     base, most = np.zeros(len(times)), np.zeros(len(times))
-    split_base(segments, reduced.starts, base, most)
+    split_base(segments, reduced.graph.starts, base, most)
     slack = problem.limit - np.cumsum(base)
     return _compressed(MemoryRows(slack, segments), np.cumsum(most) > slack)
-
-
-def shortfall(memory: MemoryRows) -> float:
-    """A lower bound on the amount by which every solution exceeds the limit."""
-    return float(max(0.0, -memory.slack.min(initial=0.0)))
-
-
-def fitting(reduced: ReducedProblem, memory: MemoryRows) -> Bools:
-    """A mask of the choices that fit if all other nodes take their smallest choice."""
-    kept = reduced.costs < np.inf
-    drop_unfit(memory.segments, reduced.starts, np.maximum(memory.slack, 0), kept)
-    return kept
 
 
 def _no_memory(num_nodes: int) -> MemoryRows:
@@ -207,7 +195,7 @@ def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> 
 
 @compiled
 def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
-    """Add to `change` the differences of the choices' excess from row to row."""
+    """Add to `change[row]` by how much the excess of the choices grows at that row."""
     for i in range(len(choices)):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):

@@ -1,87 +1,122 @@
-"""Reduced problem: the assignment problem after presolve, and the map back to it."""
+"""Reduced problem: the assignment problem after presolve, the map back, and its graph."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.arrays import Bools, Floats, Ints
+from meshwright.search.arrays import Floats, Ints, ranges, starts_of
 from meshwright.search.assignment.problem.assignment import Assignment
+
+
+class CostGraph(NamedTuple):
+    """Flat arrays of a pairwise cost graph, with the edges of each node.
+
+    starts, ends, table_starts, tables: as in `Assignment`
+    edge_starts: start of the edges of each node in `edges`, [N + 1]
+    edges: edge numbers, sorted by node, [2 E]
+    """
+
+    starts: Ints
+    ends: Ints
+    table_starts: Ints
+    tables: Floats
+    edge_starts: Ints
+    edges: Ints
+
+    def pairs(self, choices: Ints) -> Ints:
+        """Entry in `tables` of the pair of choices of each edge."""
+        one, two = self.ends.T
+        columns = np.diff(self.starts)[two]
+        return self.table_starts[:-1] + choices[one] * columns + choices[two]
+
+
+def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> CostGraph:
+    """The cost graph over given tables."""
+    nodes = ends.T.ravel()
+    edges = np.tile(np.arange(len(ends)), 2)
+    counts = np.bincount(nodes, minlength=len(starts) - 1)
+    ordered = edges[np.argsort(nodes, kind="stable")]
+    return CostGraph(starts, ends, table_starts, tables, starts_of(counts), ordered)
+
+
+class ChoiceMaps(NamedTuple):
+    """Map from old nodes to new ones, and to old choices under each new choice.
+
+    owner: the new node that represents each old node, [N]
+    starts, picks: for each old node, its choice under each choice of its owner; flat,
+        with the start of each node
+    """
+
+    owner: Ints
+    starts: Ints
+    picks: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReducedProblem:
     """Nodes that represent groups of original nodes, with at most one edge per pair.
 
-    starts, costs, ends, table_starts, tables: as in `Assignment`
-    owner: the reduced node that represents each original node, [N]
-    pick_starts, picks: for each original node, its choice under each choice of its owner;
-        flat, with the start of each node
+    costs: as in `Assignment`
+    maps: from the original nodes to those of `graph`
     """
 
-    starts: Ints
+    graph: CostGraph
     costs: Floats
-    ends: Ints
-    table_starts: Ints
-    tables: Floats
-    owner: Ints
-    pick_starts: Ints
-    picks: Ints
+    maps: ChoiceMaps
 
     @classmethod
     def whole(cls, problem: Assignment) -> ReducedProblem:
         """The whole problem, in which each node represents itself."""
-        widths = np.diff(problem.starts)
-        return cls(
-            problem.starts.copy(),  # a copy: numba types read-only arrays apart
-            problem.costs.copy(),
-            problem.ends.copy(),
-            problem.table_starts.copy(),
-            problem.tables.copy(),
-            np.arange(problem.num_nodes),
-            problem.starts.copy(),
-            np.arange(problem.starts[-1]) - np.repeat(problem.starts[:-1], widths),
-        )
+        starts = problem.starts.copy()  # a copy: numba types read-only arrays apart
+        ends, table_starts = problem.ends.copy(), problem.table_starts.copy()
+        graph = graph_of(starts, ends, table_starts, problem.tables.copy())
+        picks = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+        maps = ChoiceMaps(np.arange(problem.num_nodes), starts, picks)
+        return cls(graph, problem.costs.copy(), maps)
 
     @property
     def num_nodes(self) -> int:
-        return len(self.starts) - 1
+        return len(self.graph.starts) - 1
 
     @property
     def widths(self) -> Ints:
         """Number of choices of each node."""
-        return np.diff(self.starts)
+        return np.diff(self.graph.starts)
 
     @property
     def penalty(self) -> float:
         """A finite cost for forbidden pairs, above any difference between solutions."""
-        finite = self.tables[self.tables < np.inf]
+        finite = self.graph.tables[self.graph.tables < np.inf]
         return 10 * float(np.abs(self.costs).sum() + np.abs(finite).sum()) + 1
 
     def lift(self, choices: Ints) -> Ints:
         """Choices of the original nodes."""
-        return self.picks[self.pick_starts[:-1] + choices[self.owner]]
+        maps = self.maps
+        return maps.picks[maps.starts[:-1] + choices[maps.owner]]
 
     def nearest(self, choices: Ints) -> Ints:
         """Choices under which most original nodes of each group choose as given."""
-        agree = self.picks == np.repeat(choices, np.diff(self.pick_starts))
-        widths = self.widths[self.owner]
-        steps = np.arange(len(self.picks)) - np.repeat(self.pick_starts[:-1], widths)
-        at = np.repeat(self.starts[:-1][self.owner], widths) + steps
+        maps, starts = self.maps, self.graph.starts
+        agree = maps.picks == np.repeat(choices, np.diff(maps.starts))
+        at = ranges(starts[maps.owner], self.widths[maps.owner])
         votes = np.bincount(at, agree, minlength=len(self.costs))
-        pairs = zip(self.starts[:-1], self.starts[1:], strict=True)
-        return np.array([np.argmax(votes[a:b]) for a, b in pairs], np.int64)
+        best = [np.argmax(votes[a:b]) for a, b in pairwise(starts)]
+        return np.array(best, np.int64)
 
     def cost(self, choices: Ints) -> float:
         """Cost of the choices; equal to the original cost of the lifted choices."""
-        one, two = self.ends[:, 0], self.ends[:, 1]
-        pairs = self.table_starts[:-1] + choices[one] * self.widths[two] + choices[two]
-        return float(
-            self.costs[self.starts[:-1] + choices].sum() + self.tables[pairs].sum()
-        )
+        graph, nodes = self.graph, self.graph.starts[:-1] + choices
+        pairs = graph.pairs(choices)
+        return float(self.costs[nodes].sum() + graph.tables[pairs].sum())
 
 
-def all_kept(reduced: ReducedProblem) -> Bools:
-    """A mask of all choices that are not forbidden."""
-    return reduced.costs < np.inf
+def finite_graph(reduced: ReducedProblem) -> CostGraph:
+    """The cost graph of a reduced problem, where forbidden pairs cost its penalty."""
+    tables = reduced.graph.tables
+    return reduced.graph._replace(
+        tables=np.where(tables < np.inf, tables, reduced.penalty)
+    )

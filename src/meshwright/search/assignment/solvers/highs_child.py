@@ -16,7 +16,7 @@ from scipy import optimize
 def minimise(parts: tuple[Any, ...], budget_s: float) -> tuple[Any, float]:
     """Values of the variables, `None` if none were found, and a lower bound.
 
-    parts: fields of `linear.BinaryProgram`, in their order.
+    parts: fields of `proofs.BinaryProgram`, in their order.
     """
     num_choices, costs, allowed, equal, wanted, usage, limits = parts
     bound_rows: Any = optimize.LinearConstraint

@@ -1,0 +1,164 @@
+"""Policies of a compiler: its choices in forming fusions and in assigning buffers.
+
+`xla.instruction_fusion` follows the first, `memory.buffer_assignment` the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from meshwright.predict.compilers.hlo.dataflow import Flow, stored_outputs
+from meshwright.predict.compilers.hlo.fusion import FusedProducers, Fusion, FusionKind
+from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.program.analysis.accumulators import loop_carries
+from meshwright.program.ir import Atom, Op, Program, Value
+
+
+class Decision(NamedTuple):
+    """Fate of one result of an op: written to memory, recomputed by consumers, or both.
+
+    consumers: which of them recompute it; `None` means all.
+    """
+
+    is_stored: bool
+    is_fused: bool
+    consumers: frozenset[Op] | None = None
+
+
+STORED, FUSED = Decision(True, False), Decision(False, True)
+UNUSED = Decision(False, False)
+
+
+class FusedOp(NamedTuple):
+    """An op of a dataflow with the producers fused into it."""
+
+    op: Op
+    producers: FusedProducers
+    flow: Flow
+    layouts: Layouts
+
+
+@dataclass(frozen=True, slots=True)
+class FusionPolicy:
+    """Choices of one compiler in forming fusions.
+
+    decide: what becomes of each result of an op.
+    single_consumer_chains: by value that its one consumer fuses in any case, its
+        producer; such values are not decided on one by one.
+    aliased_operands: operands whose buffers a result may take after their last use.
+    carried_operands: by result of a loop, the operand whose buffer it takes.
+    stack_outputs: outputs of an op's bodies that are written into the stacked result.
+    slice_readers: kinds of fusions that read a slice of a stacked operand where it is.
+    reclassify: the dataflow after ops are pattern-matched, such as softmaxes.
+    """
+
+    decide: Callable[[FusedOp], Sequence[Decision]]
+    single_consumer_chains: Callable[[Flow], Mapping[Value, Op]]
+    aliased_operands: Callable[[FusedOp], tuple[Value, ...]]
+    carried_operands: Callable[[Op, Flow], Mapping[Value, Value]]
+    stack_outputs: Callable[[Op], set[Value]]
+    slice_readers: frozenset[FusionKind]
+    reclassify: Callable[[Flow], Flow] = field(default=lambda flow: flow)
+
+
+BodyOrderFn = Callable[[Op, int, Sequence[Fusion]], Sequence[Fusion]]
+"""The fusions of one body of an op, by its number, in the order in which they run."""
+
+
+class HeapOrder(Enum):
+    """Order in which a compiler packs buffers into a heap."""
+
+    BEST_FIT = "largest or longest-lived first, the heap of each body by itself"
+    BY_TIME = "in the order in which live ranges begin, those of bodies included"
+    OUTPUTS_APART = "outputs outside the heap, the rest best-fit into them and a heap"
+
+
+class BodyBuffers(NamedTuple):
+    """The buffers of one body of a loop or a branch that are not made inside it.
+
+    inputs: with a buffer inside the body. outputs: that live to the end of the body.
+    aliases: by input, the output that takes its buffer over.
+    outside: inputs whose bytes are counted outside the body as well.
+    """
+
+    inputs: Sequence[Value]
+    outputs: Sequence[Atom]
+    aliases: dict[Value, Atom]
+    outside: Collection[Value] = ()
+
+
+def all_inputs_shared(
+    op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
+) -> BodyBuffers:
+    """Body buffers if inputs have those of operands, and carries are updated in place."""
+    body = op.bodies[number]
+    shared = shared_inputs(op, number)
+    inputs = [v for v in body.inputs if v not in shared]
+    aliases = carried_in_place(op, number, fusions, layouts)
+    return BodyBuffers(inputs, stored_outputs(body), aliases)
+
+
+def carried_in_place(
+    op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
+) -> dict[Value, Atom]:
+    """The output that fusions write into an input's buffer, by input of one body."""
+    inputs, outputs = op.bodies[number].inputs, stored_outputs(op.bodies[number])
+    made, size = {value for each in fusions for value in each.writes}, layouts.size
+    return {
+        inputs[i]: end
+        for _, _, wire in loop_carries(op)
+        for n, i in wire.inputs
+        for m, j in wire.outputs
+        if n == m == number and isinstance(end := outputs[j], Value)
+        if end in made and size(end) == size(inputs[i])
+    }
+
+
+def shared_inputs(op: Op, number: int) -> set[Value]:
+    """The inputs of one body that have an operand's buffer: all but slices of one."""
+    return {
+        op.bodies[body].inputs[i]
+        for wire in op.wires
+        if not wire.is_stacked
+        for body, i in wire.inputs
+        if body == number
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPolicy:
+    """Choices of one compiler in assigning buffers.
+
+    alignment_bytes: of offsets, and of the tables of addresses that prefetched arguments
+        and kernels with several results have; 0 if unknown.
+    compresses_layouts: whether padding is removed when memory is short.
+    outputs: values of a program that live to its end.
+    body_buffers: of body `number` of an op, whose fusions are given.
+    body_order: the order in which such fusions run; by default that of the program.
+    preallocates_stacks: whether what a loop stacks has its buffer from the beginning.
+    aliases_any_size: whether a result may take any operand's buffer that is free, also
+        of another size and if the kernel that wrote the operand writes more than that.
+    """
+
+    heap: HeapOrder = HeapOrder.BEST_FIT
+    alignment_bytes: int = 0
+    compresses_layouts: bool = False
+    outputs: Callable[[Program], Sequence[Atom]] = stored_outputs
+    body_buffers: Callable[[Op, int, Sequence[Fusion], Layouts], BodyBuffers] = (
+        all_inputs_shared
+    )
+    body_order: BodyOrderFn = field(default=lambda op, number, fusions: fusions)
+    preallocates_stacks: bool = False
+    aliases_any_size: bool = False
+
+    def is_preallocated(self, op: Op, result: Value) -> bool:
+        """Whether a result of an op has its buffer from the program's start."""
+        return self.preallocates_stacks and any(
+            wire.is_stacked
+            and wire.result is not None
+            and op.results[wire.result] is result
+            for wire in op.wires
+        )

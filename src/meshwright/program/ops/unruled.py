@@ -1,0 +1,31 @@
+"""Ops without a factor rule, and ops that no factor rule can split.
+
+Region ops (loops, branches and remat) run nested programs. Their wires (`ir.Wire`) say
+which values inside and outside are the same, so that propagation and lowering enter the
+bodies, whose ops have rules. Collectives are written by lowering (`rules/builder.py`).
+Callbacks into Python receive whole operands, and their effects run on one device.
+"""
+
+from __future__ import annotations
+
+from meshwright.program.ir import Op
+from meshwright.program.rules.builder import COLLECTIVES
+from meshwright.program.rules.registry import Trait, describe, rule
+from meshwright.program.rules.rule import FactorRule, opaque_rule
+
+describe("cond", "remat", "scan", "while", traits=(Trait.REGION,))
+describe("scan", "while", traits=(Trait.LOOP,))
+describe(*COLLECTIVES, traits=(Trait.COLLECTIVE,))
+describe("all_reduce", "reduce_scatter", traits=(Trait.COLLECTIVE_REDUCTION,))
+
+
+@rule("debug_callback", "debug_print", "io_callback")
+def effect(op: Op) -> FactorRule:
+    """The opaque rule of effects, which run once, on the first device of the mesh."""
+    return opaque_rule(op, "its effect runs once, on whole operands")
+
+
+@rule("pure_callback", traits=(Trait.STANDALONE,))
+def pure(op: Op) -> FactorRule:
+    """The opaque rule of an unknown function, which every device calls."""
+    return opaque_rule(op, "the function that it calls is unknown")

@@ -1,1 +1,0 @@
-"""Python tools that make many small immutable records cheap."""
