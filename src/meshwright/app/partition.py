@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from meshwright.app.check.check import CheckReport, check_outputs
+from meshwright.app.check.check import CheckReport, check_outputs, tolerance_of
+from meshwright.app.check.wide import check_wide
 from meshwright.app.plan import Plan, make_plan
 from meshwright.errors import PlanError, TacticError
 from meshwright.jax_private import jit_options, tracing_config
@@ -19,8 +20,10 @@ from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured, abstract, capture, positional_names
 from meshwright.program.capture.mesh import as_mesh
+from meshwright.program.capture.wide_floats import can_widen, has_narrow
 from meshwright.program.records import paused_collector
 from meshwright.run.local import Executable, make_executable
 
@@ -122,16 +125,39 @@ class Partitioned:
         """The `jax.jit` function of flat leaves that `__call__` runs, for inspection."""
         return self._compile(args, kwargs)[1].jitted
 
-    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare all outputs with those of the original, on this process's devices."""
+    def check(self, *args: Any, dtype: str | None = None, **kwargs: Any) -> CheckReport:
+        """Compare all outputs with those of the original, on this process's devices.
+
+        Programs with floats of 16 bits or less are compared in float32, too: rounding
+        would hide an error of a per cent. dtype: "float32" compares only in that way.
+        Raises `PlanError` if it cannot.
+        """
+        if dtype not in (None, "float32"):
+            raise PlanError(
+                f"dtype is {dtype!r}; wanted 'float32', or None for its own"
+            )
         decided, run, leaves = self._compile(args, kwargs, keep=True)
+        program = decided.captured.program
+        if dtype is not None and has_narrow(program) and not can_widen(program):
+            raise PlanError(
+                "the function has a shard_map, whose floats cannot be widened"
+            )
+        wide = check_wide(decided, self.mesh, leaves)
+        if dtype is not None and wide is not None:
+            return wide
         fn, tree = self._traced(args, kwargs), decided.captured.in_tree
 
         def original(*leaves: Any) -> list[Any]:
             inner, inner_keywords = jax.tree_util.tree_unflatten(tree, leaves)
             return jax.tree_util.tree_leaves(fn(*inner, **inner_keywords))
 
-        return check_outputs(decided.captured.out_paths, original, run, leaves)
+        rounding = narrowest_floats(program, tolerance_of)
+        paths = decided.captured.out_paths
+        report = check_outputs(paths, original, run, leaves, rounding)
+        if wide is None:
+            return report
+        pairs = zip(report.outputs, wide.outputs, strict=True)
+        return CheckReport(tuple(replace(own, wide=other) for own, other in pairs))
 
     # -- signatures -----------------------------------------------------------------
 

@@ -58,7 +58,11 @@ def check_command(  # noqa: PLR0913  the options of a command
 
 def check_table(report: CheckReport, expand: bool) -> Table:
     """A row for each output, or for all that differ only in the index of a layer."""
-    table = options.make_table("output", "type", ">largest error", ">allowed", "")
+    has_wide = any(output.wide for output in report.outputs)
+    columns = [">in float32"] if has_wide else []
+    table = options.make_table(
+        "output", "type", ">largest error", ">allowed", *columns, ""
+    )
     table.columns[0].overflow = "fold"
     groups = group_by(
         report.outputs,
@@ -72,6 +76,7 @@ def check_table(report: CheckReport, expand: bool) -> Table:
             show_type(worst.shape, worst.dtype),
             f"{worst.error:.1e}",
             f"{worst.tolerance:.0e}",
+            *([f"{worst.wide.error:.1e}"] if worst.wide else []),
             "ok" if worst.ok else "WRONG",
         )
     return table

@@ -1,10 +1,23 @@
 """Reports of a check, with and without ill-conditioned outputs."""
 
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
 import meshwright as mw
-from meshwright.app.check.check import CheckReport, OutputError
+from meshwright.app.check.check import (
+    CheckReport,
+    OutputError,
+    _bias,
+    tolerance_of,
+)
+from meshwright.errors import PlanError
+from meshwright.run.local import device_ops
 
 PLAIN = OutputError("loss", "float32", (), 3e-6, 2e-4)
 ILL_CONDITIONED = OutputError("bias", "float32", (8,), 3.1, 8.0, sensitivity=2.0)
@@ -48,3 +61,98 @@ def test_a_quotient_of_rounding_errors_is_ill_conditioned():
     by_path = {output.path: output for output in report.outputs}
     assert not by_path["out.sum"].is_ill_conditioned
     assert by_path["out.sign"].is_ill_conditioned
+
+
+def mixed_step(params, x):
+    """Gradients in mixed precision."""
+
+    def loss(params):
+        h = jnp.tanh(x.astype(jnp.bfloat16) @ params["up"].astype(jnp.bfloat16))
+        out = h @ params["down"].astype(jnp.bfloat16)
+        return jnp.mean(out.astype(jnp.float32) ** 2)
+
+    value, grads = jax.value_and_grad(loss)(params)
+    return grads, value
+
+
+MIXED = (
+    {
+        "up": np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32),
+        "down": np.random.default_rng(1).normal(size=(128, 16)).astype(np.float32),
+    },
+    np.random.default_rng(2).normal(size=(256, 64)).astype(np.float32),
+)
+
+
+def test_programs_in_16_bits_are_compared_in_float32_too():
+    step = mw.partition(mixed_step, {"data": 8}, [mw.data_parallel("data", "x")])
+    report = step.check(*MIXED)
+    assert report.ok, str(report)
+    assert all(output.wide.error < 1e-4 for output in report.outputs)
+    alone = step.check(*MIXED, dtype="float32")
+    assert alone.ok
+    assert [output.wide for output in alone.outputs] == [None] * 3
+
+
+@pytest.mark.parametrize("factor", [1.01, 1.1])
+def test_a_gradient_that_is_a_little_too_large_is_wrong(factor, monkeypatch):
+    """The rounding of 16 bits alone would hide it."""
+    reduce = device_ops._FUNCTIONS["all_reduce"]
+    monkeypatch.setitem(
+        device_ops._FUNCTIONS, "all_reduce", lambda *a, **k: factor * reduce(*a, **k)
+    )
+    step = mw.partition(mixed_step, {"data": 8}, [mw.data_parallel("data", "x")])
+    report = step.check(*MIXED)
+    assert [output.ok for output in report.outputs] == [False] * 3
+    assert not step.check(*MIXED, dtype="float32").ok
+
+
+def test_a_shard_map_cannot_be_widened():
+    mesh = jax.make_mesh((8,), ("m",), axis_types=(AxisType.Auto,))
+
+    def step(x):
+        spec = P("m")
+        return jax.shard_map(jnp.sin, mesh=mesh, in_specs=spec, out_specs=spec)(x)
+
+    half = mw.partition(step, {"m": 8})
+    x = jnp.ones(8, jnp.bfloat16)
+    assert half.check(x).ok
+    with pytest.raises(PlanError, match="has a shard_map"):
+        half.check(x, dtype="float32")
+    with pytest.raises(PlanError, match="wanted 'float32'"):
+        half.check(x, dtype="float64")
+
+
+def test_an_error_in_one_direction_shows_among_noise():
+    """By regression: elements are off by some per cent, all together by one."""
+    rng = np.random.default_rng(0)
+    wanted = rng.normal(size=4096)
+    noisy = wanted * (1 + 0.03 * rng.normal(size=4096))
+    assert _bias(wanted, noisy) == 0
+    assert _bias(wanted, 1.01 * noisy) > 0.005
+    assert _bias(wanted[:8], 1.01 * wanted[:8]) == 0  # too few to tell
+    assert not dataclasses.replace(PLAIN, tolerance=0.5, bias=0.01).ok
+
+
+def test_an_output_that_is_all_nan_is_not_equal():
+    def step(x):
+        return x / 0 * 0, jnp.where(x > 0, jnp.nan, x)
+
+    x = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    report = mw.partition(step, {"data": 8}, [mw.shard({"x": 0}, "data")]).check(x)
+    assert [output.ok for output in report.outputs] == [False, True]
+    assert "all NaN in the original" in str(report)
+
+
+def test_a_float32_output_behind_a_narrow_product_has_its_tolerance():
+    def step(x, w):
+        half = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)
+        return half.astype(jnp.float32) * 1.0
+
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=(512, 512)).astype(np.float32) for _ in range(2))
+    report = mw.partition(step, {"m": 8}, [mw.shard({"x": 1, "w": 0}, "m")]).check(x, w)
+    (output,) = report.outputs
+    assert report.ok
+    assert tolerance_of("float32") < output.error < output.tolerance == 3e-2
+    assert not output.is_ill_conditioned

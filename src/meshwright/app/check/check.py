@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,10 @@ class OutputError:
     tolerance: the largest error that rounding explains at this dtype.
     sensitivity: the error of the original itself if its inputs change by one unit in the
         last place; measured only if some output exceeds the tolerance of its dtype.
+    bias: by how much the output is too large or too small as a whole, relative to it and
+        beyond what chance explains; measured where the tolerance is large.
+    wide: the same output with both programs computed in float32; `None` if neither has
+        narrower floats.
     """
 
     path: str
@@ -32,20 +37,29 @@ class OutputError:
     error: float
     tolerance: float
     sensitivity: float | None = None
+    bias: float = 0.0
+    wide: OutputError | None = None
 
     @property
     def ok(self) -> bool:
-        """True if the error is within the tolerance; an error of NaN is not."""
-        return self.error <= self.tolerance
+        """True if the error is within the tolerance, in float32 too; one of NaN is not."""
+        is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
+        return is_equal and (self.wide is None or self.wide.ok)
 
     @property
     def is_ill_conditioned(self) -> bool:
-        """True if the tolerance comes from the sensitivity, not from the dtype."""
-        return self.tolerance > tolerance_of(self.dtype)
+        """True if the tolerance comes from the sensitivity, not from any dtype."""
+        return self.tolerance == ALLOWANCE * (self.sensitivity or 0.0)
 
     def __str__(self) -> str:
         verdict = "ok" if self.ok else "WRONG"
         note = "  ill-conditioned" if self.is_ill_conditioned else ""
+        if self.bias > MAX_BIAS:
+            note += f"  off by {self.bias:.1%} as a whole"
+        if math.isnan(self.error):
+            note += "  all NaN in the original"
+        if self.wide is not None:
+            note += f"  {self.wide.error:.2e} in float32"
         limit = f"(<= {self.tolerance:.0e})"
         return f"{verdict:5}  {self.error:9.2e}  {limit}  {self.path}{note}"
 
@@ -70,12 +84,15 @@ class CheckReport:
     def summary(self) -> str:
         """Verdict, count and largest error; a second line for ill-conditioned outputs."""
         text = f"{'equal' if self.ok else 'NOT EQUAL'}: {len(self.outputs)} outputs"
+        wide = [o.wide.error for o in self.outputs if o.wide is not None]
+        in_float32 = f", in float32 {max(wide):.2e}" if wide else ""
         ill_conditioned = [o.error for o in self.outputs if o.is_ill_conditioned]
         if not ill_conditioned:
-            return f"{text}, largest error {self.worst:.2e}"
+            return f"{text}, largest error {self.worst:.2e}{in_float32}"
         rest = [o.error for o in self.outputs if not o.is_ill_conditioned]
         if rest:
             text += f", largest error {max(rest):.2e} among {len(rest)} of them"
+        text += in_float32
         return (
             f"{text}\n{len(ill_conditioned)} are ill-conditioned, "
             f"largest error {max(ill_conditioned):.2e}; "
@@ -87,7 +104,10 @@ class CheckReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""
-        rows = [{**dataclasses.asdict(o), "ok": o.ok} for o in self.outputs]
+        rows = [
+            {**dataclasses.asdict(o), "wide": o.wide and o.wide.error, "ok": o.ok}
+            for o in self.outputs
+        ]
         return {"ok": self.ok, "worst": self.worst, "outputs": rows}
 
 
@@ -105,20 +125,33 @@ def tolerance_of(dtype: str) -> float:
     return TOLERANCES.get(dtype, 0.3 if dtype.startswith("float") else 0.0)
 
 
+MAX_BIAS = 2e-3
+"""Largest error of an output as a whole, beyond what chance explains."""
+
+
 def check_outputs(
     paths: Sequence[str],
     original: Callable[..., Any],
     partitioned: Executable,
     leaves: Sequence[Any],
+    rounding: Sequence[float] | None = None,
 ) -> CheckReport:
-    """The errors of the partitioned program on these leaves; wrong numbers do not raise."""
+    """The errors of the partitioned program on these leaves; wrong numbers do not raise.
+
+    rounding: by output, the tolerance of the narrowest dtype that it is computed from. It
+        counts where the error exceeds the tolerance of the output's own dtype.
+    """
     run = jax.jit(original)
     alone = [on_one_device(leaf) for leaf in leaves]
     wanted = run(*alone)
     got = partitioned(leaves)
     errors = [compare(p, w, g) for p, w, g in zip(paths, wanted, got, strict=True)]
+    for i, (error, narrowest) in enumerate(zip(errors, rounding or (), strict=False)):
+        if not error.ok:
+            tolerance = max(error.tolerance, narrowest)
+            errors[i] = dataclasses.replace(error, tolerance=tolerance)
     if not all(error.ok for error in errors):
-        errors = _conditioned(errors, run, alone, wanted)
+        errors = _conditioned(errors, run, alone, wanted, got)
     return CheckReport(tuple(errors))
 
 
@@ -139,22 +172,59 @@ def _conditioned(
     run: Callable[..., Any],
     leaves: Sequence[Any],
     wanted: Sequence[Any],
+    got: Sequence[Any],
 ) -> list[OutputError]:
     """The errors with tolerances that allow for the effect of rounded inputs.
 
     Some outputs are ill-conditioned: Adam's first step divides a gradient that is zero
     except for rounding by its own size. Such outputs change as much if the inputs of the
-    original change by a unit in the last place, which is measured here.
+    original change by a unit in the last place, which is measured here. An error of all
+    elements in one direction still shows, by regression.
     """
-    moves = [0.0] * len(errors)
+    moves, biases = [0.0] * len(errors), [0.0] * len(errors)
     for seed in range(NUM_NUDGES):
         nudged = run(*_nudge(leaves, seed))
         for i, (error, w, n) in enumerate(zip(errors, wanted, nudged, strict=True)):
             moves[i] = max(moves[i], compare(error.path, w, n).error)
-    return [
-        dataclasses.replace(e, sensitivity=m, tolerance=max(e.tolerance, ALLOWANCE * m))
-        for e, m in zip(errors, moves, strict=True)
-    ]
+            biases[i] = max(biases[i], _bias(_host(w), _host(n)))
+    found: list[OutputError] = []
+    rows = zip(errors, moves, biases, wanted, got, strict=True)
+    for error, moved, natural, w, g in rows:
+        tolerance = max(error.tolerance, ALLOWANCE * moved)
+        bias = 0.0
+        if MAX_BIAS < tolerance < _NOISE:
+            bias = max(0.0, _bias(_host(w), _host(g)) - ALLOWANCE * natural)
+        found.append(
+            dataclasses.replace(
+                error, sensitivity=moved, tolerance=tolerance, bias=bias
+            )
+        )
+    return found
+
+
+_NOISE = 0.5
+"""Tolerance from which on an output is all noise, and has no slope."""
+
+_LEAST_ELEMENTS = 64
+_STANDARD_ERRORS = 5.0
+
+
+def _bias(wanted: np.ndarray, got: np.ndarray) -> float:
+    """How far the slope of a regression is from 1, beyond `_STANDARD_ERRORS` of it.
+
+    0 for keys, for arrays of few elements, and for those that are not finite.
+    """
+    is_real = wanted.dtype.kind == got.dtype.kind == "f"
+    if not is_real or wanted.size < _LEAST_ELEMENTS or wanted.shape != got.shape:
+        return 0.0
+    w, g = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    power = float(w @ w)
+    if not np.isfinite(power) or not np.all(np.isfinite(g)) or power == 0:
+        return 0.0
+    slope = float(w @ g) / power
+    residual = g - slope * w
+    error = np.sqrt(float(residual @ residual) / (w.size - 1) / power)
+    return max(0.0, abs(slope - 1) - _STANDARD_ERRORS * float(error))
 
 
 NUM_NUDGES = 3
@@ -193,13 +263,18 @@ def _host(x: Any) -> np.ndarray:
 
 
 def _error(wanted: np.ndarray, got: np.ndarray) -> float:
-    """The error relative to the scale of `wanted`; equal infinities and two NaNs agree."""
+    """The error relative to the scale of `wanted`; equal infinities and two NaNs agree.
+
+    NaN if all of `wanted` is NaN: then nothing can be said.
+    """
     if wanted.shape != got.shape:
         return float("inf")
     if not wanted.size:
         return 0.0
     if not np.issubdtype(wanted.dtype, np.inexact):
         return float(np.mean(wanted != got))
+    if np.all(np.isnan(wanted)):
+        return float("nan")
     agree = (wanted == got) | (np.isnan(wanted) & np.isnan(got))
     finite = np.isfinite(wanted)
     if np.any(~agree & (~finite | ~np.isfinite(got))):

@@ -117,16 +117,21 @@ def _numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A tactic that repeats the decisions of an earlier plan for the same program."""
+    """A tactic that repeats the decisions of an earlier plan for the same program.
+
+    any_types: apply them also to a program with other dtypes, but the same ops.
+    """
 
     decisions: Decisions = field(repr=False)
+    any_types: bool = False
     axes = None
     kind = TacticKind.SEARCH
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
         """Write all decisions; `TacticError` if they are of another program or mesh."""
-        _require_same(self.decisions, work)
+        if not self.any_types:
+            _require_same(self.decisions, work)
         state, cause = work.state, Cause("tactic", str(self))
         _write(self.decisions, state, cause)
 

@@ -7,19 +7,22 @@ the last place, or one of them is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 _NARROW_KINDS = frozenset(
-    {"bitcast_convert_type", "pallas_call", "shard_map", "pure_callback", "io_callback"}
-)
-"""Ops that depend on the bits of their operands, or whose bodies are not analysed."""
+    {
+        "bitcast_convert_type", "debug_callback", "debug_print", "io_callback",
+        "pallas_call", "pure_callback",
+    }
+)  # fmt: skip
+"""Ops that depend on the bits of their operands, or that call what is not analysed."""
 
 
 def is_narrow(dtype: str) -> bool:
@@ -27,87 +30,93 @@ def is_narrow(dtype: str) -> bool:
     return dtype in ("bfloat16", "float16") or dtype.startswith("float8_")
 
 
+def has_narrow(program: Program) -> bool:
+    """Whether a program has floats of 16 bits or less."""
+    results = (value for op in program.walk() for value in op.results)
+    return any(is_narrow(value.dtype) for value in (*program.inputs, *results))
+
+
+def can_widen(program: Program) -> bool:
+    """Whether all floats can be widened: not those of a user's `shard_map`."""
+    return not any(op.kind == "shard_map" for op in program.walk())
+
+
 def widen_floats(program: Program) -> Program:
     """The program with all floats of 16 bits or less as float32.
 
-    Law: values correspond one to one, but for conversions around ops that depend on the
-    bits of their operands, which stay as they are.
+    Law: ops and values correspond one to one. Ops that depend on the bits of their operands
+    still compute with narrow ones, which are converted for them.
     """
-    return _Widener().program(program)
+    new: dict[Atom, Atom] = {}
 
-
-class _Widener:
-    """Widens one program; `new` maps its atoms to those of the result."""
-
-    def __init__(self) -> None:
-        self.new: dict[Atom, Atom] = {}
-        self.ops: list[Op] = []
-
-    def program(self, program: Program) -> Program:
-        inputs = tuple(self._value(value) for value in program.inputs)
-        constants = {
-            self._value(value): _wide_array(value, array)
-            for value, array in program.constants.items()
-        }
-        for op in program.ops:
-            if op.kind in _NARROW_KINDS:
-                self._keep(op)
-            else:
-                self.ops.append(self._widen(op))
-        outputs = tuple(self._atom(atom) for atom in program.outputs)
-        return Program(inputs, tuple(self.ops), outputs, constants)
-
-    def _value(self, value: Value) -> Value:
+    def widened(value: Value) -> Value:
         wide = Value(value.shape, "float32") if is_narrow(value.dtype) else value
-        self.new[value] = wide
+        new[value] = wide
         return wide
 
-    def _atom(self, atom: Atom) -> Atom:
+    def read(atom: Atom) -> Atom:
         if isinstance(atom, Literal) and is_narrow(atom.dtype):
-            return Literal(np.float32(atom.value), "float32")  # pyright: ignore[reportArgumentType]
-        return self.new.get(atom, atom)
+            number: Any = atom.value
+            return Literal(np.float32(number), "float32")
+        return new.get(atom, atom)
 
-    def _widen(self, op: Op) -> Op:
+    def widen(op: Op) -> Op:
+        is_kept = op.kind in _NARROW_KINDS
         return replace(
             op,
-            operands=tuple(map(self._atom, op.operands)),
-            results=tuple(map(self._value, op.results)),
-            params=_wide_params(op.kind, op.params),
+            operands=tuple(map(read, op.operands)),
+            results=tuple(map(widened, op.results)),
+            params=op.params if is_kept else _wide_params(op.kind, op.params),
             bodies=tuple(map(widen_floats, op.bodies)),
+            primitive=_NarrowPrimitive.of(op) if is_kept else op.primitive,
         )
 
-    def _keep(self, op: Op) -> None:
-        """Add the op as it is, between conversions of its narrow operands and results."""
-        operands = tuple(
-            self._converted(self._atom(old), old.dtype, op) for old in op.operands
-        )
-        results = tuple(Value(old.shape, old.dtype) for old in op.results)
-        self.ops.append(replace(op, operands=operands, results=results))
-        for old, result in zip(op.results, results, strict=True):
-            dtype = "float32" if is_narrow(old.dtype) else old.dtype
-            self.new[old] = self._converted(result, dtype, op)
-
-    def _converted(self, atom: Atom, dtype: str, near: Op) -> Atom:
-        if atom.dtype == dtype:
-            return atom
-        result = Value(atom.shape, dtype)
-        params = {"new_dtype": np.dtype(dtype), "weak_type": False, "sharding": None}
-        primitive = lax.convert_element_type_p
-        self.ops.append(
-            Op(
-                primitive.name,
-                (atom,),
-                (result,),
-                params,
-                source=near.source,
-                primitive=primitive,
-            )
-        )
-        return result
+    inputs = tuple(map(widened, program.inputs))
+    constants = {
+        widened(value): widen_array(array) for value, array in program.constants.items()
+    }
+    ops = tuple(map(widen, program.ops))
+    return Program(inputs, ops, tuple(map(read, program.outputs)), constants)
 
 
-def _wide_array(value: Value, array: Any) -> Any:
-    return array.astype("float32") if is_narrow(value.dtype) else array
+def widen_array(array: Any) -> Any:
+    """An array in float32 if it has narrower floats, else the array itself."""
+    dtype = getattr(array, "dtype", None)
+    return (
+        array.astype("float32")
+        if dtype is not None and is_narrow(str(dtype))
+        else array
+    )
+
+
+@dataclass(frozen=True)
+class _NarrowPrimitive:
+    """A primitive on the dtypes that it had before the program was widened."""
+
+    primitive: Any
+    dtypes: tuple[str, ...]
+
+    @staticmethod
+    def of(op: Op) -> _NarrowPrimitive:
+        return _NarrowPrimitive(op.primitive, tuple(a.dtype for a in op.operands))
+
+    @property
+    def multiple_results(self) -> bool:
+        return self.primitive.multiple_results
+
+    def get_bind_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.primitive.get_bind_params(params)
+
+    def bind(self, *operands: Any, **params: Any) -> Any:
+        pairs = zip(operands, self.dtypes, strict=True)
+        narrow = [
+            jnp.asarray(value, dtype) if is_narrow(dtype) else value
+            for value, dtype in pairs
+        ]
+        results = self.primitive.bind(*narrow, **params)
+        if isinstance(results, Sequence):
+            return [widen_array(result) for result in results]
+        return widen_array(results)
 
 
 def _wide_params(kind: str, params: Mapping[str, object]) -> Mapping[str, object]:

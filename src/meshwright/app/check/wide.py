@@ -1,0 +1,44 @@
+"""The check in float32, of programs that compute with narrower floats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from meshwright.app.check.check import CheckReport, check_outputs
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import Decided, decide
+from meshwright.partitioner.tactics import Recorded, decisions_of
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.program.capture.wide_floats import (
+    can_widen,
+    has_narrow,
+    widen_array,
+    widen_floats,
+)
+from meshwright.run.local import make_executable
+from meshwright.run.local.execute import run_program
+
+
+def check_wide(
+    decided: Decided, mesh: Mesh, leaves: Sequence[Any]
+) -> CheckReport | None:
+    """The errors with both programs computed in float32.
+
+    `None` for a program without narrower floats, or with a `shard_map` of the user's own.
+    """
+    program = decided.work.graph.program  # tactics have rewritten it already
+    if not has_narrow(program) or not can_widen(program):
+        return None
+    wide = widen_floats(program)
+    captured = replace(decided.captured, program=wide)
+    same = Recorded(decisions_of(decided.work), any_types=True)
+    again = decide(captured, mesh, (same,), decided.gather, workarounds=XLA_WORKAROUNDS)
+
+    def original(*inputs: Any) -> list[Any]:
+        return run_program(wide, inputs)
+
+    run = make_executable(again.lowered, (), mesh)
+    inputs = [widen_array(leaf) for leaf in leaves]
+    return check_outputs(decided.captured.out_paths, original, run, inputs)
