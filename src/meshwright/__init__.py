@@ -16,27 +16,34 @@ Begin reading with the docstrings of the subpackages from the bottom up; a user 
 `app/partition.py`, which is the function that `mw.partition` calls.
 """
 
-from meshwright.app import CheckReport, Partitioned, Plan, autoplan, partition
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, Mesh, machine
-from meshwright.partitioner.tactics import (
-    FIRST_DIVISIBLE,
-    REPLICATED,
-    cut,
-    data_parallel,
-    expert_parallel,
-    fsdp,
-    megatron,
-    recompute,
-    replicate,
-    sequence_parallel,
-    shard,
-    zero,
-)
-from meshwright.planner.tactics.auto import auto
-from meshwright.program.capture import tag
-from meshwright.program.ops import rule
-from meshwright.run.local.calibrate import calibrate
+
+if TYPE_CHECKING:
+    from meshwright.app import CheckReport, Partitioned, Plan, autoplan, partition
+    from meshwright.partitioner.tactics import (
+        FIRST_DIVISIBLE,
+        REPLICATED,
+        cut,
+        data_parallel,
+        expert_parallel,
+        fsdp,
+        megatron,
+        recompute,
+        replicate,
+        sequence_parallel,
+        shard,
+        zero,
+    )
+    from meshwright.planner.tactics.auto import auto
+    from meshwright.program.capture import tag
+    from meshwright.program.ops import rule
+    from meshwright.run.local.calibrate import calibrate
+
+__version__ = "0.1.0"
 
 __all__ = [
     "FIRST_DIVISIBLE",
@@ -65,3 +72,29 @@ __all__ = [
     "tag",
     "zero",
 ]
+
+_HOMES = {
+    "app": ("CheckReport", "Partitioned", "Plan", "autoplan", "partition"),
+    "partitioner.tactics": (
+        "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
+        "fsdp", "megatron", "recompute", "replicate", "sequence_parallel", "shard", "zero",
+    ),
+    "planner.tactics.auto": ("auto",),
+    "program.capture": ("tag",),
+    "program.ops": ("rule",),
+    "run.local.calibrate": ("calibrate",),
+}  # fmt: skip
+"""The public names by module; each is imported, and JAX with it, when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(f"{__name__}.{home}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

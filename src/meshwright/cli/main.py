@@ -5,39 +5,102 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from meshwright.cli.check import check_command
-from meshwright.cli.confirm import confirm_command
-from meshwright.cli.explain import explain_command
-from meshwright.cli.iopddl import iopddl_command
-from meshwright.cli.machines import machines_command
-from meshwright.cli.plan import plan_command
-from meshwright.cli.zoo import zoo_command
+from meshwright import __version__
 from meshwright.errors import MeshwrightError
 
+COMMANDS = {
+    "plan": (
+        "Plans (app)",
+        "Print shardings and collectives, tactic by tactic. Needs no devices.",
+    ),
+    "explain": (
+        "Plans (app)",
+        "Print why each collective is there, each conflict, and each op left whole.",
+    ),
+    "check": (
+        "Running and compiling (run)",
+        "Run original and partitioned on virtual devices and compare every output.",
+    ),
+    "confirm": (
+        "Running and compiling (run)",
+        "Compile a step with the real compiler of a machine, and compare the figures.",
+    ),
+    "machines": (
+        "Machines (machine)",
+        "List the preset machines, with figures of one device each.",
+    ),
+    "zoo": (
+        "Programs (program)",
+        "List the programs of the zoo: parameters, FLOPs a step, memory on one device.",
+    ),
+    "iopddl": (
+        "Solvers (search)",
+        "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.",
+    ),
+}
+"""The panel of each command in `meshwright --help`, and the first line of its help."""
+
+
+class _LazyGroup(TyperGroup):
+    """A group that imports a command, and JAX with it, only when it runs."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        if cmd_name not in COMMANDS:
+            return None
+        panel, line = COMMANDS[cmd_name]
+        return TyperCommand(cmd_name, help=line, rich_help_panel=panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name, known, rest = super().resolve_command(ctx, args)
+        return name, known and load_command(name or ""), rest
+
+
+def load_command(name: str) -> Any:
+    """The command of a name, from the module of that name."""
+    function = getattr(import_module(f"meshwright.cli.{name}"), f"{name}_command")
+    single = typer.Typer(add_completion=False)
+    single.command(name)(function)
+    return typer.main.get_command(single)
+
+
 app = typer.Typer(
+    cls=_LazyGroup,
     name="meshwright",
     help="Partitions a JAX program written for one device over a mesh of many.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-_PANELS = {
-    "Plans (app)": {"plan": plan_command, "explain": explain_command},
-    "Running and compiling (run)": {"check": check_command, "confirm": confirm_command},
-    "Machines (machine)": {"machines": machines_command},
-    "Programs (program)": {"zoo": zoo_command},
-    "Solvers (search)": {"iopddl": iopddl_command},
-}
-"""Commands by name, below the title of their panel in `meshwright --help`."""
 
-for _panel, _commands in _PANELS.items():
-    for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"meshwright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def group(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Partitions a JAX program written for one device over a mesh of many."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
