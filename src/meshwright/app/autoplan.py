@@ -79,6 +79,11 @@ def find_plan(
     fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
 ) -> Plan:
     """The best plan found for `fn(*args)` under the options of `autoplan`."""
+    if not isinstance(args, tuple | list):
+        raise PlanError(
+            f"args is a {type(args).__name__}; wanted the arguments of the function in a "
+            "tuple, such as (state, batch) or (x,)"
+        )
     started = time.monotonic()
     until = started + _SEARCH_SHARE * request.budget_s
     resolved = request.resolve()

@@ -61,7 +61,8 @@ def load_machine(
         path = Path(name)
         return parse_machine(_text_of(path), path.stem, num_devices, chips)
     if name not in preset_names():
-        hint = _hint(str(name), preset_names())
+        spelled = str(name).lower().replace(" ", "-").replace("_", "-")
+        hint = _hint(spelled, preset_names())
         raise MachineError(
             f"there is no machine {str(name)!r}{hint}; there are "
             f"{', '.join(preset_names())}, or give a file that ends in .toml"

@@ -220,3 +220,47 @@ def test_a_leaf_that_a_plan_does_not_have_is_refused():
 def test_all_errors_are_meshwright_errors():
     found = [v for v in vars(mw.errors).values() if isinstance(v, type)]
     assert all(issubclass(error, MeshwrightError) for error in found)
+
+
+# -- what JAX itself would say otherwise -------------------------------------------------
+
+
+def branches(state, batch):
+    if batch.sum() > 0:
+        return state
+    return batch
+
+
+def indexes(state, batch):
+    return [1, 2, 3][state["step"]] * batch
+
+
+def converts(state, batch):
+    return np.asarray(batch) + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (branches, r"which depends on batch at \S*test_errors.py:\d+: if batch.sum"),
+        (indexes, r"which depends on state.step at \S*test_errors.py:\d+: return \[1"),
+        (
+            converts,
+            r"which depends on batch at \S*test_errors.py:\d+: return np.asarray",
+        ),
+    ],
+    ids=["branch", "index", "numpy"],
+)
+def test_python_that_needs_a_value_is_named_with_its_line(fn, words):
+    with pytest.raises(CaptureError, match=words):
+        plan(fn=fn)
+
+
+def test_what_users_mean_is_guessed():
+    search = {"machine": "tpu-v5e", "chips": 4}
+    with refuses(PlanError, "memory is 80 bytes of a device; did you mean memory=80e9"):
+        mw.autoplan(step, (STATE, X), **search, memory=80)
+    with refuses(PlanError, "args is a ndarray; wanted the arguments of the function"):
+        mw.autoplan(np.tanh, X, **search)
+    with refuses(MeshwrightError, "no machine 'TPU v5e'; did you mean 'tpu-v5e'"):
+        mw.machine("TPU v5e")

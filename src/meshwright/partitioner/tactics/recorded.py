@@ -54,7 +54,9 @@ class Decisions:
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Decisions:
         """The decisions that `to_json` wrote; `KeyError` and the like for other fields."""
-        numbers = {name: tuple(map(int, fields[name].split())) for name in _LONG}
+        numbers: dict[str, Any] = {
+            name: tuple(map(int, fields[name].split())) for name in _LONG
+        }
         return Decisions(**{**{k: _tuples(v) for k, v in fields.items()}, **numbers})
 
 

@@ -30,6 +30,10 @@ class ResolvedRequest(NamedTuple):
     place: Location | None
 
 
+_MOST_GIGABYTES = 1024
+"""Bytes of a device up to which a user must have meant gigabytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """The options of `autoplan`, which documents each of them."""
@@ -64,6 +68,11 @@ class SearchRequest:
         if self.memory is not None and not self.memory > 0:
             raise PlanError(
                 f"memory is {self.memory}; wanted bytes of a device, above 0"
+            )
+        if self.memory is not None and self.memory <= _MOST_GIGABYTES:
+            raise PlanError(
+                f"memory is {self.memory} bytes of a device; did you mean "
+                f"memory={self.memory:g}e9?"
             )
         limit = min(machine.chip.usable_bytes, self.memory or math.inf)
         place = self.place

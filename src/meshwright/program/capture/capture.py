@@ -6,8 +6,12 @@ Outputs that a step's next call takes in, such as trained weights, are tied to i
 from __future__ import annotations
 
 import inspect
+import re
+import sysconfig
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +27,9 @@ from meshwright.program.rewrite.common_subexpressions import (
 )
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.flattened_products import unflatten_products
+
+_INSTALLED = sysconfig.get_paths()["purelib"]
+_PACKAGE = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +66,8 @@ def capture(
 
     names: names of the positional arguments; by default the signature of `fn` has them.
     donated: names of arguments whose buffers the caller gives up.
-    Raises `CaptureError` for effects that need an order between devices.
+    Raises `CaptureError` for effects that need an order between devices, and where Python
+    needs the value of an array.
     """
     tree_args = (tuple(args), dict(kwargs or {}))
     with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
@@ -74,7 +82,10 @@ def capture(
     given = tuple(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
-    program, out_paths, out_tree, out_avals = _trace(fn, in_tree, leaves)
+    try:
+        program, out_paths, out_tree, out_avals = _trace(fn, in_tree, leaves)
+    except _NEEDS_VALUE as error:
+        raise CaptureError(_value_needed(error, paths)) from error
     return Captured(
         program,
         paths,
@@ -109,6 +120,29 @@ def _trace(
     program = read_kernels(eliminate_dead_code(program))
     _refuse_unpartitionable(program)
     return program, out_paths, out_trees[0], out_avals
+
+
+_NEEDS_VALUE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def _value_needed(error: Exception, paths: Sequence[str]) -> str:
+    """The message for a tracing error, with the user's line and names of arguments."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((_INSTALLED, _PACKAGE, "<"))]
+    place = f" at {own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else ""
+    found = re.search(r"the values? of the arguments? (.*?)[.\n]", str(error))
+    numbers = re.findall(r"flat_leaves\[(\d+)\]", found[0] if found else "")
+    names = ", ".join(paths[int(n)] for n in numbers)
+    depends = f", which depends on {names}" if names else ""
+    return (
+        f"Python needs the value of an array{depends}{place}; arrays have no values while "
+        "a function is traced: use jnp.where or lax.cond for a choice, lax.fori_loop for a "
+        "loop, and static_argnums for an argument that is no array"
+    )
 
 
 def abstract(leaf: Any, path: str = "argument") -> Any:
