@@ -18,9 +18,16 @@ from tests.fuzz.shrink import shrink
 
 CASES = 200
 SHARES = 8  # so that the workers of pytest-xdist divide them
+QUICK = 4  # shares of the quick suite; the others are slow tests
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize(
+    "share",
+    [
+        pytest.param(i, marks=pytest.mark.slow if i >= QUICK else ())
+        for i in range(SHARES)
+    ],
+)
 def test_partitioned_random_programs_give_the_original_results(share: int):
     seen: Counter[str] = Counter()
 

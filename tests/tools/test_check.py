@@ -68,7 +68,7 @@ def tree(tmp_path: Path) -> Path:
     write(tmp_path / "tools/exceptions.toml", EXCEPTIONS)
     for folder in FOLDERS:
         write(tmp_path / folder.relative_to(ROOT) / "__init__.py", "")
-    for name in ("errors", "jax_private", "partitioner/decide"):
+    for name in ("errors", "jax_private", "partitioner/decide", "program/records"):
         write(tmp_path / PACKAGE / f"{name}.py", "X = 1\n")
     write(tmp_path / "tests/test_good.py", "def test_it():\n    assert True\n")
     return tmp_path

@@ -163,7 +163,10 @@ def _spell(state: SearchState) -> None:
     found = trials.best()
     if found is None or found.name != FOUND or not budget.has_time(_SPELLING):
         return
-    if found.tactics[:-1] != space.given:  # a plan of an earlier program
+    is_earlier = (
+        found.mesh not in state.task.meshes
+    )  # or of the program before a rewrite
+    if is_earlier or found.tactics[:-1] != space.given:
         return
     state.task.on_progress(f"writing {FOUND} on {found.mesh} as tactics")
     ends, count = budget.clock() + budget.left_s(1), len(trials.candidates)
