@@ -3,8 +3,6 @@
 The module is tested with jax 0.12.0 and 0.12.0.1.
 """
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """`autoplan`: the best plan found for a step on a number of chips."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`meshwright check`: the original and the partitioned program, output by output."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`meshwright plan --machines`: the figures of one plan on several machines."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

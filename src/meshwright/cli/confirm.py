@@ -1,7 +1,5 @@
 """`meshwright confirm`: predicted figures compared with those of the real compiler."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`meshwright explain`: why each collective of a plan is there."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

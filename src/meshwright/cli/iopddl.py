@@ -1,7 +1,5 @@
 """`meshwright iopddl`: solves a problem of the ASPLOS 2025 contest within a time."""
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`meshwright machines`: the presets of machines, with figures of one device each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

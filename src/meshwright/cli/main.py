@@ -1,7 +1,5 @@
 """The command line: all commands, grouped by the subpackage that does their work."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Sequence

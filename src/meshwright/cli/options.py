@@ -1,7 +1,5 @@
 """Options that commands share, the step that they describe, and the screen."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`meshwright plan`: the plan of given tactics, or the best plan that a search finds."""
 
-from __future__ import annotations
-
 import typer
 
 import meshwright.cli.options as options

@@ -1,7 +1,5 @@
 """Tactics of a command: a schedule of the module by name, or tactics written out."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping, Sequence
 from typing import Any

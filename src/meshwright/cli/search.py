@@ -1,7 +1,5 @@
 """`meshwright plan --machine M --chips N`: the search for a plan, and what it prints."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -4,8 +4,6 @@ A module may also define `targets`, a dict of further such functions, and `sched
 dict of lists of tactics.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """`meshwright zoo`: the example programs, with their size and memory."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

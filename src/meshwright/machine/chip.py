@@ -1,7 +1,5 @@
 """One chip in numbers: its speeds, memories, power and price, and a GPU's cores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

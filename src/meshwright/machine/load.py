@@ -8,8 +8,6 @@ Every number of a preset has a source. An entry with a unit names it, as
 `hbm_bytes_per_s` does.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields

@@ -1,7 +1,5 @@
 """The machine: a number of equal devices on a grid of links, in levels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The mesh: named axes over devices, and its text form."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

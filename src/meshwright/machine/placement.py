@@ -6,8 +6,6 @@ is the axis's size. Each column is a grid dim, and its product is the dim's exte
 a dim, an earlier axis of the mesh is major.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Descriptions of machines: probes to time, the chip that they yield, and its TOML."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

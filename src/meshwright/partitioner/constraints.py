@@ -3,8 +3,6 @@
 They are applied before the first tactic, so they take precedence over all tactics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Capture, tactics, propagation, lowering: the way from a function to a device program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType

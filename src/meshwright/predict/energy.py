@@ -6,8 +6,6 @@ of the data centre (PUE); emissions are energy times the intensity of the place'
 Emissions of manufacturing the machines are left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from difflib import get_close_matches
 

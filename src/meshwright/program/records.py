@@ -1,7 +1,5 @@
 """Tools that make many small immutable records cheap."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager

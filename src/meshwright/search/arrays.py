@@ -1,7 +1,5 @@
 """NumPy array types, and offsets of ragged arrays; importing them loads no numba."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

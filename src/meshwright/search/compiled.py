@@ -1,7 +1,5 @@
 """Decorators that compile inner loops with numba: cached on disk, GIL released."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numba

@@ -1,7 +1,5 @@
 """Inputs and devices of a check: random arguments, and virtual CPU devices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

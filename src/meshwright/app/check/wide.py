@@ -1,7 +1,5 @@
 """The check in float32, of programs that compute with narrower floats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

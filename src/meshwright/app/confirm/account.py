@@ -1,7 +1,5 @@
 """Memory, operations and collectives of a step on one device, simulated or compiled."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Predicted figures of a step compared with those of the machine's real compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Descriptions of a plan's collectives, leaves and tactics, as records of plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Names of nodes, values and axes for the program's author, and the causes of cuts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

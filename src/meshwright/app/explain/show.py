@@ -1,7 +1,5 @@
 """A plan as text: a page that sums it up, and a page that explains each collective."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from meshwright.app.explain.names import shorten

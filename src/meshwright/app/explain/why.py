@@ -1,7 +1,5 @@
 """The reason for a collective: one sentence, and the decisions that led to it."""
 
-from __future__ import annotations
-
 from meshwright.app.explain.names import ProgramNames, cause_chain, origin_of
 from meshwright.partitioner.lower import Origin
 from meshwright.partitioner.propagate import Conflict, Node

@@ -1,7 +1,5 @@
 """Merging of lines that differ only in the index of a layer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Files that plans, reports and traces are written into."""
 
-from __future__ import annotations
-
 from os import PathLike
 from os.path import isdir  # which does not raise, whatever the name
 from pathlib import Path

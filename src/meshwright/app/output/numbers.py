@@ -1,7 +1,5 @@
 """Quantities as text, with three digits and a prefix."""
 
-from __future__ import annotations
-
 import math
 
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

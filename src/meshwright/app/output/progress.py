@@ -1,7 +1,5 @@
 """Progress on standard error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 

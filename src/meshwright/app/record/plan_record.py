@@ -1,7 +1,5 @@
 """The record of a plan: everything that was decided about a program, and its JSON form."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """Collectives of a step: by source line with their time, and after each tactic."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Live values of a step: the largest groups of them while each fusion runs."""
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence

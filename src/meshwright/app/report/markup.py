@@ -1,7 +1,5 @@
 """Pieces of HTML and SVG: escaped text, legends, tables, sections and tooltips."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from html import escape

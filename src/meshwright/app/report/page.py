@@ -1,7 +1,5 @@
 """The HTML page: its sections in order, with style and script embedded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import resources
 from os import PathLike

@@ -1,7 +1,5 @@
 """Pictures of input shardings: a rectangle in parts, with a bar for each mesh axis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Figures of a step, its time by activity, and a comparison of plans."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from meshwright.app.output.numbers import (

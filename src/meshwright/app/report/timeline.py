@@ -1,7 +1,5 @@
 """The timeline of a step on each stream of a device, above its memory curve."""
 
-from __future__ import annotations
-
 from meshwright.app.output.numbers import nice_ticks, show_bytes, show_seconds
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report import markup

@@ -5,8 +5,6 @@ a thread for each stream, loops as spans around the spans of their first iterati
 counter for the live memory.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

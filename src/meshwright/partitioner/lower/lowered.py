@@ -1,7 +1,5 @@
 """The device program that lowering returns, and the number of its collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum

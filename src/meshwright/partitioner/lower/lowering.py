@@ -6,8 +6,6 @@ partial sum is reduced where `Carrier` says that it cannot stay partial: by a
 reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduce.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 

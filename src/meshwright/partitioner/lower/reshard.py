@@ -6,8 +6,6 @@ dims that still need cuts are sliced last. A dim whose axes only change their or
 by permute.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from meshwright.machine import Mesh

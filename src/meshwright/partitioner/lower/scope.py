@@ -1,7 +1,5 @@
 """The lowering of one body: the local value and the sharding of each global value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ results together are no larger than it is. Otherwise it is reduced where it is m
 `a@W1 + b@W2` needs one all-reduce, and three gradients of one input need one.
 """
 
-from __future__ import annotations
-
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.state import State
 from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes

@@ -5,8 +5,6 @@ one producing node and any number of consuming ones. Bodies of loops and branche
 the same graph, so that one fixed point covers a loop and its body.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

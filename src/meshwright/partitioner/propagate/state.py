@@ -3,8 +3,6 @@
 Tactics and searches only add decisions; a journal lets a search roll back a trial.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

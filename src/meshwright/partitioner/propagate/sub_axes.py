@@ -6,8 +6,6 @@ whole axes, so the axis is replaced by two sub-axes, of sizes 4 and 2, which tog
 the same (Shardy's sub-axes).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Products of weights with activations, and the parameter that each reads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node

@@ -6,8 +6,6 @@ such as a product and the gradient of another, are told apart by `#1`, `#2`, and
 `@2-4,7` selects some of these, counted from 1 in program order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ statistics of a batch norm. All other inputs with dims are data, except for PRNG
 for weights that the step reads and does not return.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

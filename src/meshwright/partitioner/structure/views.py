@@ -4,8 +4,6 @@ Both pass through nodes that keep a dim: casts, transposes, reshapes, slices of 
 dims, and the wires of loops and branches.
 """
 
-from __future__ import annotations
-
 from meshwright.partitioner.propagate import Graph, Node
 from meshwright.partitioner.propagate.graph import Port
 from meshwright.program.rules.rule import Dims

@@ -3,8 +3,6 @@
 Patterns select leaves by globs over their names, or values by tags.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

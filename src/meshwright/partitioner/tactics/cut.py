@@ -1,7 +1,5 @@
 """The `cut` tactic: cut ops named by their place in the source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Data parallelism: every device works on its share of the batch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

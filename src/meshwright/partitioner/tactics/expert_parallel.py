@@ -4,8 +4,6 @@ Lepikhin et al., "GShard", ICLR 2021. An expert weight is a batch of matrices,
 multiplied with a batch of activations; tokens travel to their experts and back.
 """
 
-from __future__ import annotations
-
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products

@@ -5,8 +5,6 @@ Model Parallelism", 2019. Activations between the two are cut and need no commun
 the second product leaves a partial sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """The two basic tactics: `shard` cuts inputs or tagged values, `replicate` keeps them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum

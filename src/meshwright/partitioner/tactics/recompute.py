@@ -1,7 +1,5 @@
 """The `recompute` tactic: rematerialization, except for the results of some ops."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

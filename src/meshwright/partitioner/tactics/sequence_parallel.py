@@ -5,8 +5,6 @@ MLSys 2023. Each all-reduce becomes a reduce-scatter and an all-gather, and norm
 residuals and dropout are no longer computed on every device.
 """
 
-from __future__ import annotations
-
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products

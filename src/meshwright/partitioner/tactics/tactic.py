@@ -1,7 +1,5 @@
 """The protocol of a tactic: what every decision about a program has to offer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum

@@ -6,8 +6,6 @@ Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Paramet
 Models", SC 2020.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from meshwright.errors import TacticError

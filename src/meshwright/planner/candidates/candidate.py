@@ -1,7 +1,5 @@
 """A plan that was simulated, and how two of them differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Strategies that experts use by hand, and their plans as choices of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.errors import MeshwrightError

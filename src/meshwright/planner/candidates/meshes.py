@@ -1,7 +1,5 @@
 """The meshes that are worth trying on a machine, and those that tactics take."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

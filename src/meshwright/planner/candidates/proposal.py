@@ -1,7 +1,5 @@
 """Plans with a predicted price that have not been simulated yet, and their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """The result of a search: all plans that were simulated, and the gap to the optimum."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

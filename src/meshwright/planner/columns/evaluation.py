@@ -5,8 +5,6 @@ then make a code, which is looked up among the codes of its strategies. A value 
 readers is kept in the form that is cheapest for all.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

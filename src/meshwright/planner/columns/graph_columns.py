@@ -6,8 +6,6 @@ values of different groups: the first of equal layers reads the input, the other
 layer before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ hand on in a circle are partial where the first of them has to be. In contrast t
 `Carrier`, sums that a loop carries are taken in each iteration.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of a model in flat arrays, and a code for each strategy as its key."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -6,8 +6,6 @@ transformer of 32 layers it reaches 12 times as many states per second, and 500 
 many on the symmetry-reduced graph (benchmarks/propagation_speed.py).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The first phase of a search: proposals from integer programs and from experts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace

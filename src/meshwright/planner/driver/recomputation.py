@@ -5,8 +5,6 @@ for the backward pass (rematerialization) and searched again on the mesh of that
 where nothing fits at all, it keeps less and less.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from meshwright.errors import MeshwrightError

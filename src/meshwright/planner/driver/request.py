@@ -1,7 +1,5 @@
 """The options of a search as a user gives them, and checked, with names looked up."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ that were skipped and to the search for ordinary tactics (`planner.spelling`). P
 that recompute more in the backward pass are searched last (`recomputation`).
 """
 
-from __future__ import annotations
-
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND

@@ -1,7 +1,5 @@
 """Simulating proposals: in which order, and which are skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from meshwright.planner.candidates.candidate import Candidate

@@ -1,7 +1,5 @@
 """The state of one search, shared by its phases, and the result when it has ended."""
 
-from __future__ import annotations
-
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate

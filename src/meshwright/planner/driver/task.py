@@ -3,8 +3,6 @@
 Time is measured in simulations, the largest indivisible work of a search.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

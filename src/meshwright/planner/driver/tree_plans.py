@@ -3,8 +3,6 @@
 The plan in which nothing more is cut is simulated first, so that the answer is never worse.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from meshwright.errors import SearchError

@@ -1,7 +1,5 @@
 """Simulations of plans, and what they showed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -15,8 +15,6 @@ Alpa's formulation (Zheng et al., OSDI 2022, section 4.2), over classes of nodes
 `IntegerProgramBuilder.build` builds the program, `planner.solve` solves it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache

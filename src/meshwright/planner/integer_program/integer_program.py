@@ -1,7 +1,5 @@
 """The planner's integer program: variables, their choices, and costs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from meshwright.planner.integer_program.live_counts import BufferKey

@@ -1,7 +1,5 @@
 """Choices of an integer program: read from a state or another program, and applied."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

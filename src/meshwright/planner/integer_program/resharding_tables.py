@@ -4,8 +4,6 @@ Nodes with equal ops share a `StrategySet`, and so the shardings that they produ
 expect. Each list of shardings gets a number at its creation; tables are kept by number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache

@@ -1,7 +1,5 @@
 """Seconds that a node computes on one device, for each of its strategies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

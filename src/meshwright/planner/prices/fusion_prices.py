@@ -6,8 +6,6 @@ so that choices of each can be priced alone: the slopes are those of a smooth ma
 the bounds, which at the uniform partition is the time itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

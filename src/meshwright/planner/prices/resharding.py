@@ -1,7 +1,5 @@
 """Seconds to bring values from one sharding to another, as lines over their bytes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache

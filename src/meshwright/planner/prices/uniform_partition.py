@@ -10,8 +10,6 @@ without the pass, and a strategy takes the prices for the number of images that 
 on a device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ weights before the next step: collectives on these values overlap with computati
 other values are needed at once, so that a step waits for collectives on them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from enum import Enum
 

@@ -6,8 +6,6 @@ program points with nearly one live value only, which is kept, so that it ends e
 of recomputation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

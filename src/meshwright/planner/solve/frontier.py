@@ -5,8 +5,6 @@ smaller one. The objective's value at these two figures is thus a lower bound fo
 interval between them; the interval of the lowest bound is bisected first.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush

@@ -8,8 +8,6 @@ that there is, is a lower bound of every plan that fits. The prices follow the s
 Math. Programming 1, 1971) with step lengths after Polyak (1969).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

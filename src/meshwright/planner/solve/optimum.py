@@ -1,7 +1,5 @@
 """A solution of a mesh's integer program, and how solutions are compared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

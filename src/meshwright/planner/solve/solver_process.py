@@ -4,8 +4,6 @@ A process rather than a thread, since preparing programs holds Python's global
 interpreter lock all the time.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

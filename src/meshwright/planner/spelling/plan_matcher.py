@@ -1,7 +1,5 @@
 """Measures how closely a list of cuts, propagated in order, reproduces a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Equal layers coincide, so that propagation takes as long as over two or three of
 however many there are.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

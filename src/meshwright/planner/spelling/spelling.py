@@ -8,8 +8,6 @@ start, steps that change nothing are dropped, and steps that can be taken togeth
 merged into one tactic.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Cuts of single leaves and ops, written as tactics with few, general patterns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

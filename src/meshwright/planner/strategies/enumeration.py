@@ -1,7 +1,5 @@
 """Enumeration of the strategies of each node under the decisions of a state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, permutations, product
 

@@ -1,7 +1,5 @@
 """One way to partition a node: axes that split its factors, ends of its partial results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

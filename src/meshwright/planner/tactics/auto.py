@@ -1,7 +1,5 @@
 """`auto`: a tactic that searches for what the tactics before it leave open."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ the best cut along it that reaches data. In each state one cut of each kind is m
 priced, so that all features of an axis take as long as a few trajectories.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from enum import IntEnum

@@ -9,8 +9,6 @@ each phase of an axis; `benchmarks.train_prior` fits them to the best states of 
 programs. (Automap ranks inputs by a graph network: Schaarschmidt et al., arXiv 2112.02958.)
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

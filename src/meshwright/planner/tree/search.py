@@ -4,8 +4,6 @@ Goals follow one another, as in Alabed et al., arXiv 2210.06352: the time of a s
 small by cuts along one mesh axis, then along the next, and last along all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

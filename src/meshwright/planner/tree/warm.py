@@ -4,8 +4,6 @@ Numba caches its machine code in `__pycache__`, so compilation takes time only o
 of one core). Without this the first search compiles, at the expense of its budget.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Table of compilers by `Machine.compiler`, and the compiler of a machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from meshwright.machine import Chip, Machine

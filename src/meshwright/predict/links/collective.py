@@ -6,8 +6,6 @@ the network run one after another (hierarchical collectives), each with the byte
 levels before it left to move.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby

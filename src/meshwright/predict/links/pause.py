@@ -8,8 +8,6 @@ would (Hoefler, Schneider, Lumsdaine, "Characterizing the Influence of System No
 Large-Scale Applications by Simulation", SC 2010).
 """
 
-from __future__ import annotations
-
 import math
 
 from meshwright.machine import Level, Machine

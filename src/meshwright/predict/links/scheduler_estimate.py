@@ -6,8 +6,6 @@ groups share a link. The rates were read off the log of libtpu 0.0.50.1 for abou
 thousand collectives on 4, 8 and 16 chips.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 XLA: `BufferAssignment`. How a compiler assigns buffers is its `BufferPolicy`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain

@@ -5,8 +5,6 @@ waits for its readers is copied to a layout without padding, and back before it 
 The time of the copies is not counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

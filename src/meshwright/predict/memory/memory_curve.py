@@ -1,7 +1,5 @@
 """Bytes that are live on one device while a program's fusions run in their order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from meshwright.program.ir import Value

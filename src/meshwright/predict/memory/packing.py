@@ -7,8 +7,6 @@ the order of time instead, so that a buffer which stays behind fragments the spa
 it for larger ones.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from operator import itemgetter

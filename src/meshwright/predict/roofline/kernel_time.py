@@ -10,8 +10,6 @@ loop body, one very long instruction may feed every unit at once, so that the bu
 takes the time; the bodies of a step run one after another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """Products on the matrix unit, which pads their dims to multiples of its own."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

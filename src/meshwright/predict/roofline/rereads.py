@@ -9,8 +9,6 @@ computed streams as often as the operand, and every array of the epilogue, which
 written with the result, takes its part of the tile.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

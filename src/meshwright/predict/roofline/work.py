@@ -1,7 +1,5 @@
 """Operations of a whole program, loops multiplied by their trip counts."""
 
-from __future__ import annotations
-
 from meshwright.program.ir import Op, Program
 from meshwright.program.ops import OpWork, work_of
 

@@ -4,8 +4,6 @@ XLA moves the all-reduce of such a sum out of the loop (while-loop all-reduce co
 motion), since the sum over devices of a total is the total of the sums.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

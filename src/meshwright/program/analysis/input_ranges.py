@@ -5,8 +5,6 @@ program follows each input through ops that pass its numbers on, up to the uses 
 limit them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

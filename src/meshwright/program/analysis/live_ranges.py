@@ -6,8 +6,6 @@ analysis of memory reads the ranges that are computed here and turns them into b
 is the simplest of these analyses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """The narrowest float on the way to each output, which bounds its precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from meshwright.program.ir import Atom, Op, Program, Value

@@ -3,8 +3,6 @@
 Outputs that a step's next call takes in, such as trained weights, are tied to inputs.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sysconfig

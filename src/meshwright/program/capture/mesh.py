@@ -1,7 +1,5 @@
 """Meshes as users write them: Meshwright's, JAX's, or a mapping of axis sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import jax

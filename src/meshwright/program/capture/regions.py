@@ -1,7 +1,5 @@
 """Scans, while loops, conditionals and remats of jaxprs as bodies and wires."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ device's index is 0. So a program that was written for one device, with a mesh o
 can be partitioned as if its `shard_map` were not there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

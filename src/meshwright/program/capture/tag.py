@@ -1,7 +1,5 @@
 """The primitive `tag`: an identity that names an intermediate value for tactics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Values: the arrays, scalars and wires over which programs are written."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache

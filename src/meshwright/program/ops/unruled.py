@@ -6,8 +6,6 @@ bodies, whose ops have rules. Collectives are written by lowering (`rules/builde
 Callbacks into Python receive whole operands, and their effects run on one device.
 """
 
-from __future__ import annotations
-
 from meshwright.program.ir import Op
 from meshwright.program.rules.builder import COLLECTIVES
 from meshwright.program.rules.registry import Trait, describe, rule

@@ -1,7 +1,5 @@
 """Common subexpression elimination (XLA: `HloCSE`) of the ops that take time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import count
 

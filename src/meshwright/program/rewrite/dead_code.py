@@ -1,7 +1,5 @@
 """Dead code elimination (XLA: `HloDCE`), inside loops and branches too."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ first dims of what was flattened: a weight cut along its last dim would be gathe
 product over all dims needs only an all-reduce of one number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

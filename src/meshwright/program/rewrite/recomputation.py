@@ -1,7 +1,5 @@
 """The ops that compute values a second time, from values that are kept until then."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 

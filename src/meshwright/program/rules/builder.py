@@ -5,8 +5,6 @@ collectives below; their parameters are ours and do not change between releases 
 `run/local/device_ops.py` executes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

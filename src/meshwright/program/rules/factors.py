@@ -1,7 +1,5 @@
 """Tools for writing rules: numbering of factors, and which dtypes can hold partial sums."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ where to write the result. The process may be killed once XLA's dump has what th
 is for.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

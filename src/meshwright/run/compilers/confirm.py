@@ -6,8 +6,6 @@ their own, since they read their options at start, and since the process is stop
 buffers are assigned, long before code is generated.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """XLA's compiler for CUDA, which receives the numbers of a GPU instead of its name."""
 
-from __future__ import annotations
-
 import re
 
 from meshwright.errors import CompilerError

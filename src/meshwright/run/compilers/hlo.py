@@ -4,8 +4,6 @@ They read optimised HLO, and the log of the TPU compiler's latency-hiding schedu
 has the program before collectives are fused, and an estimate for each instruction.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

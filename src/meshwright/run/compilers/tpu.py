@@ -1,7 +1,5 @@
 """The TPU compiler `libtpu`, which has every TPU by name."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

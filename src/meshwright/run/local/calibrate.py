@@ -5,8 +5,6 @@ program, so that the result is its time in the middle of a step. All devices run
 at once, as in a step, so that virtual devices which share cores are measured sharing them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sys

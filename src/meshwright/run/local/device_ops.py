@@ -4,8 +4,6 @@ The kinds are those of `rules.builder`: names of `jax.lax` functions, with param
 our own, and the collectives. All functions run inside `jax.shard_map`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Interpreter of device programs under `jax.shard_map`, op by op in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

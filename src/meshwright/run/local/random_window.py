@@ -7,8 +7,6 @@ elements have in the whole array. Counters are pairs of uint32, because uint64 n
 `jax_enable_x64`.
 """
 
-from __future__ import annotations
-
 import math
 
 import jax

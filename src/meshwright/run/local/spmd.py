@@ -1,7 +1,5 @@
 """A device program as one jitted SPMD function over a JAX mesh."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any

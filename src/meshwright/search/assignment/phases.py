@@ -5,8 +5,6 @@ Balas and Zemel, Operations Research 28, 1980). The last phase searches all choi
 may still be in a better solution than the best one found (reduced-cost fixing).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

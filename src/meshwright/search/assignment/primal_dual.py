@@ -1,7 +1,5 @@
 """Large neighbourhood search and dual ascent together, in rounds or on two threads."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Entry point of the solver: best choices for an assignment problem within a budget."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

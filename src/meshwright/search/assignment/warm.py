@@ -4,8 +4,6 @@ Numba caches its machine code in `__pycache__`, so compilation takes time only o
 Without this the first solve compiles, at the expense of its budget.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import numpy as np

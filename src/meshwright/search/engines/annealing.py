@@ -1,7 +1,5 @@
 """Simulated annealing: small changes to one trajectory at a falling temperature."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Hashable

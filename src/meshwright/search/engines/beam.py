@@ -1,7 +1,5 @@
 """Beam search: the best few states of each depth."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Evolutionary search: trajectories are mutated and crossed, the worst replaced."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_left
 from collections.abc import Hashable

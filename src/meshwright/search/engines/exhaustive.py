@@ -1,7 +1,5 @@
 """Exhaustive search: every state, each once."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass

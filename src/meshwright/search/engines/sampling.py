@@ -1,7 +1,5 @@
 """Random sampling: the baseline that any other search has to beat."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ budget, the clock or the cache of costs, and returns only when no candidate is l
 engines therefore keep the same promises about budgets, interrupts and repeated states.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Generator, Hashable, Sequence

@@ -5,8 +5,6 @@ mesh axis, then along the next, then memory (the meta-controller of Alabed et al
 2210.06352).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 

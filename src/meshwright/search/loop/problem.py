@@ -4,8 +4,6 @@ Two states with equal keys are the same state, however they were reached (transp
 only the first of them is priced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Random walks through a problem, and trajectories, which are mutated and crossed."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Generator, Hashable, Iterable, Sequence

@@ -4,8 +4,6 @@ XLA: `BFScheduler`. Independent work stands side by side for its threads, at the
 memory: what depends on arguments alone is computed at the start.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace

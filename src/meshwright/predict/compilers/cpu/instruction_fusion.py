@@ -7,8 +7,6 @@ none of them needs it stored (XLA's `InstructionFusion`, `CpuInstructionFusion` 
 `LibraryRewriter`; jaxlib 0.12).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 

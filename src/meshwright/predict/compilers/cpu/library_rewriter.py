@@ -6,8 +6,6 @@ result of a following transpose or conversion directly. A scatter into zeros tha
 added to something scatters into that instead.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The pipeline of XLA's CPU compiler, and how it assigns buffers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import attrgetter
 

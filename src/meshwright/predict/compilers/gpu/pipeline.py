@@ -1,7 +1,5 @@
 """The pipeline of XLA's GPU compiler: XLA's common passes, and asynchronous collectives."""
 
-from __future__ import annotations
-
 from meshwright.predict.compilers.hlo.compilation import Compiler
 from meshwright.predict.compilers.hlo.policies import BufferPolicy
 from meshwright.predict.compilers.xla.pipeline import XLA_PASSES

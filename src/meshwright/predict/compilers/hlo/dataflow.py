@@ -4,8 +4,6 @@ A bitcast (a reshape and its like) is the same memory under another name, so it 
 nothing: its result stands for the operand.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 `xla.instruction_fusion` follows the first, `memory.buffer_assignment` the second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum

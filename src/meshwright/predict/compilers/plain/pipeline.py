@@ -3,8 +3,6 @@
 It stands for machines whose compiler nobody has described.
 """
 
-from __future__ import annotations
-
 from meshwright.predict.compilers.hlo.compilation import Compiler
 from meshwright.predict.compilers.hlo.policies import BufferPolicy
 from meshwright.predict.compilers.xla.pipeline import XLA_PASSES

@@ -7,8 +7,6 @@ the memory, and half the time to gather. A sum of it, such as the gradient of a 
 computed before the value is rounded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache

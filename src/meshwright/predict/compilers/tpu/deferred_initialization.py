@@ -6,8 +6,6 @@ whole buffer, so the compiler schedules it before the first reader. The slice st
 until then, but no longer than until another value takes its buffer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from meshwright.predict.compilers.hlo.fusion import Fusion

@@ -4,8 +4,6 @@ The TPU compiler compares seconds: recomputing takes each product the longer of 
 of memory and vector unit; storing takes a kernel that writes the operand, and reads.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ count as images of their own. Ops after a convolution work on such parts as long
 can. The decisions are those of XLA's `SpaceToBatchConverter`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

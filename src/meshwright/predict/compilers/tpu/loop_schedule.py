@@ -6,8 +6,6 @@ weights come last, and keep their operands alive until then. (On v5e some come e
 at the same time as gathers; that is left out.)
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

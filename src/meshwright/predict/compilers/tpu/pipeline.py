@@ -1,7 +1,5 @@
 """The pipeline of XLA's TPU compiler (libtpu), and what it depends on of a chip."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from meshwright.machine import Chip

@@ -9,8 +9,6 @@ Scores that are only converted are read from the product by each consumer; so ar
 that come transposed from it if several products read the exponentials.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import cast

@@ -7,8 +7,6 @@ layout in between, where less is padding. What is the same for a whole image is 
 over its parts, and what a consumer wants whole is put together again.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

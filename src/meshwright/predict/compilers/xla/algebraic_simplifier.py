@@ -3,8 +3,6 @@
 XLA: `AlgebraicSimplifier`, which turns it into a bitcast.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import replace

@@ -5,8 +5,6 @@ become one all-reduce of the sum, also if the program rounds the results in betw
 converts them back: such conversions are removed before.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

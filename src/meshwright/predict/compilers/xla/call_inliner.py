@@ -4,8 +4,6 @@ XLA: `CallInliner`, and `WhileLoopSimplifier` for loops of one iteration. The br
 `lax.platform_dependent` has for the compiler's platform is inlined too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any

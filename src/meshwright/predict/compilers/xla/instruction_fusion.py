@@ -6,8 +6,6 @@ root op and the producers that feed it, and only roots write. What a compiler de
 single results is its `FusionPolicy`; `producer_fusion` has XLA's common rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 XLA: `LatencyHidingScheduler`.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 

@@ -4,8 +4,6 @@ XLA: `MemorySpaceAssignment`. Where scratch memory is a cache, the same analysis
 the cache can hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -7,8 +7,6 @@ array with the array. That hardly changes what is alive, but it changes what mov
 is counted over kernels, and memory over single fusions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Output fusion: products that also compute the elementwise ops on their result."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Passes that all targets of XLA share, and the pipeline of a target without its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from meshwright.predict.compilers.hlo.compilation import (

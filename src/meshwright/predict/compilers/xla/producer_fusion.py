@@ -10,8 +10,6 @@ XLA: `InstructionFusion`. The rules are in the main:
   loop or a sort needs it in memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

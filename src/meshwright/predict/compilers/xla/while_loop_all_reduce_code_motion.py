@@ -7,8 +7,6 @@ all-reduce and addition stay in the loop. The accumulator is then as large as th
 of the collective, which matters for a reduce-scatter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

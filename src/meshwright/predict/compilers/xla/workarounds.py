@@ -14,8 +14,6 @@ through dtype conversions. Two kinds of accumulators break it (libtpu 0.0.50):
 Lowering applies `XLA_WORKAROUNDS` to every loop of a device program, inner loops first.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace

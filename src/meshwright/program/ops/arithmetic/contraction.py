@@ -1,7 +1,5 @@
 """Matrix products: batch, free and contracted dims; contracted ones are reductions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -6,8 +6,6 @@ batch is (g n) and the kernel's outputs are (g o). A spatial dim is split in inp
 output, or, as in the gradient of a kernel, in input and window with a partial output.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

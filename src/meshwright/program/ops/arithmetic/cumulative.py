@@ -5,8 +5,6 @@ totals, and each part is combined with the total of the parts before it (after i
 scan is reversed).
 """
 
-from __future__ import annotations
-
 import math
 from typing import cast
 

@@ -4,8 +4,6 @@ Some take scalars together with arrays, or broadcast a dim of size 1 to size n; 
 of an operand has no letter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

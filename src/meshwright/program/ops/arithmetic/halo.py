@@ -8,8 +8,6 @@ halo:
     needed   |. 0 1 2 3 4|3 4 5 6 7 .|       `.` is the global padding, zero
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import cast

@@ -4,8 +4,6 @@ The last dims of each operand are one matrix, vector or signal; the dims before 
 dims. Solves are also split over the dim that lists the right-hand sides.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import cast

@@ -10,8 +10,6 @@ device's own groups form one more group at each end, whose matrix is zero or who
 is dropped.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ index, and a device computes the window of bits that it holds. This requires JAX
 `jax_threefry_partitionable`, which is on by default.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ A monoid is the associative operation of a reduction. A reduced dim may be split
 result is then partial with the reduction's monoid.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any, cast

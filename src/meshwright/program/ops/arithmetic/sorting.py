@@ -1,7 +1,5 @@
 """Sorting and top-k: all dims except the sorted one are batch dims."""
 
-from __future__ import annotations
-
 import math
 from typing import cast
 

@@ -5,8 +5,6 @@ slides is split if parts of input and output correspond; devices exchange halos 
 overlap. If parts do not correspond, the dim has no factor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

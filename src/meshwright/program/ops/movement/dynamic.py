@@ -4,8 +4,6 @@ Positions are first clamped to the whole array, as JAX does. Each device then su
 the start of its chunk, and reads or writes the elements that its chunk has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -11,8 +11,6 @@ of the operand. If that dim is split, every device subtracts the start of its ch
 positions outside of the chunk belong to other devices. Scatters use indices so too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum

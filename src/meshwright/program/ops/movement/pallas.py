@@ -7,8 +7,6 @@ not depend on it. A device that runs some of the steps then needs exactly their 
 and may number them from 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ the shardings of operands and results. Each mesh axis is a factor of the axis's 
 major part of every dim that it splits; splitting that factor gives exactly the spec.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from meshwright.program.ir import Atom, Op

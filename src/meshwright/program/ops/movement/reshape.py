@@ -6,8 +6,6 @@ dims have only a divisor in common, their major part is a factor and the rest ca
 split.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -9,8 +9,6 @@ others from the identity. A plain scatter has no such factors, since order matte
     table[V, E], ids[B, 1], grads[B, E] -> table'[V, E]    letters: ve, b-, be -> ve
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import Enum

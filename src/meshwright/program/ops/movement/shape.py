@@ -4,8 +4,6 @@ A dim that the result has whole is a factor. A dim of which a part is taken, or 
 several operands, has none. Slices at run-time positions are in `dynamic.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ change no total. The bound never falls. It soon comes near that of the linear re
 for which subgradients take tens of times as long. Memory is not counted.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

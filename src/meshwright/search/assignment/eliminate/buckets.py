@@ -6,8 +6,6 @@ Nonserial Dynamic Programming, 1972; Dechter, Artificial Intelligence 113, 1999)
 in reverse order reads off the optimal choices.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

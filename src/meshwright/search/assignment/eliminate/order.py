@@ -1,7 +1,5 @@
 """Elimination orders, greedy, smallest message first: of all nodes, and of a subset."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterator

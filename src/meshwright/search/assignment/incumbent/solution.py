@@ -1,7 +1,5 @@
 """Inputs and results of a solve: its clock, options, progress reports and solution."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ own; the two become one node. In programs most nodes follow, such as an elementw
 operand, so tens of thousands of nodes become hundreds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints, ranges, starts_of

@@ -7,8 +7,6 @@ node is no worse whatever the other neighbours choose. A leaf without memory kee
 choice per choice of its neighbour, and is then merged with it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -6,8 +6,6 @@ margin first and passes messages among the rest (decimation: Mezard, Parisi and 
 Science 297, 2002), so that each tie is broken once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

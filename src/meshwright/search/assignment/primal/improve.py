@@ -4,8 +4,6 @@ Memory enters by a price at each row, raised where the row overflows and lowered
 so that solutions move around the limit. A solution that overflows a little is repaired.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints

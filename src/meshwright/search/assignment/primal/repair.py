@@ -1,7 +1,5 @@
 """Repair: change choices one by one until the memory limit holds at every row."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from meshwright.search.arrays import Floats, Ints

@@ -6,8 +6,6 @@ A problem is JSON, gzipped or not. `problem.nodes` has half-open `intervals`, `c
 one choice index per node.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ nodes together exceed the slack. The excess of a node is piecewise constant over
 each piece is a segment.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 The module imports nothing of this package, so that it starts within a second.
 """
 
-from __future__ import annotations
-
 import pickle
 import sys
 from typing import Any

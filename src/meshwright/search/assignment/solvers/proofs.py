@@ -5,8 +5,6 @@ linearised as in Alpa (Zheng et al., OSDI 2022): the pair variables of an edge s
 choice variables at either end.
 """
 
-from __future__ import annotations
-
 import math
 import pickle
 import subprocess
