@@ -68,21 +68,24 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
                 "a plan has tactics and gather already; give the plan alone"
             )
         mesh, tactics, gather = mesh.mesh, mesh.tactics, mesh.gather
-    try:
-        chosen = Gather.SHARED if gather is None else Gather(gather)
-    except ValueError:
-        allowed = ", ".join(repr(g.value) for g in Gather)
-        raise PlanError(f"gather is {gather!r}; wanted one of {allowed}") from None
     return Partitioned(
         fn,
         as_mesh(mesh),
         tuple(tactics),
-        chosen,
+        _as_gather(gather),
         _numbers(fn, static_argnums, static_argnames)
         | _numbers(fn, *jit_options(fn, "static")),
         _numbers(fn, donate_argnums, donate_argnames)
         | _numbers(fn, *jit_options(fn, "donate")),
     )
+
+
+def _as_gather(gather: str | Gather | None) -> Gather:
+    try:
+        return Gather.SHARED if gather is None else Gather(gather)
+    except ValueError:
+        allowed = ", ".join(repr(g.value) for g in Gather)
+        raise PlanError(f"gather is {gather!r}; wanted one of {allowed}") from None
 
 
 @dataclass(eq=False, repr=False)

@@ -210,14 +210,9 @@ class Plan(PlanRecord):
     def _mesh_of_sub_axes(self) -> Mesh:
         if self.decided is not None:
             return self.decided.lowered.mesh
-        for tactic in self.recorded:
-            if isinstance(tactic, Recorded):
-                parts = tactic.decisions.sub_axes.values()
-                return Mesh(dict(part for each in parts for part in each))
-        raise PlanError(
-            "this plan shards over parts of a mesh axis, which its JSON form does not "
-            "name; make the plan again from the program"
-        )
+        (recorded,) = (t for t in self.tactics if isinstance(t, Recorded))
+        parts = recorded.decisions.sub_axes.values()
+        return Mesh(dict(part for each in parts for part in each))
 
     def to_json(self) -> str:
         """JSON text of the plan, without the program; `from_json` is the inverse."""
