@@ -127,8 +127,7 @@ def cases() -> Iterator[Case]:
 def compile_case(case: Case, folder: Path | None) -> dict[str, int]:
     """Bytes that XLA assigns on one device, by purpose."""
     step, args = case.step()
-    leaves = jax.tree.leaves(args)
-    compiled = step.jitted(*args).lower(*leaves).compile()
+    compiled = step.lower(*args).compile()
     told = compiled.memory_analysis()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

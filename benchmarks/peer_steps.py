@@ -158,10 +158,8 @@ def ours(
     step = mw.partition(fn, found.mesh, found.tactics)
     plan = step.plan(*args)
     placed = jax.device_put(args, plan.in_shardings)
-    compiled = step.jitted(*args).lower(*jax.tree.leaves(placed)).compile()
+    compiled = step.lower(*placed).compile()
     mesh = str(plan.mesh)
-    yield Peer(
-        f"autoplan, {name}", mesh, compiled, tuple(jax.tree.leaves(placed)), plan
-    )
+    yield Peer(f"autoplan, {name}", mesh, compiled, placed, plan)
     alone, placed = stock(fn, args, plan.in_shardings, plan.out_shardings)
     yield Peer(f"XLA from these, {name}", mesh, alone, placed)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import jax
-
 from meshwright.program.ops import COLLECTIVES
 from tests.alpa.cases import Counts
 
@@ -22,7 +20,7 @@ _MERGEABLE = "axes", "dim", "gather", "split", "monoid"
 
 def compiled_counts(step, args):
     """Collectives in the compiled program, after XLA has combined all-reduces."""
-    lowered = step.jitted(*args).lower(*jax.tree.leaves(args))
+    lowered = step.lower(*args)
     options = {"xla_backend_optimization_level": 0}  # LLVM's, after all of XLA's passes
     text = lowered.compile(compiler_options=options).as_text()
     return Counts.of(

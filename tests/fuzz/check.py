@@ -97,7 +97,7 @@ def trace_case(case: Case) -> Outcome:
     try:
         step = case.partitioned()
         decided = check_structure(step, args)
-        jax.eval_shape(step.jitted(*args), *jax.tree.leaves(args))
+        jax.eval_shape(step.jitted(*args), *args)
     except mw.MeshwrightError as error:
         return Outcome("refused", f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001

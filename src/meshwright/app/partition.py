@@ -124,9 +124,43 @@ class Partitioned:
         decided, run, leaves = self._compile(args, kwargs)
         return jax.tree_util.tree_unflatten(decided.captured.out_tree, run(leaves))
 
+    # -- the stages of `jax.jit` --------------------------------------------------------
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(fn).trace`: the jaxpr, before it is lowered."""
+        traced, keywords = self._split(args, kwargs)[0]
+        return self.jitted(*args, **kwargs).trace(*traced, **keywords)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(fn).lower`; `.compile()` gives a function of the same arguments.
+
+        Static arguments are bound: the compiled function does not take them.
+        """
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The `ShapeDtypeStruct`s of the results."""
+        captured = self.capture(*args, **kwargs)
+        return jax.tree_util.tree_unflatten(captured.out_tree, captured.out_avals)
+
     def jitted(self, *args: Any, **kwargs: Any) -> Any:
-        """The `jax.jit` function of flat leaves that `__call__` runs, for inspection."""
-        return self._compile(args, kwargs)[1].jitted
+        """The `jax.jit` function of such arguments, static ones bound, for `jax.export`."""
+        decided, run, _ = self._compile(args, kwargs)
+        captured = decided.captured
+
+        def step(*traced: Any, **keywords: Any) -> Any:
+            results = run.jitted(*jax.tree_util.tree_leaves((traced, keywords)))
+            return jax.tree_util.tree_unflatten(captured.out_tree, results)
+
+        step.__name__ = self.__name__
+        shardings, _ = jax.tree_util.tree_unflatten(captured.in_tree, run.in_shardings)
+        names = positional_names(self.fn, len(args))
+        names = [name for name in names if name not in self._static]
+        return jax.jit(
+            step,
+            in_shardings=None if kwargs else shardings,
+            donate_argnums=[i for i, n in enumerate(names) if n in self._donated],
+        )
 
     def check(self, *args: Any, dtype: str | None = None, **kwargs: Any) -> CheckReport:
         """Compare all outputs with those of the original, on this process's devices.

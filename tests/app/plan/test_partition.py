@@ -383,3 +383,34 @@ def test_results_have_the_mesh_of_the_user():
     assert result.sharding.spec == P("x")
     with pytest.raises(mw.MeshwrightError, match="mesh x=16 needs 16 devices"):
         mw.partition(fn, {"x": 16}, [mw.shard({"x": 0}, "x")])(X)
+
+
+def test_the_stages_of_jit_take_structured_arguments():
+    def step(state, x, scale=2.0, *, flip=False):
+        w = state["w"] - 0.1 * x.mean(0) * (-scale if flip else scale)
+        return {"w": w}, (x @ w).sum()
+
+    state, x = {"w": jnp.asarray(W[0])}, jnp.asarray(X)
+    run = mw.partition(
+        step,
+        {"x": 8},
+        [mw.shard({"x": 0}, "x")],
+        static_argnames="flip",
+        donate_argnames="state",
+    )
+    lowered = run.lower(state, x, 3.0, flip=True)
+    assert "all-reduce" in lowered.compile().as_text()
+    shapes = run.eval_shape(state, x, flip=True)
+    assert shapes[0]["w"].shape == (8,)
+    assert str(run.trace(state, x).jaxpr.out_avals[0]) == "float32[8]"
+    wanted = step(state, x, 3.0, flip=True)
+    compiled = lowered.compile()
+    placed = jax.tree.map(jnp.array, state)
+    got = compiled(placed, x, 3.0)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        close(one, other)
+    assert placed["w"].is_deleted()
+    shaped = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (state, x))
+    assert run.lower(*shaped).compile() is not None
+    exported = jax.export.export(run.jitted(*shaped))(*shaped)
+    assert jax.export.deserialize(exported.serialize()).nr_devices == 8
