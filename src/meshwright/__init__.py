@@ -23,7 +23,14 @@ from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, Mesh, machine
 
 if TYPE_CHECKING:
-    from meshwright.app import CheckReport, Partitioned, Plan, autoplan, partition
+    from meshwright.app import (
+        CheckReport,
+        Partitioned,
+        Plan,
+        autoplan,
+        diff,
+        partition,
+    )
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
         REPLICATED,
@@ -59,6 +66,7 @@ __all__ = [
     "calibrate",
     "cut",
     "data_parallel",
+    "diff",
     "expert_parallel",
     "fsdp",
     "machine",
@@ -74,7 +82,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "app": ("CheckReport", "Partitioned", "Plan", "autoplan", "partition"),
+    "app": ("CheckReport", "Partitioned", "Plan", "autoplan", "diff", "partition"),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
         "fsdp", "megatron", "recompute", "replicate", "sequence_parallel", "shard", "zero",

@@ -13,7 +13,17 @@ runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
 
 from meshwright.app.autoplan import autoplan
 from meshwright.app.check.check import CheckReport, OutputError
+from meshwright.app.explain.diff import PlanDiff, diff
 from meshwright.app.partition import Partitioned, partition
 from meshwright.app.plan import Plan
 
-__all__ = ["CheckReport", "OutputError", "Partitioned", "Plan", "autoplan", "partition"]
+__all__ = [
+    "CheckReport",
+    "OutputError",
+    "Partitioned",
+    "Plan",
+    "PlanDiff",
+    "autoplan",
+    "diff",
+    "partition",
+]

@@ -28,7 +28,7 @@ class ResolvedRequest(NamedTuple):
     place: Location | None
 
 
-_MOST_GIGABYTES = 1024
+_MOST_GIGABYTES = 512
 """Bytes of a device up to which a user must have meant gigabytes."""
 
 

@@ -1,0 +1,78 @@
+"""The differences of two plans, such as a saved one and one made today."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.app.output.collapse import collapse
+from meshwright.app.output.numbers import show_gib, show_seconds, show_share
+from meshwright.app.record.plan_record import Leaf, PlanRecord
+from meshwright.program.ir import Sharding
+
+_NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDiff:
+    """What differs between two plans; prints one line for each difference.
+
+    rows: what differs, and the text of it in the first and in the second plan.
+    """
+
+    rows: tuple[tuple[str, str, str], ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """True if the plans have the same decisions and the same figures."""
+        return not self.rows
+
+    def __str__(self) -> str:
+        if self.is_equal:
+            return "the plans are equal"
+        width = max(len(what) for what, _, _ in self.rows)
+        lines = [f"{what:{width}}  {a} -> {b}" for what, a, b in self.rows]
+        return "\n".join(
+            f"{line}  (x{n})" if n > 1 else line for line, n in collapse(lines)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        return {"equal": self.is_equal, "rows": [list(row) for row in self.rows]}
+
+
+def diff(first: PlanRecord, second: PlanRecord) -> PlanDiff:
+    """The differences of two plans: mesh, shardings of arguments, collectives, figures."""
+    return PlanDiff(tuple(row for row in _rows(first, second) if row[1] != row[2]))
+
+
+def _rows(a: PlanRecord, b: PlanRecord) -> Iterator[tuple[str, str, str]]:
+    yield "mesh", str(a.mesh), str(b.mesh)
+    yield "gather", a.gather.value, b.gather.value
+    for what, old, new in (
+        ("collectives", _texts(a.counts), _texts(b.counts)),
+        ("argument", _shardings(a.inputs), _shardings(b.inputs)),
+        ("result", _shardings(a.outputs), _shardings(b.outputs)),
+        ("", _figures(a), _figures(b)),
+    ):
+        for name in dict.fromkeys((*old, *new)):
+            yield f"{what} {name}".strip(), old.get(name, _NONE), new.get(name, _NONE)
+
+
+def _texts(counts: Mapping[str, int]) -> dict[str, str]:
+    return {kind: str(count) for kind, count in counts.items()}
+
+
+def _shardings(leaves: Sequence[Leaf]) -> dict[str, str]:
+    return {leaf.path: str(Sharding(leaf.spec)) for leaf in leaves}
+
+
+def _figures(plan: PlanRecord) -> dict[str, str]:
+    figures = plan.figures
+    if figures is None:
+        return {}
+    return {
+        "machine": f"{figures.num_devices} devices of {figures.machine}",
+        "step time": show_seconds(figures.step_time_s),
+        "MFU": show_share(figures.mfu),
+        "peak memory": show_gib(figures.peak_memory_bytes),
+    }
