@@ -127,12 +127,12 @@ class Partitioned:
     # -- the stages of `jax.jit` --------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """As `jax.jit(fn).trace`: the jaxpr, before it is lowered."""
+        """The traced step, as of `jax.jit(fn).trace`: its jaxpr is not lowered yet."""
         traced, keywords = self._split(args, kwargs)[0]
         return self.jitted(*args, **kwargs).trace(*traced, **keywords)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """As `jax.jit(fn).lower`; `.compile()` gives a function of the same arguments.
+        """The lowered step, as of `jax.jit(fn).lower`; `.compile()` gives a function.
 
         Static arguments are bound: the compiled function does not take them.
         """

@@ -14,7 +14,7 @@ _NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """What differs between two plans; prints one line for each difference.
+    """The differences of two plans, one line for each when printed.
 
     rows: what differs, and the text of it in the first and in the second plan.
     """
