@@ -23,7 +23,7 @@ from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured, abstract, capture, positional_names
 from meshwright.program.capture.mesh import as_mesh
-from meshwright.program.capture.wide_floats import can_widen, has_narrow
+from meshwright.program.capture.wide_floats import can_widen, has_low_precision
 from meshwright.program.records import paused_collector
 from meshwright.run.local import Executable, make_executable
 
@@ -175,7 +175,7 @@ class Partitioned:
             )
         decided, run, leaves = self._compile(args, kwargs, keep=True)
         program = decided.captured.program
-        if dtype is not None and has_narrow(program) and not can_widen(program):
+        if dtype is not None and has_low_precision(program) and not can_widen(program):
             raise PlanError(
                 "the function has a shard_map, whose floats cannot be widened"
             )

@@ -14,13 +14,14 @@ from meshwright.app.check.check import (
     CheckReport,
     OutputError,
     _bias,
+    check_outputs,
     tolerance_of,
 )
 from meshwright.errors import PlanError
 from meshwright.run.local import device_ops
 
 PLAIN = OutputError("loss", "float32", (), 3e-6, 2e-4)
-ILL_CONDITIONED = OutputError("bias", "float32", (8,), 3.1, 8.0, sensitivity=2.0)
+ILL_CONDITIONED = OutputError("bias", "float32", (8,), 3.1, 8.0, 2.0, True)
 
 
 def test_without_ill_conditioned_outputs_the_summary_has_the_largest_error():
@@ -46,6 +47,20 @@ def test_an_output_beyond_its_own_tolerance_is_not_equal():
     assert report.summary.startswith(
         "NOT EQUAL: 2 outputs, largest error 1.00e+00 among"
     )
+
+
+def test_integer_outputs_that_differ_are_not_ill_conditioned():
+    def step(x):
+        return jnp.argmax(x, axis=1), x.sum()
+
+    def wrong(leaves):
+        indices, total = jax.jit(step)(*leaves)
+        return [indices + 1, total]
+
+    x = np.eye(16, dtype=np.float32)
+    report = check_outputs(("indices", "total"), step, wrong, [x])
+    assert [output.ok for output in report.outputs] == [False, True]
+    assert not any(output.is_ill_conditioned for output in report.outputs)
 
 
 def test_a_quotient_of_rounding_errors_is_ill_conditioned():

@@ -105,7 +105,7 @@ def wider(params, x):
     return train(params, jnp.tanh(x))
 
 
-def narrower(params, x):
+def without_state(params, x):
     return train(params, x)[1]
 
 
@@ -114,13 +114,13 @@ def crosswise(params, x):
 
 
 WRONG = {
-    "params.head is 'input f32[16, 4]' here, and was 'input f32[16, 8]'": (
+    "params.head is 'input f32[16, 4]', and was 'input f32[16, 8]'": (
         train,
         {**PARAMS, "head": PARAMS["head"][:, :4]},
     ),
-    "is 'tanh f32[16, 16]' here, and was": (wider, PARAMS),
-    "here": (narrower, PARAMS),
-    "is 'transpose f32[16, 16]' here": (crosswise, PARAMS),
+    "is 'tanh f32[16, 16]', and was": (wider, PARAMS),
+    "and was 'scan (wire) f32[3, 16, 16]'": (without_state, PARAMS),
+    "is 'transpose f32[16, 16]', and was": (crosswise, PARAMS),
 }
 
 

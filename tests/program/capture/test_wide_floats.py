@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 from meshwright.program.capture import capture
-from meshwright.program.capture.wide_floats import is_narrow, widen_floats
+from meshwright.program.capture.wide_floats import is_low_precision, widen_floats
 from meshwright.run.local.execute import run_program
 from tests.program.ir.verifier import verify
 
@@ -53,7 +53,9 @@ def rounded(x, w, half):
 def test_the_result_is_that_of_the_function_in_32_bits(fn, half):
     program = widen_floats(capture(lambda x, w: fn(x, w, half), (X, W)).program)
     verify(program)
-    assert not any(is_narrow(v.dtype) for op in program.walk() for v in op.results)
+    assert not any(
+        is_low_precision(v.dtype) for op in program.walk() for v in op.results
+    )
     got = jax.jit(lambda *leaves: run_program(program, leaves))(X, W)
     wanted = jax.tree.leaves(fn(X, W, jnp.float32))
     for one, other in zip(got, wanted, strict=True):

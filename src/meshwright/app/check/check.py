@@ -25,6 +25,7 @@ class OutputError:
     tolerance: the largest error that rounding explains at this dtype.
     sensitivity: the error of the original itself if its inputs change by one unit in the
         last place; measured only if some output exceeds the tolerance of its dtype.
+    is_ill_conditioned: the tolerance comes from the sensitivity, not from any dtype.
     bias: by how much the output is too large or too small as a whole, relative to it and
         beyond what chance explains; measured where the tolerance is large.
     wide: the same output with both programs computed in float32; `None` if neither has
@@ -37,6 +38,7 @@ class OutputError:
     error: float
     tolerance: float
     sensitivity: float | None = None
+    is_ill_conditioned: bool = False
     bias: float = 0.0
     wide: OutputError | None = None
 
@@ -45,11 +47,6 @@ class OutputError:
         """True if the error is within the tolerance, in float32 too; one of NaN is not."""
         is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
         return is_equal and (self.wide is None or self.wide.ok)
-
-    @property
-    def is_ill_conditioned(self) -> bool:
-        """True if the tolerance comes from the sensitivity, not from any dtype."""
-        return self.tolerance == ALLOWANCE * (self.sensitivity or 0.0)
 
     def __str__(self) -> str:
         verdict = "ok" if self.ok else "WRONG"
@@ -196,7 +193,11 @@ def _conditioned(
             bias = max(0.0, _bias(_host(w), _host(g)) - ALLOWANCE * natural)
         found.append(
             dataclasses.replace(
-                error, sensitivity=moved, tolerance=tolerance, bias=bias
+                error,
+                sensitivity=moved,
+                is_ill_conditioned=tolerance > error.tolerance,
+                tolerance=tolerance,
+                bias=bias,
             )
         )
     return found

@@ -11,7 +11,7 @@ from meshwright.partitioner.tactics import Recorded, decisions_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture.wide_floats import (
     can_widen,
-    has_narrow,
+    has_low_precision,
     widen_array,
     widen_floats,
 )
@@ -27,7 +27,7 @@ def check_wide(
     `None` for a program without narrower floats, or with a `shard_map` of the user's own.
     """
     program = decided.work.graph.program  # tactics have rewritten it already
-    if not has_narrow(program) or not can_widen(program):
+    if not has_low_precision(program) or not can_widen(program):
         return None
     wide = widen_floats(program)
     captured = replace(decided.captured, program=wide)

@@ -23,7 +23,7 @@ class PlanDiff:
 
     @property
     def is_equal(self) -> bool:
-        """True if the plans have the same decisions and the same figures."""
+        """True if the shardings of arguments and results, counts and figures are equal."""
         return not self.rows
 
     def __str__(self) -> str:

@@ -194,7 +194,10 @@ def fields_from_json(text: str) -> dict[str, Any]:
             "figures": read_figures(fields["figures"]),
             "recorded": (
                 *(Recompute(tuple(names)) for names in fields["recompute"]),
-                *(Recorded(Decisions.from_json(each)) for each in fields["decisions"]),
+                *(
+                    Recorded(Decisions.from_json(_tuples(each)))
+                    for each in fields["decisions"]
+                ),
             ),
         }
     except (KeyError, TypeError, ValueError) as error:
@@ -206,7 +209,7 @@ def fields_from_json(text: str) -> dict[str, Any]:
 def _recorded(decided: Decided) -> tuple[Tactic, ...]:
     """The tactics that decide the same again, and that JSON can hold.
 
-    None if some tactic of the user's own rewrites the program, which JSON cannot hold.
+    There are no such tactics if one of the user's own rewrites the program.
     """
     rewriting = [t for t in decided.tactics if t.rewrite is not None]
     if not all(isinstance(tactic, Recompute) for tactic in rewriting):
@@ -215,7 +218,7 @@ def _recorded(decided: Decided) -> tuple[Tactic, ...]:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists in the fields of a row as tuples, at every depth."""
+    """The fields of a row with tuples for JSON's lists, at every depth."""
     if isinstance(value, dict):
         return {key: _tuples(item) for key, item in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

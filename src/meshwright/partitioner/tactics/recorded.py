@@ -53,22 +53,15 @@ class Decisions:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Decisions:
-        """The decisions that `to_json` wrote; `KeyError` and the like for other fields."""
-        numbers: dict[str, Any] = {
-            name: tuple(map(int, fields[name].split())) for name in _LONG
-        }
-        return Decisions(**{**{k: _tuples(v) for k, v in fields.items()}, **numbers})
+        """The decisions that `to_json` wrote, with tuples for JSON's lists.
+
+        Raises `KeyError`, `TypeError` or `ValueError` for other fields.
+        """
+        numbers = {name: tuple(map(int, fields[name].split())) for name in _LONG}
+        return Decisions(**{**fields, **numbers})
 
 
 _LONG = ("nodes", "cut_of")
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_tuples, value))
-    if isinstance(value, dict):
-        return {key: _tuples(each) for key, each in value.items()}
-    return value
 
 
 def decisions_of(work: Workspace) -> Decisions:
@@ -169,8 +162,9 @@ def _require_same(decisions: Decisions, work: Workspace) -> None:
         if decisions.kinds[old] != kinds[new]:
             raise TacticError(
                 "the plan was made for another program: "
-                f"{_named(work, position)} is {kinds[new]!r} here, and was "
-                f"{decisions.kinds[old]!r} there; make the plan again"
+                f"{_named(work, position)} is {kinds[new]!r}, and was "
+                f"{decisions.kinds[old]!r} when the plan was made; "
+                "make the plan again"
             )
     if len(decisions.nodes) != len(nodes):
         raise TacticError(

@@ -16,7 +16,7 @@ import numpy as np
 
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
-_NARROW_KINDS = frozenset(
+_KEPT_KINDS = frozenset(
     {
         "bitcast_convert_type", "debug_callback", "debug_print", "io_callback",
         "pallas_call", "pure_callback",
@@ -25,15 +25,15 @@ _NARROW_KINDS = frozenset(
 """Ops that depend on the bits of their operands, or that call what is not analysed."""
 
 
-def is_narrow(dtype: str) -> bool:
+def is_low_precision(dtype: str) -> bool:
     """Whether a dtype is a float of 16 bits or less."""
     return dtype in ("bfloat16", "float16") or dtype.startswith("float8_")
 
 
-def has_narrow(program: Program) -> bool:
+def has_low_precision(program: Program) -> bool:
     """Whether a program has floats of 16 bits or less."""
     results = (value for op in program.walk() for value in op.results)
-    return any(is_narrow(value.dtype) for value in (*program.inputs, *results))
+    return any(is_low_precision(value.dtype) for value in (*program.inputs, *results))
 
 
 def can_widen(program: Program) -> bool:
@@ -45,30 +45,30 @@ def widen_floats(program: Program) -> Program:
     """The program with all floats of 16 bits or less as float32.
 
     Law: ops and values correspond one to one. Ops that depend on the bits of their operands
-    still compute with narrow ones, which are converted for them.
+    still compute with the original dtypes, to which their operands are converted.
     """
     new: dict[Atom, Atom] = {}
 
     def widened(value: Value) -> Value:
-        wide = Value(value.shape, "float32") if is_narrow(value.dtype) else value
+        wide = Value(value.shape, "float32") if is_low_precision(value.dtype) else value
         new[value] = wide
         return wide
 
     def read(atom: Atom) -> Atom:
-        if isinstance(atom, Literal) and is_narrow(atom.dtype):
+        if isinstance(atom, Literal) and is_low_precision(atom.dtype):
             number: Any = atom.value
             return Literal(np.float32(number), "float32")
         return new.get(atom, atom)
 
     def widen(op: Op) -> Op:
-        is_kept = op.kind in _NARROW_KINDS
+        is_kept = op.kind in _KEPT_KINDS
         return replace(
             op,
             operands=tuple(map(read, op.operands)),
             results=tuple(map(widened, op.results)),
             params=op.params if is_kept else _wide_params(op.kind, op.params),
             bodies=tuple(map(widen_floats, op.bodies)),
-            primitive=_NarrowPrimitive.of(op) if is_kept else op.primitive,
+            primitive=_PrimitiveOnOriginalDtypes.of(op) if is_kept else op.primitive,
         )
 
     inputs = tuple(map(widened, program.inputs))
@@ -84,21 +84,23 @@ def widen_array(array: Any) -> Any:
     dtype = getattr(array, "dtype", None)
     return (
         array.astype("float32")
-        if dtype is not None and is_narrow(str(dtype))
+        if dtype is not None and is_low_precision(str(dtype))
         else array
     )
 
 
 @dataclass(frozen=True)
-class _NarrowPrimitive:
+class _PrimitiveOnOriginalDtypes:
     """A primitive on the dtypes that it had before the program was widened."""
 
     primitive: Any
     dtypes: tuple[str, ...]
 
     @staticmethod
-    def of(op: Op) -> _NarrowPrimitive:
-        return _NarrowPrimitive(op.primitive, tuple(a.dtype for a in op.operands))
+    def of(op: Op) -> _PrimitiveOnOriginalDtypes:
+        return _PrimitiveOnOriginalDtypes(
+            op.primitive, tuple(a.dtype for a in op.operands)
+        )
 
     @property
     def multiple_results(self) -> bool:
@@ -109,18 +111,18 @@ class _NarrowPrimitive:
 
     def bind(self, *operands: Any, **params: Any) -> Any:
         pairs = zip(operands, self.dtypes, strict=True)
-        narrow = [
-            jnp.asarray(value, dtype) if is_narrow(dtype) else value
+        originals = [
+            jnp.asarray(value, dtype) if is_low_precision(dtype) else value
             for value, dtype in pairs
         ]
-        results = self.primitive.bind(*narrow, **params)
+        results = self.primitive.bind(*originals, **params)
         if isinstance(results, Sequence):
             return [widen_array(result) for result in results]
         return widen_array(results)
 
 
 def _wide_params(kind: str, params: Mapping[str, object]) -> Mapping[str, object]:
-    """Parameters with float32 for each narrow dtype, and without narrow algorithms."""
+    """Parameters with float32 for dtypes of low precision, without such algorithms."""
     if kind == "reduce_precision":
         return {**params, "exponent_bits": 8, "mantissa_bits": 23}
     return {name: _wide_param(name, value) for name, value in params.items()}
@@ -134,5 +136,5 @@ def _wide_param(name: str, value: object) -> object:
             dtype = np.dtype(value)
         except TypeError:
             return value
-        return np.dtype("float32") if is_narrow(dtype.name) else value
+        return np.dtype("float32") if is_low_precision(dtype.name) else value
     return value
