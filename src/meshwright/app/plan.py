@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
+from meshwright.program.analysis.token_input import find_token_input
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Sharding
 from meshwright.run.local import jax_mesh, named_shardings
@@ -92,6 +94,12 @@ class Plan(PlanRecord):
         figures = make_figures(self.decided, simulated, where)
         return dataclasses.replace(self, figures=figures, estimate=simulated)
 
+    def with_tokens(self, per_step: int) -> Plan:
+        """This plan with so many tokens in a step, whatever its inputs hold."""
+        if per_step < 1:
+            raise PlanError(f"{per_step} tokens per step; wanted 1 or more")
+        return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
+
     @property
     def step_time_s(self) -> float:
         """Simulated seconds of one step."""
@@ -101,6 +109,12 @@ class Plan(PlanRecord):
     def mfu(self) -> float:
         """Model FLOP utilisation: the share of the machine's 16-bit peak."""
         return figures_of(self).mfu
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens of all devices per second; `None` if the step has no tokens."""
+        tokens = self.tokens_per_step
+        return None if tokens is None else tokens / self.step_time_s
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -285,6 +299,7 @@ def make_plan(
     decided = Decided(captured, work, lowered, tuple(tactics), gather)
     program, sub_axes = captured.program, work.sub_axes
     leaves_of = describe.describe_leaves
+    tokens = find_token_input(program, set(captured.ties.values()))
     return Plan(
         mesh,
         gather,
@@ -295,4 +310,6 @@ def make_plan(
         tuple(effects),
         describe.replicated_ops(decided),
         decided=decided,
+        tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
+        token_input="" if tokens is None else captured.paths[tokens],
     )

@@ -45,9 +45,8 @@ def find_run_length(
 ) -> RunLength | None:
     """The length of a run of so many tokens or samples; `None` if neither is given.
 
-    State is what the step returns in updated form. The samples of a step are the first
-    dim of the first input that is not state. Its tokens are the elements of the first
-    such input that holds integers and has two dims.
+    The tokens of a step are those of its plan. Its samples are the dims of the tokens
+    without the last, or else the first dim of the first input that is no state.
     """
     if tokens is None and samples is None:
         return None
@@ -57,21 +56,30 @@ def find_run_length(
     assert total is not None, "one of the two was given"
     if not 0 < total < math.inf:
         raise TargetError(f"--{unit} is {total:g}; wanted a finite number above 0")
+    size, source = _tokens_of(plan) if unit == "tokens" else _samples_of(plan)
+    return RunLength(total / size, f"{total:.3g} {unit}, {size:,} a step ({source})")
+
+
+def _tokens_of(plan: Plan) -> tuple[int, str]:
+    """The tokens of a step, and the path of the input that holds them."""
+    if plan.tokens_per_step is None:
+        raise TargetError(
+            "no input of the step is a matrix of integers, so that its tokens are unknown; "
+            "say --tokens-per-step"
+        )
+    return plan.tokens_per_step, plan.token_input or "--tokens-per-step"
+
+
+def _samples_of(plan: Plan) -> tuple[int, str]:
+    """The samples of a step, and the path of the input that holds them."""
+    for leaf in plan.inputs:
+        if leaf.path == plan.token_input:
+            return math.prod(leaf.shape[:-1]), leaf.path
     state = set(program_of(plan).captured.ties.values())
-    data = [leaf for i, leaf in enumerate(plan.inputs) if i not in state]
-    if unit == "tokens":
-        rank, what = 2, "a matrix of integers"
-        fitting = [
-            each for each in data if len(each.shape) == 2 and "int" in each.dtype
-        ]
-    else:
-        rank, what = 1, "a batch"
-        fitting = [each for each in data if each.shape]
-    if not fitting:
-        raise TargetError(f"no input is {what}: the {unit} of a step are unknown")
-    leaf = fitting[0]
-    size = math.prod(leaf.shape[:rank])
-    return RunLength(total / size, f"{total:.3g} {unit}, {size:,} a step ({leaf.path})")
+    for i, leaf in enumerate(plan.inputs):
+        if i not in state and leaf.shape:
+            return leaf.shape[0], leaf.path
+    raise TargetError("no input is a batch: the samples of a step are unknown")
 
 
 def comparison_rows(

@@ -63,6 +63,13 @@ PlaceName = Annotated[
 Tokens = Annotated[
     float | None, typer.Option("--tokens", help="tokens of a whole run: 300e9")
 ]
+TokensPerStep = Annotated[
+    int | None,
+    typer.Option(
+        "--tokens-per-step",
+        help="tokens of a step, if not the elements of its input of tokens",
+    ),
+]
 Samples = Annotated[
     float | None, typer.Option("--samples", help="samples of a whole run")
 ]

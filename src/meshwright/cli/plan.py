@@ -39,6 +39,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     place: options.PlaceName = None,
     tokens: options.Tokens = None,
     samples: options.Samples = None,
+    tokens_per_step: options.TokensPerStep = None,
 ) -> None:
     """Print shardings and collectives, tactic by tactic. Needs no devices.
 
@@ -60,6 +61,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     chosen = [] if machines is None else find_machines(machines, num_devices)
     loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
     plan = options.plan_target(loaded, step)
+    plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
     run = find_run_length(plan, tokens, samples)
     plans = [plan.on(each, place, donate_state=True) for each in chosen]
     if out is not None:
@@ -74,11 +76,14 @@ def _check_options(context: typer.Context) -> None:
     """Refuse wrong options, and those without effect, before the work begins."""
     values = context.params
     is_search, is_comparison = values["machine"] is not None, values["machines"]
-    comparing = ("tokens", "samples") if is_search else ("tokens", "samples", "place")
+    comparing = ("tokens", "samples", "tokens_per_step", "place")[
+        : 3 if is_search else 4
+    ]
     misplaced = [name for name in comparing if values[name] is not None]
     if misplaced and is_comparison is None:
+        option = f"--{misplaced[0].replace('_', '-')}"
         raise TargetError(
-            f"--{misplaced[0]} needs machines to compare: add --machines, such as "
+            f"{option} needs machines to compare: add --machines, such as "
             "--machines tpu-v5e,h100"
         )
     others = ("gather",) if is_search else _OF_A_SEARCH

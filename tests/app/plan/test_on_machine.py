@@ -148,3 +148,28 @@ def test_a_collective_moved_out_of_a_loop_is_explained_with_its_compiled_runs():
     texts = {name: show_explanation(each) for name, each in found.items()}
     assert "us each, x5 at" in texts["h100"]
     assert "x5, compiled into x1, " in texts["tpu-v4"]
+
+
+def test_tokens_of_accumulated_batches_count(placed):
+    """[accumulation, batch, length], beside the length of each sequence."""
+
+    def step(table, batch):
+        def add(total, part):
+            kept = np.arange(128) < part["lengths"][:, None]
+            return total + (table[part["tokens"]].sum(-1) * kept).sum(), None
+
+        return jax.lax.scan(add, 0.0, batch)[0]
+
+    def whole(*dims):
+        return jax.ShapeDtypeStruct(dims, np.int32)
+
+    table = jax.ShapeDtypeStruct((100, 8), np.float32)
+    batch = {"lengths": whole(4, 16), "tokens": whole(4, 16, 128)}
+    plan = mw.partition(step, MESH).plan(table, batch).on("tpu-v4")
+    assert plan.tokens_per_step == 4 * 16 * 128
+    assert plan.tokens_per_s == pytest.approx(4 * 16 * 128 / plan.step_time_s)
+    given = plan.with_tokens(1000)
+    assert given.tokens_per_s == pytest.approx(1000 / plan.step_time_s)
+    assert mw.Plan.from_json(given.to_json()).tokens_per_step == 1000
+    with pytest.raises(PlanError, match="0 tokens per step; wanted 1 or more"):
+        plan.with_tokens(0)

@@ -103,6 +103,8 @@ class PlanRecord:
     estimate: the simulated step behind `figures`; `None` where either is.
     recorded: for a plan that was read from JSON, the tactics that decide the same again.
     search: how `autoplan` found the plan; `None` for a plan made of given tactics.
+    tokens_per_step: tokens of a step, of all devices; `None` if the program has none.
+    token_input: path of the input that holds them, "" if the number was given.
     """
 
     mesh: Mesh
@@ -118,6 +120,8 @@ class PlanRecord:
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)
     estimate: Estimate | None = field(default=None, compare=False, repr=False)
     search: SearchResult | None = field(default=None, compare=False, repr=False)
+    tokens_per_step: int | None = None
+    token_input: str = ""
 
 
 def figures_of(plan: PlanRecord) -> Figures:
@@ -168,6 +172,8 @@ def record_to_json(plan: PlanRecord) -> str:
         **{name: [asdict(row) for row in getattr(plan, name)] for name in _ROWS},
         "whole": list(plan.whole),
         "figures": plan.figures and asdict(plan.figures),
+        "tokens_per_step": plan.tokens_per_step,
+        "token_input": plan.token_input,
         "recompute": [list(t.keep) for t in tactics if isinstance(t, Recompute)],
         "decisions": [
             t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
@@ -192,6 +198,8 @@ def fields_from_json(text: str) -> dict[str, Any]:
             },
             "whole": tuple(fields["whole"]),
             "figures": read_figures(fields["figures"]),
+            "tokens_per_step": fields.get("tokens_per_step"),
+            "token_input": fields.get("token_input", ""),
             "recorded": (
                 *(Recompute(tuple(names)) for names in fields["recompute"]),
                 *(

@@ -1,0 +1,35 @@
+"""The input of a program that holds its tokens, if it has one."""
+
+import math
+from collections.abc import Collection
+
+from meshwright.program.analysis.input_ranges import find_ranges
+from meshwright.program.ir import Program
+
+_RANKS_WITHOUT_TABLE = (2, 3)
+"""Dims of tokens that index nothing: [batch, length], or microbatches of it. Integers of
+more dims are images."""
+
+
+def find_token_input(program: Program, state: Collection[int]) -> int | None:
+    """The position of the input that holds the tokens of a step; `None` if there is none.
+
+    state: positions of inputs that the step returns in updated form, which are no data.
+    Tokens are integers of two dims or more, such as [accumulation, batch, length], that
+    index a table: an embedding, or the classes of a loss. The largest such input counts,
+    and the first of equals. Sequence lengths and masks index nothing. If no input indexes
+    a table, the first one of two or three dims counts.
+    """
+    integers = [
+        i
+        for i, value in enumerate(program.inputs)
+        if i not in state and "int" in value.dtype and len(value.shape) > 1
+    ]
+    if not integers:
+        return None
+    bounds = find_ranges(program).bounds
+    sizes = {i: math.prod(program.inputs[i].shape) for i in integers if i in bounds}
+    if sizes:
+        return max(sizes, key=lambda i: sizes[i])
+    ranks = _RANKS_WITHOUT_TABLE
+    return next((i for i in integers if len(program.inputs[i].shape) in ranks), None)
