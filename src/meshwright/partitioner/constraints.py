@@ -99,9 +99,12 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
     ours = work.mesh.shape
     wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]
     if wrong:
+        # JAX makes a pmap a shard_map without a line of the user's.
+        what = f"the shard_map at {op.source}" if op.source else "a pmap in the function"
         raise CaptureError(
-            f"shard_map ({op.source}) works over {', '.join(wrong)}, but the mesh is "
-            f"{work.mesh}; give the mesh the same axes, or call partition inside"
+            f"{what} works over {', '.join(wrong)}, but the mesh is {work.mesh}; wanted a "
+            f"mesh with these axes, such as {dict(sizes)}, and more axes if need be; or "
+            f"partition the function without its {what.split()[1]}"
         )
     used = {
         a for spec in (*_specs(op, "in_specs"), *_specs(op, "out_specs")) for a in spec

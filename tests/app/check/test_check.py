@@ -104,7 +104,7 @@ def test_programs_in_16_bits_are_compared_in_float32_too():
     report = step.check(*MIXED)
     assert report.ok, str(report)
     assert all(output.wide.error < 1e-4 for output in report.outputs)
-    alone = step.check(*MIXED, dtype="float32")
+    alone = step.check_float32(*MIXED)
     assert alone.ok
     assert [output.wide for output in alone.outputs] == [None] * 3
 
@@ -119,7 +119,7 @@ def test_a_gradient_that_is_a_little_too_large_is_wrong(factor, monkeypatch):
     step = mw.partition(mixed_step, {"data": 8}, [mw.data_parallel("data", "x")])
     report = step.check(*MIXED)
     assert [output.ok for output in report.outputs] == [False] * 3
-    assert not step.check(*MIXED, dtype="float32").ok
+    assert not step.check_float32(*MIXED).ok
 
 
 def test_a_shard_map_cannot_be_widened():
@@ -133,9 +133,51 @@ def test_a_shard_map_cannot_be_widened():
     x = jnp.ones(8, jnp.bfloat16)
     assert half.check(x).ok
     with pytest.raises(PlanError, match="has a shard_map"):
-        half.check(x, dtype="float32")
-    with pytest.raises(PlanError, match="wanted 'float32'"):
-        half.check(x, dtype="float64")
+        half.check_float32(x)
+
+
+def test_a_function_may_have_a_keyword_of_any_name():
+    """All arguments of `check` are the function's own."""
+
+    def step(x, dtype=jnp.float32):
+        return x.astype(dtype)
+
+    run = mw.partition(
+        step, {"data": 8}, [mw.shard({"x": 0}, "data")], static_argnames="dtype"
+    )
+    (output,) = run.check(np.ones(8), dtype=jnp.bfloat16).outputs
+    assert (output.dtype, output.ok) == ("bfloat16", True)
+    assert run.check_float32(np.ones(8), dtype=jnp.bfloat16).ok
+
+
+@pytest.fixture
+def compiled():
+    """Names of the functions that XLA compiles while the test runs."""
+    names = []
+
+    def listen(event, duration, **fields):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(fields.get("fun_name", ""))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    return names
+
+
+def test_a_check_compiles_only_what_was_not_compiled_before(compiled):
+    step = mw.partition(
+        mixed_step, {"data": 8}, [mw.data_parallel("data", "x")], donate_argnums=1
+    )
+    step(*MIXED)
+    assert len(compiled) == 1
+    assert "device_step" in compiled[0]
+    assert step.check(*MIXED).ok
+    steps = [name for name in compiled if "device_step" in name]
+    assert len(steps) == 2  # the other is the program in float32
+    compiled.clear()
+    assert step.check(*MIXED).ok
+    assert step.check_float32(*MIXED).ok
+    assert step(*MIXED) is not None
+    assert compiled == []
 
 
 def test_an_error_in_one_direction_shows_among_noise():

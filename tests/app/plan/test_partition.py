@@ -216,8 +216,17 @@ def test_an_inner_shard_map_runs_as_it_is():
     step = mw.partition(fn, MESH)
     assert step.check(X, W).ok
     assert step.plan(X, W).spec("a") == P("x", None)
-    with pytest.raises(mw.MeshwrightError, match="works over x=4, y=2"):
+    with pytest.raises(mw.MeshwrightError, match="py:.* works over x=4, y=2"):
         mw.partition(fn, {"z": 8}).plan(X, W)
+
+
+def test_a_pmap_over_another_mesh_says_which_mesh_it_wants():
+    step = jax.pmap(lambda x: jax.lax.pmean(x, "i"), axis_name="i")
+    close(mw.partition(step, {"i": 8})(X), step(X))
+    for mesh in ({"data": 8}, {"i": 4}):
+        wanted = r"a pmap .* works over i=8, but .*; wanted .* such as {'i': 8}"
+        with pytest.raises(mw.MeshwrightError, match=wanted):
+            mw.partition(step, mesh)(X)
 
 
 def test_effects_happen_once():

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshwright.jax_private import is_key
-from meshwright.run.local import Executable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,12 +128,13 @@ MAX_BIAS = 2e-3
 def check_outputs(
     paths: Sequence[str],
     original: Callable[..., Any],
-    partitioned: Executable,
+    partitioned: Callable[[Sequence[Any]], Sequence[Any]],
     leaves: Sequence[Any],
     rounding: Sequence[float] | None = None,
 ) -> CheckReport:
     """The errors of the partitioned program on these leaves; wrong numbers do not raise.
 
+    original, partitioned: functions of flat leaves, the second of one sequence of them.
     rounding: by output, the tolerance of the narrowest dtype that it is computed from. It
         counts where the error exceeds the tolerance of the output's own dtype.
     """

@@ -1,7 +1,7 @@
 """The check in float32, of programs that compute with narrower floats."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.app.check.check import CheckReport, check_outputs
@@ -15,14 +15,29 @@ from meshwright.program.capture.wide_floats import (
     widen_array,
     widen_floats,
 )
-from meshwright.run.local import make_executable
+from meshwright.run.local import Executable, make_executable
 from meshwright.run.local.execute import run_program
 
 
-def check_wide(
-    decided: Decided, mesh: Mesh, leaves: Sequence[Any]
-) -> CheckReport | None:
-    """The errors with both programs computed in float32.
+@dataclass(frozen=True, eq=False)
+class WideProgram:
+    """A program and its partitioned form, both in float32.
+
+    original: function from flat leaves to flat outputs.
+    """
+
+    paths: tuple[str, ...]
+    original: Callable[..., list[Any]]
+    partitioned: Executable
+
+    def check(self, leaves: Sequence[Any]) -> CheckReport:
+        """The errors on these leaves, whose floats are widened."""
+        inputs = [widen_array(leaf) for leaf in leaves]
+        return check_outputs(self.paths, self.original, self.partitioned, inputs)
+
+
+def widen_program(decided: Decided, mesh: Mesh) -> WideProgram | None:
+    """The program in float32, with the same decisions taken.
 
     `None` for a program without narrower floats, or with a `shard_map` of the user's own.
     """
@@ -38,5 +53,4 @@ def check_wide(
         return run_program(wide, inputs)
 
     run = make_executable(again.lowered, (), mesh)
-    inputs = [widen_array(leaf) for leaf in leaves]
-    return check_outputs(decided.captured.out_paths, original, run, inputs)
+    return WideProgram(decided.captured.out_paths, original, run)

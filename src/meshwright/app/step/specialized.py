@@ -1,0 +1,105 @@
+"""A function for one signature of its arguments, from its program to its executable."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from meshwright.app.check.check import CheckReport, check_outputs, tolerance_of
+from meshwright.app.check.wide import WideProgram, widen_program
+from meshwright.errors import PlanError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import Decided, decide
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.tactics import Tactic
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.program.analysis.narrowest_floats import narrowest_floats
+from meshwright.program.capture import Captured
+from meshwright.program.capture.wide_floats import can_widen, has_low_precision
+from meshwright.run.local import Executable, make_executable
+
+
+@dataclass(frozen=True, eq=False)
+class Specialized:
+    """The stages of one signature; each is made when it is first used, and kept.
+
+    fn: the original as a function of the traced arguments.
+    """
+
+    fn: Callable[..., Any]
+    captured: Captured
+    mesh: Mesh
+    tactics: tuple[Tactic, ...]
+    gather: Gather
+
+    @cached_property
+    def decided(self) -> Decided:
+        """The device program."""
+        how = self.mesh, self.tactics, self.gather
+        return decide(self.captured, *how, workarounds=XLA_WORKAROUNDS)
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The device program as a jitted function of flat leaves."""
+        captured = self.captured
+        weak = {i for i, aval in enumerate(captured.out_avals) if aval.weak_type}
+        return make_executable(self.decided.lowered, captured.donated, self.mesh, weak)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result for the leaves of the traced arguments."""
+        outputs = self.executable(leaves)
+        return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
+
+    # -- the check -----------------------------------------------------------------------
+
+    @cached_property
+    def original(self) -> Callable[..., list[Any]]:
+        """The original as a function from flat leaves to flat outputs.
+
+        One object, so that JAX compiles it once for all checks.
+        """
+        fn, tree = self.fn, self.captured.in_tree
+
+        def original(*leaves: Any) -> list[Any]:
+            args, kwargs = jax.tree_util.tree_unflatten(tree, leaves)
+            return jax.tree_util.tree_leaves(fn(*args, **kwargs))
+
+        return original
+
+    @cached_property
+    def wide(self) -> WideProgram | None:
+        """The program in float32; `None` if it has no narrower floats, or cannot be."""
+        return widen_program(self.decided, self.mesh)
+
+    def check(self, leaves: Sequence[Any]) -> CheckReport:
+        """The errors of all outputs, in float32 too if the program has narrower floats."""
+        wide = None if self.wide is None else self.wide.check(leaves)
+        captured = self.captured
+        rounding = narrowest_floats(captured.program, tolerance_of)
+        report = check_outputs(
+            captured.out_paths, self.original, self._run_kept, leaves, rounding
+        )
+        if wide is None:
+            return report
+        pairs = zip(report.outputs, wide.outputs, strict=True)
+        return CheckReport(tuple(replace(own, wide=other) for own, other in pairs))
+
+    def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
+        """The errors of all outputs with both programs computed in float32."""
+        if self.wide is not None:
+            return self.wide.check(leaves)
+        program = self.captured.program
+        if has_low_precision(program) and not can_widen(program):
+            raise PlanError(
+                "the function has a shard_map, whose floats cannot be widened; use check"
+            )
+        return self.check(leaves)
+
+    def _run_kept(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs for leaves of which none is donated: copies are, if any are."""
+        kept = list(leaves)
+        for i in self.captured.donated:
+            kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]
+        return self.executable(kept)
