@@ -13,6 +13,7 @@ import numpy as np
 from meshwright.app.check.check import CheckReport, check_outputs, tolerance_of
 from meshwright.app.check.wide import check_wide
 from meshwright.app.plan import Plan, make_plan
+from meshwright.app.record.plan_record import repeating_tactics
 from meshwright.errors import PlanError, TacticError
 from meshwright.jax_private import jit_options, tracing_config
 from meshwright.machine import Mesh
@@ -67,7 +68,8 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
             raise PlanError(
                 "a plan has tactics and gather already; give the plan alone"
             )
-        mesh, tactics, gather = mesh.mesh, mesh.tactics, mesh.gather
+        repeated = repeating_tactics(mesh) or mesh.tactics
+        mesh, tactics, gather = mesh.mesh, repeated, mesh.gather
     return Partitioned(
         fn,
         as_mesh(mesh),
