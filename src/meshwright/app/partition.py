@@ -10,6 +10,7 @@ import jax
 
 from meshwright.app.check.check import CheckReport
 from meshwright.app.plan import Plan, make_plan
+from meshwright.app.record.plan_record import repeating_tactics
 from meshwright.app.step.arguments import (
     CallArguments,
     Names,
@@ -66,7 +67,8 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
             raise PlanError(
                 "a plan has tactics and gather already; give the plan alone"
             )
-        mesh, tactics, gather = mesh.mesh, mesh.tactics, mesh.gather
+        repeated = repeating_tactics(mesh) or mesh.tactics
+        mesh, tactics, gather = mesh.mesh, repeated, mesh.gather
     return Partitioned(
         fn,
         as_mesh(mesh),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -19,10 +20,13 @@ from meshwright.app.record.plan_record import (
     Leaf,
     PlanRecord,
     TacticEffect,
+    code_text,
     fields_from_json,
     figures_of,
+    program_of,
     record_to_json,
 )
+from meshwright.app.record.rebuild import public_tactics
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.decide import Decided, apply_tactics
@@ -55,16 +59,31 @@ class Plan(PlanRecord):
     def tactics(self) -> tuple[Tactic, ...]:
         """The tactics of the plan, which decide the same for the same program.
 
-        A plan that was read from JSON has its decisions as one tactic.
+        What a search found is spelled as `mw.pin`. A plan that was read from JSON has its
+        decisions as one tactic; its `code` spells them.
         """
         if self.decided is not None:
-            return self.decided.tactics
+            return self._public_tactics
         if not self.recorded:
             raise PlanError(
                 "this plan was read from JSON, which cannot hold a tactic of your own that "
                 "rewrites the program; make the plan again"
             )
         return self.recorded
+
+    @cached_property
+    def _public_tactics(self) -> tuple[Tactic, ...]:
+        return public_tactics(program_of(self))
+
+    @property
+    def code(self) -> str:
+        """Python code of a list of tactics that rebuild this plan exactly.
+
+        In `mw.partition(fn, plan.mesh, [...])` it gives every argument, result and value
+        in between the sharding that it has here. What a search found is one `mw.pin`,
+        which names each input and op, so that its lines can be read and changed.
+        """
+        return code_text(self)
 
     # -- on a machine ------------------------------------------------------------------
 

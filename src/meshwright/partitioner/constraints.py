@@ -100,7 +100,9 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
     wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]
     if wrong:
         # JAX makes a pmap a shard_map without a line of the user's.
-        what = f"the shard_map at {op.source}" if op.source else "a pmap in the function"
+        what = (
+            f"the shard_map at {op.source}" if op.source else "a pmap in the function"
+        )
         raise CaptureError(
             f"{what} works over {', '.join(wrong)}, but the mesh is {work.mesh}; wanted a "
             f"mesh with these axes, such as {dict(sizes)}, and more axes if need be; or "

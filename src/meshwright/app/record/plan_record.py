@@ -7,6 +7,7 @@ from typing import Any
 
 from jax.sharding import PartitionSpec
 
+from meshwright.app.record.rebuild import code_of
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
@@ -101,7 +102,8 @@ class PlanRecord:
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program itself; `None` for a plan that was read from JSON.
     estimate: the simulated step behind `figures`; `None` where either is.
-    recorded: for a plan that was read from JSON, the tactics that decide the same again.
+    recorded, recorded_code: for a plan that was read from JSON, the tactics that decide
+        the same again, and Python code of such tactics.
     search: how `autoplan` found the plan; `None` for a plan made of given tactics.
     tokens_per_step: tokens of a step, of all devices; `None` if the program has none.
     token_input: path of the input that holds them, "" if the number was given.
@@ -118,6 +120,7 @@ class PlanRecord:
     figures: Figures | None = None
     decided: Decided | None = field(default=None, compare=False, repr=False)
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)
+    recorded_code: str = field(default="", compare=False, repr=False)
     estimate: Estimate | None = field(default=None, compare=False, repr=False)
     search: SearchResult | None = field(default=None, compare=False, repr=False)
     tokens_per_step: int | None = None
@@ -144,6 +147,11 @@ def estimate_of(plan: PlanRecord) -> Estimate:
     return plan.estimate
 
 
+def code_text(plan: PlanRecord) -> str:
+    """Python code of tactics that rebuild a plan; as it was saved for a plan from JSON."""
+    return plan.recorded_code if plan.decided is None else code_of(plan.decided)
+
+
 def program_of(plan: PlanRecord) -> Decided:
     """The partitioned program of a plan that has an estimate."""
     assert plan.decided is not None, "only a plan with a program can be simulated"
@@ -163,7 +171,7 @@ _ROWS = {
 
 def record_to_json(plan: PlanRecord) -> str:
     """JSON text of everything but the program; `fields_from_json` is the inverse."""
-    tactics = plan.recorded if plan.decided is None else _recorded(plan.decided)
+    tactics = repeating_tactics(plan, always=True)
     fields = {
         "format": FORMAT,
         "mesh": plan.mesh.shape,
@@ -178,6 +186,7 @@ def record_to_json(plan: PlanRecord) -> str:
         "decisions": [
             t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
         ],
+        "code": code_text(plan).splitlines(),
     }
     return json.dumps(fields, indent=1)
 
@@ -200,6 +209,7 @@ def fields_from_json(text: str) -> dict[str, Any]:
             "figures": read_figures(fields["figures"]),
             "tokens_per_step": fields.get("tokens_per_step"),
             "token_input": fields.get("token_input", ""),
+            "recorded_code": "\n".join(fields.get("code", ())),
             "recorded": (
                 *(Recompute(tuple(names)) for names in fields["recompute"]),
                 *(
@@ -214,11 +224,17 @@ def fields_from_json(text: str) -> dict[str, Any]:
         ) from error
 
 
-def _recorded(decided: Decided) -> tuple[Tactic, ...]:
-    """The tactics that decide the same again, and that JSON can hold.
+def repeating_tactics(plan: PlanRecord, always: bool = False) -> tuple[Tactic, ...]:
+    """The tactics that decide the same again, if the program is the same.
 
-    There are no such tactics if one of the user's own rewrites the program.
+    For a plan that a search found, or always, they check that it is, and JSON can hold
+    them. There are none if a tactic of the user's own rewrites the program.
     """
+    decided = plan.decided
+    if decided is None:
+        return plan.recorded
+    if plan.search is None and not always:
+        return decided.tactics
     rewriting = [t for t in decided.tactics if t.rewrite is not None]
     if not all(isinstance(tactic, Recompute) for tactic in rewriting):
         return ()

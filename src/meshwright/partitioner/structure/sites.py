@@ -3,7 +3,8 @@
 A site is all ops of one kind on one source line whose results have one type, in all
 layers that the line writes. Ops of a site that have different neighbours in the graph,
 such as a product and the gradient of another, are told apart by `#1`, `#2`, and so on.
-`@2-4,7` selects some of these, counted from 1 in program order.
+`@2-4,7` selects some of these, counted from 1 in program order. The values that enter,
+run through and leave a loop or branch have the kinds `scan.in`, `scan.carry`, `scan.out`.
 """
 
 import re
@@ -42,10 +43,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sites:
-    """The ops of a program by place; each place's kinds of surroundings, in order."""
+    """The ops of a program by place; each place's kinds of surroundings, in order.
+
+    on_line: the places of one kind of op on one line.
+    """
 
     of: Mapping[Place, tuple[tuple[Node, ...], ...]]
     place_of: Mapping[int, tuple[Place, int]]
+    on_line: Mapping[tuple[int, str], Sequence[Place]]
 
     def name(self, place: Place, number: int | None = None) -> str:
         """The text that `find` reads back: all ops of a place, or those of one number."""
@@ -78,7 +83,8 @@ class Sites:
                 "of its result, then perhaps '#1', then perhaps '@2-4', as in "
                 "'model.py:96 dot_general f32[16,64] #2'"
             )
-        found = [p for p in self.of if _means(read, p)]
+        near = self.on_line.get((int(read["line"]), read["kind"]), ())
+        found = [p for p in near if _means(read, p)]
         if not found:
             raise TacticError(self._unknown(text, read))
         if len(found) > 1:
@@ -120,13 +126,23 @@ class Sites:
 
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
 def sites_of(graph: Graph) -> Sites:
-    """All sites of a program."""
-    places = [_place(graph, node) for node in graph.nodes]
+    """All sites of ops of a program."""
+    return _sites(graph, list(graph.op_node.values()))
+
+
+@lru_cache(maxsize=1)
+def all_sites_of(graph: Graph) -> Sites:
+    """All sites of a program: of ops, of constants, and of the wires of loops."""
+    return _sites(graph, [n for n in graph.nodes if n.input_position is None])
+
+
+def _sites(graph: Graph, nodes: Sequence[Node]) -> Sites:
+    places = [_place(graph, node, node.label) for node in graph.nodes]
     labels = refined_labels(graph, places, _ROUNDS)
     found: dict[Place, dict[int, list[Node]]] = {}
-    for node in graph.op_node.values():
-        alike = found.setdefault(places[node.index], {})
-        alike.setdefault(labels[node.index], []).append(node)
+    for node in nodes:
+        place = _place(graph, node, _kind(node))
+        found.setdefault(place, {}).setdefault(labels[node.index], []).append(node)
     of = {p: tuple(tuple(own) for own in alike.values()) for p, alike in found.items()}
     place_of = {
         node.index: (place, number)
@@ -134,16 +150,31 @@ def sites_of(graph: Graph) -> Sites:
         for number, own in enumerate(alike)
         for node in own
     }
-    return Sites(of, place_of)
+    on_line: dict[tuple[int, str], list[Place]] = {}
+    for place in of:
+        on_line.setdefault((place.line, place.kind), []).append(place)
+    return Sites(of, place_of, on_line)
 
 
-def _place(graph: Graph, node: Node) -> Place:
+def _kind(node: Node) -> str:
+    """The kind of op, "constant", or the part that a wire plays in a loop or branch."""
+    wire = node.wire
+    if node.op is None:
+        return "constant"
+    if wire is None:
+        return node.op.kind
+    if wire.inputs and wire.outputs:
+        return f"{node.op.kind}.carry"
+    return f"{node.op.kind}.{'in' if wire.operand is not None else 'out'}"
+
+
+def _place(graph: Graph, node: Node, kind: str) -> Place:
     file, _, line = str(node.source).rpartition(":")
     made = str(graph.values[node.outs[0][0]]) if node.outs else ""
     made = made.replace(" ", "")
     if not line.isdigit():
-        return Place("?", 0, node.label, made)
-    return Place(file, int(line), node.label, made)
+        return Place("?", 0, kind, made)
+    return Place(file, int(line), kind, made)
 
 
 def refined_labels(graph: Graph, first: Sequence[object], rounds: int) -> list[int]:
@@ -189,12 +220,8 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _means(read: re.Match[str], place: Place) -> bool:
     made = read["type"]
-    return (
-        place.line == int(read["line"])
-        and place.kind == read["kind"]
-        and (made is None or made.replace(" ", "") == place.type)
-        and _is_file(read["file"], place.file)
-    )
+    is_type = made is None or made.replace(" ", "") == place.type
+    return is_type and _is_file(read["file"], place.file)
 
 
 def _is_file(said: str, file: str) -> bool:

@@ -5,6 +5,8 @@ from meshwright.partitioner.tactics.cut import CutOps, cut
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.expert_parallel import expert_parallel
 from meshwright.partitioner.tactics.megatron import megatron
+from meshwright.partitioner.tactics.pin import Pin, pin
+from meshwright.partitioner.tactics.pinned import pin_all
 from meshwright.partitioner.tactics.primitives import (
     FIRST_DIVISIBLE,
     REPLICATED,
@@ -19,7 +21,7 @@ from meshwright.partitioner.tactics.recorded import (
     decisions_of,
 )
 from meshwright.partitioner.tactics.sequence_parallel import sequence_parallel
-from meshwright.partitioner.tactics.tactic import Tactic, TacticKind
+from meshwright.partitioner.tactics.tactic import Tactic, TacticKind, as_code
 from meshwright.partitioner.tactics.zero import fsdp, zero
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "REPLICATED",
     "CutOps",
     "Decisions",
+    "Pin",
     "Recompute",
     "Recorded",
     "Refusal",
@@ -34,12 +37,15 @@ __all__ = [
     "Tactic",
     "TacticKind",
     "Workspace",
+    "as_code",
     "cut",
     "data_parallel",
     "decisions_of",
     "expert_parallel",
     "fsdp",
     "megatron",
+    "pin",
+    "pin_all",
     "recompute",
     "replicate",
     "sequence_parallel",

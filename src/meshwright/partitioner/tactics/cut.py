@@ -9,7 +9,7 @@ from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.structure.workspace import Sum, Workspace
 from meshwright.partitioner.tactics.primitives import Choice, show_dim
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 Where = int | str | Choice
 """A dim of an op's first result, "sum" or "sum 1" for a dim it sums over, or
@@ -18,7 +18,7 @@ Where = int | str | Choice
 _SUM = re.compile(r"sum(?: (\d+))?")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CutOps:
     """Cut ops along one axis, all ops of a place together, then propagate.
 
@@ -50,6 +50,9 @@ class CutOps:
     def __str__(self) -> str:
         sites = ", ".join(f"{site!r}: {show_dim(w)}" for site, w in self.sites)
         return f"cut({{{sites}}}, axis={self.axis!r})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
 
 
 def cut(sites: Mapping[str, Where], axis: str) -> CutOps:

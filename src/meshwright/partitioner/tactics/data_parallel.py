@@ -9,10 +9,10 @@ from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import Refusal, Workspace, find_nodes
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DataParallel:
     """Cut the batch dim of the data inputs along an axis.
 
@@ -61,6 +61,9 @@ class DataParallel:
             return f"data_parallel({self.axis!r})"
         inputs = self.inputs[0] if len(self.inputs) == 1 else list(self.inputs)
         return f"data_parallel({self.axis!r}, inputs={inputs!r})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
 
 
 def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> DataParallel:

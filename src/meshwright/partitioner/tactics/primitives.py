@@ -1,13 +1,13 @@
 """The two basic tactics: `shard` cuts inputs or tagged values, `replicate` keeps them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.workspace import Workspace, find_nodes
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 from meshwright.program.ir import Value
 
 
@@ -26,7 +26,7 @@ DimOf = Callable[[str, Value], Dim]
 """(path, value with shape and dtype) -> the dim to cut, or None to leave it alone."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Shard:
     """Cut inputs or tagged values along one axis, then propagate.
 
@@ -76,8 +76,11 @@ class Shard:
         dims = ", ".join(f"{p!r}: {show_dim(d)}" for p, d in self.dims)
         return f"shard({{{dims}}}, axis={self.axis!r})"
 
+    def __repr__(self) -> str:
+        return as_code(replace(self, name=""))
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Replicate:
     """Keep inputs or tagged values whole along axes (all of them if None)."""
 
@@ -96,8 +99,12 @@ class Replicate:
 
     def __str__(self) -> str:
         patterns = ", ".join(map(repr, self.patterns))
-        axes = "" if self.axes is None else f", axis={', '.join(self.axes)!r}"
-        return f"replicate({patterns}{axes})"
+        axes = self.axes[0] if self.axes and len(self.axes) == 1 else self.axes
+        axis = "" if axes is None else f", axis={axes!r}"
+        return f"replicate({patterns}{axis})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
 
 
 def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:

@@ -8,7 +8,7 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics.tactic import TacticKind
+from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 from meshwright.program.ir import Program, Value
 from meshwright.program.rewrite.rematerialization import (
     backward_start,
@@ -17,7 +17,7 @@ from meshwright.program.rewrite.rematerialization import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Recompute:
     """Save the results of some ops for the backward pass, and recompute the rest.
 
@@ -59,6 +59,9 @@ class Recompute:
 
     def __str__(self) -> str:
         return f"recompute(keep={list(self.keep)!r})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
 
 
 def recompute(keep: str | Sequence[str]) -> Recompute:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from meshwright.errors import TacticError
@@ -20,7 +20,7 @@ from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import show_type
 
 type Cut = tuple[tuple[str, int], ...]
-"""Axis and factor of each cut of a node, in the order in which they were made."""
+"""Axis and factor of each cut of a node, by factor, then from major to minor axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,22 @@ def decisions_of(work: Workspace) -> Decisions:
     """The decisions that a workspace holds."""
     state = work.state
     kinds, nodes, digest = _fingerprint(work.graph)
-    cuts, cut_of = _numbered(tuple(each.items()) for each in state.factor_of)
+    cuts, cut_of = _numbered(map(_cut, state.axes_of))
     return Decisions(
         kinds,
         nodes,
         digest,
         cuts,
         cut_of,
-        tuple((value, axis, dim) for (value, axis), dim in state.scattered.items()),
+        tuple((value, axis, d) for (value, axis), d in sorted(state.scattered.items())),
         tuple(sorted(state.settled)),
-        tuple(state.kept.items()),
+        tuple(sorted(state.kept.items())),
         _sized(work),
     )
+
+
+def _cut(axes_of: Mapping[int, tuple[str, ...]]) -> Cut:
+    return tuple((axis, f) for f, axes in sorted(axes_of.items()) for axis in axes)
 
 
 def _sized(work: Workspace) -> dict[str, tuple[tuple[str, int], ...]]:
@@ -110,14 +114,14 @@ def _numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
     return tuple(known), numbers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Recorded:
     """A tactic that repeats the decisions of an earlier plan for the same program.
 
     any_types: apply them also to a program with other dtypes, but the same ops.
     """
 
-    decisions: Decisions = field(repr=False)
+    decisions: Decisions
     any_types: bool = False
     axes = None
     kind = TacticKind.SEARCH
@@ -132,6 +136,9 @@ class Recorded:
 
     def __str__(self) -> str:
         return f"recorded({len(self.decisions.nodes)} decisions)"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 def _write(decisions: Decisions, state: State, cause: Cause) -> None:

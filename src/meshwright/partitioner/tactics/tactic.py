@@ -1,5 +1,6 @@
 """The protocol of a tactic: what every decision about a program has to offer."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -44,7 +45,14 @@ class Tactic(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+def as_code(tactic: Tactic) -> str:
+    """Python code of a tactic, after `import meshwright as mw`."""
+    return re.sub(
+        r"(?<=: )(REPLICATED|FIRST_DIVISIBLE)\b(?=[,}])", r"mw.\1", f"mw.{tactic}"
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class AxisTactic:
     """A tactic that finds by itself what to cut along one axis.
 
@@ -68,3 +76,6 @@ class AxisTactic:
 
     def __str__(self) -> str:
         return f"{self.name}({self.axis!r})"
+
+    def __repr__(self) -> str:
+        return as_code(self)

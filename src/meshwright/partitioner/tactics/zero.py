@@ -14,12 +14,12 @@ from meshwright.partitioner.structure.structure import Structure, find_structure
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import Workspace, find_nodes
 from meshwright.partitioner.tactics.data_parallel import data_parallel
-from meshwright.partitioner.tactics.tactic import AxisTactic, TacticKind
+from meshwright.partitioner.tactics.tactic import AxisTactic, TacticKind, as_code
 
 Leaves = list[tuple[str, Node]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Zero:
     """Cut optimizer state (stage 2), or parameters as well (stage 3).
 
@@ -99,6 +99,9 @@ class Zero:
         params = "" if self.params is None else f", params={self.params!r}"
         state = "" if self.state is None else f", state={self.state!r}"
         return f"zero({self.stage}, {self.axis!r}{params}{state})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
 
 
 def zero(

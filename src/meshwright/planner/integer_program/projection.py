@@ -1,7 +1,7 @@
 """Choices of an integer program: read from a state or another program, and applied."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def _cheapest_shardings(program: IntegerProgram, chosen: Sequence[int]) -> list[
     return [int(np.argmin(total)) for total in totals]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ChosenStrategies:
     """A search's decisions, node by node; they fit only the program that was searched.
 
@@ -125,8 +125,8 @@ class ChosenStrategies:
     them. shape: numbers of nodes and values of the program.
     """
 
-    strategies: tuple[Strategy, ...] = field(repr=False)
-    kept: tuple[tuple[int, DimAxes], ...] = field(repr=False)
+    strategies: tuple[Strategy, ...]
+    kept: tuple[tuple[int, DimAxes], ...]
     shape: tuple[int, int]
     name: str = "auto"
     axes = ()
@@ -156,10 +156,31 @@ class ChosenStrategies:
                 if end != KEEP_PARTIAL:
                     state.settle(*reduction)
         for value, split in self.kept:
-            state.keep(value, split)
+            if _matters(state, value, split):
+                state.keep(value, split)
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"<{self}: found strategies of {self.shape[0]} nodes>"
+
+
+def _matters(state: State, value: int, split: DimAxes) -> bool:
+    """Whether keeping a value in a sharding changes anything.
+
+    It does not if every reader reads that sharding, or the one in which the value is made.
+    """
+    graph = state.graph
+    producer = graph.nodes[graph.producer[value]]
+    readers = [graph.nodes[index] for index in graph.consumers[value]]
+    if any(n.is_loop_constant or n.is_remat_constant for n in (producer, *readers)):
+        return True
+    if any((value, axis) in state.scattered for axis in state.size):
+        return True
+    port = next(port for port in producer.outs if port[0] == value)
+    forms = {split, state.sharding_at(producer, port).dims}
+    return any(s.dims not in forms for n in readers for s in state.reads(n, value))
 
 
 def shape_of(graph: Graph) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from meshwright.partitioner.tactics import (
     CutOps,
     Shard,
     Tactic,
+    as_code,
     cut,
     shard,
 )
@@ -52,13 +53,7 @@ def write_tactics(matcher: PlanMatcher, steps: Sequence[CutStep]) -> tuple[Tacti
 
 def tactics_as_code(tactics: Sequence[Tactic]) -> str:
     """Python code of tactics, one a line, after `import meshwright as mw`."""
-    lines: list[str] = []
-    for tactic in tactics:
-        text = f"mw.{tactic}"
-        for choice in Choice:
-            text = text.replace(f": {choice.name}", f": mw.{choice.name}")
-        lines.append(f"{text},")
-    return "\n".join(lines)
+    return "\n".join(f"{as_code(tactic)}," for tactic in tactics)
 
 
 # -- ops ------------------------------------------------------------------------------

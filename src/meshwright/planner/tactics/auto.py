@@ -28,7 +28,7 @@ _ROUNDS = 200
 clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Auto:
     """Cut whatever saves time along some axes, on top of the decisions before.
 
@@ -44,7 +44,7 @@ class Auto:
     budget_s: float = 10.0
     search: str = "program"
     seed: int = 0
-    on_progress: OnProgress | None = field(default=None, compare=False, repr=False)
+    on_progress: OnProgress | None = field(default=None, compare=False)
     kind = TacticKind.SEARCH
     rewrite = None
 
@@ -73,6 +73,12 @@ class Auto:
         name = self.machine if isinstance(self.machine, str) else self.machine.name
         how = "" if self.search == "program" else f", search={self.search!r}"
         return f"auto({list(self.axes)!r}, machine={name!r}{how})"
+
+    def __repr__(self) -> str:
+        options = {"memory": None, "budget_s": 10.0, "seed": 0}  # with their defaults
+        chosen = ((name, getattr(self, name)) for name in options)
+        more = (f", {name}={v!r}" for name, v in chosen if v != options[name])
+        return f"mw.{str(self)[:-1]}{''.join(more)})"
 
     def report(self, seconds: float, num_bytes: float, limit: float) -> None:
         """Report the price of what was found; `TacticError` if it does not fit."""

@@ -1,0 +1,58 @@
+"""The tactics of a plan as a person can paste them, which rebuild the same decisions."""
+
+import ast
+from collections.abc import Callable, Sequence
+
+from meshwright.partitioner.decide import Decided, apply_tactics
+from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
+from meshwright.planner.integer_program.projection import ChosenStrategies
+
+
+def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
+    """The tactics of a program, with what a search found spelled as `mw.pin`."""
+    return _rebuilding(decided, lambda tactic: isinstance(tactic, ChosenStrategies))
+
+
+def code_of(decided: Decided) -> str:
+    """Python code of a list of tactics that rebuild all decisions exactly.
+
+    Tactics that search, and those whose `repr` is no Python code, are spelled as `mw.pin`.
+    """
+    return show_tactics(_rebuilding(decided, _is_no_code))
+
+
+def show_tactics(tactics: Sequence[Tactic]) -> str:
+    """Python code of a list of tactics, after `import meshwright as mw`."""
+    return "\n".join(["[", *(f"    {_code(tactic)}," for tactic in tactics), "]"])
+
+
+def _code(tactic: Tactic) -> str:
+    """The code of a tactic; that of a pin has a line for each entry."""
+    if not isinstance(tactic, Pin):
+        return repr(tactic)
+    entries = (f"\n        {name!r}: {text!r}," for name, text in tactic.pins)
+    return f"mw.pin({{{''.join(entries)}\n    }})"
+
+
+def _is_no_code(tactic: Tactic) -> bool:
+    if tactic.kind is TacticKind.SEARCH:
+        return True
+    try:
+        ast.parse(repr(tactic), mode="eval")
+    except SyntaxError:
+        return True
+    return False
+
+
+def _rebuilding(
+    decided: Decided, is_replaced: Callable[[Tactic], bool]
+) -> tuple[Tactic, ...]:
+    """The tactics up to the first that is replaced, then the rest as one pin."""
+    tactics, work = decided.tactics, decided.work
+    found = [i for i, t in enumerate(tactics) if t.rewrite is None and is_replaced(t)]
+    if not found:
+        return tactics
+    rewriting = [t for t in tactics[found[0] :] if t.rewrite is not None]
+    kept = (*tactics[: found[0]], *rewriting)
+    start = apply_tactics(decided.captured, work.mesh, kept, graph=work.graph)
+    return (*kept, pin_all(work, start))

@@ -1,0 +1,122 @@
+"""The `pin` tactic: shardings of inputs and ops, exactly as given, without propagation."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.propagate.state import Cause
+from meshwright.partitioner.structure.sites import all_sites_of
+from meshwright.partitioner.structure.workspace import Workspace, find_nodes
+from meshwright.partitioner.tactics.pin_text import NodePin, PinnedValue, read_pin
+from meshwright.partitioner.tactics.tactic import TacticKind, as_code
+
+_CAUSE = Cause("tactic", "pin")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pin:
+    """Shard inputs and ops exactly as said, and propagate nothing.
+
+    before: y = x @ w, whole        after `{"mlp.py:7 dot_general": "[data, -]"}`: its rows
+    """
+
+    pins: tuple[tuple[str, str], ...]
+    axes = None
+    kind = TacticKind.PIN
+    rewrite = None
+
+    def apply(self, work: Workspace) -> None:
+        """Write the cuts of all nodes, then what happens to each of their results."""
+        found = [each for name, text in self.pins for each in _read(work, name, text)]
+        for name, node, pin in found:
+            _assign(work, name, node, pin)
+        for name, node, pin in found:
+            for number, value in pin.values.items():
+                if number >= len(node.outs):
+                    raise TacticError(
+                        f"pin: {name} has {len(node.outs)} results, and no result {number}"
+                    )
+                _write_value(work, name, node.outs[number][0], value)
+
+    def __str__(self) -> str:
+        pins = ", ".join(f"{name!r}: {text!r}" for name, text in self.pins)
+        return f"pin({{{pins}}})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
+
+
+def pin(shardings: Mapping[str, str]) -> Pin:
+    """Shard inputs and ops exactly so, and nothing else: `pin({"x": "[data, -]"})`.
+
+    shardings: from names to texts. A name is a pattern as in `shard`, or a place as in
+        `cut`; loops have places as well, such as `model.py:40 scan.carry f32[16,64]`. A
+        text has, per dim, the axes that split it, major to minor, `-` for none. After
+        it, separated by "; ", may come, for an op:
+        "sum [model]": axes that split the dims that it sums over;
+        "reduce model": the devices along the axis add their partial sums here;
+        "reduce-scatter model 1": they do, and each keeps its part of dim 1;
+        "scatter model 1": the same, if all readers want that;
+        "keep [data, -]": the value is kept so for all readers;
+        "factor 3 [data]": axes that split a dim that no text above can name. The texts
+        about a value other than the first result begin with "result 1: ".
+    Nothing is propagated, so that a plan that is written in this form is rebuilt exactly.
+    When the tactic is applied, it raises `TacticError` for a name that matches nothing,
+    a text that cannot be read, or a split that is not possible.
+    """
+    if not isinstance(shardings, Mapping):
+        raise TacticError(f"pin wants a mapping from names to texts, got {shardings!r}")
+    for name, text in shardings.items():
+        if not isinstance(text, str):
+            raise TacticError(
+                f"the sharding of {name!r} is {text!r}; wanted a text such as '[data, -]'"
+            )
+    return Pin(tuple(shardings.items()))
+
+
+def _read(work: Workspace, name: str, text: str) -> Iterator[tuple[str, Node, NodePin]]:
+    """The nodes that a name means, each with what the text says about it."""
+    if " " in name:
+        found = [(name, node) for node in all_sites_of(work.graph).find(name)]
+    else:
+        found = find_nodes(work, name)
+    for label, node in found:
+        yield label, node, read_pin(work, label, node, text)
+
+
+def _assign(work: Workspace, name: str, node: Node, pin: NodePin) -> None:
+    state = work.state
+    for factor, axes in pin.axes.items():
+        for axis in axes:
+            if state.factor_of[node.index].get(axis) == factor:
+                continue
+            why = state.why_not(node, axis, factor)
+            if why is not None:
+                raise TacticError(f"pin: {name} cannot be split along {axis!r}: {why}")
+            state.assign(node, axis, factor, _CAUSE)
+        is_now = state.axes_of[node.index].get(factor, ())
+        if is_now[: len(axes)] != axes:
+            raise TacticError(
+                f"pin: a dim of {name} is split along {', '.join(is_now)} by an earlier "
+                f"tactic; wanted {', '.join(axes)}, major to minor"
+            )
+
+
+def _write_value(work: Workspace, name: str, value: int, pin: PinnedValue) -> None:
+    state, shown = work.state, work.graph.values[value]
+    ranks = [dim + 1 for _, dim in pin.scattered]
+    if max(ranks, default=0) > len(shown.shape) or (
+        pin.kept is not None and len(pin.kept) != len(shown.shape)
+    ):
+        raise TacticError(
+            f"pin: {name} makes {shown}, which has {len(shown.shape)} dims; the text "
+            "names others"
+        )
+    for axis, dim in pin.scattered:
+        if (value, axis) not in state.scattered:
+            state.scatter(value, axis, dim)
+    for axis in pin.settled:
+        state.settle(value, axis)
+    if pin.kept is not None:
+        state.keep(value, pin.kept)

@@ -1,0 +1,233 @@
+"""The decisions about one node as text, such as `[data, -]; sum [model]; reduce model`."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.workspace import Workspace
+
+type Axes = tuple[str, ...]
+
+_DIMS = re.compile(r"\[(.*)\]")
+_RESULT = re.compile(r"result (\d+): (.*)")
+_WORDS = (
+    "'[data, -]', 'sum [model]', 'reduce model', 'reduce-scatter model 1', "
+    "'scatter model 1', 'keep [data, -]' or 'factor 3 [data]', separated by '; '"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedValue:
+    """The decisions about one result of a node.
+
+    scattered: axes along which a partial sum is reduce-scattered, each with the dim.
+    settled: axes along which it is reduced here, whatever its readers ask for.
+    kept: the sharding, by dims, in which it is kept for all readers, if there is one.
+    """
+
+    scattered: tuple[tuple[str, int], ...] = ()
+    settled: Axes = ()
+    kept: tuple[Axes, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodePin:
+    """All decisions about one node: its axes by factor, and those about its results."""
+
+    axes: Mapping[int, Axes]
+    values: Mapping[int, PinnedValue]
+
+
+# -- writing ----------------------------------------------------------------------------
+
+
+def show_pin(work: Workspace, node: Node) -> str:
+    """The text of all decisions about a node, which `read_pin` reads; "" if none."""
+    state = work.state
+    axes = {f: a for f, a in state.axes_of[node.index].items() if a}
+    parts = _show_axes(work, node, axes)
+    values = {
+        number: shown
+        for number, (value, _) in enumerate(node.outs)
+        if (shown := _show_value(work, value))
+    }
+    for number, shown in values.items():
+        parts += [f"result {number}: {text}" if number else text for text in shown]
+    return "; ".join(parts)
+
+
+def _show_axes(work: Workspace, node: Node, axes: Mapping[int, Axes]) -> list[str]:
+    dims = node.outs[0][1] if node.outs else ()
+    shown = [tuple(a for f in factors for a in axes.get(f, ())) for factors in dims]
+    sums = [axes.get(f, ()) for f in work.sums(node)]
+    named = {f for factors in dims for f in factors} | {*work.sums(node)}
+    parts = [_show_dims(work, shown)] if any(shown) else []
+    parts += [f"sum {_show_dims(work, sums)}"] if any(sums) else []
+    if any(_fill(work, node, fs, a) != _own(axes, fs) for fs, a in zip(dims, shown)):
+        parts, named = [], set()  # the axes of a dim do not tell those of its factors
+    parts += [
+        f"factor {f} {_show_dims(work, [a])}" for f, a in axes.items() if f not in named
+    ]
+    return parts
+
+
+def _own(axes: Mapping[int, Axes], factors: Iterable[int]) -> dict[int, Axes]:
+    return {f: axes[f] for f in factors if f in axes}
+
+
+def _show_value(work: Workspace, value: int) -> list[str]:
+    state, parts = work.state, list[str]()
+    for axis in state.size:
+        dim = state.scattered.get((value, axis))
+        is_settled = (value, axis) in state.settled
+        if dim is not None:
+            verb = "reduce-scatter" if is_settled else "scatter"
+            parts.append(f"{verb} {axis} {dim}")
+        elif is_settled:
+            parts.append(f"reduce {axis}")
+    if value in state.kept:
+        parts.append(f"keep {_show_dims(work, state.kept[value])}")
+    return parts
+
+
+def _show_dims(work: Workspace, dims: Iterable[Axes]) -> str:
+    """`[data.model, -]`, where the sub-axes of an axis in a row are shown as the axis."""
+    return f"[{', '.join('.'.join(_joined(work, axes)) or '-' for axes in dims)}]"
+
+
+def _joined(work: Workspace, axes: Axes) -> Axes:
+    for axis, parts in work.sub_axes.items():
+        for i in range(len(axes) - len(parts) + 1 if len(parts) > 1 else 0):
+            if axes[i : i + len(parts)] == parts:
+                return (
+                    *_joined(work, axes[:i]),
+                    axis,
+                    *_joined(work, axes[i + len(parts) :]),
+                )
+    return axes
+
+
+# -- reading ----------------------------------------------------------------------------
+
+
+def read_pin(work: Workspace, name: str, node: Node, text: str) -> NodePin:
+    """The decisions about a node that a text means; `TacticError` for any other text.
+
+    name: of the node, for messages.
+    """
+    axes: dict[int, Axes] = {}
+    values: dict[int, list[str]] = {}
+    for part in filter(None, (each.strip() for each in text.split(";"))):
+        numbered = _RESULT.fullmatch(part)
+        number, clause = (int(numbered[1]), numbered[2]) if numbered else (0, part)
+        word = clause.partition(" ")[0]
+        if word in ("reduce", "reduce-scatter", "scatter", "keep"):
+            values.setdefault(number, []).append(clause)
+            continue
+        dims = _read_dims(work, name, clause.removeprefix(_prefix(clause)))
+        factors_of = _factors(work, name, node, clause, len(dims))
+        for dim, (factors, cut) in enumerate(zip(factors_of, dims, strict=True)):
+            if cut and not factors:
+                raise TacticError(f"pin: dim {dim} of {name} cannot be split")
+            axes.update(_fill(work, node, factors, cut))
+    used = [axis for cut in axes.values() for axis in cut]
+    if len(used) != len(set(used)):
+        raise TacticError(f"pin: an axis is used twice in {text!r} of {name}")
+    pinned = {n: _read_value(work, name, clauses) for n, clauses in values.items()}
+    return NodePin(axes, pinned)
+
+
+def _prefix(clause: str) -> str:
+    found = re.match(r"sum |factor \d+ ", clause)
+    return found[0] if found else ""
+
+
+def _factors(
+    work: Workspace, name: str, node: Node, clause: str, count: int
+) -> Sequence[tuple[int, ...]]:
+    """The factors of each dim that a clause names axes for."""
+    if clause.startswith("factor "):
+        number = int(clause.split()[1])
+        if number >= len(node.sizes):
+            raise TacticError(
+                f"pin: {name} has {len(node.sizes)} factors, no {clause!r}"
+            )
+        found: Sequence[tuple[int, ...]] = [(number,)]
+        what = "factor"
+    elif clause.startswith("sum "):
+        found, what = [(f,) for f in work.sums(node)], "dims that it sums over"
+    else:
+        found, what = node.outs[0][1] if node.outs else (), "dims"
+    if len(found) != count:
+        raise TacticError(
+            f"pin: {clause!r} names {count} dims, but {name} has {len(found)} {what}"
+        )
+    return found
+
+
+def _fill(
+    work: Workspace, node: Node, factors: Iterable[int], axes: Axes
+) -> dict[int, Axes]:
+    """The axes of each factor of a dim: each axis splits the first that is not full."""
+    filled: dict[int, Axes] = {}
+    left = list(axes)
+    order = list(factors)
+    for position, factor in enumerate(order):
+        parts, own = 1, list[str]()
+        is_last = position == len(order) - 1
+        while left and (is_last or parts < node.sizes[factor]):
+            parts *= work.state.size[left[0]]
+            own.append(left.pop(0))
+        if own:
+            filled[factor] = tuple(own)
+    return filled
+
+
+def _read_value(work: Workspace, name: str, clauses: Iterable[str]) -> PinnedValue:
+    scattered: list[tuple[str, int]] = []
+    settled: list[str] = []
+    kept: tuple[Axes, ...] | None = None
+    for clause in clauses:
+        verb, *rest = clause.split(maxsplit=1)
+        words = rest[0].split() if rest else []
+        if verb == "keep" and rest:
+            kept = tuple(_read_dims(work, name, rest[0]))
+        elif verb == "reduce" and len(words) == 1:
+            settled += _sub_axes(work, name, words[0])
+        elif verb != "reduce" and len(words) == 2 and words[1].isdigit():
+            own = _sub_axes(work, name, words[0])
+            scattered += [(axis, int(words[1])) for axis in own]
+            settled += own if verb == "reduce-scatter" else ()
+        else:
+            raise TacticError(f"pin: cannot read {clause!r} of {name}; wanted {_WORDS}")
+    return PinnedValue(tuple(scattered), tuple(settled), kept)
+
+
+def _read_dims(work: Workspace, name: str, text: str) -> list[Axes]:
+    found = _DIMS.fullmatch(text.strip())
+    if found is None:
+        raise TacticError(f"pin: cannot read {text!r} of {name}; wanted {_WORDS}")
+    dims = found[1].split(",") if found[1].strip() else []
+    return [
+        tuple(
+            sub_axis
+            for axis in dim.strip().split(".")
+            if axis != "-"
+            for sub_axis in _sub_axes(work, name, axis)
+        )
+        for dim in dims
+    ]
+
+
+def _sub_axes(work: Workspace, name: str, axis: str) -> Axes:
+    """The sub-axes of an axis, or the one sub-axis that is meant."""
+    if axis in work.state.size:
+        return (axis,)
+    if axis in work.sub_axes:
+        return work.sub_axes[axis]
+    known = ", ".join(work.sub_axes)
+    raise TacticError(
+        f"pin: {axis!r} of {name} is no axis of the mesh, which has {known}"
+    )
