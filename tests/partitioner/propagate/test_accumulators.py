@@ -7,6 +7,7 @@ import pytest
 from jax import lax
 
 import meshwright as mw
+from meshwright.partitioner.propagate.recurrence import recurrent_totals
 from meshwright.partitioner.propagate.sum_routes import SumRoutes
 from tests.partitioner.propagate.programs import engine, f32, made, the
 
@@ -225,3 +226,75 @@ def test_a_route_leads_through_linear_ops_with_one_reader_to_the_accumulator():
     assert routes.accumulator_of(padded) is loop
     assert routes.accumulator_of(made(the(run, "reduce_sum"))) is None
     assert routes.accumulator_of(product) is None  # rounded, which is not linear
+
+
+# -- readers that want a total cut ----------------------------------------------------
+
+STEPS = 5
+
+
+def recurrent_loss(params, xs):
+    def cell(state, x):
+        return jnp.tanh(state @ params["w"] + x @ params["v"]), None
+
+    state = lax.scan(cell, jnp.zeros((xs.shape[1], WIDTH)), xs)[0]
+    return (state**2).mean()
+
+
+def recurrent_step(params, xs):
+    gradients = jax.grad(recurrent_loss)(params, xs)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients)
+
+
+WEIGHTS = {"w": normal(WIDTH, WIDTH), "v": normal(WIDTH, WIDTH, seed=2)}
+SEQUENCES = normal(STEPS, BATCH, WIDTH, seed=3)
+
+
+def test_under_zero_3_a_recurrent_weight_is_reduce_scattered_once_after_the_loop():
+    step = mw.partition(
+        recurrent_step, MESH, [*CUT, mw.zero(3, "data", params="params.**")]
+    )
+    counts = step.plan(WEIGHTS, SEQUENCES).counts
+    assert (counts["reduce_scatter"], counts["all_gather"]) == (2, 2)
+    assert counts["all_reduce"] == 0
+    assert step.check(WEIGHTS, SEQUENCES).ok
+
+
+def test_under_zero_3_with_microbatches_it_is_once_for_each_microbatch():
+    def fn(params, xs):
+        def microbatch(total, x):
+            gradients = jax.grad(recurrent_loss)(params, x)
+            return jax.tree.map(jnp.add, total, gradients), 0
+
+        total = lax.scan(microbatch, jax.tree.map(jnp.zeros_like, params), xs)[0]
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, total)
+
+    cut = [mw.shard({"xs": 2}, "data"), mw.zero(3, "data", params="params.**")]
+    xs = np.stack([SEQUENCES] * MICROBATCHES)
+    counts = mw.partition(fn, MESH, cut).plan(WEIGHTS, xs).counts
+    assert counts["reduce_scatter"] == 2 * MICROBATCHES
+
+
+def test_under_zero_3_totals_of_microbatches_are_stored_cut():
+    """Their sums are reduce-scattered in each iteration, so that none is ever whole."""
+    step = accumulating(scanned, jnp.bfloat16)
+    cut = [*CUT, mw.zero(3, "data", params="params.**")]
+    plan = mw.partition(step, MESH, cut).plan(stacked(), XS)
+    assert plan.counts["reduce_scatter"] == 3 * LAYERS * MICROBATCHES
+    assert plan.counts["all_reduce"] == 0
+
+
+def test_totals_of_a_loop_that_carries_only_totals_and_counters_are_not_recurrent():
+    def fn(params, xs):
+        def body(carry, x):
+            total, i = carry
+            return (total + x.T @ params["w"] * i, i + 1), None
+
+        return lax.scan(body, (jnp.zeros((8, 8)), 0), xs)[0]
+
+    run = engine(fn, {"w": f32(16, 8)}, f32(5, 16, 8))
+    assert recurrent_totals(run.graph, SumRoutes(run.graph)) == set()
+    run = engine(jax.grad(recurrent_loss), WEIGHTS, SEQUENCES)
+    totals = recurrent_totals(run.graph, SumRoutes(run.graph))
+    shapes = [run.graph.values[total].shape for total in totals]
+    assert shapes == [(WIDTH, WIDTH)] * 2

@@ -8,6 +8,7 @@ is made. `SumRoutes` knows what a program allows, `Carrier` what a state makes o
 """
 
 from meshwright.partitioner.propagate.graph import Node
+from meshwright.partitioner.propagate.recurrence import recurrent_totals
 from meshwright.partitioner.propagate.state import State
 from meshwright.partitioner.propagate.sum_routes import (
     SumRoutes,
@@ -30,10 +31,11 @@ class Carrier:
         self._assumed: set[tuple[int, str]] = set()
         self._partial: dict[tuple[int, str, bool], bool] = {}
         self._version = state.version
-        # Results of loops inside loops: their sums may be delayed into the outer loop. At
-        # the top level only one sum could be saved, and the result's readers decide how
-        # it is cut.
-        self._inner = {
+        # Totals that are reduced after their loop even if a reader wants them cut. Those
+        # of an inner loop save a reduction in each of its iterations. A recurrent loop is
+        # one backward pass, which holds its weights whole too. A loop over microbatches
+        # instead cuts its totals for such readers, as ZeRO stores gradients.
+        self._totals = recurrent_totals(self.graph, self.routes) | {
             self.graph.number[result]
             for outer in self.graph.wire_nodes
             for body in outer.bodies
@@ -86,7 +88,7 @@ class Carrier:
         node = self.graph.nodes[self.graph.producer[value]]
         if axis not in state.factor_of[node.index] and is_exit(node):
             return self.leaves_partial(node, axis, is_strict)
-        if value in self._inner:
+        if value in self._totals:
             return self.loop_partial(node, axis)
         if axis in state.factor_of[node.index]:
             is_sum = node.rule is not None and node.rule.monoid == "sum"
