@@ -88,7 +88,7 @@ def test_zeros_are_known_literal_or_made():
     run = engine(lambda x: (x + 0.0, x + jnp.zeros((8, 8)), x + jnp.ones((8, 8))), A)
     carrier = Carrier(run.state)
     known = [
-        carrier.is_zero(node.op.operands[1])
+        carrier.routes.is_zero(node.op.operands[1])
         for node in run.graph.op_node.values()
         if node.label == "add"
     ]

@@ -165,7 +165,7 @@ def _level(
         for position in carrier.addends(node, axis):
             atom = op.operands[position]
             have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
-            if axis not in have and not carrier.is_zero(atom):
+            if axis not in have and not carrier.routes.is_zero(atom):
                 level[position] = scope.as_partial(level[position], (axis,))
     return tuple(level)
 
@@ -181,7 +181,9 @@ def _lower_region(scope: Scope, op: Op) -> None:
     results: dict[int, Sharding] = {}
     for node, wire in zip(scope.graph.wire_nodes[op], op.wires, strict=True):
         inner = _wire_sharding(scope, node)
-        outer = Sharding(((), *inner.dims)) if wire.is_stacked else inner
+        outer = inner
+        if wire.is_stacked:
+            outer = Sharding(((), *inner.dims), inner.partial)
         if wire.operand is not None:
             operands[wire.operand] = _region_operand(
                 scope, op.operands[wire.operand], outer, node
@@ -209,7 +211,7 @@ def _lower_region(scope: Scope, op: Op) -> None:
 
 
 def _wire_sharding(scope: Scope, node: Node) -> Sharding:
-    """The sharding of a wire's value inside the region; a loop's carry may be partial.
+    """The sharding of a wire's value inside the region; what leaves it may be partial.
 
     A loop-invariant value may be gathered before the loop, and for a remat inside it.
     """
@@ -220,7 +222,11 @@ def _wire_sharding(scope: Scope, node: Node) -> Sharding:
     dims = tuple((d,) for d in range(len(node.sizes)))
     inner = cut_by(scope.state.axes_of[node.index], dims)
     carrier = scope.shared.carrier
-    partial = tuple(a for a in scope.mesh.axes if carrier.loop_partial(node, a))
+    partial = tuple(
+        a
+        for a in scope.mesh.axes
+        if carrier.loop_partial(node, a) or carrier.leaves_partial(node, a)
+    )
     return Sharding(inner.dims, partial)
 
 
@@ -233,9 +239,14 @@ def _is_gathered(scope: Scope, node: Node) -> bool:
 def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:
     """A region's operand; the whole initial value of a partial carry is made partial."""
     local = scope.read(atom, Sharding(need.dims), node, f"an operand of {node.label}")
+    return _as_addend(scope, atom, local, need)
+
+
+def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
+    """A value that is partial along the axes of `need`, of one that is along some."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)
-    if not missing or scope.shared.carrier.is_zero(atom):
+    if not missing or scope.shared.carrier.routes.is_zero(atom):
         return local
     return scope.as_partial(local, missing)
 
@@ -250,8 +261,10 @@ def _lower_body(
     scope = Scope(shared, body, {v: inputs[i] for i, v in enumerate(body.inputs)})
     _lower_ops(scope)
     what = f"a value that {op.kind} hands on must be stored alike"
-    outputs = (
-        _store_output(scope, atom, needs[i], what)[0]
-        for i, atom in enumerate(body.outputs)
-    )
+    outputs: list[Atom] = []
+    for i, atom in enumerate(body.outputs):
+        local, _ = _store_output(scope, atom, needs[i], what)
+        have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
+        assert set(have) <= set(needs[i].partial), f"a partial sum leaves {op.kind}"
+        outputs.append(_as_addend(scope, atom, local, needs[i]))
     return scope.finish(tuple(outputs))

@@ -5,6 +5,7 @@ from meshwright.partitioner.propagate.graph import Graph, Node
 from meshwright.partitioner.propagate.propagator import Propagator
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 from meshwright.partitioner.propagate.sub_axes import split_axes, user_axes, whole_axes
+from meshwright.partitioner.propagate.sum_routes import SumRoutes
 
 __all__ = [
     "Carrier",
@@ -14,6 +15,7 @@ __all__ = [
     "Node",
     "Propagator",
     "State",
+    "SumRoutes",
     "split_axes",
     "user_axes",
     "whole_axes",

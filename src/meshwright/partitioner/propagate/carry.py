@@ -1,13 +1,22 @@
 """Which values stay partial sums: a sum is delayed through linear ops if that is no dearer.
 
 A partial value is passed on to its consumers if all of them are linear in it and their
-results together are no larger than it is. Otherwise it is reduced where it is made. So
-`a@W1 + b@W2` needs one all-reduce, and three gradients of one input need one.
+results together are no larger than it is. So `a@W1 + b@W2` needs one all-reduce, and
+three gradients of one input need one. A value on its way to a loop's accumulator may also
+grow, if one reduction after the loop moves fewer bytes. Otherwise it is reduced where it
+is made. `SumRoutes` knows what a program allows, `Carrier` what a state makes of it.
 """
 
 from meshwright.partitioner.propagate.graph import Node
+from meshwright.partitioner.propagate.recurrence import recurrent_totals
 from meshwright.partitioner.propagate.state import State
-from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
+from meshwright.partitioner.propagate.sum_routes import (
+    SumRoutes,
+    is_carry,
+    is_exit,
+    linear_sets,
+)
+from meshwright.program.ir import Value
 
 
 class Carrier:
@@ -16,17 +25,17 @@ class Carrier:
     def __init__(self, state: State) -> None:
         self.state = state
         self.graph = state.graph
-        self._carries: dict[int, bool] = {}
+        self.routes = SumRoutes(state.graph)
         self._loops: dict[tuple[int, str], bool] = {}
+        self._trying: set[tuple[int, str]] = set()
         self._assumed: set[tuple[int, str]] = set()
         self._partial: dict[tuple[int, str, bool], bool] = {}
         self._version = state.version
-        outputs = self.graph.program.outputs
-        self._outputs = {self.graph.number[v] for v in outputs if isinstance(v, Value)}
-        # Results of loops inside loops: their sums may be delayed into the outer loop. At
-        # the top level only one sum could be saved, and the result's readers decide how
-        # it is cut.
-        self._inner = {
+        # Totals that are reduced after their loop even if a reader wants them cut. Those
+        # of an inner loop save a reduction in each of its iterations. A recurrent loop is
+        # one backward pass, which holds its weights whole too. A loop over microbatches
+        # instead cuts its totals for such readers, as ZeRO stores gradients.
+        self._totals = recurrent_totals(self.graph, self.routes) | {
             self.graph.number[result]
             for outer in self.graph.wire_nodes
             for body in outer.bodies
@@ -49,23 +58,26 @@ class Carrier:
         return self._partial[key]
 
     def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
-        """The value, and all that may decide whether it is partial, in program order.
+        """The value, and all that may decide whether it is partial, operands first.
 
         Chains of additions are long; answering in this order avoids deep recursion.
         """
-        found, todo = {value}, [value]
+        found: dict[int, None] = {}
+        seen, todo = {value}, [value]
         while todo:
-            node = self.graph.nodes[self.graph.producer[todo.pop()]]
-            if not _groups(node) or axis in self.state.factor_of[node.index]:
-                continue
-            assert node.op is not None
-            for number in self._numbers(node.op):
-                if number is None or number in found or not self.is_cheap(number):
-                    continue
-                if (number, axis, is_strict) not in self._partial:
-                    found.add(number)
-                    todo.append(number)
-        return sorted(found)
+            last = todo[-1]
+            node = self.graph.nodes[self.graph.producer[last]]
+            is_cut = axis in self.state.factor_of[node.index]
+            missing = [
+                n
+                for n in ([] if is_cut else self.routes.sources(node))
+                if n not in seen and (n, axis, is_strict) not in self._partial
+            ]
+            if not missing:
+                found[todo.pop()] = None
+            seen.update(missing)
+            todo += missing
+        return [*found]
 
     def _find_partial(self, value: int, axis: str, is_strict: bool) -> bool:
         state = self.state
@@ -74,13 +86,16 @@ class Carrier:
         if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
         node = self.graph.nodes[self.graph.producer[value]]
-        if value in self._inner:
+        if axis not in state.factor_of[node.index] and is_exit(node):
+            return self.leaves_partial(node, axis, is_strict)
+        if value in self._totals:
             return self.loop_partial(node, axis)
         if axis in state.factor_of[node.index]:
             is_sum = node.rule is not None and node.rule.monoid == "sum"
             return is_sum and state.dim_on(value, axis) == -1
         return any(
-            self._is_carried(node, group, axis, is_strict) for group in _groups(node)
+            self._is_carried(node, group, axis, is_strict)
+            for group in linear_sets(node)
         )
 
     def _follow(self) -> None:
@@ -96,7 +111,7 @@ class Carrier:
         state = self.state
         if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
-        if not self.is_cheap(value):
+        if not self._may_pass(value, axis):
             return False
         return all(
             self._accepts(self.graph.nodes[c], value, axis)
@@ -111,11 +126,34 @@ class Carrier:
         """
         self._follow()
         key = (node.index, axis)
+        if key in self._trying:
+            return True
         if key not in self._loops:
-            self._loops[key] = False
-            self._loops[key] = self._try_loop(node, axis)
+            self._trying.add(key)
+            found = self._try_loop(node, axis)
+            self._trying.remove(key)
+            self._loops[key] = found
             self._partial.clear()
         return self._loops[key]
+
+    def leaves_partial(self, node: Node, axis: str, is_strict: bool = False) -> bool:
+        """Whether a value leaves a region as a partial sum: results of branches, stacks."""
+        if not is_exit(node) or axis in self.state.factor_of[node.index]:
+            return False
+        return any(
+            self._is_delayed(number, axis) and self.is_partial(number, axis, is_strict)
+            for number in self.routes.sources(node)
+        )
+
+    def _is_delayed(self, value: int, axis: str) -> bool:
+        """Whether a value on its way to an accumulator is added to it as a partial sum."""
+        if not self.routes.is_delayed(value):
+            return False
+        loop = self.routes.accumulator_of(value)
+        return loop is not None and self.loop_partial(loop, axis)
+
+    def _may_pass(self, value: int, axis: str) -> bool:
+        return self.routes.is_cheap(value) or self._is_delayed(value, axis)
 
     # -- one op ---------------------------------------------------------------------
 
@@ -124,7 +162,7 @@ class Carrier:
 
         Whole operands among them must be made partial: kept on one device, zero elsewhere.
         """
-        carried = (g for g in _groups(node) if self._is_carried(node, g, axis))
+        carried = (g for g in linear_sets(node) if self._is_carried(node, g, axis))
         return next(carried, frozenset())
 
     def _is_carried(
@@ -137,25 +175,38 @@ class Carrier:
         additions does not matter.
         """
         assert node.op is not None
-        has_partial = has_whole = False
-        for position, number in enumerate(self._numbers(node.op)):
+        partial: list[int] = []
+        has_whole = False
+        for position, number in enumerate(self.routes.numbers(node.op)):
             arrives = self._arrives_partial(number, axis, is_strict)
             if position not in group:
                 if arrives:
                     return False
-            elif arrives:
-                has_partial = True
-            elif not self.is_zero(node.op.operands[position]):
+            elif arrives and number is not None:
+                partial.append(number)
+            elif not self.routes.is_zero(node.op.operands[position]):
                 has_whole = True
-        if has_whole and (is_strict or not has_partial or len(group) < 2):
+        if has_whole and (is_strict or not partial or len(group) < 2):
             return False
-        return has_partial and (not has_whole or self._merges(node, axis))
+        return bool(partial) and (
+            not has_whole
+            or self._merges(node, axis)
+            or self._is_accumulated(node, partial, axis)
+        )
+
+    def _is_accumulated(self, node: Node, partial: list[int], axis: str) -> bool:
+        """Whether an accumulator takes in a result with sums other than its own total."""
+        value = node.outs[0][0]
+        loop = self.routes.accumulator_of(value)
+        if loop is None or not any(map(self.routes.has_sum, partial)):
+            return False
+        return self.loop_partial(loop, axis)
 
     def _arrives_partial(self, number: int | None, axis: str, is_strict: bool) -> bool:
         """Whether a value is partial and stays so; if not cheap, it is reduced at once."""
         return (
             number is not None
-            and self.is_cheap(number)
+            and self._may_pass(number, axis)
             and self.is_partial(number, axis, is_strict)
         )
 
@@ -164,16 +215,16 @@ class Carrier:
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]
-            if len(node.outs) != 1 or len(readers) != 1 or value in self._outputs:
+            if len(node.outs) != 1 or len(readers) != 1 or value in self.routes.outputs:
                 return False
             node = self.graph.nodes[readers[0]]
             if node.op is None or node.wire or axis in self.state.factor_of[node.index]:
                 return False
-            numbers = self._numbers(node.op)
+            numbers = self.routes.numbers(node.op)
             if numbers.count(value) != 1:
                 return False
             place = numbers.index(value)
-            groups = [g for g in _groups(node) if place in g and len(g) > 1]
+            groups = [g for g in linear_sets(node) if place in g and len(g) > 1]
             if any(self._has_other(numbers, g, value, axis) for g in groups):
                 return True
             if not groups:
@@ -186,78 +237,32 @@ class Carrier:
         others = [n for p, n in enumerate(numbers) if p in group and n != value]
         return any(self._arrives_partial(n, axis, is_strict=True) for n in others)
 
-    def is_zero(self, atom: Atom) -> bool:
-        """Whether a value is known to be zero everywhere."""
-        if isinstance(atom, Literal):
-            return bool(atom.value == 0)
-        node = self.graph.nodes[self.graph.producer[self.graph.number[atom]]]
-        return node.rule is not None and node.rule.is_zero
-
     def _accepts(self, node: Node, value: int, axis: str) -> bool:
+        if is_exit(node):
+            return self.leaves_partial(node, axis)
         if node.wire is not None:
             return self.loop_partial(node, axis)
         if node.op is None or axis in self.state.factor_of[node.index]:
             return False
-        wanted = {p for p, n in enumerate(self._numbers(node.op)) if n == value}
+        numbers = self.routes.numbers(node.op)
+        wanted = {p for p, n in enumerate(numbers) if n == value}
         return any(
             wanted <= group and self._is_carried(node, group, axis)
-            for group in _groups(node)
+            for group in linear_sets(node)
         )
-
-    def is_cheap(self, value: int) -> bool:
-        """Whether all uses of a value are linear, and their results together no larger."""
-        known = self._carries.get(value)
-        if known is None:
-            known = self._carries[value] = self._weigh(value)
-        return known
-
-    def _weigh(self, value: int) -> bool:
-        consumers = self.graph.consumers[value]
-        if not consumers or value in self._outputs:
-            return False
-        made = 0.0
-        for index in consumers:
-            node = self.graph.nodes[index]
-            if node.wire is not None:
-                if len(consumers) > 1 or node.op is None or node.op.kind != "scan":
-                    return False
-                continue
-            share = self._share(node, value, len(consumers))
-            if share is None or node.op is None:
-                return False
-            made += share * sum(num_bytes(r) for r in node.op.results)
-        return made <= num_bytes(self.graph.values[value])
-
-    def _share(self, node: Node, value: int, num_consumers: int) -> float | None:
-        """The share of a linear op's result bytes that counts for one operand value."""
-        if node.op is None:
-            return None
-        wanted = {p for p, n in enumerate(self._numbers(node.op)) if n == value}
-        for group in _groups(node):
-            if wanted <= group and (len(group) == 1 or num_consumers == 1):
-                return len(wanted) / len(group)
-        return None
-
-    def _numbers(self, op: Op) -> list[int | None]:
-        """The number of each operand; `None` for a literal."""
-        known = self.graph.number
-        return [known[a] if isinstance(a, Value) else None for a in op.operands]
 
     # -- loops ----------------------------------------------------------------------
 
     def _try_loop(self, node: Node, axis: str) -> bool:
         wire, op = node.wire, node.op
-        if wire is None or op is None or op.kind != "scan" or wire.is_stacked:
+        if not is_carry(node) or axis in self.state.factor_of[node.index]:
             return False
-        if (
-            not wire.outputs
-            or wire.operand is None
-            or axis in self.state.factor_of[node.index]
-        ):
-            return False
+        assert op is not None
+        assert wire is not None
+        assert wire.operand is not None
         start = self.graph.number[op.bodies[0].inputs[wire.inputs[0][1]]]
         last = op.bodies[0].outputs[wire.outputs[0][1]]
-        init = self._numbers(op)[wire.operand]
+        init = self.routes.numbers(op)[wire.operand]
         if not isinstance(last, Value) or last is self.graph.values[start]:
             return False
         if init is not None and self.is_partial(init, axis):
@@ -267,7 +272,7 @@ class Carrier:
         self._assumed.add((start, axis))
         end = self.graph.number[last]
         is_handed_on = self.can_carry(start, axis)  # otherwise readers need the sum
-        if is_handed_on and self.is_cheap(end) and self.is_partial(end, axis):
+        if is_handed_on and self.routes.is_cheap(end) and self.is_partial(end, axis):
             if wire.result is not None:
                 self._assumed.add((self.graph.number[op.results[wire.result]], axis))
             return True
@@ -277,7 +282,3 @@ class Carrier:
 
 MAX_ADDENDS = 64
 """Additions that are followed to find another partial addend of a long sum."""
-
-
-def _groups(node: Node) -> tuple[frozenset[int], ...]:
-    return node.rule.linear if node.rule is not None and node.op is not None else ()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.partitioner.propagate import Carrier, Node, State
+from meshwright.partitioner.propagate import Node, State, SumRoutes
 from meshwright.planner.strategies.symmetry import ReducedGraph
 from meshwright.program.ir import Value
 from meshwright.search.arrays import Ints, owners_of, starts_of
@@ -85,7 +85,7 @@ class _Writer:
         self.graph = state.graph
         self.nodes = [group.node for group in reduced.classes]
         self.reduced_graph = reduced
-        self.carrier = Carrier(state)
+        self.routes = SumRoutes(state.graph)
         self.values_at = starts_of([len(node.outs) for node in self.nodes])
         self.operands_at = starts_of([len(node.ins) for node in self.nodes])
         self.results = [out for node in self.nodes for out in node.outs]
@@ -110,7 +110,7 @@ class _Writer:
             values=self._values(readers, travellers),
             operands=_table(
                 starts_of([*map(len, sources)]),
-                ints(self.carrier.is_zero(value) for value in operands),
+                ints(self.routes.is_zero(value) for value in operands),
             ),
             ports=starts_of([len(port) for _, port in ports]),
             dims=_table(
@@ -160,7 +160,7 @@ class _Writer:
     ) -> tuple[set[int], set[int]]:
         """Groups that may carry partial sums on, and values that may be left partial."""
         sums = {g for g, n in enumerate(self.nodes) if n.rule and n.rule.reductions}
-        cheap = [self.carrier.is_cheap(number) for number, _ in self.results]
+        cheap = [self.routes.is_cheap(number) for number, _ in self.results]
         carriers: set[int] = set()
         travellers: set[int] = set()
         size = -1
@@ -198,7 +198,7 @@ class _Writer:
         for group in rule.linear:
             mask = sum(1 << i for i, place in enumerate(places) if place in group)
             others = [op.operands[p] for p in group if p not in places]
-            is_whole = not all(self.carrier.is_zero(atom) for atom in others)
+            is_whole = not all(self.routes.is_zero(atom) for atom in others)
             yield mask, len(group), is_whole
 
     def _only_reader(self, maker: Node, value: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, permutations, product
 
-from meshwright.partitioner.propagate import Carrier, Cause, Node, State, user_axes
+from meshwright.partitioner.propagate import Cause, Node, State, SumRoutes, user_axes
 from meshwright.planner.strategies.strategy import (
     ALL_REDUCE,
     KEEP_PARTIAL,
@@ -34,7 +34,7 @@ class Strategies:
         self.free = frozenset(free)
         self._mesh_axes = tuple(_by_mesh_axis(state.size))
         self._is_exhaustive = len(self._mesh_axes) <= _MAX_EXHAUSTIVE_AXES
-        self._carrier = Carrier(state)
+        self._routes = SumRoutes(state.graph)
         self._can_be_partial: dict[int, bool] = {}
         self._sets: dict[object, StrategySet] = {}
 
@@ -146,7 +146,7 @@ class Strategies:
 
     def _may_keep_partial(self, node: Node) -> bool:
         """Whether readers of the result may take it as partial sums."""
-        return _has_one_result(node) and self._carrier.is_cheap(node.outs[0][0])
+        return _has_one_result(node) and self._routes.is_cheap(node.outs[0][0])
 
     def partial_operands(self, node: Node) -> frozenset[int]:
         """The operands that are partial together, if any operand is.
@@ -172,7 +172,7 @@ class Strategies:
             operands = [v for _, values in _linear_groups(node) for v in values]
             if last in seen:
                 known[last] = any(known.get(v, False) for v in operands)
-            elif not self._carrier.is_cheap(last):
+            elif not self._routes.is_cheap(last):
                 known[last] = False
             elif node.rule is not None and node.rule.reductions:
                 known[last] = True

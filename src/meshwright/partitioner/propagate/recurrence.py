@@ -1,0 +1,62 @@
+"""Accumulators of recurrent loops: loops whose iterations need what others computed.
+
+The backward pass of a recurrent network is such a loop: it carries the gradient of the
+network's state, and adds up those of its weights. A loop over microbatches is not: its
+iterations are independent, apart from totals and random keys.
+"""
+
+from meshwright.partitioner.propagate.graph import Graph, Node
+from meshwright.partitioner.propagate.sum_routes import SumRoutes, is_carry
+from meshwright.program.ir import Op
+from meshwright.program.rules.factors import is_inexact
+
+
+def recurrent_totals(graph: Graph, routes: SumRoutes) -> frozenset[int]:
+    """Results of scans that add up values which depend on another carried value.
+
+    Only carried values of a floating-point dtype count, and none that is itself a total.
+    """
+    found: set[int] = set()
+    for op, nodes in graph.wire_nodes.items():
+        totals: list[Node] = []
+        states: list[int] = []
+        for node in filter(is_carry, nodes):
+            start = graph.number[op.bodies[0].inputs[_position(node)]]
+            if routes.accumulator_of(start) is node:
+                totals.append(node)
+            elif is_inexact(graph.values[start].dtype):
+                states.append(start)
+        if states and totals:
+            found |= _totals_from(graph, op, states, totals)
+    return frozenset(found)
+
+
+def _position(node: Node) -> int:
+    """The position of a carried value among the inputs of the loop's body."""
+    assert node.wire is not None
+    return node.wire.inputs[0][1]
+
+
+def _totals_from(
+    graph: Graph, op: Op, states: list[int], totals: list[Node]
+) -> set[int]:
+    """Results of the accumulators to which some state's value gets within an iteration."""
+    own = {node.index for node in graph.wire_nodes[op]}
+    seen, todo, ends = set(states), list(states), set[int]()
+    while todo:
+        for index in graph.consumers[todo.pop()]:
+            if index in own:
+                ends.add(index)
+                continue
+            made = {value for value, _ in graph.nodes[index].outs} - seen
+            seen |= made
+            todo += made
+    found: set[int] = set()
+    for node in totals:
+        if (
+            node.index in ends
+            and node.wire is not None
+            and node.wire.result is not None
+        ):
+            found.add(graph.number[op.results[node.wire.result]])
+    return found

@@ -1,0 +1,263 @@
+"""Routes of partial sums through a graph: which ops may read a sum before it is reduced.
+
+The answers depend on the program alone, not on what a state cuts. Two rules let a partial
+sum pass. It is *cheap* if all readers are linear in it and their results together are no
+larger. It is *delayed* if its only route leads to an accumulator of a loop, and one
+reduction after the loop moves fewer bytes than a reduction of this value each time that
+it is made. A delayed sum may be converted to a wider dtype, be padded or stacked, and
+leave a rematted region or a branch.
+"""
+
+from collections.abc import Iterator
+
+from meshwright.partitioner.propagate.graph import Graph, Node
+from meshwright.program.ir import Atom, Literal, Op, Program, Value, num_bytes
+
+
+class SumRoutes:
+    """Finds routes on demand, and keeps the answers."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.outputs = {
+            graph.number[v] for v in graph.program.outputs if isinstance(v, Value)
+        }
+        self._cheap: dict[int, bool] = {}
+        self._accumulators: dict[int, Node | None] = {}
+        self._before: dict[int, float] = {}
+        self._after: dict[int, float] = {}
+        self._iterations: dict[int, int] = {}
+        self._count_iterations(graph.program, 1)
+
+    def numbers(self, op: Op) -> list[int | None]:
+        """The number of each operand; `None` for a literal."""
+        known = self.graph.number
+        return [known[a] if isinstance(a, Value) else None for a in op.operands]
+
+    def is_zero(self, atom: Atom) -> bool:
+        """Whether a value is known to be zero everywhere."""
+        if isinstance(atom, Literal):
+            return bool(atom.value == 0)
+        node = self.graph.nodes[self.graph.producer[self.graph.number[atom]]]
+        return node.rule is not None and node.rule.is_zero
+
+    # -- cheap ----------------------------------------------------------------------
+
+    def is_cheap(self, value: int) -> bool:
+        """Whether all uses of a value are linear, and their results together no larger."""
+        known = self._cheap.get(value)
+        if known is None:
+            known = self._cheap[value] = self._weigh(value)
+        return known
+
+    def _weigh(self, value: int) -> bool:
+        consumers = self.graph.consumers[value]
+        if not consumers or value in self.outputs:
+            return False
+        made = 0.0
+        for index in consumers:
+            node = self.graph.nodes[index]
+            if node.wire is not None:
+                if len(consumers) > 1 or not _is_scan(node):
+                    return False
+                continue
+            share = self._equal_share(node, value, len(consumers))
+            if share is None or node.op is None:
+                return False
+            made += share * sum(num_bytes(r) for r in node.op.results)
+        return made <= num_bytes(self.graph.values[value])
+
+    def _equal_share(self, node: Node, value: int, num_consumers: int) -> float | None:
+        """The share of a linear op's result bytes that counts for one operand value."""
+        group = self._group_of(node, value)
+        if group is None or (len(group) > 1 and num_consumers > 1):
+            return None
+        assert node.op is not None
+        return self.numbers(node.op).count(value) / len(group)
+
+    def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
+        """The operands in which an op is jointly linear, with all that are this value."""
+        if node.op is None:
+            return None
+        places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
+        return next((g for g in linear_sets(node) if places <= g), None)
+
+    # -- delayed --------------------------------------------------------------------
+
+    def accumulator_of(self, value: int) -> Node | None:
+        """The wire of the loop that adds up a value, which has no other readers.
+
+        Between the value and the addition are linear ops and ends of regions.
+        """
+        passed: list[int] = []
+        found: Node | None = None
+        while value not in self._accumulators:
+            passed.append(value)
+            step = self._step(value)
+            if step is None or is_carry(step[0]):
+                found = step[0] if step else None
+                break
+            value = step[1]
+        else:
+            found = self._accumulators[value]
+        self._accumulators.update(dict.fromkeys(passed, found))
+        return found
+
+    def is_delayed(self, value: int) -> bool:
+        """Whether a sum that an accumulator takes in costs least after its loop."""
+        if self.accumulator_of(value) is None:
+            return False
+        step = self._step(value)
+        assert step is not None
+        self._find_after(value)
+        return self._delayed(value, *step) < self._here(value) * (1 - 1e-9)
+
+    def has_sum(self, value: int) -> bool:
+        """Whether some sum upstream of a value may reach it before it is reduced."""
+        return self._find_before(value) > 0
+
+    def sources(self, node: Node) -> list[int]:
+        """The values that may make a node's results partial, if it has no sum itself."""
+        if node.wire is not None:
+            return list(self._ends(node)) if is_exit(node) else []
+        if node.op is None or not linear_sets(node):
+            return []
+        numbers = self.numbers(node.op)
+        return [n for n in numbers if n is not None and self._may_pass(n)]
+
+    def _may_pass(self, value: int) -> bool:
+        return self.is_cheap(value) or self.is_delayed(value)
+
+    def _step(self, value: int) -> tuple[Node, int] | None:
+        """The only reader, if it is linear or hands the value on; and what it makes."""
+        readers = self.graph.consumers[value]
+        if len(readers) != 1 or value in self.outputs:
+            return None
+        node = self.graph.nodes[readers[0]]
+        op, wire = node.op, node.wire
+        if op is None:
+            return None
+        if wire is None:
+            is_read = len(op.results) == 1 and self._group_of(node, value) is not None
+            return (node, node.outs[0][0]) if is_read else None
+        if wire.result is None or not (is_exit(node) or is_carry(node)):
+            return None
+        if is_carry(node) and value not in self._ends(node):
+            return None
+        return node, self.graph.number[op.results[wire.result]]
+
+    def _ends(self, node: Node) -> Iterator[int]:
+        """The values that bodies of a region hand on through a wire."""
+        op, wire = node.op, node.wire
+        assert op is not None
+        assert wire is not None
+        for body, i in wire.outputs:
+            atom = op.bodies[body].outputs[i]
+            if isinstance(atom, Value):
+                yield self.graph.number[atom]
+
+    def _here(self, value: int) -> float:
+        """Bytes of all copies of a value that are made in a step."""
+        times = self._iterations.get(value, 1)
+        return float(num_bytes(self.graph.values[value]) * times)
+
+    def _delayed(self, value: int, reader: Node, result: int) -> float:
+        """Bytes that are reduced for a value if its reader takes it partial."""
+        addends = self._addends(reader, result, value)
+        total = sum(map(self._find_before, addends))
+        own = addends.count(value) * self._find_before(value)
+        return self._after[result] * (own / total if total else 1 / len(addends))
+
+    def _find_after(self, value: int) -> None:
+        """Note the fewest bytes to reduce for a value, at the value or later."""
+        passed: list[int] = []
+        while value not in self._after:
+            passed.append(value)
+            step = self._step(value)
+            if step is None:
+                break
+            value = step[1]
+        for each in reversed(passed):
+            self._after[each] = self._here(each)
+            if (step := self._step(each)) is not None:
+                later = self._delayed(each, *step)
+                self._after[each] = min(self._after[each], later)
+
+    def _addends(self, node: Node, result: int, value: int | None = None) -> list[int]:
+        """The values that a node adds up or hands on as a result, for one operand."""
+        if node.wire is not None:
+            is_handed_on = is_exit(node) or (
+                is_carry(node) and not self._is_start(result)
+            )
+            return list(self._ends(node)) if is_handed_on else []
+        if node.op is None:
+            return []
+        numbers = self.numbers(node.op)
+        groups = linear_sets(node)
+        if value is not None:
+            groups = tuple(g for g in groups if value in [numbers[p] for p in g])[:1]
+        return [n for g in groups for p in g if (n := numbers[p]) is not None]
+
+    def _is_start(self, value: int) -> bool:
+        """Whether a wire's value is an input of a body, rather than a result."""
+        node = self.graph.nodes[self.graph.producer[value]]
+        assert node.op is not None
+        return self.graph.values[value] not in node.op.results
+
+    def _find_before(self, value: int) -> float:
+        """The fewest bytes to reduce all sums upstream, at a value or before it."""
+        waiting = [value]
+        while waiting:
+            last = waiting[-1]
+            node = self.graph.nodes[self.graph.producer[last]]
+            is_sum = node.rule is not None and node.rule.reductions
+            addends = [] if is_sum else self._addends(node, last)
+            missing = [n for n in addends if n not in self._before]
+            if missing and last not in self._before:
+                waiting += missing
+                continue
+            waiting.pop()
+            before = (
+                self._here(last) if is_sum else sum(self._before[n] for n in addends)
+            )
+            self._before[last] = min(self._here(last), before)
+        return self._before[value]
+
+    def _count_iterations(self, program: Program, times: int) -> None:
+        """Note how often each value of a nested program is made in a step."""
+        for op in program.ops:
+            if times > 1:
+                for result in op.results:
+                    self._iterations[self.graph.number[result]] = times
+            length = op.params["length"] if op.kind == "scan" else 1
+            assert isinstance(length, int)
+            for body in op.bodies:
+                self._count_iterations(body, times * length)
+
+
+def linear_sets(node: Node) -> tuple[frozenset[int], ...]:
+    """The sets of operands in which a node's op is jointly linear."""
+    return node.rule.linear if node.rule is not None and node.op is not None else ()
+
+
+def is_carry(node: Node) -> bool:
+    """Whether a node is the wire of a value that a scan hands to its next iteration."""
+    wire = node.wire
+    if wire is None or not _is_scan(node) or wire.is_stacked:
+        return False
+    return wire.operand is not None and bool(wire.outputs)
+
+
+def is_exit(node: Node) -> bool:
+    """Whether a node is the wire of a value that only leaves a region.
+
+    A scan stacks such values, a rematted region or branch returns them.
+    """
+    op, wire = node.op, node.wire
+    if op is None or wire is None or op.kind not in ("scan", "remat", "cond"):
+        return False
+    return not wire.inputs and wire.operand is None and wire.result is not None
+
+
+def _is_scan(node: Node) -> bool:
+    return node.op is not None and node.op.kind == "scan"
