@@ -113,12 +113,26 @@ def only_widened(w, c, x):
     return c + product(w, x)
 
 
+def into_a_total_of_low_precision(w, start, xs):
+    def iteration(total, x):
+        return total + product(w, x).astype(jnp.bfloat16), None
+
+    return lax.scan(iteration, start.astype(jnp.bfloat16), xs)[0]
+
+
+def selected_and_widened(w, c, x):
+    half = product(w, x.astype(jnp.bfloat16)).astype(jnp.bfloat16)
+    return c + jnp.where(c.shape[0] > w[0, 0], half, 0).astype(jnp.float32)
+
+
 NESTS = {
     scanned(rounded_after_remat): 1,
     scanned(rounded_in_remat): 1,
     scanned(added_in_remat): 1,
     by_while: 1,
     into_two: 1,
+    into_a_total_of_low_precision: 1,
+    scanned(selected_and_widened): 1,
     scanned(subtracted): 0,
     scanned(read_before): 0,
     scanned(read_after): 0,

@@ -2,12 +2,14 @@
 
 XLA's pass WhileLoopAllReduceCodeMotion moves the all-reduce of an accumulator out of a
 loop: it sums once, after the loop, what each device has accumulated. The pass looks
-through dtype conversions. Two kinds of accumulators break it (libtpu 0.0.50):
+through dtype conversions and selections. Two kinds of accumulators break it (libtpu
+0.0.50):
 
-- A reduce-scatter whose result is rounded and widened again before it is accumulated.
-  Compilation fails: "RET_CHECK failure ... while_loop_all_reduce_code_motion.cc". The
-  gradient of a float32 scale that a step rounds to bfloat16 has this form, with ZeRO and
-  gradient accumulation.
+- A reduce-scatter whose result is rounded before it is accumulated, or both converted
+  and selected. Compilation fails: "RET_CHECK failure ...
+  while_loop_all_reduce_code_motion.cc ... user->opcode() == HloOpcode::kAdd". A float32
+  gradient that is added to a bfloat16 total has this form, with ZeRO and gradient
+  accumulation. A result that is only widened compiles.
 - A sum that is converted to an integer before it is accumulated. The pass then truncates
   each device's addend instead of the sum: eight addends of 0.5 give 0, not 4.
 
@@ -22,7 +24,7 @@ from itertools import pairwise
 from meshwright.partitioner.lower import Workaround
 from meshwright.predict.compilers.hlo.fusion import BARRIER
 from meshwright.program.analysis.accumulators import loop_carries
-from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait
 
 _INEXACT = ("float", "bfloat", "complex")
@@ -31,8 +33,8 @@ _INEXACT = ("float", "bfloat", "complex")
 def keep_reductions_inside(loop: Op) -> Op:
     """The loop with a barrier after each reduction that XLA must not move out of it.
 
-    before: total + float32(bfloat16(reduce_scatter(x)))
-    after: total + float32(bfloat16(optimization_barrier(reduce_scatter(x))))
+    before: total + bfloat16(reduce_scatter(x))
+    after: total + bfloat16(optimization_barrier(reduce_scatter(x)))
     """
     reductions = {r.value for _, r in _Dataflow(loop).accumulated() if r.is_risky}
     if not reductions:
@@ -47,25 +49,34 @@ XLA_WORKAROUNDS: tuple[Workaround, ...] = (keep_reductions_inside,)
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """The result of a cross-device sum, possibly after dtype conversions.
+    """The result of a cross-device sum, possibly after dtype conversions and selections.
 
     value: the result before any conversion. dtypes: that of `value`, and those to which
-    it was converted in turn.
+    it was converted in turn. is_selected: a mask has chosen between it and another value.
     """
 
     value: Value
     is_scattered: bool
     dtypes: tuple[str, ...]
+    is_selected: bool = False
 
     @property
     def is_risky(self) -> bool:
         """Whether XLA fails on the accumulation, or changes its result."""
-        is_rounded = len(self.dtypes) > 1 and self.dtypes[-1] == self.dtypes[0]
-        is_truncated = any(
-            before.startswith(_INEXACT) and not after.startswith(_INEXACT)
-            for before, after in pairwise(self.dtypes)
-        )
-        return is_truncated or (is_rounded and self.is_scattered)
+        converted = [*pairwise(self.dtypes)]
+        if any(_is_truncated(before, after) for before, after in converted):
+            return True
+        is_rounded = any(_is_rounded(before, after) for before, after in converted)
+        is_chosen = self.is_selected and bool(converted)
+        return self.is_scattered and (is_rounded or is_chosen)
+
+
+def _is_truncated(before: str, after: str) -> bool:
+    return before.startswith(_INEXACT) and not after.startswith(_INEXACT)
+
+
+def _is_rounded(before: str, after: str) -> bool:
+    return before != after and itemsize_bytes(after) <= itemsize_bytes(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,9 @@ class _Dataflow:
         if op.kind == "convert_element_type" and isinstance(found[0], _Reduction):
             dtypes = (*found[0].dtypes, op.results[0].dtype)
             return replace(found[0], dtypes=dtypes)
+        if has_trait(op.kind, Trait.CHOOSES):
+            chosen = [each for each in found if isinstance(each, _Reduction)]
+            return replace(chosen[0], is_selected=True) if chosen else None
         if has_trait(op.kind, Trait.ADDS):
             reductions = [each for each in found if isinstance(each, _Reduction)]
             carried = [each for each in found if isinstance(each, _Carry)]
@@ -160,13 +174,16 @@ class _Dataflow:
 def _with_barriers(program: Program, reductions: Collection[Value]) -> Program:
     """A body, rematted regions included, with a barrier after each of the reductions.
 
-    Only conversions and regions read the barrier's result; others read the reduction.
+    Conversions, selections and regions read the barrier's result, others the reduction.
     """
     renamed: dict[Atom, Atom] = {}
     ops: list[Op] = []
     for op in program.ops:
         operands, bodies = op.operands, op.bodies
-        if op.kind == "convert_element_type" or op.bodies:
+        is_passed = op.kind == "convert_element_type" or has_trait(
+            op.kind, Trait.CHOOSES
+        )
+        if is_passed or op.bodies:
             operands = tuple(renamed.get(atom, atom) for atom in operands)
         if op.kind == "remat":
             bodies = tuple(_with_barriers(body, reductions) for body in op.bodies)
