@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from os import PathLike
@@ -25,6 +25,7 @@ from meshwright.app.record.plan_record import (
     figures_of,
     program_of,
     record_to_json,
+    repeating_tactics,
 )
 from meshwright.app.record.rebuild import public_tactics
 from meshwright.errors import PlanError
@@ -210,6 +211,28 @@ class Plan(PlanRecord):
         from meshwright.app.report.page import write_report  # rarely used
 
         write_report(self, path, others)
+
+    # -- for other programs --------------------------------------------------------------
+
+    def annotate(
+        self, fn: Callable[..., Any], mesh: jax.sharding.Mesh | None = None
+    ) -> Callable[..., Any]:
+        """The function `fn` with this plan's shardings as constraints, for `jax.jit`.
+
+        `jax.jit(plan.annotate(fn))` computes the same as `fn`. Arguments, results and all
+        values in between have a `jax.lax.with_sharding_constraint`, inside of loops and
+        checkpoints as well, so that XLA's partitioner (Shardy or GSPMD) inserts the
+        collectives. Partial sums have none, since a constraint cannot express them.
+        fn: the function that was planned; static arguments of a jitted function stay
+            static, others are to be bound by `functools.partial`.
+        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`, or
+            else one over the plan's devices.
+        A call raises `TacticError` if the function is not the one that was planned, and
+        `MeshError` if the mesh has other axes or axes that are not of type `Auto`.
+        """
+        from meshwright.app.interop.annotate import annotated  # imported late: rarely used
+
+        return annotated(fn, repeating_tactics(self) or self.tactics, self.mesh, mesh)
 
     # -- as shardings, JSON and text -----------------------------------------------------
 
