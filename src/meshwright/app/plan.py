@@ -234,6 +234,19 @@ class Plan(PlanRecord):
 
         return annotated(fn, repeating_tactics(self) or self.tactics, self.mesh, mesh)
 
+    def logical_axis_rules(
+        self, logical_axes: Any, path: str = ""
+    ) -> list[tuple[str, str | tuple[str, ...] | None]]:
+        """Rules for Flax or MaxText that give arguments the shardings of this plan.
+
+        logical_axes, path: as for `mw.from_logical_axes`, which reads such rules.
+        Raises `PlanError`, naming the arrays, where one logical name would need two
+        different shardings, or where a dim without a name is split.
+        """
+        from meshwright.app.interop.logical_axes import rules_of_plan  # rarely used
+
+        return rules_of_plan(self.inputs, logical_axes, path)
+
     # -- as shardings, JSON and text -----------------------------------------------------
 
     @property
