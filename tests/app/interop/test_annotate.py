@@ -1,7 +1,5 @@
 """`plan.annotate(fn)`: the same function, which `jax.jit` partitions as the plan says."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -120,14 +118,19 @@ def test_a_loaded_plan_annotates_and_refuses_another_function():
 
 
 def test_static_arguments_keywords_and_gradients_work():
-    @partial(jax.jit, static_argnums=1, static_argnames="scale")
-    def fn(x, power, *, shift, scale=1.0):
+    def plain(x, power, *, shift, scale=1.0):
         return jnp.mean((x @ x.T) ** power) * scale + shift
 
+    static = {"static_argnums": 1, "static_argnames": "scale"}
+    fn = jax.jit(plain, **static)
     x = normal(16, 8)
     plan = mw.partition(fn, MESH, [mw.shard({"x": 0}, "data")]).plan(x, 2, shift=1.0)
     annotated = plan.annotate(fn)
-    assert float(annotated(x, 2, shift=1.0)) == pytest.approx(float(fn(x, 2, shift=1.0)))
+    jitted = jax.jit(plan.annotate(plain, **static), **static)
+    assert float(jitted(x, 2, shift=1.0)) == pytest.approx(float(fn(x, 2, shift=1.0)))
+    assert float(annotated(x, 2, shift=1.0)) == pytest.approx(
+        float(fn(x, 2, shift=1.0))
+    )
     grad = jax.jit(jax.grad(lambda x: annotated(x, 2, shift=1.0)))(x)
     wanted = jax.grad(lambda x: fn(x, 2, shift=1.0))(x)
     np.testing.assert_allclose(grad, wanted, rtol=1e-4, atol=1e-5)

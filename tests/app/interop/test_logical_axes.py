@@ -69,9 +69,9 @@ class Mlp(nn.Module):
     @nn.compact
     def __call__(self, x):
         init, ones = nn.initializers.lecun_normal(), nn.initializers.ones
-        x = nn.LayerNorm(
-            scale_init=boxed(ones, "norm"), bias_init=boxed(ones, "norm")
-        )(x)
+        x = nn.LayerNorm(scale_init=boxed(ones, "norm"), bias_init=boxed(ones, "norm"))(
+            x
+        )
         h = nn.Dense(32, use_bias=False, kernel_init=boxed(init, "embed", "mlp"))(x)
         h = nn.Dense(16, use_bias=False, kernel_init=boxed(init, "mlp", "embed"))(h)
         return nn.with_logical_constraint(nn.tanh(h), ("batch", None))
@@ -181,7 +181,11 @@ AXES_OF = {
 
 def maxtext_step(state, batch):
     mlp = state["params"]["layers"]["mlp"]
-    x = batch @ state["params"]["layers"]["mlp"]["wi"][:, 0] * state["params"]["norm"][0]
+    x = (
+        batch
+        @ state["params"]["layers"]["mlp"]["wi"][:, 0]
+        * state["params"]["norm"][0]
+    )
     return jax.nn.relu(x) @ mlp["wo"][:, 0] @ state["params"]["logits"]
 
 
@@ -248,19 +252,29 @@ def test_rules_are_in_an_order_that_keeps_an_axis_for_the_dim_that_needs_it():
 
 
 def test_a_name_that_needs_two_rules_is_an_error_with_the_arrays():
-    with pytest.raises(PlanError, match="'p' would need two rules: it is split along mod"):
-        rules_of({"a": "[model, -]", "b": "[data, -]"}, {"a": ("p", "q"), "b": ("p", "r")})
-    with pytest.raises(PlanError, match=r"'p' is split along model by its rule, but is who"):
+    with pytest.raises(
+        PlanError, match="'p' would need two rules: it is split along mod"
+    ):
+        rules_of(
+            {"a": "[model, -]", "b": "[data, -]"}, {"a": ("p", "q"), "b": ("p", "r")}
+        )
+    with pytest.raises(
+        PlanError, match=r"'p' is split along model by its rule, but is who"
+    ):
         rules_of({"a": "[model, -]"}, {"a": ("p", "q"), "b": ("p", "r")})
     with pytest.raises(PlanError, match="no order of rules suits the logical axes"):
         rules_of(
             {"a": "[model, -]", "b": "[-, model]"}, {"a": ("p", "q"), "b": ("p", "q")}
         )
-    with pytest.raises(PlanError, match=r"dim 0 of a is split along model, but has no log"):
+    with pytest.raises(
+        PlanError, match=r"dim 0 of a is split along model, but has no log"
+    ):
         rules_of({"a": "[model, -]"}, {"a": (None, "q")})
     with pytest.raises(PlanError, match="the plan has no argument z"):
         rules_of({"a": "[model, -]"}, {"z": ("p", "q")})
-    with pytest.raises(PlanError, match=r"a: f32\[16, 16\].* has 2 dims, but the logical"):
+    with pytest.raises(
+        PlanError, match=r"a: f32\[16, 16\].* has 2 dims, but the logical"
+    ):
         rules_of({"a": "[model, -]"}, {"a": ("p",)})
     with pytest.raises(PlanError, match="has names for its dims"):
         rules_of({"a": "[model, -]"}, {"a": None})
@@ -268,11 +282,15 @@ def test_a_name_that_needs_two_rules_is_an_error_with_the_arrays():
 
 def test_wrong_names_are_errors_that_name_the_array():
     rules = [("embed", "data"), ("mlp", "model")]
-    with pytest.raises(TacticError, match=r"'embd' of params.w; did you mean 'embed'\?"):
+    with pytest.raises(
+        TacticError, match=r"'embd' of params.w; did you mean 'embed'\?"
+    ):
         mw.from_logical_axes(rules, {"w": ("embd", "mlp")}, "params")
     with pytest.raises(TacticError, match="two dims of w have the logical name 'mlp'"):
         mw.from_logical_axes(rules, {"w": ("mlp", "mlp")})
-    with pytest.raises(TacticError, match="no array in the tree of logical axes has names"):
+    with pytest.raises(
+        TacticError, match="no array in the tree of logical axes has names"
+    ):
         mw.from_logical_axes(rules, PARAMS)
     wrong = {"w": nn.LogicallyPartitioned(jnp.ones(3), ("embed", "mlp"))}
     with pytest.raises(TacticError, match="w has 1 dims, but the logical names"):

@@ -30,9 +30,9 @@ def _read_rule(rule: object) -> tuple[str, Axes]:
         name, axes = rule
         if isinstance(axes, str) or axes is None:
             axes = (axes,) if axes else ()
-        if isinstance(name, str) and isinstance(axes, Sequence):
-            if all(isinstance(axis, str) for axis in axes):
-                return name, tuple(axes)
+        is_list = isinstance(axes, Sequence)
+        if is_list and all(isinstance(each, str) for each in (name, *axes)):
+            return name, tuple(axes)
     raise TacticError(
         f"{rule!r} is no logical axis rule; wanted a name with a mesh axis, several or "
         "None, such as ('mlp', ('model', 'seq'))"

@@ -126,4 +126,6 @@ class _Scope:
         if wire.result is None:
             return Sharding(())
         outer = self.stored[op.results[wire.result]]
-        return Sharding(outer.dims[1:] if wire.is_stacked else outer.dims, outer.partial)
+        return Sharding(
+            outer.dims[1:] if wire.is_stacked else outer.dims, outer.partial
+        )

@@ -136,7 +136,9 @@ def make_executable(
     jitted = jax.jit(
         spmd_function(lowered, mesh, weak),
         in_shardings=in_shardings,
-        out_shardings=tuple(outermost_sharding(s, outer, mesh) for s in lowered.outputs),
+        out_shardings=tuple(
+            outermost_sharding(s, outer, mesh) for s in lowered.outputs
+        ),
         donate_argnums=tuple(donated),
     )
     return Executable(jitted, mesh, in_shardings)
