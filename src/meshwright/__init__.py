@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Plan,
         autoplan,
         diff,
+        from_logical_axes,
         partition,
     )
     from meshwright.partitioner.tactics import (
@@ -69,6 +70,7 @@ __all__ = [
     "data_parallel",
     "diff",
     "expert_parallel",
+    "from_logical_axes",
     "fsdp",
     "machine",
     "megatron",
@@ -84,7 +86,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "app": ("CheckReport", "Partitioned", "Plan", "autoplan", "diff", "partition"),
+    "app": (
+        "CheckReport", "Partitioned", "Plan", "autoplan", "diff", "from_logical_axes",
+        "partition",
+    ),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
         "fsdp", "megatron", "pin", "recompute", "replicate", "sequence_parallel", "shard",

@@ -39,6 +39,12 @@ def scan_counts(params: Any) -> tuple[int, int]:
     return len(list(consts)), len(list(carry))
 
 
+def manual_axes(params: Any) -> frozenset[str]:
+    """The axes over which a `shard_map` is manual, from its parameters."""
+    key = "newly_manual_axes" if "newly_manual_axes" in params else "manual_axes"
+    return frozenset(params[key])
+
+
 def jit_options(fn: Any, which: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The positions and names of the "static" or "donate" arguments of a jitted function.
 

@@ -8,12 +8,14 @@ runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
     report   an HTML page and trace events about a simulated step
     confirm  predicted figures compared with those of the real compiler
     check    outputs of the partitioned program compared with those of the original
+    interop  plans for plain `jax.jit`, Flax and MaxText
     output   numbers with units, files and progress
 """
 
 from meshwright.app.autoplan import autoplan
 from meshwright.app.check.check import CheckReport, OutputError
 from meshwright.app.explain.diff import PlanDiff, diff
+from meshwright.app.interop.logical_axes import from_logical_axes
 from meshwright.app.partition import Partitioned, partition
 from meshwright.app.plan import Plan
 
@@ -25,5 +27,6 @@ __all__ = [
     "PlanDiff",
     "autoplan",
     "diff",
+    "from_logical_axes",
     "partition",
 ]

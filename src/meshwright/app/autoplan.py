@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshwright.app.make_plan import make_plan
 from meshwright.app.partition import partition
-from meshwright.app.plan import Plan, make_plan
+from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of

@@ -9,16 +9,9 @@ from typing import Any
 import jax
 
 from meshwright.app.check.check import CheckReport
-from meshwright.app.plan import Plan, make_plan
+from meshwright.app.make_plan import make_plan
+from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import repeating_tactics
-from meshwright.app.step.arguments import (
-    CallArguments,
-    Names,
-    Numbers,
-    argument_names,
-    leaf_signature,
-    split_arguments,
-)
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import CaptureError, PlanError, TacticError
 from meshwright.jax_private import jit_options, tracing_config
@@ -27,6 +20,14 @@ from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
 from meshwright.program.capture import Captured, capture
+from meshwright.program.capture.arguments import (
+    CallArguments,
+    Names,
+    Numbers,
+    argument_names,
+    leaf_signature,
+    split_arguments,
+)
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.program.records import paused_collector
 

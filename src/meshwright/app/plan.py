@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,35 +12,27 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
-from meshwright.app.explain import describe
 from meshwright.app.explain.show import show_plan
+from meshwright.app.interop.shardings import named_leaves
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import (
-    Leaf,
     PlanRecord,
-    TacticEffect,
     code_text,
     fields_from_json,
     figures_of,
     program_of,
     record_to_json,
+    repeating_tactics,
 )
 from meshwright.app.record.rebuild import public_tactics
 from meshwright.errors import PlanError
-from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.partitioner.decide import Decided, apply_tactics
-from meshwright.partitioner.lower import Gather, Lowered, count_collectives, lower
-from meshwright.partitioner.propagate import Graph
-from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
-from meshwright.partitioner.tactics import Recorded, Tactic, Workspace
-from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.jax_private import jit_options
+from meshwright.machine import Machine, load_machine
+from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
-from meshwright.program.analysis.token_input import find_token_input
-from meshwright.program.capture import Captured
-from meshwright.program.ir import Sharding
-from meshwright.run.local import jax_mesh, named_shardings
+from meshwright.program.capture.arguments import Names, Numbers, argument_names
 
 if TYPE_CHECKING:
     from meshwright.app.confirm.confirmation import Confirmation
@@ -211,6 +202,54 @@ class Plan(PlanRecord):
 
         write_report(self, path, others)
 
+    # -- for other programs --------------------------------------------------------------
+
+    def annotate(
+        self,
+        fn: Callable[..., Any],
+        mesh: jax.sharding.Mesh | None = None,
+        *,
+        static_argnums: Numbers = None,
+        static_argnames: Names = None,
+    ) -> Callable[..., Any]:
+        """The function `fn` with this plan's shardings as constraints, for `jax.jit`.
+
+        `jax.jit(plan.annotate(fn))` computes the same as `fn`. Arguments, results and all
+        values in between have a `jax.lax.with_sharding_constraint`, inside of loops and
+        checkpoints as well, so that XLA's partitioner (Shardy or GSPMD) inserts the
+        collectives. Partial sums have none, since a constraint cannot express them.
+        fn: the function that was planned; static arguments of a jitted function are
+            known to be static.
+        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`, or
+            else one over the plan's devices.
+        static_*: as in `jax.jit`, which has to be told as well.
+        A call raises `TacticError` if the function is not the one that was planned, and
+        `MeshError` if the mesh has other axes or axes that are not of type `Auto`.
+        """
+        from meshwright.app.interop.annotate import (
+            annotated,  # imported late: rarely used
+        )
+
+        if not callable(fn):
+            raise PlanError(f"annotate wants a function, got {fn!r}")
+        static = argument_names(fn, static_argnums, static_argnames)
+        static |= argument_names(fn, *jit_options(fn, "static"))
+        tactics = repeating_tactics(self) or self.tactics
+        return annotated(fn, tactics, self.mesh, mesh, static)
+
+    def logical_axis_rules(
+        self, logical_axes: Any, path: str = ""
+    ) -> list[tuple[str, str | tuple[str, ...] | None]]:
+        """Rules for Flax or MaxText that give arguments the shardings of this plan.
+
+        logical_axes, path: as for `mw.from_logical_axes`, which reads such rules.
+        Raises `PlanError`, naming the arrays, where one logical name would need two
+        different shardings, or where a dim without a name is split.
+        """
+        from meshwright.app.interop.logical_axes import rules_of_plan  # rarely used
+
+        return rules_of_plan(self.inputs, logical_axes, path)
+
     # -- as shardings, JSON and text -----------------------------------------------------
 
     @property
@@ -220,7 +259,7 @@ class Plan(PlanRecord):
         Needs the mesh's devices. Keyword arguments are left out, as `jax.jit` wants. A
         plan read from JSON gives a flat tuple in the order of `inputs`.
         """
-        flat = self._named(self.inputs)
+        flat = named_leaves(self, self.inputs)
         if self.decided is None:
             return flat
         args, _ = jax.tree_util.tree_unflatten(self.decided.captured.in_tree, flat)
@@ -229,23 +268,10 @@ class Plan(PlanRecord):
     @property
     def out_shardings(self) -> Any:
         """Shardings for `jax.jit(fn, out_shardings=...)`, in the tree of the result."""
-        flat = self._named(self.outputs)
+        flat = named_leaves(self, self.outputs)
         if self.decided is None:
             return flat
         return jax.tree_util.tree_unflatten(self.decided.captured.out_tree, flat)
-
-    def _named(self, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
-        mesh = self.mesh
-        if any(SUB_AXIS in a for leaf in leaves for axes in leaf.spec for a in axes):
-            mesh = self._mesh_of_sub_axes()
-        return named_shardings(jax_mesh(mesh), [Sharding(leaf.spec) for leaf in leaves])
-
-    def _mesh_of_sub_axes(self) -> Mesh:
-        if self.decided is not None:
-            return self.decided.lowered.mesh
-        (recorded,) = (t for t in self.tactics if isinstance(t, Recorded))
-        parts = recorded.decisions.sub_axes.values()
-        return Mesh(dict(part for each in parts for part in each))
 
     def to_json(self) -> str:
         """JSON text of the plan, without the program; `from_json` is the inverse."""
@@ -283,52 +309,3 @@ class Plan(PlanRecord):
         raise PlanError(
             f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}"
         )
-
-
-def make_plan(
-    captured: Captured,
-    mesh: Mesh,
-    tactics: Sequence[Tactic],
-    gather: Gather,
-    graph: Graph | None = None,
-    known: Lowered | None = None,
-) -> Plan:
-    """The plan of a captured program under some tactics, applied in order.
-
-    graph: as in `apply_tactics`.
-    known: the lowered program under all these tactics, if the caller has it already.
-    """
-    effects: list[TacticEffect] = []
-    snapshot = describe.Snapshot()
-    lowered, counts = known, dict[str, int]()
-    counted_version = -1  # of the state, when `counts` was made
-
-    def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
-        nonlocal snapshot, lowered, counts, counted_version
-        if work.state.version != counted_version:  # a tactic may change nothing
-            is_last = len(effects) == len(tactics)
-            lowered = (is_last and known) or lower(work.state, gather, XLA_WORKAROUNDS)
-            counts = count_collectives(lowered.program)
-            counted_version = work.state.version
-        effect, snapshot = describe.describe_tactic(tactic, work, counts, snapshot)
-        effects.append(effect)
-
-    work = apply_tactics(captured, mesh, tactics, after_tactic, graph)
-    assert lowered is not None, "after_tactic runs once even without tactics"
-    decided = Decided(captured, work, lowered, tuple(tactics), gather)
-    program, sub_axes = captured.program, work.sub_axes
-    leaves_of = describe.describe_leaves
-    tokens = find_token_input(program, set(captured.ties.values()))
-    return Plan(
-        mesh,
-        gather,
-        counts,
-        describe.describe_collectives(decided),
-        leaves_of(captured.paths, program.inputs, lowered.inputs, sub_axes),
-        leaves_of(captured.out_paths, program.outputs, lowered.outputs, sub_axes),
-        tuple(effects),
-        describe.replicated_ops(decided),
-        decided=decided,
-        tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
-        token_input="" if tokens is None else captured.paths[tokens],
-    )

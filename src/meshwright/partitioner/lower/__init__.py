@@ -1,5 +1,10 @@
 """Program + decisions -> device program."""
 
+from meshwright.partitioner.lower.constrained import (
+    CONSTRAIN,
+    USER_SHARD_MAP,
+    constrained_program,
+)
 from meshwright.partitioner.lower.lowered import (
     Gather,
     Lowered,
@@ -12,10 +17,13 @@ from meshwright.partitioner.lower.lowering import lower
 from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
 
 __all__ = [
+    "CONSTRAIN",
+    "USER_SHARD_MAP",
     "Gather",
     "Lowered",
     "Origin",
     "Workaround",
+    "constrained_program",
     "count_collectives",
     "executions",
     "local_shape",

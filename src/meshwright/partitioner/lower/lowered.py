@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from meshwright.machine import Mesh
-from meshwright.program.ir import Op, Program, Sharding
+from meshwright.program.ir import Op, Program, Sharding, Value
 from meshwright.program.ops import COLLECTIVES
 
 
@@ -42,6 +42,7 @@ class Lowered:
     """A device program, with the shardings of its inputs and outputs.
 
     origins: by collective op of the program, nested ones included.
+    stored: the sharding in which each global value is stored, those of bodies included.
     """
 
     program: Program
@@ -49,6 +50,7 @@ class Lowered:
     inputs: tuple[Sharding, ...]
     outputs: tuple[Sharding, ...]
     origins: Mapping[Op, Origin] = field(default_factory=dict)
+    stored: Mapping[Value, Sharding] = field(default_factory=dict)
 
 
 def executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:

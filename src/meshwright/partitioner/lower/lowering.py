@@ -43,7 +43,7 @@ def lower(
     program = scope.finish(tuple(atom for atom, _ in outputs))
     program = _worked_around(program, workarounds)
     stored = tuple(sharding for _, sharding in outputs)
-    return Lowered(program, state.mesh, inputs, stored, shared.origins)
+    return Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
 
 
 def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:

@@ -38,6 +38,7 @@ class Shared:
         self.gather = gather
         self.carrier = Carrier(state)
         self.origins: dict[Op, Origin] = {}
+        self.stored: dict[Value, Sharding] = {}
         self.needs = _collect_needs(state)
         self._ends: dict[object, Ends] = {}
 
@@ -124,6 +125,7 @@ class Scope:
 
     def finish(self, outputs: tuple[Atom, ...]) -> Program:
         """The device program with these local outputs."""
+        self.shared.stored.update((v, s) for v, (_, s) in self.have.items())
         ops = tuple(self.builder.ops)
         return Program(tuple(self._inputs), ops, outputs, self._constants)
 

@@ -65,7 +65,8 @@ def _show_axes(work: Workspace, node: Node, axes: Mapping[int, Axes]) -> list[st
     named = {f for factors in dims for f in factors} | {*work.sums(node)}
     parts = [_show_dims(work, shown)] if any(shown) else []
     parts += [f"sum {_show_dims(work, sums)}"] if any(sums) else []
-    if any(_fill(work, node, fs, a) != _own(axes, fs) for fs, a in zip(dims, shown)):
+    pairs = zip(dims, shown, strict=True)
+    if any(_fill(work, node, fs, a) != _own(axes, fs) for fs, a in pairs):
         parts, named = [], set()  # the axes of a dim do not tell those of its factors
     parts += [
         f"factor {f} {_show_dims(work, [a])}" for f, a in axes.items() if f not in named

@@ -57,7 +57,9 @@ class Decisions:
 
         Raises `KeyError`, `TypeError` or `ValueError` for other fields.
         """
-        numbers = {name: tuple(map(int, fields[name].split())) for name in _LONG}
+        numbers: dict[str, Any] = {
+            name: tuple(map(int, fields[name].split())) for name in _LONG
+        }
         return Decisions(**{**fields, **numbers})
 
 

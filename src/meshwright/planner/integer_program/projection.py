@@ -155,9 +155,8 @@ class ChosenStrategies:
                     state.scatter(*reduction, end)
                 if end != KEEP_PARTIAL:
                     state.settle(*reduction)
-        for value, split in self.kept:
-            if _matters(state, value, split):
-                state.keep(value, split)
+        for value, split in (each for each in self.kept if _matters(state, *each)):
+            state.keep(value, split)
 
     def __str__(self) -> str:
         return self.name

@@ -71,7 +71,7 @@ def capture(
     with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
     names = positional_names(fn, len(args)) if names is None else names
     paths = tuple(
-        ".".join([_argument(path, names), *map(_component, path[2:])])
+        ".".join([_argument(path, names), *map(path_component, path[2:])])
         for path, _ in with_paths
     )
     leaves = tuple(
@@ -87,7 +87,7 @@ def capture(
     return Captured(
         program,
         paths,
-        tuple(".".join(["out", *map(_component, path)]) for path in out_paths),
+        tuple(".".join(["out", *map(path_component, path)]) for path in out_paths),
         in_tree,
         out_tree,
         leaves,
@@ -178,10 +178,11 @@ def positional_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
 
 def _argument(path: tuple[Any, ...], names: Sequence[str]) -> str:
     """The name of the argument that a leaf of (args, kwargs) belongs to."""
-    return str(names[path[1].idx]) if path[0].idx == 0 else _component(path[1])
+    return str(names[path[1].idx]) if path[0].idx == 0 else path_component(path[1])
 
 
-def _component(key: Any) -> str:
+def path_component(key: Any) -> str:
+    """One component of a leaf's path: the text of a key, an index or a field."""
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute)).replace(".", "/")

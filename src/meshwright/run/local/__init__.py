@@ -7,4 +7,9 @@ from meshwright.run.local.spmd import (
     named_shardings,
 )
 
-__all__ = ["Executable", "jax_mesh", "make_executable", "named_shardings"]
+__all__ = [
+    "Executable",
+    "jax_mesh",
+    "make_executable",
+    "named_shardings",
+]

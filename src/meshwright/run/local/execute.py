@@ -1,4 +1,8 @@
-"""Interpreter of device programs under `jax.shard_map`, op by op in their order."""
+"""Interpreter of programs, op by op in their order.
+
+Device programs run under `jax.shard_map`. Programs over global values run under `jax.jit`,
+whose compiler follows their sharding constraints.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +11,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from meshwright.jax_private import manual_axes
+from meshwright.partitioner.lower import CONSTRAIN, USER_SHARD_MAP
 from meshwright.program.ir import Atom, Literal, Op, Program, Wire
 from meshwright.program.rules.pallas_kernel import without_kernel
 from meshwright.run.local.device_ops import PRIMITIVES, function_of
 
 
 def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The local outputs of a device program on this device's local inputs."""
+    """The outputs of a program; of a device program the local ones, on local inputs."""
     env: dict[Atom, Any] = {**dict(zip(program.inputs, inputs, strict=True))}
     env.update({**program.constants})
 
@@ -31,6 +37,11 @@ def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
 def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
     if op.bodies:
         return _REGIONS[op.kind](op, operands)
+    if op.kind == CONSTRAIN:
+        sharding: Any = op.params["sharding"]
+        return [lax.with_sharding_constraint(operands[0], sharding)]
+    if op.kind == USER_SHARD_MAP:
+        return _user_shard_map(op, operands)
     if op.kind == "shard_map":
         return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]
     if "mesh_axes" in op.params:
@@ -46,6 +57,20 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
     params = primitive.get_bind_params(dict(without_kernel(op.params)))
     result = primitive.bind(*operands, **params)
     return result if primitive.multiple_results else [result]
+
+
+def _user_shard_map(op: Op, operands: list[Any]) -> Sequence[Any]:
+    """Results of a `shard_map` in the user's code, on global operands."""
+    body: Any = op.params["jaxpr"]
+    params: Any = op.params
+    return jax.shard_map(
+        lambda *local: tuple(run_program(body, local)),
+        mesh=params["mesh"],
+        in_specs=tuple(params["in_specs"]),
+        out_specs=tuple(params["out_specs"]),
+        axis_names=set(manual_axes(params)),
+        check_vma=False,
+    )(*operands)
 
 
 def _run_effect(op: Op, operands: list[Any]) -> list[Any]:

@@ -33,6 +33,18 @@ def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
     return jax.sharding.Mesh(grid, mesh.axes, axis_types=(AxisType.Auto,) * len(shape))
 
 
+def mesh_of_sub_axes(mesh: Any, sub_axes: Mesh) -> Any:
+    """A JAX mesh over sub-axes of another one, which may be abstract."""
+    sizes = tuple(size for _, size in sub_axes.sizes)
+    if mesh.axis_names == sub_axes.axes:
+        return mesh
+    types = (AxisType.Auto,) * len(sizes)
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        return jax.sharding.AbstractMesh(sizes, sub_axes.axes, axis_types=types)
+    grid = mesh.devices.reshape(sizes)
+    return jax.sharding.Mesh(grid, sub_axes.axes, axis_types=types)
+
+
 def partition_spec(sharding: Sharding) -> PartitionSpec:
     """The `PartitionSpec` of a sharding that has no partial sums."""
     entries = [axes[0] if len(axes) == 1 else (axes or None) for axes in sharding.dims]
@@ -71,12 +83,12 @@ def spmd_function(
 
     def device_step(*inputs: Any) -> tuple[Any, ...]:
         results = mapped(*inputs)
-        return tuple(_weaken(r) if i in weak else r for i, r in enumerate(results))
+        return tuple(weaken(r) if i in weak else r for i, r in enumerate(results))
 
     return device_step
 
 
-def _weaken(value: Any) -> Any:
+def weaken(value: Any) -> Any:
     """The value, weakly typed; XLA sees no conversion."""
     params = {"new_dtype": value.dtype, "weak_type": True, "sharding": None}
     return lax.convert_element_type_p.bind(value, **params)
@@ -120,11 +132,13 @@ def make_executable(
     mesh = jax_mesh(lowered.mesh)
     outer = mesh if _calls_back(lowered) else outer
 
-    in_shardings = tuple(_outermost(s, outer, mesh) for s in lowered.inputs)
+    in_shardings = tuple(outermost_sharding(s, outer, mesh) for s in lowered.inputs)
     jitted = jax.jit(
         spmd_function(lowered, mesh, weak),
         in_shardings=in_shardings,
-        out_shardings=tuple(_outermost(s, outer, mesh) for s in lowered.outputs),
+        out_shardings=tuple(
+            outermost_sharding(s, outer, mesh) for s in lowered.outputs
+        ),
         donate_argnums=tuple(donated),
     )
     return Executable(jitted, mesh, in_shardings)
@@ -135,7 +149,7 @@ def _calls_back(lowered: Lowered) -> bool:
     return any("callback" in op.kind for op in lowered.program.walk())
 
 
-def _outermost(
+def outermost_sharding(
     sharding: Sharding, outer: jax.sharding.Mesh, inner: jax.sharding.Mesh
 ) -> NamedSharding:
     """A sharding over the user's mesh if its sub-axes form whole axes, else over theirs."""

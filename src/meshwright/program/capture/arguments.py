@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import PlanError
-from meshwright.program.capture import abstract, positional_names
+from meshwright.program.capture.capture import abstract, positional_names
 
 Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None

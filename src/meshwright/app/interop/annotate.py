@@ -1,0 +1,83 @@
+"""A function with the sharding constraints of a plan, for plain `jax.jit`."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import AxisType
+
+from meshwright.errors import MeshError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import apply_tactics
+from meshwright.partitioner.lower import Gather, constrained_program, lower
+from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.program.capture import capture
+from meshwright.program.capture.arguments import split_arguments
+from meshwright.program.ir import Program
+from meshwright.run.local import jax_mesh
+from meshwright.run.local.execute import run_program
+from meshwright.run.local.spmd import mesh_of_sub_axes, outermost_sharding, weaken
+
+
+def annotated(
+    fn: Callable[..., Any],
+    tactics: Sequence[Tactic],
+    plan_mesh: Mesh,
+    mesh: jax.sharding.Mesh | None,
+    static: frozenset[str],
+) -> Callable[..., Any]:
+    """The function `fn` with the constraints of a plan; see `Plan.annotate`.
+
+    tactics: those of the plan. static: names of static arguments.
+    """
+    if mesh is not None:
+        _require_same(mesh, plan_mesh)
+
+    @functools.wraps(fn)
+    def constrained(*args: Any, **kwargs: Any) -> Any:
+        call = split_arguments(fn, static, args, kwargs)
+        captured = capture(call.bind(fn), *call.traced, call.names)
+        work = apply_tactics(captured, plan_mesh, tactics)
+        here = mesh or _mesh_here(plan_mesh)
+        program = _constrained(work, here)
+        results = run_program(program, jax.tree_util.tree_leaves(call.traced))
+        typed = [
+            weaken(result) if aval.weak_type else result
+            for result, aval in zip(results, captured.out_avals, strict=True)
+        ]
+        return jax.tree_util.tree_unflatten(captured.out_tree, typed)
+
+    return constrained
+
+
+def _constrained(work: Workspace, mesh: Any) -> Program:
+    """The program of a workspace with constraints over a JAX mesh or its sub-axes."""
+    lowered = lower(work.state, Gather.SHARED)
+    inner = mesh_of_sub_axes(mesh, lowered.mesh)
+    return constrained_program(
+        work.state, lowered, lambda sharding: outermost_sharding(sharding, mesh, inner)
+    )
+
+
+def _mesh_here(plan_mesh: Mesh) -> Any:
+    """The mesh of `jax.set_mesh`, or else that of the plan's devices."""
+    here = jax.sharding.get_abstract_mesh()
+    if here.empty:
+        return jax_mesh(plan_mesh)
+    _require_same(here, plan_mesh)
+    return here
+
+
+def _require_same(mesh: Any, plan_mesh: Mesh) -> None:
+    """Raise `MeshError` for a mesh with other axes, or with axes of another type."""
+    if dict(mesh.shape) != plan_mesh.shape or tuple(mesh.axis_names) != plan_mesh.axes:
+        sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items())
+        raise MeshError(f"the plan is for mesh {plan_mesh}, but this one has {sizes}")
+    types = getattr(mesh, "axis_types", ())
+    if any(each != AxisType.Auto for each in types):
+        raise MeshError(
+            f"the mesh {plan_mesh} has axes of the types {', '.join(map(str, types))}; "
+            "constraints need axes of type Auto, as in jax.make_mesh(shape, names, "
+            "axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
+        )

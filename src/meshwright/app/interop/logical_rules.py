@@ -1,0 +1,69 @@
+"""Logical axis rules as Flax and MaxText write them: names of dims to axes of a mesh.
+
+Rules are in order of precedence. A rule applies to an array if the array has a dim of that
+name without axes, and if no axis of the rule splits another dim of the array already
+(`flax.linen.logical_to_mesh_axes`).
+"""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from meshwright.errors import TacticError
+
+type Axes = tuple[str, ...]
+type Names = tuple[str | None, ...]
+type Rules = tuple[tuple[str, Axes], ...]
+
+
+def read_rules(rules: Iterable[object]) -> Rules:
+    """The rules as pairs of a name and axes; `TacticError` for anything else."""
+    if isinstance(rules, str) or not isinstance(rules, Iterable):
+        raise TacticError(
+            f"logical axis rules are {rules!r}; wanted a list of pairs, such as "
+            "[('embed', 'data'), ('mlp', ('model', 'seq')), ('kv', None)]"
+        )
+    return tuple(_read_rule(rule) for rule in rules)
+
+
+def _read_rule(rule: object) -> tuple[str, Axes]:
+    if isinstance(rule, Sequence) and not isinstance(rule, str) and len(rule) == 2:
+        name, axes = rule
+        if isinstance(axes, str) or axes is None:
+            axes = (axes,) if axes else ()
+        is_list = isinstance(axes, Sequence)
+        if is_list and all(isinstance(each, str) for each in (name, *axes)):
+            return name, tuple(axes)
+    raise TacticError(
+        f"{rule!r} is no logical axis rule; wanted a name with a mesh axis, several or "
+        "None, such as ('mlp', ('model', 'seq'))"
+    )
+
+
+def axes_of_names(names: Names, rules: Rules) -> tuple[Axes, ...]:
+    """The mesh axes of each dim of an array whose dims have these names."""
+    found: dict[int, Axes] = {}
+    used: set[str] = set()
+    for name, axes in rules:
+        if name in names and used.isdisjoint(axes):
+            dim = names.index(name)
+            if dim not in found:
+                found[dim] = axes
+                used.update(axes)
+    return tuple(found.get(dim, ()) for dim in range(len(names)))
+
+
+def require_known(path: str, names: Names, rules: Rules) -> None:
+    """Raise `TacticError` for a name that stands twice in an array, or in no rule."""
+    known = list(dict.fromkeys(name for name, _ in rules))
+    for name in filter(None, names):
+        if names.count(name) > 1:
+            raise TacticError(
+                f"two dims of {path} have the logical name {name!r}; give one another name"
+            )
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TacticError(
+                f"no rule has the logical axis {name!r} of {path}{hint} (there are rules "
+                f"for {', '.join(known)}; the rule ({name!r}, None) leaves such dims whole)"
+            )

@@ -1,0 +1,131 @@
+"""A program with sharding constraints, for a compiler that inserts the collectives itself.
+
+In: a program, a state, and the sharding in which each value is stored. Out: the same
+program, still over global values, with an op `constrain` where a value is made or is read
+in another sharding. A partial sum has no constraint, since none can express it: the
+compiler reduces it where it likes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from meshwright.partitioner.lower.lowered import Lowered
+from meshwright.partitioner.propagate import State
+from meshwright.partitioner.propagate.state import cut_by
+from meshwright.program.ir import Atom, Op, Program, Sharding, Value, Wire
+
+CONSTRAIN = "constrain"
+"""Kind of the ops that constrain a value; their parameter is `sharding`."""
+
+USER_SHARD_MAP = "user_shard_map"
+"""Kind of a `shard_map` in the user's code, in a program over global values."""
+
+type Named = Callable[[Sharding], object]
+
+
+def constrained_program(state: State, lowered: Lowered, named: Named) -> Program:
+    """The state's program with constraints on arguments, results and values in between.
+
+    named: the parameter of a constraint for a sharding, such as JAX's `NamedSharding`.
+    """
+    program = state.graph.program
+    scope = _Scope(state, lowered.stored, named)
+    scope.write(program)
+    outputs = tuple(
+        scope.constrain(atom, sharding)
+        for atom, sharding in zip(program.outputs, lowered.outputs, strict=True)
+    )
+    return replace(program, ops=tuple(scope.ops), outputs=outputs)
+
+
+class _Scope:
+    """The program of one body while it is written.
+
+    stored: the sharding in which each value is stored. now: by value, the constraint that
+    stands for it. known: constraints by value and sharding.
+    """
+
+    def __init__(
+        self, state: State, stored: Mapping[Value, Sharding], named: Named
+    ) -> None:
+        self.state = state
+        self.stored = stored
+        self.named = named
+        self.ops: list[Op] = []
+        self.now: dict[Value, Value] = {}
+        self.known: dict[tuple[Value, Sharding], Value] = {}
+
+    def write(self, program: Program) -> None:
+        """Write all ops of a body, and the constraints between them."""
+        for value in (*program.inputs, *program.constants):
+            self._settle(value)
+        for op in program.ops:
+            self.ops.append(self._region(op) if op.bodies else self._plain(op))
+            for value in op.results:
+                self._settle(value)
+
+    def constrain(self, atom: Atom, sharding: Sharding) -> Atom:
+        """The value with a constraint to a sharding, unless it is stored so or partial."""
+        if not isinstance(atom, Value):
+            return atom
+        have = self.stored[atom]
+        if have.partial or sharding.partial or have.dims == sharding.dims:
+            return self.now.get(atom, atom)
+        if (atom, sharding) not in self.known:
+            self.known[atom, sharding] = self._emit(self.now.get(atom, atom), sharding)
+        return self.known[atom, sharding]
+
+    def _settle(self, value: Value) -> None:
+        """Constrain a value where it is made; scalars and partial sums are left alone."""
+        sharding = self.stored[value]
+        if value.shape and not sharding.partial:
+            self.now[value] = self._emit(value, sharding)
+
+    def _emit(self, value: Value, sharding: Sharding) -> Value:
+        made = Value(value.shape, value.dtype)
+        params = {"sharding": self.named(sharding)}
+        self.ops.append(Op(CONSTRAIN, (value,), (made,), params))
+        return made
+
+    def _plain(self, op: Op) -> Op:
+        node = self.state.graph.op_node[op]
+        assert node.rule is not None
+        axes = self.state.axes_of[node.index]
+        operands = tuple(
+            self.constrain(atom, cut_by(axes, dims))
+            for atom, dims in zip(op.operands, node.rule.operands, strict=True)
+        )
+        if op.kind == "shard_map":
+            return replace(op, kind=USER_SHARD_MAP, operands=operands)
+        return replace(op, operands=operands)
+
+    def _region(self, op: Op) -> Op:
+        """A loop, branch or remat; its wires tell the shardings of all its ends."""
+        operands: list[Atom] = list(op.operands)
+        outputs = [list(body.outputs) for body in op.bodies]
+        scopes = [_Scope(self.state, self.stored, self.named) for _ in op.bodies]
+        for scope, body in zip(scopes, op.bodies, strict=True):
+            scope.write(body)
+        for wire in op.wires:
+            inner = self._inside(op, wire)
+            for body, i in wire.outputs:
+                outputs[body][i] = scopes[body].constrain(outputs[body][i], inner)
+            if wire.operand is not None:
+                outer = Sharding(((), *inner.dims)) if wire.is_stacked else inner
+                operands[wire.operand] = self.constrain(operands[wire.operand], outer)
+        bodies = tuple(
+            replace(body, ops=tuple(scope.ops), outputs=tuple(ends))
+            for body, scope, ends in zip(op.bodies, scopes, outputs, strict=True)
+        )
+        return replace(op, operands=tuple(operands), bodies=bodies)
+
+    def _inside(self, op: Op, wire: Wire) -> Sharding:
+        """The sharding of a wire's value inside the bodies; outside if it has no input."""
+        for body, i in wire.inputs:
+            return self.stored[op.bodies[body].inputs[i]]
+        if wire.result is None:
+            return Sharding(())
+        outer = self.stored[op.results[wire.result]]
+        return Sharding(
+            outer.dims[1:] if wire.is_stacked else outer.dims, outer.partial
+        )
