@@ -19,9 +19,10 @@ from meshwright.app.step.arguments import (
     leaf_signature,
     split_arguments,
 )
+from meshwright.app.step.modules import warn_about_lost_changes, warn_about_modules
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import CaptureError, PlanError, TacticError
-from meshwright.jax_private import jit_options, tracing_config
+from meshwright.jax_private import jit_options, tracing_config, unwrap_nnx_jit
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
@@ -56,6 +57,11 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     """
     if not callable(fn):
         raise PlanError(f"partition wants a function, got {fn!r}")
+    if unwrap_nnx_jit(fn) is not None:
+        raise PlanError(
+            f"{fn.__name__} is a function of nnx.jit, which changes modules in place; use "
+            f"mw.nnx.partition({fn.__name__}, mesh, tactics), which does so as well"
+        )
     if isinstance(tactics, str):
         raise TacticError(
             f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
@@ -214,6 +220,7 @@ class Partitioned:
 
     def _capture(self, call: CallArguments) -> Captured:
         args, kwargs = call.traced
+        warn_about_modules(self.fn)
         with paused_collector():
-            fn = call.bind(self.fn)
+            fn = warn_about_lost_changes(call.bind(self.fn), call.names)
             return capture(fn, args, kwargs, call.names, self._donated)

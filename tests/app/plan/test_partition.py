@@ -216,7 +216,7 @@ def test_an_inner_shard_map_runs_as_it_is():
     step = mw.partition(fn, MESH)
     assert step.check(X, W).ok
     assert step.plan(X, W).spec("a") == P("x", None)
-    with pytest.raises(mw.MeshwrightError, match="py:.* works over x=4, y=2"):
+    with pytest.raises(mw.MeshwrightError, match=r"py:.* works over x=4, y=2"):
         mw.partition(fn, {"z": 8}).plan(X, W)
 
 
