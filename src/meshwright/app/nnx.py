@@ -111,6 +111,36 @@ class PartitionedModules:
         """Run on the devices of this process, and update the modules."""
         return self._with_arrays(args, kwargs, self._run)
 
+    def init(self, init_fn: Callable[..., Any], *args: Any) -> Any:
+        """The modules `init_fn(*args)`, built on the devices in the step's shardings.
+
+        The step must have seen its arguments: abstract modules are enough, as in
+        `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. Otherwise as `Partitioned.init`.
+        """
+        from flax import nnx
+
+        if not self._steps:
+            raise PlanError(
+                f"{self.fn.__name__} has not seen its arguments yet; plan it first, with "
+                "step.plan(*nnx.eval_shape(init_fn, ...), batch)"
+            )
+        graphs: tuple[Any, ...] = ()
+        is_tuple = False
+
+        def arrays(*args: Any) -> Any:
+            nonlocal graphs, is_tuple
+            result = init_fn(*args)
+            is_tuple = isinstance(result, tuple)
+            with nnx.split_context() as split:
+                graphs, states = _split(split, result if is_tuple else (result,))
+            return states if is_tuple else states[0]
+
+        states = list(self._steps.values())[-1].init(arrays, *args)
+        with nnx.merge_context() as merged:
+            pairs = zip(graphs, states if is_tuple else (states,), strict=True)
+            modules = tuple(_merged(merged, graph, state) for graph, state in pairs)
+        return modules if is_tuple else modules[0]
+
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for these arguments, whose modules may be abstract."""
         return self._with_arrays(args, kwargs, lambda s, a, k: s.plan(*a, **k))

@@ -17,6 +17,7 @@ from meshwright.app.step.arguments import (
     Numbers,
     argument_names,
     leaf_signature,
+    list_names,
     split_arguments,
 )
 from meshwright.app.step.modules import warn_about_lost_changes, warn_about_modules
@@ -129,6 +130,32 @@ class Partitioned:
         specialized, leaves = self._specialize(args, kwargs)
         return specialized.run(leaves)
 
+    def init(
+        self,
+        init_fn: Callable[..., Any],
+        *args: Any,
+        argnum: int | Sequence[int] | None = None,
+    ) -> Any:
+        """The state `init_fn(*args)`, built on the devices in the step's shardings.
+
+        No device holds more than its part, and the numbers are those of one device. The
+        step must have seen its arguments: shapes are enough, as in
+        `step.plan(jax.eval_shape(init_fn, *args), batch)`.
+        init_fn: returns an argument of the step, or a tuple of consecutive ones, which
+            are found by structure and shapes. argnum: their positions, if several fit.
+        Raises `PlanError` with the first difference if nothing fits.
+        """
+        state = jax.eval_shape(init_fn, *args)
+        chosen = None if argnum is None else list_names(self.fn, argnum)
+        if not self._specialized:
+            raise PlanError(
+                f"{self.__name__} has not seen its arguments yet; plan it first, with "
+                "step.plan(jax.eval_shape(init_fn, ...), batch)"
+            )
+        latest = list(self._specialized.values())[-1]
+        shardings = latest.state_shardings(state, chosen)
+        return jax.jit(init_fn, out_shardings=shardings)(*args)
+
     # -- the stages of `jax.jit` --------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
@@ -214,7 +241,8 @@ class Partitioned:
             ) from None
         if known is None:
             how = self.mesh, self.tactics, self.gather
-            known = Specialized(call.bind(self.fn), self._capture(call), *how)
+            fn, captured = call.bind(self.fn), self._capture(call)
+            known = Specialized(fn, captured, call.names, *how)
             self._specialized[key] = known
         return known, leaves
 
