@@ -19,7 +19,7 @@ Begin reading with the docstrings of the subpackages from the bottom up; a user 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import MeshwrightError
+from meshwright.errors import MeshwrightError, MeshwrightWarning
 from meshwright.machine import Machine, Mesh, machine
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         autoplan,
         diff,
         from_logical_axes,
+        nnx,
         partition,
     )
     from meshwright.partitioner.tactics import (
@@ -61,6 +62,7 @@ __all__ = [
     "Machine",
     "Mesh",
     "MeshwrightError",
+    "MeshwrightWarning",
     "Partitioned",
     "Plan",
     "auto",
@@ -74,6 +76,7 @@ __all__ = [
     "fsdp",
     "machine",
     "megatron",
+    "nnx",
     "partition",
     "pin",
     "recompute",
@@ -104,6 +107,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "nnx":
+        value = globals()[name] = import_module(f"{__name__}.app.nnx")
+        return value
     for home, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(f"{__name__}.{home}"), name)

@@ -8,6 +8,10 @@ class MeshwrightError(Exception):
     """The caller asked for something that cannot be done; the message says what can."""
 
 
+class MeshwrightWarning(UserWarning):
+    """Something that works, but hardly as the caller wants; the message says what to do."""
+
+
 class ShardingError(MeshwrightError):
     """The sharding is malformed: no array can have it."""
 

@@ -84,3 +84,9 @@ def hlo_flops(text: str) -> float:
     client: Any = jax.devices("cpu")[0].client
     # XLA reports no "flops" entry for a module that only moves data.
     return float(lib._jax.hlo_module_cost_analysis(client, module).get("flops", 0.0))
+
+
+def unwrap_nnx_jit(fn: Any) -> Any:
+    """The function that `flax.nnx.jit` was given; `None` for all other functions."""
+    is_nnx = type(fn).__module__.startswith("flax.nnx.transforms")
+    return getattr(fn, "fun", None) if is_nnx else None

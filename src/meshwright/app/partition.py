@@ -12,9 +12,10 @@ from meshwright.app.check.check import CheckReport
 from meshwright.app.make_plan import make_plan
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import repeating_tactics
+from meshwright.app.step.modules import warn_about_lost_changes, warn_about_modules
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import CaptureError, PlanError, TacticError
-from meshwright.jax_private import jit_options, tracing_config
+from meshwright.jax_private import jit_options, tracing_config, unwrap_nnx_jit
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
@@ -26,6 +27,7 @@ from meshwright.program.capture.arguments import (
     Numbers,
     argument_names,
     leaf_signature,
+    list_names,
     split_arguments,
 )
 from meshwright.program.capture.mesh import as_mesh
@@ -57,6 +59,11 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     """
     if not callable(fn):
         raise PlanError(f"partition wants a function, got {fn!r}")
+    if unwrap_nnx_jit(fn) is not None:
+        raise PlanError(
+            f"{fn.__name__} is a function of nnx.jit, which changes modules in place; use "
+            f"mw.nnx.partition({fn.__name__}, mesh, tactics), which does so as well"
+        )
     if isinstance(tactics, str):
         raise TacticError(
             f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
@@ -123,6 +130,32 @@ class Partitioned:
         """Run on the devices of this process; results have the plan's `out_shardings`."""
         specialized, leaves = self._specialize(args, kwargs)
         return specialized.run(leaves)
+
+    def init(
+        self,
+        init_fn: Callable[..., Any],
+        *args: Any,
+        argnum: int | Sequence[int] | None = None,
+    ) -> Any:
+        """The state `init_fn(*args)`, built on the devices in the step's shardings.
+
+        No device holds more than its part, and the numbers are those of one device. The
+        step must have seen its arguments: shapes are enough, as in
+        `step.plan(jax.eval_shape(init_fn, *args), batch)`.
+        init_fn: returns an argument of the step, or a tuple of consecutive ones, which
+            are found by structure and shapes. argnum: their positions, if several fit.
+        Raises `PlanError` with the first difference if nothing fits.
+        """
+        state = jax.eval_shape(init_fn, *args)
+        chosen = None if argnum is None else list_names(self.fn, argnum)
+        if not self._specialized:
+            raise PlanError(
+                f"{self.__name__} has not seen its arguments yet; plan it first, with "
+                "step.plan(jax.eval_shape(init_fn, ...), batch)"
+            )
+        latest = list(self._specialized.values())[-1]
+        shardings = latest.state_shardings(state, chosen)
+        return jax.jit(init_fn, out_shardings=shardings)(*args)
 
     # -- the stages of `jax.jit` --------------------------------------------------------
 
@@ -209,12 +242,14 @@ class Partitioned:
             ) from None
         if known is None:
             how = self.mesh, self.tactics, self.gather
-            known = Specialized(call.bind(self.fn), self._capture(call), *how)
+            fn, captured = call.bind(self.fn), self._capture(call)
+            known = Specialized(fn, captured, call.names, *how)
             self._specialized[key] = known
         return known, leaves
 
     def _capture(self, call: CallArguments) -> Captured:
         args, kwargs = call.traced
+        warn_about_modules(self.fn)
         with paused_collector():
-            fn = call.bind(self.fn)
+            fn = warn_about_lost_changes(call.bind(self.fn), call.names)
             return capture(fn, args, kwargs, call.names, self._donated)

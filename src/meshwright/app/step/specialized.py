@@ -9,6 +9,7 @@ import jax
 
 from meshwright.app.check.check import CheckReport, check_outputs, tolerance_of
 from meshwright.app.check.wide import WideProgram, widen_program
+from meshwright.app.step.init import find_state, list_arguments
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, decide
@@ -26,10 +27,12 @@ class Specialized:
     """The stages of one signature; each is made when it is first used, and kept.
 
     fn: the original as a function of the traced arguments.
+    names: of the traced positional arguments.
     """
 
     fn: Callable[..., Any]
     captured: Captured
+    names: tuple[str, ...]
     mesh: Mesh
     tactics: tuple[Tactic, ...]
     gather: Gather
@@ -51,6 +54,16 @@ class Specialized:
         """The result for the leaves of the traced arguments."""
         outputs = self.executable(leaves)
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
+
+    def state_shardings(self, state: Any, chosen: Sequence[str] | None) -> Any:
+        """The shardings of a state that is an argument, or a tuple of arguments.
+
+        The parameters are those of `find_state`.
+        """
+        arguments = list_arguments(self.captured, self.names)
+        found = find_state(self.captured, arguments, state, chosen)
+        flat = [self.executable.in_shardings[i] for a in found for i in a.span]
+        return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(state), flat)
 
     # -- the check -----------------------------------------------------------------------
 

@@ -73,6 +73,12 @@ def leaf_signature(leaf: Any) -> Any:
     return aval.shape, aval.dtype, aval.weak_type
 
 
+def list_names(fn: Callable[..., Any], numbers: int | Sequence[int]) -> list[str]:
+    """Names of the parameters at positions, in their order."""
+    each = (numbers,) if isinstance(numbers, int) else numbers
+    return [name for number in each for name in argument_names(fn, number, None)]
+
+
 def argument_names(
     fn: Callable[..., Any], numbers: Numbers, names: Names
 ) -> frozenset[str]:

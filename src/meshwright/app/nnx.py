@@ -1,0 +1,248 @@
+"""`mw.nnx.partition`: steps that change flax nnx modules in place, as `nnx.jit` does.
+
+A step is made functional: outside, all modules of the arguments are split into a static
+graph and arrays; the arrays go through a partitioned function, inside which the modules are
+merged, the step is called and the modules are split again; outside, the given modules get
+the new arrays. Variables that several arguments share are one array throughout.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from meshwright.app.check.check import CheckReport
+from meshwright.app.partition import Partitioned
+from meshwright.app.partition import partition as partition_pure
+from meshwright.app.plan import Plan
+from meshwright.errors import PlanError
+from meshwright.jax_private import jit_options, unwrap_nnx_jit
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.tactics import Tactic
+from meshwright.program.capture.arguments import (
+    Names,
+    Numbers,
+    argument_names,
+    split_arguments,
+)
+
+if TYPE_CHECKING:
+    from flax import nnx
+
+
+def partition(  # noqa: PLR0913  the options of `mw.partition`
+    fn: Callable[..., Any],
+    mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | Plan,
+    tactics: Sequence[Tactic] = (),
+    *,
+    gather: str | Gather | None = None,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+) -> "PartitionedModules":
+    """The function `fn` of flax nnx modules, partitioned; it changes them in place.
+
+    fn: a function as for `nnx.jit`, or a function of `nnx.jit`, whose static and donated
+        arguments stay static and donated. Modules, optimizers, metrics and `nnx.Rngs`
+        among its arguments are updated, also in structure; results are returned.
+    The options are those of `mw.partition`. Paths of variables end in `.value`.
+    Raises `PlanError` without flax, and for a method that is bound to a module.
+    """
+    _require_flax()
+    inner = unwrap_nnx_jit(fn)
+    jitted = None if inner is None else vars(fn)["jitted_fn"]
+    fn = fn if inner is None else inner
+    if inspect.ismethod(fn):
+        owner = type(fn.__self__).__name__
+        raise PlanError(
+            f"{fn.__name__} is bound to a {owner}, whose variables would be constants; "
+            f"give {owner}.{fn.__name__}, and the module as its first argument"
+        )
+    static = argument_names(fn, static_argnums, static_argnames)
+    donated = argument_names(fn, donate_argnums, donate_argnames)
+    return PartitionedModules(
+        fn,
+        mesh,
+        tuple(tactics),
+        gather,
+        static | argument_names(fn, *jit_options(jitted, "static")),
+        donated | argument_names(fn, *jit_options(jitted, "donate")),
+    )
+
+
+def _require_flax() -> None:
+    try:
+        from flax import nnx
+    except ImportError as error:
+        raise PlanError(
+            f"mw.nnx.partition needs flax, which cannot be imported ({error}); "
+            "pip install flax"
+        ) from None
+    if not hasattr(nnx, "update_context"):
+        raise PlanError(
+            "this flax is too old: it lacks nnx.update_context; update flax"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class PartitionedModules:
+    """A partitioned function that changes the modules among its arguments in place.
+
+    _steps: the partitioned functions of arrays, by the graphs of the modules.
+    """
+
+    fn: Callable[..., Any]
+    mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | Plan
+    tactics: tuple[Tactic, ...]
+    gather: str | Gather | None
+    _static: frozenset[str]
+    _donated: frozenset[str]
+    _steps: dict[Any, Partitioned] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the devices of this process, and update the modules."""
+        return self._with_arrays(args, kwargs, self._run)
+
+    def init(self, init_fn: Callable[..., Any], *args: Any) -> Any:
+        """The modules `init_fn(*args)`, built on the devices in the step's shardings.
+
+        The step must have seen its arguments: abstract modules are enough, as in
+        `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. Otherwise as `Partitioned.init`.
+        """
+        from flax import nnx
+
+        if not self._steps:
+            raise PlanError(
+                f"{self.fn.__name__} has not seen its arguments yet; plan it first, with "
+                "step.plan(*nnx.eval_shape(init_fn, ...), batch)"
+            )
+        graphs: tuple[Any, ...] = ()
+        is_tuple = False
+
+        def arrays(*args: Any) -> Any:
+            nonlocal graphs, is_tuple
+            result = init_fn(*args)
+            is_tuple = isinstance(result, tuple)
+            with nnx.split_context() as split:
+                graphs, states = _split(split, result if is_tuple else (result,))
+            return states if is_tuple else states[0]
+
+        states = list(self._steps.values())[-1].init(arrays, *args)
+        with nnx.merge_context() as merged:
+            pairs = zip(graphs, states if is_tuple else (states,), strict=True)
+            modules = tuple(_merged(merged, graph, state) for graph, state in pairs)
+        return modules if is_tuple else modules[0]
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """The plan for these arguments, whose modules may be abstract."""
+        return self._with_arrays(args, kwargs, lambda s, a, k: s.plan(*a, **k))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The lowered step, a function of the arrays of the modules."""
+        return self._with_arrays(args, kwargs, lambda s, a, k: s.lower(*a, **k))
+
+    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """Compare all results and changed variables with those of the original.
+
+        The modules are not changed.
+        """
+        return self._with_arrays(args, kwargs, lambda s, a, k: s.check(*a, **k))
+
+    def _run(
+        self, step: Partitioned, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        from flax import nnx
+
+        graphs, states = step(*args, **kwargs)
+        with nnx.merge_context(self, inner=False) as merged:
+            *_, result = (
+                _merged(merged, g, s) for g, s in zip(graphs, states, strict=True)
+            )
+        return result
+
+    def _with_arrays(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        use: Callable[[Partitioned, tuple[Any, ...], dict[str, Any]], Any],
+    ) -> Any:
+        """The result of `use` for the function of arrays, and the arrays."""
+        from flax import nnx
+
+        call = split_arguments(self.fn, self._static, args, kwargs)
+        traced, keywords = call.traced
+        with nnx.update_context(self):
+            with nnx.split_context(self) as split:
+                graphs, states = _split(split, (*traced, *keywords.values()))
+            step = self._steps.get(graphs)
+            if step is None:
+                step = self._steps[graphs] = self._pure(graphs)
+            rest = iter(states)
+            positional = tuple(
+                call.static[n] if n in call.static else next(rest)
+                for n in call.positional
+            )
+            named = {
+                k: v if k in call.static else next(rest) for k, v in kwargs.items()
+            }
+            return use(step, positional, named)
+
+    def _pure(self, graphs: tuple[Any, ...]) -> Partitioned:
+        """The partitioned function of arrays, for modules of these graphs."""
+        from flax import nnx
+
+        def pure(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            call = split_arguments(self.fn, self._static, args, kwargs)
+            traced, keywords = call.traced
+            states = (*traced, *keywords.values())
+            with nnx.merge_context(self, inner=True) as merged:
+                values = [
+                    _merged(merged, g, s) for g, s in zip(graphs, states, strict=True)
+                ]
+            first = len(traced)
+            named = dict(zip(keywords, values[first:], strict=True))
+            result = call.bind(self.fn)(*values[:first], **named)
+            with nnx.split_context(self) as split:
+                kept = [v for v, g in zip(values, graphs, strict=True) if g is not None]
+                return _split(split, (*kept, result))
+
+        functools.update_wrapper(pure, self.fn)
+        return partition_pure(
+            pure,
+            self.mesh,
+            self.tactics,
+            gather=self.gather,
+            static_argnames=tuple(self._static),
+            donate_argnames=tuple(self._donated),
+        )
+
+
+def _split(
+    context: "nnx.graph.SplitContext", values: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The graphs and states of values; a value without modules has no graph."""
+    pairs = [
+        context.split(value) if _has_module(value) else (None, value)
+        for value in values
+    ]
+    return tuple(graph for graph, _ in pairs), tuple(state for _, state in pairs)
+
+
+def _merged(context: "nnx.graph.MergeContext", graph: Any, state: Any) -> Any:
+    return state if graph is None else context.merge(graph, state)
+
+
+def _has_module(value: Any) -> bool:
+    from flax import nnx
+
+    kinds = nnx.Pytree, nnx.Variable
+    leaves = jax.tree_util.tree_leaves(value, is_leaf=lambda x: isinstance(x, kinds))
+    return any(isinstance(leaf, kinds) for leaf in leaves)

@@ -1,0 +1,146 @@
+"""Warnings about flax nnx modules that a partitioned function would not train.
+
+JAX sees a module that a function does not take as an argument as constants, and loses
+changes of an argument that the function does not return. `jax.jit` is silent about both.
+"""
+
+import dis
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import jax
+
+from meshwright.errors import MeshwrightWarning
+
+_PACKAGE = str(Path(__file__).parents[2])
+_CURE = (
+    "pass it as an argument and return it, or use mw.nnx.partition, which changes modules "
+    "in place as nnx.jit does"
+)
+
+
+def warn_about_modules(fn: Callable[..., Any]) -> None:
+    """Warn of each nnx module with parameters that a function uses but does not take."""
+    for name, module in _captured(fn):
+        _warn(
+            f"the function takes {name}, a {type(module).__name__}, from outside of its "
+            "arguments: its parameters become constants of the compiled step, do not "
+            f"learn, and are not seen when they change later; {_CURE}"
+        )
+
+
+def warn_about_lost_changes(
+    fn: Callable[..., Any], names: tuple[str, ...]
+) -> Callable[..., Any]:
+    """The function `fn`, with a warning if it changes a module that it does not return.
+
+    names: of the positional arguments.
+    """
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        modules = {n: a for n, a in given.items() if any(_modules_in(a))}
+        before = {n: jax.tree_util.tree_leaves(a) for n, a in modules.items()}
+        result = fn(*args, **kwargs)
+        returned = {id(leaf) for leaf in jax.tree_util.tree_leaves(result)}
+        for name, module in modules.items():
+            after = jax.tree_util.tree_leaves_with_path(module)
+            pairs = zip(after, before[name], strict=False)
+            lost = [
+                jax.tree_util.keystr(path, simple=True, separator=".")
+                for (path, new), old in pairs
+                if new is not old and id(new) not in returned
+            ]
+            if lost:
+                _warn(
+                    f"the function changes {name}.{lost[0]} in place and does not return "
+                    f"it, so that the change is lost (one of {len(lost)}); return {name}, "
+                    "or use mw.nnx.partition, which keeps changes as nnx.jit does"
+                )
+        return result
+
+    return watched
+
+
+def _warn(message: str) -> None:
+    warnings.warn(
+        message, MeshwrightWarning, stacklevel=2, skip_file_prefixes=(_PACKAGE,)
+    )
+
+
+def _nnx() -> Any:
+    """The module flax.nnx if the program has imported it, else `None`."""
+    return sys.modules.get("flax.nnx")
+
+
+def _modules_in(tree: Any) -> Iterator[Any]:
+    """The outermost nnx modules, optimizers and the like in a pytree."""
+    nnx = _nnx()
+    if nnx is not None:
+        leaves = jax.tree_util.tree_leaves(
+            tree, is_leaf=lambda x: isinstance(x, nnx.Pytree)
+        )
+        yield from (leaf for leaf in leaves if isinstance(leaf, nnx.Pytree))
+
+
+def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Modules with parameters that a function reads from its surroundings, by name."""
+    nnx = _nnx()
+    if nnx is None:
+        return
+    seen = set[int]()
+    todo: list[tuple[str, Any]] = [("self", fn)]
+    while todo:
+        name, value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, nnx.Pytree):
+            if jax.tree_util.tree_leaves(nnx.state(value, nnx.Param)):
+                yield name, value
+        else:
+            todo += _surroundings(name, value)
+
+
+def _surroundings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a function reads besides its arguments, by name; nothing for other values."""
+    if inspect.ismethod(value):
+        yield f"the object of the method {value.__name__}", value.__self__
+        yield name, value.__func__
+    elif isinstance(value, partial):
+        yield name, value.func
+        yield from ((f"an argument of partial({name})", arg) for arg in value.args)
+        yield from value.keywords.items()
+    elif isinstance(value, FunctionType):
+        found = inspect.getclosurevars(value).nonlocals
+        yield from found.items()
+        yield from _globals(value)
+    wrapped = getattr(value, "__wrapped__", None)
+    if wrapped is not None:
+        yield name, wrapped
+
+
+def _globals(fn: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Modules among the globals that a function reads, and functions of its own file."""
+    nnx = _nnx()
+    for name in _global_names(fn.__code__):
+        value = fn.__globals__.get(name)
+        is_near = isinstance(value, FunctionType) and value.__module__ == fn.__module__
+        if is_near or isinstance(value, nnx.Pytree):
+            yield name, value
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Names of the globals that a function and the functions in it read."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
