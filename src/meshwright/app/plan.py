@@ -224,7 +224,8 @@ class Plan(PlanRecord):
             else one over the plan's devices.
         static_*: as in `jax.jit`, which has to be told as well.
         A call raises `TacticError` if the function is not the one that was planned, and
-        `MeshError` if the mesh has other axes or axes that are not of type `Auto`.
+        `MeshError` if the mesh has other axes or axes that are not of type `Auto`. The
+        derivative raises `CaptureError`: annotate the whole train step.
         """
         from meshwright.app.interop.annotate import (
             annotated,  # imported late: rarely used
@@ -235,7 +236,7 @@ class Plan(PlanRecord):
         static = argument_names(fn, static_argnums, static_argnames)
         static |= argument_names(fn, *jit_options(fn, "static"))
         tactics = repeating_tactics(self) or self.tactics
-        return annotated(fn, tactics, self.mesh, mesh, static)
+        return annotated(self, fn, tactics, mesh, static)
 
     def logical_axis_rules(
         self, logical_axes: Any, path: str = ""

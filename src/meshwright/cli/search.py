@@ -24,6 +24,9 @@ from meshwright.predict.simulate.timeline import COMPUTE
 _REASON = 76
 """Letters of the reason why a plan is not possible."""
 
+_LINES = 24
+"""Lines of the tactics that are shown."""
+
 _MOST, _WORTH = 3, 0.1
 """Number of differences shown, and the share of the largest that each has to reach."""
 
@@ -61,6 +64,16 @@ def print_found(plan: Plan, as_json: bool, out: Path | None) -> None:
     if plan.search.spelled is not None:
         print(f"{spelled_text(plan.search.spelled, plan.search.candidates[0])}\n")
     print(plan)
+    print(f"\n{code_lines(plan.code)}")
+
+
+def code_lines(code: str) -> str:
+    """The first lines of the tactics that rebuild a plan, below a title."""
+    lines = code.splitlines()
+    title = "tactics that rebuild this plan"
+    if len(lines) > _LINES:
+        title += f" (the first {_LINES} of {len(lines)} lines; --json has all as code)"
+    return "\n".join([title, *(f"  {line}" for line in lines[:_LINES])])
 
 
 def search_table(search: SearchResult) -> Table:

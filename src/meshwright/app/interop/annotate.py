@@ -7,7 +7,8 @@ from typing import Any
 import jax
 from jax.sharding import AxisType
 
-from meshwright.errors import MeshError
+from meshwright.app.record.plan_record import PlanRecord
+from meshwright.errors import CaptureError, MeshError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import apply_tactics
 from meshwright.partitioner.lower import Gather, constrained_program, lower
@@ -21,9 +22,9 @@ from meshwright.run.local.spmd import mesh_of_sub_axes, outermost_sharding, weak
 
 
 def annotated(
+    plan: PlanRecord,
     fn: Callable[..., Any],
     tactics: Sequence[Tactic],
-    plan_mesh: Mesh,
     mesh: jax.sharding.Mesh | None,
     static: frozenset[str],
 ) -> Callable[..., Any]:
@@ -32,16 +33,15 @@ def annotated(
     tactics: those of the plan. static: names of static arguments.
     """
     if mesh is not None:
-        _require_same(mesh, plan_mesh)
+        _require_same(mesh, plan.mesh)
 
     @functools.wraps(fn)
     def constrained(*args: Any, **kwargs: Any) -> Any:
         call = split_arguments(fn, static, args, kwargs)
         captured = capture(call.bind(fn), *call.traced, call.names)
-        work = apply_tactics(captured, plan_mesh, tactics)
-        here = mesh or _mesh_here(plan_mesh)
-        program = _constrained(work, here)
-        results = run_program(program, jax.tree_util.tree_leaves(call.traced))
+        work = apply_tactics(captured, plan.mesh, tactics)
+        program = _constrained(work, mesh or _mesh_here(plan.mesh), plan.gather)
+        results = _undifferentiated(program)(*jax.tree_util.tree_leaves(call.traced))
         typed = [
             weaken(result) if aval.weak_type else result
             for result, aval in zip(results, captured.out_avals, strict=True)
@@ -51,9 +51,32 @@ def annotated(
     return constrained
 
 
-def _constrained(work: Workspace, mesh: Any) -> Program:
+def _undifferentiated(program: Program) -> Callable[..., list[Any]]:
+    """The program as a function of flat leaves, whose derivative is an error.
+
+    The program has no `custom_vjp` of the user's any more, so its derivative could differ.
+    """
+
+    @jax.custom_jvp
+    def run(*leaves: Any) -> list[Any]:
+        return run_program(program, leaves)
+
+    @run.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        del primals, tangents
+        raise CaptureError(
+            "an annotated function cannot be differentiated, since custom derivatives in "
+            "it are lost; annotate the function that computes the gradient, such as the "
+            "whole train step"
+        )
+
+    del refuse
+    return run
+
+
+def _constrained(work: Workspace, mesh: Any, gather: Gather) -> Program:
     """The program of a workspace with constraints over a JAX mesh or its sub-axes."""
-    lowered = lower(work.state, Gather.SHARED)
+    lowered = lower(work.state, gather)
     inner = mesh_of_sub_axes(mesh, lowered.mesh)
     return constrained_program(
         work.state, lowered, lambda sharding: outermost_sharding(sharding, mesh, inner)

@@ -9,7 +9,7 @@ run through and leave a loop or branch have the kinds `scan.in`, `scan.carry`, `
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -137,11 +137,13 @@ def all_sites_of(graph: Graph) -> Sites:
 
 
 def _sites(graph: Graph, nodes: Sequence[Node]) -> Sites:
-    places = [_place(graph, node, node.label) for node in graph.nodes]
+    places = [_place(graph, node) for node in graph.nodes]
     labels = refined_labels(graph, places, _ROUNDS)
     found: dict[Place, dict[int, list[Node]]] = {}
     for node in nodes:
-        place = _place(graph, node, _kind(node))
+        place = places[node.index]
+        if node.op is None or node.wire is not None:
+            place = replace(place, kind=_kind(node))
         found.setdefault(place, {}).setdefault(labels[node.index], []).append(node)
     of = {p: tuple(tuple(own) for own in alike.values()) for p, alike in found.items()}
     place_of = {
@@ -157,24 +159,22 @@ def _sites(graph: Graph, nodes: Sequence[Node]) -> Sites:
 
 
 def _kind(node: Node) -> str:
-    """The kind of op, "constant", or the part that a wire plays in a loop or branch."""
+    """The text "constant", or the part that a wire plays in a loop or branch."""
     wire = node.wire
-    if node.op is None:
+    if node.op is None or wire is None:
         return "constant"
-    if wire is None:
-        return node.op.kind
     if wire.inputs and wire.outputs:
         return f"{node.op.kind}.carry"
     return f"{node.op.kind}.{'in' if wire.operand is not None else 'out'}"
 
 
-def _place(graph: Graph, node: Node, kind: str) -> Place:
+def _place(graph: Graph, node: Node) -> Place:
     file, _, line = str(node.source).rpartition(":")
     made = str(graph.values[node.outs[0][0]]) if node.outs else ""
     made = made.replace(" ", "")
     if not line.isdigit():
-        return Place("?", 0, kind, made)
-    return Place(file, int(line), kind, made)
+        return Place("?", 0, node.label, made)
+    return Place(file, int(line), node.label, made)
 
 
 def refined_labels(graph: Graph, first: Sequence[object], rounds: int) -> list[int]:

@@ -21,10 +21,19 @@ def pin_all(work: Workspace, start: Workspace) -> Pin:
     """
     texts = {
         node.index: text
-        for node in work.graph.nodes
+        for node in _decided(work)
         if (text := show_pin(work, node)) != show_pin(start, node)
     }
     return Pin((*_inputs(work, texts), *_ops(work, texts)))
+
+
+def _decided(work: Workspace) -> Iterator[Node]:
+    """The nodes about which, or about whose results, something has been decided."""
+    state = work.state
+    values = {v for v, _ in (*state.scattered, *state.settled)} | {*state.kept}
+    for node in work.graph.nodes:
+        if state.axes_of[node.index] or any(value in values for value, _ in node.outs):
+            yield node
 
 
 def _inputs(work: Workspace, texts: Mapping[int, str]) -> Iterator[tuple[str, str]]:
