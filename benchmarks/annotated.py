@@ -30,7 +30,6 @@ CASES = {
     "moe, data + experts": ("zoo/moe.py:tiny", [DATA, mw.expert_parallel("model")]),
     "t5, data + megatron": ("zoo/t5.py:tiny", [DATA, MODEL]),
     "lstm, ZeRO-3": ("zoo/lstm.py:tiny", [DATA, mw.zero(3, "data")]),
-    "gpt, found": ("zoo/gpt.py:tiny", [mw.auto(["data", "model"], machine="tpu-v5e")]),
 }
 
 

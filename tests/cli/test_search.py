@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import meshwright as mw
-from meshwright.cli.search import search_table, search_text, spelled_text
+from meshwright.cli.search import code_lines, search_table, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import (
@@ -52,6 +52,24 @@ def test_given_tactics_are_in_the_plan_and_the_saved_file_is_a_plan(found, tmp_p
     plan = mw.Plan.from_json(text)
     assert "model" in plan.spec("params.0.up")[1]
     assert PIN in found.out
+
+
+def test_the_printed_plan_has_the_tactics_that_rebuild_it(found, run, mlp, tmp_path):
+    plan = mw.Plan.from_json((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    _, _, printed = found.out.partition("\ntactics that rebuild this plan\n")
+    code = "".join(line.strip() for line in printed.splitlines())
+    assert eval(code, {"mw": mw}) == eval(plan.code, {"mw": mw})
+    sizes = ",".join(f"{name}={size}" for name, size in plan.mesh.sizes)
+    again = run("plan", mlp, "--mesh", sizes, "--tactics", code, "--out", "again.json")
+    assert again.status == 0, again.err
+    other = mw.Plan.from_json((tmp_path / "again.json").read_text(encoding="utf-8"))
+    assert (other.inputs, other.counts) == (plan.inputs, plan.counts)
+
+
+def test_a_long_list_of_tactics_is_cut_short():
+    shown = code_lines("\n".join(["["] + ["    mw.fsdp('data'),"] * 30 + ["]"]))
+    assert len(shown.splitlines()) == 25
+    assert "(the first 24 of 32 lines; --json has all as code)" in shown
 
 
 def test_json_has_all_candidates_with_their_differences_in_seconds(run, mlp):

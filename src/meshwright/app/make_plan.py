@@ -36,9 +36,11 @@ def make_plan(
 
     def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
         nonlocal snapshot, lowered, counts, counted_version
-        if work.state.version != counted_version:  # a tactic may change nothing
-            is_last = len(effects) == len(tactics)
-            lowered = (is_last and known) or lower(work.state, gather, XLA_WORKAROUNDS)
+        is_known = known is not None and len(effects) == len(tactics)
+        if is_known or work.state.version != counted_version:
+            # A tactic may change nothing, and then needs no device program of its own.
+            lowered = known if is_known else lower(work.state, gather, XLA_WORKAROUNDS)
+            assert lowered is not None, "known is given where it is taken"
             counts = count_collectives(lowered.program)
             counted_version = work.state.version
         effect, snapshot = describe.describe_tactic(tactic, work, counts, snapshot)

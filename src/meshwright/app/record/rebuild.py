@@ -52,7 +52,8 @@ def _rebuilding(
     found = [i for i, t in enumerate(tactics) if t.rewrite is None and is_replaced(t)]
     if not found:
         return tactics
-    rewriting = [t for t in tactics[found[0] :] if t.rewrite is not None]
-    kept = (*tactics[: found[0]], *rewriting)
+    rest = tactics[found[0] :]
+    kept = (*tactics[: found[0]], *(t for t in rest if t.rewrite is not None))
     start = apply_tactics(decided.captured, work.mesh, kept, graph=work.graph)
-    return (*kept, pin_all(work, start))
+    name = ", ".join(str(tactic) for tactic in rest if tactic.rewrite is None)
+    return (*kept, pin_all(work, start, name))

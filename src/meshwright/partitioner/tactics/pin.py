@@ -1,7 +1,7 @@
 """The `pin` tactic: shardings of inputs and ops, exactly as given, without propagation."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
@@ -11,17 +11,17 @@ from meshwright.partitioner.structure.workspace import Workspace, find_nodes
 from meshwright.partitioner.tactics.pin_text import NodePin, PinnedValue, read_pin
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
-_CAUSE = Cause("tactic", "pin")
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pin:
     """Shard inputs and ops exactly as said, and propagate nothing.
 
     before: y = x @ w, whole        after `{"mlp.py:7 dot_general": "[data, -]"}`: its rows
+    name: of the tactic whose decisions these are, for plans to show in place of them.
     """
 
     pins: tuple[tuple[str, str], ...]
+    name: str = field(default="", compare=False)
     axes = None
     kind = TacticKind.PIN
     rewrite = None
@@ -29,8 +29,9 @@ class Pin:
     def apply(self, work: Workspace) -> None:
         """Write the cuts of all nodes, then what happens to each of their results."""
         found = [each for name, text in self.pins for each in _read(work, name, text)]
+        cause = Cause("tactic", self.name or "pin")
         for name, node, pin in found:
-            _assign(work, name, node, pin)
+            _assign(work, name, node, pin, cause)
         for name, node, pin in found:
             for number, value in pin.values.items():
                 if number >= len(node.outs):
@@ -40,11 +41,13 @@ class Pin:
                 _write_value(work, name, node.outs[number][0], value)
 
     def __str__(self) -> str:
+        if self.name:
+            return self.name
         pins = ", ".join(f"{name!r}: {text!r}" for name, text in self.pins)
         return f"pin({{{pins}}})"
 
     def __repr__(self) -> str:
-        return as_code(self)
+        return as_code(replace(self, name=""))
 
 
 def pin(shardings: Mapping[str, str]) -> Pin:
@@ -85,7 +88,7 @@ def _read(work: Workspace, name: str, text: str) -> Iterator[tuple[str, Node, No
         yield label, node, read_pin(work, label, node, text)
 
 
-def _assign(work: Workspace, name: str, node: Node, pin: NodePin) -> None:
+def _assign(work: Workspace, name: str, node: Node, pin: NodePin, cause: Cause) -> None:
     state = work.state
     for factor, axes in pin.axes.items():
         for axis in axes:
@@ -94,7 +97,7 @@ def _assign(work: Workspace, name: str, node: Node, pin: NodePin) -> None:
             why = state.why_not(node, axis, factor)
             if why is not None:
                 raise TacticError(f"pin: {name} cannot be split along {axis!r}: {why}")
-            state.assign(node, axis, factor, _CAUSE)
+            state.assign(node, axis, factor, cause)
         is_now = state.axes_of[node.index].get(factor, ())
         if is_now[: len(axes)] != axes:
             raise TacticError(

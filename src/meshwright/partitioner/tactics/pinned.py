@@ -13,8 +13,10 @@ from meshwright.partitioner.tactics.pin import Pin
 from meshwright.partitioner.tactics.pin_text import show_pin
 
 
-def pin_all(work: Workspace, start: Workspace) -> Pin:
+def pin_all(work: Workspace, start: Workspace, name: str = "") -> Pin:
     """The tactic that makes the decisions of `work` in `start`, a workspace before them.
+
+    name: as in `Pin`.
 
     Inputs come first, then ops in the order of the program. Inputs of equal layers are one
     entry if they are sharded alike, and so are the ops of one line.
@@ -24,7 +26,7 @@ def pin_all(work: Workspace, start: Workspace) -> Pin:
         for node in _decided(work)
         if (text := show_pin(work, node)) != show_pin(start, node)
     }
-    return Pin((*_inputs(work, texts), *_ops(work, texts)))
+    return Pin((*_inputs(work, texts), *_ops(work, texts)), name)
 
 
 def _decided(work: Workspace) -> Iterator[Node]:
