@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,19 +19,17 @@ from meshwright.app.record.plan_record import (
     code_text,
     fields_from_json,
     figures_of,
-    program_of,
     record_to_json,
     repeating_tactics,
 )
 from meshwright.app.record.rebuild import public_tactics
 from meshwright.errors import PlanError
-from meshwright.jax_private import jit_options
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
-from meshwright.program.capture.arguments import Names, Numbers, argument_names
+from meshwright.program.capture.arguments import Names, Numbers
 
 if TYPE_CHECKING:
     from meshwright.app.confirm.confirmation import Confirmation
@@ -54,17 +51,13 @@ class Plan(PlanRecord):
         decisions as one tactic; its `code` spells them.
         """
         if self.decided is not None:
-            return self._public_tactics
+            return public_tactics(self.decided)
         if not self.recorded:
             raise PlanError(
                 "this plan was read from JSON, which cannot hold a tactic of your own that "
                 "rewrites the program; make the plan again"
             )
         return self.recorded
-
-    @cached_property
-    def _public_tactics(self) -> tuple[Tactic, ...]:
-        return public_tactics(program_of(self))
 
     @property
     def code(self) -> str:
@@ -214,15 +207,14 @@ class Plan(PlanRecord):
     ) -> Callable[..., Any]:
         """The function `fn` with this plan's shardings as constraints, for `jax.jit`.
 
-        `jax.jit(plan.annotate(fn))` computes the same as `fn`. Arguments, results and all
-        values in between have a `jax.lax.with_sharding_constraint`, inside of loops and
-        checkpoints as well, so that XLA's partitioner (Shardy or GSPMD) inserts the
-        collectives. Partial sums have none, since a constraint cannot express them.
-        fn: the function that was planned; static arguments of a jitted function are
-            known to be static.
+        `jax.jit(plan.annotate(fn))` computes the same as `fn`. All values have a
+        `jax.lax.with_sharding_constraint`, inside of loops and checkpoints as well, so
+        that XLA's partitioner (Shardy or GSPMD) inserts the collectives. Only partial sums
+        have none, since a constraint cannot express them.
+        fn: the function that was planned. static_*: as in `jax.jit`, which has to be told
+            as well; those of a jitted function are known.
         mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`, or
             else one over the plan's devices.
-        static_*: as in `jax.jit`, which has to be told as well.
         A call raises `TacticError` if the function is not the one that was planned, and
         `MeshError` if the mesh has other axes or axes that are not of type `Auto`. The
         derivative raises `CaptureError`: annotate the whole train step.
@@ -231,12 +223,8 @@ class Plan(PlanRecord):
             annotated,  # imported late: rarely used
         )
 
-        if not callable(fn):
-            raise PlanError(f"annotate wants a function, got {fn!r}")
-        static = argument_names(fn, static_argnums, static_argnames)
-        static |= argument_names(fn, *jit_options(fn, "static"))
         tactics = repeating_tactics(self) or self.tactics
-        return annotated(self, fn, tactics, mesh, static)
+        return annotated(self, fn, tactics, mesh, (static_argnums, static_argnames))
 
     def logical_axis_rules(
         self, logical_axes: Any, path: str = ""
@@ -244,8 +232,7 @@ class Plan(PlanRecord):
         """Rules for Flax or MaxText that give arguments the shardings of this plan.
 
         logical_axes, path: as for `mw.from_logical_axes`, which reads such rules.
-        Raises `PlanError`, naming the arrays, where one logical name would need two
-        different shardings, or where a dim without a name is split.
+        Raises `PlanError`, naming the arrays, if one name would need two shardings.
         """
         from meshwright.app.interop.logical_axes import rules_of_plan  # rarely used
 

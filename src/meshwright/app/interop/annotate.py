@@ -8,13 +8,19 @@ import jax
 from jax.sharding import AxisType
 
 from meshwright.app.record.plan_record import PlanRecord
-from meshwright.errors import CaptureError, MeshError
+from meshwright.errors import CaptureError, MeshError, PlanError
+from meshwright.jax_private import jit_options
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import apply_tactics
 from meshwright.partitioner.lower import Gather, constrained_program, lower
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.program.capture import capture
-from meshwright.program.capture.arguments import split_arguments
+from meshwright.program.capture.arguments import (
+    Names,
+    Numbers,
+    argument_names,
+    split_arguments,
+)
 from meshwright.program.ir import Program
 from meshwright.run.local import jax_mesh
 from meshwright.run.local.execute import run_program
@@ -26,18 +32,21 @@ def annotated(
     fn: Callable[..., Any],
     tactics: Sequence[Tactic],
     mesh: jax.sharding.Mesh | None,
-    static: frozenset[str],
+    static: tuple[Numbers, Names],
 ) -> Callable[..., Any]:
     """The function `fn` with the constraints of a plan; see `Plan.annotate`.
 
-    tactics: those of the plan. static: names of static arguments.
+    tactics: those of the plan. static: positions and names of static arguments.
     """
+    if not callable(fn):
+        raise PlanError(f"annotate wants a function, got {fn!r}")
+    fixed = argument_names(fn, *static) | argument_names(fn, *jit_options(fn, "static"))
     if mesh is not None:
         _require_same(mesh, plan.mesh)
 
     @functools.wraps(fn)
     def constrained(*args: Any, **kwargs: Any) -> Any:
-        call = split_arguments(fn, static, args, kwargs)
+        call = split_arguments(fn, fixed, args, kwargs)
         captured = capture(call.bind(fn), *call.traced, call.names)
         work = apply_tactics(captured, plan.mesh, tactics)
         program = _constrained(work, mesh or _mesh_here(plan.mesh), plan.gather)
