@@ -8,7 +8,9 @@ from jax import lax
 import meshwright as mw
 from meshwright.cli.target import load_target
 from meshwright.errors import TacticError
-from meshwright.partitioner.tactics import decisions_of
+from meshwright.partitioner.decide import apply_tactics
+from meshwright.partitioner.tactics import decisions_of, pin_all
+from tests.app.plan import test_travel
 from tests.planner.programs import MLP, deep_step, mlp_step, recurrent, shape
 
 MESH = {"data": 4, "model": 2}
@@ -131,6 +133,20 @@ TACTICS = [
 @pytest.mark.parametrize("tactic", TACTICS, ids=[str(t)[:20] for t in TACTICS])
 def test_the_repr_of_a_tactic_is_the_code_that_makes_it(tactic):
     assert eval(repr(tactic), {"mw": mw}) == tactic
+
+
+@pytest.mark.parametrize("name", ["zero and a cut", "recomputed", "dims"])
+def test_a_pin_of_all_decisions_rebuilds_a_plan_with_sub_axes(name):
+    tactics, _ = test_travel.CASES[name]
+    args = test_travel.PARAMS, test_travel.X
+    captured = mw.partition(test_travel.train, MESH).capture(*args)
+    rewriting = [tactic for tactic in tactics if tactic.rewrite is not None]
+    work, start = (
+        apply_tactics(captured, mw.Mesh(MESH), t) for t in (tactics, rewriting)
+    )
+    assert work.sub_axes["data"] == ("data:0", "data:1")
+    again = apply_tactics(captured, mw.Mesh(MESH), [*rewriting, pin_all(work, start)])
+    assert decisions_of(again) == decisions_of(work)
 
 
 def test_a_pin_says_what_it_cannot_do():
