@@ -1,8 +1,8 @@
 """Collectives of one plan: our device program, and those that XLA makes of its constraints.
 
-For each case, executions and bytes a step on one device, in code compiled for CPU devices:
-`partition` (our device program), `plan.annotate` under `jax.jit` with Shardy and with GSPMD,
-and `jax.jit` that is given only the shardings of arguments and results.
+For each case, executions and bytes a step on one device, in code compiled for CPU
+devices: `partition` (our device program), `plan.annotate` under `jax.jit` with Shardy and
+with GSPMD, and `jax.jit` that is given only the shardings of arguments and results.
 
     python -m benchmarks.annotated [CASE ...]      prints a table in Markdown
 """
@@ -26,7 +26,10 @@ from meshwright.run.compilers.hlo import hlo_collectives
 DATA, MODEL = mw.data_parallel("data"), mw.megatron("model")
 CASES = {
     "gpt, data + megatron": ("zoo/gpt.py:tiny", [DATA, MODEL]),
-    "gpt, data + megatron + ZeRO-3": ("zoo/gpt.py:tiny", [DATA, MODEL, mw.zero(3, "data")]),
+    "gpt, data + megatron + ZeRO-3": (
+        "zoo/gpt.py:tiny",
+        [DATA, MODEL, mw.zero(3, "data")],
+    ),
     "moe, data + experts": ("zoo/moe.py:tiny", [DATA, mw.expert_parallel("model")]),
     "t5, data + megatron": ("zoo/t5.py:tiny", [DATA, MODEL]),
     "lstm, ZeRO-3": ("zoo/lstm.py:tiny", [DATA, mw.zero(3, "data")]),
