@@ -7,8 +7,12 @@ import pytest
 from jax import lax
 
 import meshwright as mw
+from meshwright.app.check.check import check_outputs, tolerance_of
+from meshwright.app.check.sample import sample_arguments
+from meshwright.cli.target import load_target
 from meshwright.errors import CaptureError, MeshError, PlanError, TacticError
 from meshwright.partitioner.lower import CONSTRAIN
+from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from tests.app.plan.test_spelled import branching, remat_step
 from tests.app.plan.test_travel import PARAMS, TACTICS, X, train
 
@@ -204,3 +208,32 @@ def test_every_value_that_is_not_partial_has_a_constraint():
     program = constrained_program(decided.work.state, decided.lowered, str)
     made = [op.params["sharding"] for op in program.ops if op.kind == CONSTRAIN]
     assert made.count("[data, model]") == 2  # the product and its tanh
+
+
+ZOO = {
+    "moe": [mw.data_parallel("data"), mw.expert_parallel("model"), mw.zero(3, "data")],
+    "resnet": [mw.data_parallel("data"), mw.zero(3, "model")],
+    "serving": [mw.data_parallel("data"), mw.megatron("model")],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ZOO)
+def test_annotated_steps_of_the_zoo_compute_the_same_as_on_one_device(name):
+    target = load_target(f"zoo/{name}.py:tiny")
+    args = sample_arguments(target.fn, target.args, 0)
+    plan = mw.partition(target.fn, MESH, ZOO[name]).plan(*args)
+    annotated, tree = jax.jit(plan.annotate(target.fn)), jax.tree.structure(args)
+
+    def original(*leaves):
+        return jax.tree.leaves(target.fn(*jax.tree.unflatten(tree, leaves)))
+
+    def run(leaves):
+        return tuple(jax.tree.leaves(annotated(*jax.tree.unflatten(tree, leaves))))
+
+    captured = plan.decided.captured
+    rounding = narrowest_floats(captured.program, tolerance_of)
+    leaves = jax.tree.leaves(args)
+    report = check_outputs(captured.out_paths, original, run, leaves, rounding)
+    assert report.ok, report
+    assert len(report.outputs) == len(plan.outputs)
