@@ -172,7 +172,7 @@ class Carrier:
 
         A zero is a partial sum of zero, on every device. A whole addend is made partial
         if the result is added to another partial value later, so that the order of
-        additions does not matter.
+        additions does not matter, or if most operands are partial.
         """
         assert node.op is not None
         partial: list[int] = []
@@ -190,6 +190,7 @@ class Carrier:
             return False
         return bool(partial) and (
             not has_whole
+            or is_mostly_partial(len(partial), len(group))
             or self._merges(node, axis)
             or self._is_accumulated(node, partial, axis)
         )
@@ -282,3 +283,8 @@ class Carrier:
 
 MAX_ADDENDS = 64
 """Additions that are followed to find another partial addend of a long sum."""
+
+
+def is_mostly_partial(num_partial: int, num_operands: int) -> bool:
+    """Whether so many operands of a concatenation are partial that one sum serves all."""
+    return num_partial > 1 and 2 * num_partial >= num_operands
