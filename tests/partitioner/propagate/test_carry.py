@@ -152,11 +152,11 @@ def test_norms_of_many_tensors_that_are_joined_are_summed_together(num_cut, coun
 
 def test_few_partial_values_among_whole_ones_are_summed_before_they_are_joined():
     def fn(ws):
-        return jnp.stack([w.sum() for w in ws])
+        return jnp.stack([w.sum(0) for w in ws])
 
     step = mw.partition(fn, {"a": 4}, [mw.shard({"ws.0": 0, "ws.1": 0}, "a")])
-    assert step.plan([f32(8)] * 5).counts["all_reduce"] == 2
-    assert step.plan([f32(8)] * 4).counts["all_reduce"] == 1
+    assert step.plan([f32(8, 2)] * 5).counts["all_reduce"] == 2
+    assert step.plan([f32(8, 2)] * 4).counts["all_reduce"] == 1
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class SumRoutes:
         """The values that a node adds up or hands on as a result, for one operand."""
         if node.wire is not None:
             is_handed_on = is_exit(node) or (
-                is_carry(node) and not self._is_start(result)
+                is_carry(node) and not self.is_start(result)
             )
             return list(self._ends(node)) if is_handed_on else []
         if node.op is None:
@@ -198,7 +198,7 @@ class SumRoutes:
             groups = tuple(g for g in groups if value in [numbers[p] for p in g])[:1]
         return [n for g in groups for p in g if (n := numbers[p]) is not None]
 
-    def _is_start(self, value: int) -> bool:
+    def is_start(self, value: int) -> bool:
         """Whether a wire's value is an input of a body, rather than a result."""
         node = self.graph.nodes[self.graph.producer[value]]
         assert node.op is not None
