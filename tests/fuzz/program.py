@@ -8,7 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tests.fuzz import contraction, elementwise, indexing, reduction, regions, shapes
+from tests.fuzz import (
+    accumulation,
+    contraction,
+    elementwise,
+    indexing,
+    reduction,
+    regions,
+    shapes,
+)
 from tests.fuzz.pool import EXTENTS, Draft, Input, NoFitError, Scope, Var, indent
 
 FLAT = (
@@ -92,7 +100,7 @@ def grow(s: Scope, count: int) -> None:
     """Add ops of random families; one that cannot be traced is dropped."""
     families: list[tuple[Callable[..., None], int]] = list(FLAT)
     if s.depth < MAX_DEPTH:
-        families += regions.FAMILIES
+        families += NESTED
     totals = list(accumulate(weight for _, weight in families))
     for _ in range(3 * count):
         ticket = s.rng.randrange(totals[-1])
@@ -112,7 +120,8 @@ def grow(s: Scope, count: int) -> None:
             return
 
 
-REGIONS = frozenset(family for family, _ in regions.FAMILIES)
+NESTED = (*regions.FAMILIES, *accumulation.FAMILIES)
+REGIONS = frozenset(family for family, _ in NESTED)
 
 
 def choose_outputs(s: Scope) -> list[Var]:

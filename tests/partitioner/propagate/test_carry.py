@@ -136,6 +136,29 @@ def test_a_product_of_two_partial_sums_is_not_carried():
     assert sums(run) == 2
 
 
+@pytest.mark.parametrize(("num_cut", "count"), [(4, 1), (2, 1), (1, 1)])
+def test_norms_of_many_tensors_that_are_joined_are_summed_together(num_cut, count):
+    """Whole norms among them are counted on one device, if at least half are partial."""
+
+    def fn(ws):
+        return jnp.sqrt(jnp.stack([(w**2).sum() for w in ws]).sum())
+
+    weights = [np.full((8, i + 1), i + 1.0) for i in range(4)]
+    cuts = {f"ws.{i}": 0 for i in range(num_cut)}
+    step = mw.partition(fn, {"a": 4}, [mw.shard(cuts, "a")])
+    assert step.plan(weights).counts["all_reduce"] == count
+    assert step.check(weights).ok
+
+
+def test_few_partial_values_among_whole_ones_are_summed_before_they_are_joined():
+    def fn(ws):
+        return jnp.stack([w.sum(0) for w in ws])
+
+    step = mw.partition(fn, {"a": 4}, [mw.shard({"ws.0": 0, "ws.1": 0}, "a")])
+    assert step.plan([f32(8, 2)] * 5).counts["all_reduce"] == 2
+    assert step.plan([f32(8, 2)] * 4).counts["all_reduce"] == 1
+
+
 @pytest.mark.parametrize(
     ("by", "is_linear"),
     [(lambda y, c: y / 2.0, True), (lambda y, c: y / c, False)],

@@ -4,6 +4,7 @@ import math
 import random
 from functools import cache
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -26,9 +27,19 @@ from meshwright.planner.strategies.symmetry import (
 from meshwright.planner.tree.cut_problem import CutProblem
 from meshwright.planner.tree.search import make_problem
 from tests.planner.programs import DEEP, MLP, space_of
+from tests.planner.programs import shape as f32
 from zoo import gpt3, lstm, moe
 
+
+def norm_step(weights):
+    """The norm of all weights, of which axes may cut some and not others."""
+    return jnp.sqrt(jnp.stack([(w**2).sum() for w in weights]).sum())
+
+
+NORM = norm_step, ([f32(16, 6), f32(8, 8), f32(3, 5), f32(8, 4)],)
+
 PROGRAMS = {
+    "norm": lambda: NORM,
     "products": lambda: MLP,
     "layers": lambda: DEEP,
     "attention": gpt3.tiny,
@@ -113,8 +124,9 @@ def test_propagation_on_the_reduced_graph_decides_nearly_all_nodes_alike(name):
     assert wrong <= total / 8 / 2
 
 
-def test_reductions_are_placed_as_the_carrier_places_them():
-    space, mesh = space_of(PROGRAMS["layers"]()), Mesh({"data": 4, "model": 2})
+@pytest.mark.parametrize("name", ["norm", "layers"])
+def test_reductions_are_placed_as_the_carrier_places_them(name):
+    space, mesh = space_of(PROGRAMS[name]()), Mesh({"data": 4, "model": 2})
     work = start_workspace(space.captured, mesh, space.graph)
     rng, differ, total = random.Random(0), 0, 0
     for node, axis, factor in random_cuts(work, rng, most=9):

@@ -33,16 +33,14 @@ W = jnp.linspace(-1, 1, 64).reshape(8, 8)
 X = jnp.sin(jnp.arange(16.0 * STEPS * 8)).reshape(16, STEPS, 8)
 
 
-def recurrent(w, x):
-    """The gradient of a weight that every iteration of a scan reads."""
+def microbatched(w, x):
+    """A step along gradients that the iterations of a loop add up."""
 
-    def loss(w):
-        def cell(state, x):
-            return jnp.tanh(state @ w + x), None
+    def turn(total, x):
+        return total + jax.grad(lambda w: jnp.tanh(x @ w).sum())(w), None
 
-        return lax.scan(cell, jnp.zeros_like(x[:, 0]), jnp.moveaxis(x, 1, 0))[0].sum()
-
-    return w - 0.1 * jax.grad(loss)(w)
+    total = lax.scan(turn, jnp.zeros_like(w), jnp.moveaxis(x, 1, 0))[0]
+    return w - 0.1 * total
 
 
 def accumulated(w, x):
@@ -88,7 +86,7 @@ def reductions(program):
     return [times for op, times in executions(program) if op.kind in sums]
 
 
-@pytest.mark.parametrize("fn", [recurrent, accumulated, nested])
+@pytest.mark.parametrize("fn", [microbatched, accumulated, nested])
 def test_code_motion_keeps_the_numbers(fn):
     lowered = cut(fn)
     changed, origins = moved(lowered.program)
@@ -232,7 +230,7 @@ def test_an_accumulator_that_the_loop_reads_stays():
 
 
 def test_the_moved_accumulator_is_as_large_as_the_collectives_operand():
-    program = cut(recurrent).program
+    program = cut(microbatched).program
     tpu, gpu = (compile_program(program, each, (8, 128)) for each in (TPU, GPU))
     assert max(reductions(tpu.program)) == 1
     assert max(reductions(gpu.program)) == STEPS
@@ -241,7 +239,7 @@ def test_the_moved_accumulator_is_as_large_as_the_collectives_operand():
 
 
 def test_an_accumulator_that_starts_from_zeros_needs_no_addition():
-    changed, _ = moved(cut(recurrent).program)
+    changed, _ = moved(cut(microbatched).program)
     kinds = [op.kind for op in changed.ops]
     behind = kinds[kinds.index("reduce_scatter") + 1 :]
     assert "add" not in behind

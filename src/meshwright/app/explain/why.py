@@ -195,6 +195,8 @@ def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) 
         kinds = dict.fromkeys(n.op.kind for n in reversed(through) if n.op is not None)
         reason += f", carried through {', '.join(kinds)}"
     reason += f"; taken here for {_readers(names, op, origin)}"
+    if origin.num_scalars > 1:
+        reason += f", together with {origin.num_scalars - 1} more scalars"
     return reason, cause_chain(names, maker, axis)
 
 

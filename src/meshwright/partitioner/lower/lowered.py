@@ -28,13 +28,15 @@ class Origin:
     """Why a collective is there: the node that reads or makes the value, and the value.
 
     value: its number in the graph. axes: those that move. is_read: the collective
-    prepares an operand of the node; otherwise it completes a result.
+    prepares an operand of the node; otherwise it completes a result. num_scalars: values
+    that the collective reduces together; the origin is that of the first.
     """
 
     node: int
     value: int
     axes: tuple[str, ...]
     is_read: bool
+    num_scalars: int = 1
 
 
 @dataclass(frozen=True, eq=False)

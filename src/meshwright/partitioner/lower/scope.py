@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.lower.lowered import Gather, Origin
 from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
+from meshwright.partitioner.lower.scalar_reductions import combine_scalar_reductions
 from meshwright.partitioner.propagate import Carrier, Node, State
 from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value, whole
@@ -126,7 +127,9 @@ class Scope:
     def finish(self, outputs: tuple[Atom, ...]) -> Program:
         """The device program with these local outputs."""
         self.shared.stored.update((v, s) for v, (_, s) in self.have.items())
-        ops = tuple(self.builder.ops)
+        ops = combine_scalar_reductions(
+            self.builder.ops, self.mesh, self.shared.origins
+        )
         return Program(tuple(self._inputs), ops, outputs, self._constants)
 
     def node_of(self, value: Value) -> Node:

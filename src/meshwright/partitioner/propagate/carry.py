@@ -20,22 +20,28 @@ from meshwright.program.ir import Value
 
 
 class Carrier:
-    """Tells which values of a state are partial sums, for its latest decisions."""
+    """Tells which values of a state are partial sums, for its latest decisions.
 
-    def __init__(self, state: State) -> None:
+    may_cut: readers may still cut totals of loops. A total is then partial after the loop
+        only if a reduction there is the better one whatever its readers want: in an inner
+        loop, since it saves one in each iteration, and in a recurrent loop, which is one
+        backward pass and holds its weights whole too. Any other total is cut within the
+        loop, as ZeRO stores gradients of microbatches.
+    """
+
+    def __init__(self, state: State, may_cut: bool = False) -> None:
         self.state = state
         self.graph = state.graph
         self.routes = SumRoutes(state.graph)
         self._loops: dict[tuple[int, str], bool] = {}
         self._trying: set[tuple[int, str]] = set()
-        self._assumed: set[tuple[int, str]] = set()
+        self._starts: set[tuple[int, str]] = set()
         self._partial: dict[tuple[int, str, bool], bool] = {}
         self._version = state.version
-        # Totals that are reduced after their loop even if a reader wants them cut. Those
-        # of an inner loop save a reduction in each of its iterations. A recurrent loop is
-        # one backward pass, which holds its weights whole too. A loop over microbatches
-        # instead cuts its totals for such readers, as ZeRO stores gradients.
-        self._totals = recurrent_totals(self.graph, self.routes) | {
+        self._totals = self._reduced_late() if may_cut else None
+
+    def _reduced_late(self) -> frozenset[int]:
+        return recurrent_totals(self.graph, self.routes) | {
             self.graph.number[result]
             for outer in self.graph.wire_nodes
             for body in outer.bodies
@@ -81,15 +87,16 @@ class Carrier:
 
     def _find_partial(self, value: int, axis: str, is_strict: bool) -> bool:
         state = self.state
-        if (value, axis) in self._assumed:
+        if (value, axis) in self._starts:
             return True
         if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
         node = self.graph.nodes[self.graph.producer[value]]
         if axis not in state.factor_of[node.index] and is_exit(node):
             return self.leaves_partial(node, axis, is_strict)
-        if value in self._totals:
-            return self.loop_partial(node, axis)
+        if is_carry(node) and not self.routes.is_start(value):
+            is_late = self._totals is None or value in self._totals
+            return is_late and self.loop_partial(node, axis)
         if axis in state.factor_of[node.index]:
             is_sum = node.rule is not None and node.rule.monoid == "sum"
             return is_sum and state.dim_on(value, axis) == -1
@@ -104,7 +111,7 @@ class Carrier:
             self._version = self.state.version
             self._partial.clear()
             self._loops.clear()
-            self._assumed.clear()
+            self._starts.clear()
 
     def can_carry(self, value: int, axis: str) -> bool:
         """Whether a partial value is passed on, rather than reduced where it is made."""
@@ -172,7 +179,7 @@ class Carrier:
 
         A zero is a partial sum of zero, on every device. A whole addend is made partial
         if the result is added to another partial value later, so that the order of
-        additions does not matter.
+        additions does not matter, or if most operands are partial.
         """
         assert node.op is not None
         partial: list[int] = []
@@ -190,6 +197,7 @@ class Carrier:
             return False
         return bool(partial) and (
             not has_whole
+            or is_mostly_partial(len(partial), len(group))
             or self._merges(node, axis)
             or self._is_accumulated(node, partial, axis)
         )
@@ -269,16 +277,19 @@ class Carrier:
             return False
         if len(self.graph.consumers[start]) != 1:
             return False
-        self._assumed.add((start, axis))
+        self._starts.add((start, axis))
         end = self.graph.number[last]
         is_handed_on = self.can_carry(start, axis)  # otherwise readers need the sum
         if is_handed_on and self.routes.is_cheap(end) and self.is_partial(end, axis):
-            if wire.result is not None:
-                self._assumed.add((self.graph.number[op.results[wire.result]], axis))
             return True
-        self._assumed.discard((start, axis))
+        self._starts.discard((start, axis))
         return False
 
 
 MAX_ADDENDS = 64
 """Additions that are followed to find another partial addend of a long sum."""
+
+
+def is_mostly_partial(num_partial: int, num_operands: int) -> bool:
+    """Whether so many operands of a concatenation are partial that one sum serves all."""
+    return num_partial > 1 and 2 * num_partial >= num_operands

@@ -23,7 +23,7 @@ class Propagator:
     def __init__(self, state: State) -> None:
         self.state = state
         self.graph = state.graph
-        self.carrier = Carrier(state)
+        self.carrier = Carrier(state, may_cut=True)
 
     def cut(self, node: Node, axis: str, factor: int, tactic: str = "") -> str | None:
         """Cut one factor of one node and propagate; returns the reason if it cannot."""

@@ -26,13 +26,20 @@ class SumRoutes:
         self._accumulators: dict[int, Node | None] = {}
         self._before: dict[int, float] = {}
         self._after: dict[int, float] = {}
+        self._delayed: dict[int, bool] = {}
+        self._numbers: dict[Op, list[int | None]] = {}
+        self._sources: dict[int, list[int]] = {}
         self._iterations: dict[int, int] = {}
         self._count_iterations(graph.program, 1)
 
     def numbers(self, op: Op) -> list[int | None]:
         """The number of each operand; `None` for a literal."""
-        known = self.graph.number
-        return [known[a] if isinstance(a, Value) else None for a in op.operands]
+        found = self._numbers.get(op)
+        if found is None:
+            known = self.graph.number
+            found = [known[a] if isinstance(a, Value) else None for a in op.operands]
+            self._numbers[op] = found
+        return found
 
     def is_zero(self, atom: Atom) -> bool:
         """Whether a value is known to be zero everywhere."""
@@ -105,12 +112,17 @@ class SumRoutes:
 
     def is_delayed(self, value: int) -> bool:
         """Whether a sum that an accumulator takes in costs least after its loop."""
-        if self.accumulator_of(value) is None:
-            return False
+        known = self._delayed.get(value)
+        if known is None:
+            known = self._delayed[value] = self._saves_bytes(value)
+        return known
+
+    def _saves_bytes(self, value: int) -> bool:
         step = self._step(value)
-        assert step is not None
+        if step is None or self.accumulator_of(value) is None:
+            return False
         self._find_after(value)
-        return self._delayed(value, *step) < self._here(value) * (1 - 1e-9)
+        return self._later(value, *step) < self._here(value) * (1 - 1e-9)
 
     def has_sum(self, value: int) -> bool:
         """Whether some sum upstream of a value may reach it before it is reduced."""
@@ -118,6 +130,12 @@ class SumRoutes:
 
     def sources(self, node: Node) -> list[int]:
         """The values that may make a node's results partial, if it has no sum itself."""
+        found = self._sources.get(node.index)
+        if found is None:
+            found = self._sources[node.index] = self._find_sources(node)
+        return found
+
+    def _find_sources(self, node: Node) -> list[int]:
         if node.wire is not None:
             return list(self._ends(node)) if is_exit(node) else []
         if node.op is None or not linear_sets(node):
@@ -161,7 +179,7 @@ class SumRoutes:
         times = self._iterations.get(value, 1)
         return float(num_bytes(self.graph.values[value]) * times)
 
-    def _delayed(self, value: int, reader: Node, result: int) -> float:
+    def _later(self, value: int, reader: Node, result: int) -> float:
         """Bytes that are reduced for a value if its reader takes it partial."""
         addends = self._addends(reader, result, value)
         total = sum(map(self._find_before, addends))
@@ -180,14 +198,14 @@ class SumRoutes:
         for each in reversed(passed):
             self._after[each] = self._here(each)
             if (step := self._step(each)) is not None:
-                later = self._delayed(each, *step)
+                later = self._later(each, *step)
                 self._after[each] = min(self._after[each], later)
 
     def _addends(self, node: Node, result: int, value: int | None = None) -> list[int]:
         """The values that a node adds up or hands on as a result, for one operand."""
         if node.wire is not None:
             is_handed_on = is_exit(node) or (
-                is_carry(node) and not self._is_start(result)
+                is_carry(node) and not self.is_start(result)
             )
             return list(self._ends(node)) if is_handed_on else []
         if node.op is None:
@@ -198,7 +216,7 @@ class SumRoutes:
             groups = tuple(g for g in groups if value in [numbers[p] for p in g])[:1]
         return [n for g in groups for p in g if (n := numbers[p]) is not None]
 
-    def _is_start(self, value: int) -> bool:
+    def is_start(self, value: int) -> bool:
         """Whether a wire's value is an input of a body, rather than a result."""
         node = self.graph.nodes[self.graph.producer[value]]
         assert node.op is not None
@@ -206,7 +224,7 @@ class SumRoutes:
 
     def _find_before(self, value: int) -> float:
         """The fewest bytes to reduce all sums upstream, at a value or before it."""
-        waiting = [value]
+        waiting = [] if value in self._before else [value]
         while waiting:
             last = waiting[-1]
             node = self.graph.nodes[self.graph.producer[last]]

@@ -36,7 +36,7 @@ MOST_ADDENDS = 64
 QUEUE, FOUND, MARKS = range(3)
 """Rows of `PartialCache.lists`."""
 
-NO, SOME, ALL = range(3)
+NO, SOME, MOST, ALL = range(4)
 """Results of `partial_operands`."""
 
 
@@ -114,19 +114,25 @@ def write_dependencies(
 def partial_operands(
     columns: Columns, known: Ints, stamp: int, group: int, at: int
 ) -> int:
-    """NO, SOME or ALL operands of a linear set that are partial; NO if others are, too."""
+    """The share of a linear set that is partial; NO if an operand not in it is, too.
+
+    MOST operands are if a concatenation of them is worth one sum (`is_mostly_partial`).
+    """
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
-    has_partial, has_whole = False, columns.linear[at, IS_WHOLE] == 1
+    num_partial, has_whole = 0, columns.linear[at, IS_WHOLE] == 1
     for operand in span(columns.groups, group, OPERANDS_AT):
         arrives = arrives_partial(columns, known, stamp, operand)
         if (mask >> (operand - first)) & 1:
-            has_partial = has_partial or arrives
+            num_partial += arrives
             has_whole = has_whole or not (arrives or columns.operands[operand, IS_ZERO])
         elif arrives:
             return NO
-    if not has_partial:
+    if num_partial == 0:
         return NO
-    return SOME if has_whole else ALL
+    if not has_whole:
+        return ALL
+    is_most = num_partial > 1 and 2 * num_partial >= columns.linear[at, COUNT]
+    return MOST if is_most else SOME
 
 
 @compiled_in_place
@@ -219,7 +225,7 @@ def carried_set(
     known, stamp = cache.known[0, axis], cache.stamp[0]
     for at in span(columns.groups, group, LINEAR_AT):
         answer = partial_operands(columns, known, stamp, group, at)
-        if answer == ALL:
+        if answer >= MOST:
             return at
         is_sum = columns.linear[at, COUNT] > 1
         if answer == SOME and is_sum and joins_sum(columns, cells, cache, group, axis):

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.errors import TacticError
-from meshwright.partitioner.propagate import Carrier, Cause, Graph, Node, State
+from meshwright.partitioner.propagate import (
+    Carrier,
+    Cause,
+    Graph,
+    Node,
+    State,
+    SumRoutes,
+)
 from meshwright.partitioner.tactics import TacticKind, Workspace
 from meshwright.planner.integer_program.integer_program import IntegerProgram
 from meshwright.planner.strategies.strategy import (
@@ -134,7 +141,11 @@ class ChosenStrategies:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Write all decisions that the state lacks; nothing is left to propagate."""
+        """Write all decisions that the state lacks; nothing is left to propagate.
+
+        A sum over devices on its way to a loop's accumulator is left open, since a search
+        prices each iteration alone and does not see that one sum after the loop is cheaper.
+        """
         shape = shape_of(work.graph)
         if self.shape != shape:
             raise TacticError(
@@ -143,6 +154,7 @@ class ChosenStrategies:
                 f"{shape[1]} values; search again"
             )
         state, cause = work.state, Cause("tactic", str(self))
+        routes = SumRoutes(work.graph)
         for node, strategy in zip(work.graph.nodes, self.strategies, strict=True):
             decided = state.factor_of[node.index]
             for factor, axes in strategy.axes:
@@ -153,7 +165,8 @@ class ChosenStrategies:
                 reduction = node.outs[0][0], axis
                 if end >= 0 and reduction not in state.scattered:
                     state.scatter(*reduction, end)
-                if end != KEEP_PARTIAL:
+                is_open = end == ALL_REDUCE and routes.is_delayed(reduction[0])
+                if end != KEEP_PARTIAL and not is_open:
                     state.settle(*reduction)
         for value, split in (each for each in self.kept if _matters(state, *each)):
             state.keep(value, split)

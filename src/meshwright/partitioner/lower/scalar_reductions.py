@@ -1,0 +1,104 @@
+"""Reductions of scalars over the same devices, combined into one all-reduce.
+
+A step that takes the norm of each tensor would otherwise wait for one collective of a few
+bytes per tensor. XLA combines all-reduces too (`AllReduceCombiner`), so that the plan
+counts what runs.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower.lowered import Origin
+from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ops import COLLECTIVES, Builder
+
+
+def combine_scalar_reductions(
+    ops: Iterable[Op], mesh: Mesh, origins: dict[Op, Origin]
+) -> tuple[Op, ...]:
+    """The ops with all-reduces of scalars combined that do not depend on each other.
+
+    Only ops on scalars move: they wait behind the reductions that they depend on, which
+    wait for the first other op that depends on one. A combined all-reduce has the origin
+    of its first part.
+    """
+    pending = _Pending(mesh, origins)
+    for op in ops:
+        is_late = not pending.values.isdisjoint(op.operands)
+        if is_late and not _is_scalar(op):
+            pending.flush()
+            is_late = False
+        if is_late:
+            pending.wait(op)
+        elif op.kind == "all_reduce" and _is_one_element(op.operands[0]):
+            pending.reduce(op)
+        else:
+            pending.done.append(op)
+    pending.flush()
+    return tuple(pending.done)
+
+
+def _is_scalar(op: Op) -> bool:
+    """Whether an op only computes a scalar of scalars on the device itself."""
+    if op.bodies or op.has_effect or op.kind in COLLECTIVES or not op.results:
+        return False
+    return all(map(_is_one_element, (*op.operands, *op.results)))
+
+
+def _is_one_element(value: Atom) -> bool:
+    return math.prod(value.shape) == 1
+
+
+@dataclass
+class _Pending:
+    """Ops in their new order, and those that wait.
+
+    values: results of the ops that wait. reductions: all-reduces by axes, monoid and
+    dtype. readers: ops on scalars that depend on them, in order.
+    """
+
+    mesh: Mesh
+    origins: dict[Op, Origin]
+    done: list[Op] = field(default_factory=list)
+    values: set[Atom] = field(default_factory=set)
+    reductions: dict[object, list[Op]] = field(default_factory=dict)
+    readers: list[Op] = field(default_factory=list)
+
+    def reduce(self, op: Op) -> None:
+        """Hold an all-reduce back."""
+        (value,) = op.results
+        key = op.params["axes"], op.params["monoid"], value.dtype
+        self.reductions.setdefault(key, []).append(op)
+        self.values.add(value)
+
+    def wait(self, op: Op) -> None:
+        """Hold an op back that depends on one that waits."""
+        self.readers.append(op)
+        self.values |= set(op.results)
+
+    def flush(self) -> None:
+        """Write all ops that wait."""
+        for group in self.reductions.values():
+            self.done += group if len(group) == 1 else self._combined(group)
+        self.done += self.readers
+        self.values.clear()
+        self.reductions.clear()
+        self.readers.clear()
+
+    def _combined(self, group: list[Op]) -> list[Op]:
+        """One all-reduce of the scalars of a group, which keep their results."""
+        first = group[0]
+        builder = Builder(self.mesh, source=first.source)
+        rows = [builder.reshape(op.operands[0], (1,)) for op in group]
+        joined = builder.concatenate(rows, 0)
+        summed = Value(joined.shape, joined.dtype)
+        combined = replace(first, operands=(joined,), results=(summed,))
+        builder.ops.append(combined)
+        self.origins[combined] = replace(self.origins[first], num_scalars=len(group))
+        for i, op in enumerate(group):
+            part = builder.slice(summed, 0, i, i + 1)
+            builder.reshape(part, op.results[0].shape)
+            builder.ops[-1] = replace(builder.ops[-1], results=op.results)
+        return builder.ops
