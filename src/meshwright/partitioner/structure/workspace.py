@@ -44,6 +44,7 @@ class Workspace:
 
     paths: names of the input leaves. mesh: the user's. sub_axes: the sub-axes of each
     axis of the mesh, which is the axis itself unless a reshape splits it over two dims.
+    warnings: what a user should hear of even if they do not read the plan.
     """
 
     propagator: Propagator
@@ -51,6 +52,7 @@ class Workspace:
     mesh: Mesh
     sub_axes: Mapping[str, tuple[str, ...]]
     refusals: list[Refusal] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def graph(self) -> Graph:
@@ -217,6 +219,28 @@ def _no_match(pattern: str, known: list[str]) -> str:
         matches(pattern + ".**", p) for p in known
     ):
         hint = f"; did you mean {pattern + '.**'!r}?"
+    elif not pattern.startswith("tag:") and any(
+        matches("**." + pattern, p) for p in known
+    ):
+        hint = f"; did you mean {'**.' + pattern!r}?"
     return (
         f"pattern {pattern!r} matches nothing; the program's {what} are: {there}{hint}"
     )
+
+
+def list_groups(work: Workspace, most: int = 6) -> str:
+    """Patterns of the inputs by argument and first component, with their elements.
+
+    The groups with most elements come first.
+    """
+    elements: dict[str, int] = {}
+    for path, node in zip(work.paths, work.graph.input_nodes, strict=True):
+        parts = path.split(".")
+        few = {1: path, 2: f"{parts[0]}.*"}
+        name = few.get(len(parts), ".".join([*parts[:2], "**"]))
+        size = math.prod(work.value(node).shape)
+        elements[name] = elements.get(name, 0) + size
+    names = sorted(elements, key=lambda name: -elements[name])
+    shown = [f"{name!r} ({elements[name]:,} elements)" for name in names[:most]]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown) + more
