@@ -67,11 +67,12 @@ def note_uncut_work(work: Workspace, axis: str, tactic: str, advice: str) -> Non
     uncut = 1 - cut_share(work, axis)
     if uncut <= MOST_UNCUT:
         return
-    where = f"{uncut:.0%} of the work (FLOPs of matrix products)"
-    why = f"is left whole, most of it at {', '.join(uncut_places(work, axis))}"
-    refusal = Refusal(where, axis, why)
-    work.refusals.append(refusal)
-    work.warnings.append(f"{tactic}: {refusal}; {advice}")
+    places = f"most of it at {', '.join(uncut_places(work, axis))}"
+    share = f"{uncut:.0%} of the work (FLOPs of matrix products)"
+    work.refusals.append(Refusal(share, axis, f"left whole, {places}"))
+    work.warnings.append(
+        f"{tactic} leaves {share} whole along {axis!r}, {places}; {advice}"
+    )
 
 
 def first_cut_sums(work: Workspace, axis: str) -> bool:

@@ -48,13 +48,15 @@ def find_structure(work: Workspace) -> Structure:
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
 def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
     depends, first = find_dependence(graph), find_first_dependence(graph)
+    # The first iteration of a loop may have constants where others have data.
+    early = [one or every for one, every in zip(first, depends, strict=True)]
     values = graph.program.inputs
     arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
     floats = {i for i in range(len(values)) if is_inexact(values[i].dtype)}
     state = set(graph.ties.values())
     trained = _trained(graph, depends, first, state & floats)
     loose = (floats & arrays) - state
-    weights, fed = _weights(graph, depends, loose | (trained & arrays), trained)
+    weights, fed = _weights(graph, early, loose | (trained & arrays), trained)
     # All leaves of a subtree that holds weights and no data are weights.
     others = [paths[i] for i in sorted(fed | (arrays - floats - state))]
     groups = {_group(paths[i], others) for i in weights} - {None}
