@@ -39,8 +39,8 @@ class _BatchCut:
             work,
             axis,
             tactic,
-            "name the dim of the data that is the batch, as in "
-            f"shard({{{leaves[0][0]!r}: 0}}, axis={axis!r})",
+            "if another dim of the data is the batch, name it, as in "
+            f"shard({{{leaves[0][0]!r}: 1}}, axis={axis!r})",
         )
 
     def _leaves(self, work: Workspace, tactic: str) -> Leaves:

@@ -55,7 +55,8 @@ class _StateCut:
         state = _leaves(work, self.state, structure.optimizer)
         state = [leaf for leaf in state if leaf not in params]
         self._require(work, tactic, params, state)
-        small = _small(work, [*params, *state], self.min_elements)
+        asked = state if self.stage == 2 else [*params, *state]
+        small = _small(work, asked, self.min_elements)
         if self.state is None:
             state = _one_factor_each(work, structure, state, axis)
         dims = _dims(work, structure, params, state, axis)
@@ -74,7 +75,7 @@ class _StateCut:
             why = (
                 f"{size} divides no dim of {shown}"
                 if cut
-                else f"no leaf has min_elements={self.min_elements:,} elements"
+                else f"no leaf has min_elements={self.min_elements} elements"
             )
             raise TacticError(f"{tactic} cuts nothing: {why}")
 
