@@ -122,7 +122,11 @@ CASES = {
         _wide_batch, DATA, (DP, ZERO2), Counts(0, 12, 12), Counts(0, 1, 1)
     ),
     "MLP, ZeRO-3": Case(
-        _wide_batch, DATA, (mw.fsdp("data", min_elements=0),), Counts(0, 12, 12), Counts(0, 1, 2)
+        _wide_batch,
+        DATA,
+        (mw.fsdp("data", min_elements=0),),
+        Counts(0, 12, 12),
+        Counts(0, 1, 2),
     ),
     "MLP, ZeRO-3, gathered at use": Case(
         _wide_batch,

@@ -34,7 +34,7 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
 
 
 def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:
-    """By dim of the first result, the axes that the code cuts."""
+    """The axes along which the code cuts the first result, by dim."""
     causes = work.state.causes
     fixed = {
         axis

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.structure.refusal import Refusal
+from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ops import Trait, has_trait, work_of
 

@@ -12,20 +12,9 @@ from functools import cache
 
 from meshwright.errors import TacticError
 from meshwright.machine import Mesh
-from meshwright.partitioner.propagate import Graph, Node, Propagator, State
+from meshwright.partitioner.propagate import Graph, Node, Propagator, State, why_not
+from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.program.ir import Value
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A cut that a tactic asked for and that is not possible, with the reason."""
-
-    where: str
-    axis: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.where} along {self.axis!r}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +87,7 @@ class Workspace:
                 why = (
                     f"{what} of this {node.label} cannot be cut"
                     if factor is None
-                    else self.state.why_not(node, sub_axis, factor)
+                    else why_not(self.state, node, sub_axis, factor)
                 )
                 if why is None and factor is not None:
                     accepted.append((node, factor))

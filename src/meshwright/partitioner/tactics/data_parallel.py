@@ -9,8 +9,9 @@ from meshwright.partitioner.structure.cut_work import (
     first_cut_sums,
     note_uncut_work,
 )
+from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.workspace import Refusal, Workspace, find_nodes
+from meshwright.partitioner.structure.workspace import Workspace, find_nodes
 from meshwright.partitioner.tactics.batch_dims import (
     Leaves,
     Seeds,
@@ -123,7 +124,7 @@ _LITTLE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What a candidate cuts.
+    """The cuts of one candidate, summed up.
 
     share: of the work. is_clean: it cuts no weight, and the first product not on a dim
     over which it sums, as tensor parallelism would. is_empty: it cuts nothing.
