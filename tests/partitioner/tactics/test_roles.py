@@ -170,10 +170,11 @@ def recurrent_step(params, batch):
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
 
 
-def test_of_time_and_batch_the_batch_is_cut():
+@pytest.mark.parametrize("vocabulary", [100, 10_000])  # the second dwarfs the loop
+def test_of_time_and_batch_the_batch_is_cut(vocabulary):
     params = {
-        "embedding": shape(100, 16), "input": shape(16, 32),
-        "hidden": shape(32, 32), "output": shape(32, 100),
+        "embedding": shape(vocabulary, 16), "input": shape(16, 32),
+        "hidden": shape(32, 32), "output": shape(32, vocabulary),
     }  # fmt: skip
     tokens = shape(64, 8, dtype=jnp.int32)
     plan = mw.partition(recurrent_step, MESH, [DP]).plan(

@@ -91,6 +91,27 @@ def first_cut_sums(work: Workspace, axis: str) -> bool:
     return False
 
 
+def gathers(work: Workspace, axis: str) -> bool:
+    """Whether some op reads a value whole, or cut otherwise, that an axis cuts.
+
+    Nothing of one example is needed for another one, up to sums, where a batch is cut.
+    """
+    state, graph = work.state, work.graph
+    sub_axes = work.sub_axes[axis]
+    for value, readers in enumerate(graph.consumers):
+        for sub_axis in sub_axes:
+            dim = state.dim_on(value, sub_axis)
+            if dim is None or dim < 0:
+                continue
+            for reader in (graph.nodes[index] for index in readers):
+                if reader.input_position is None and any(
+                    sharding.dim_of(sub_axis) != dim
+                    for sharding in state.reads(reader, value)
+                ):
+                    return True
+    return False
+
+
 def _is_cut(work: Workspace, node: Node, axis: str) -> bool:
     """Whether all sub-axes of an axis cut an op."""
     cut = work.state.factor_of[node.index]

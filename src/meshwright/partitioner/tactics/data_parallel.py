@@ -7,6 +7,7 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.structure.cut_work import (
     cut_share,
     first_cut_sums,
+    gathers,
     note_uncut_work,
 )
 from meshwright.partitioner.structure.refusal import Refusal
@@ -127,7 +128,8 @@ class _Trial:
     """The cuts of one candidate, summed up.
 
     share: of the work. is_clean: it cuts no weight, and the first product not on a dim
-    over which it sums, as tensor parallelism would. is_empty: it cuts nothing.
+    over which it sums, as tensor parallelism would, and nothing is gathered, as time is
+    before a loop. is_empty: it cuts nothing.
     """
 
     share: float
@@ -159,7 +161,9 @@ class _Trials:
         cuts_weights = any(work.is_cut(node, axis) for node in self.whole)
         return _Trial(
             cut_share(work, axis),
-            not cuts_weights and not first_cut_sums(work, axis),
+            not cuts_weights
+            and not first_cut_sums(work, axis)
+            and not gathers(work, axis),
             not any(work.is_cut(node, axis) for _, node, _ in seeds),
         )
 
