@@ -140,6 +140,15 @@ def test_minibatches_are_cut_where_the_step_makes_them(step):
 
 
 @PPO
+def test_fsdp_after_data_parallelism_does_not_cut_the_batch_again(step):
+    """Though no input is cut, the axis is in use."""
+    both = mw.partition(step, MESH, [DP, mw.fsdp("data")]).plan(*ppo_arguments())
+    alone = mw.partition(step, MESH, [mw.fsdp("data")]).plan(*ppo_arguments())
+    assert cuts(both) == cuts(alone)
+    assert not any(path in cuts(both) for path in ("images", "actions"))
+
+
+@PPO
 def test_moments_of_several_updates_are_no_parameters(step):
     work = mw.partition(step, MESH).decide(*ppo_arguments()).work
     found = find_structure(work)
@@ -242,6 +251,8 @@ def test_work_that_stays_whole_is_a_warning_with_its_share():
 
     args = shape(16, 16), shape(63, 16), shape(8, 16)
     tactic = mw.data_parallel("data", inputs="x")
-    with pytest.warns(mw.MeshwrightWarning, match=r"9\d% of the work .* whole along"):
+    told = r"9\d% of the work .* whole along"
+    with pytest.warns(mw.MeshwrightWarning, match=told) as found:
         plan = mw.partition(step, MESH, [tactic]).plan(*args)
     assert "of the work (FLOPs of matrix products)" in plan.steps[1].refused[-1]
+    assert found[0].filename == __file__  # the user's line, not ours

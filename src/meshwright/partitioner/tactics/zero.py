@@ -151,7 +151,7 @@ class _FullCut:
 
     def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
         del tactic  # errors and causes name the two tactics
-        if not any(work.is_cut(node, axis) for node in work.graph.input_nodes):
+        if not any(work.is_cut(node, axis) for node in work.graph.nodes):
             data_parallel(axis).apply(work)
         zero(3, axis, min_elements=self.min_elements).apply(work)
 
