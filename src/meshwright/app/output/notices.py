@@ -9,7 +9,14 @@ from meshwright.errors import MeshwrightWarning
 _PACKAGE = str(Path(__file__).parents[2])
 
 
+def warn(message: str) -> None:
+    """Issue a `MeshwrightWarning`."""
+    warnings.warn(
+        message, MeshwrightWarning, stacklevel=2, skip_file_prefixes=(_PACKAGE,)
+    )
+
+
 def warn_each(messages: Iterable[str]) -> None:
     """Issue a `MeshwrightWarning` for each message."""
     for message in messages:
-        warnings.warn(message, MeshwrightWarning, skip_file_prefixes=(_PACKAGE,))
+        warn(message)
