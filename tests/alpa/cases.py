@@ -97,7 +97,7 @@ DEPTHWISE = mw.shard(
     },
     "model",
 )
-ZERO2 = mw.zero(2, "data")
+ZERO2 = mw.zero(2, "data", min_elements=0)  # Alpa cuts biases too
 
 _wide_batch = partial(models.mlp, 256, 32)
 _wide_layers = partial(models.mlp, 32, 256)
@@ -122,12 +122,16 @@ CASES = {
         _wide_batch, DATA, (DP, ZERO2), Counts(0, 12, 12), Counts(0, 1, 1)
     ),
     "MLP, ZeRO-3": Case(
-        _wide_batch, DATA, (mw.fsdp("data"),), Counts(0, 12, 12), Counts(0, 1, 2)
+        _wide_batch,
+        DATA,
+        (mw.fsdp("data", min_elements=0),),
+        Counts(0, 12, 12),
+        Counts(0, 1, 2),
     ),
     "MLP, ZeRO-3, gathered at use": Case(
         _wide_batch,
         DATA,
-        (mw.fsdp("data"),),
+        (mw.fsdp("data", min_elements=0),),
         Counts(0, 12, 17),
         Counts(0, 1, 2),
         gather="at_use",

@@ -1,6 +1,9 @@
 import json
 
+import pytest
+
 import meshwright as mw
+from meshwright.cli.main import format_warning
 
 MESH = ("--mesh", "data=4,model=2")
 
@@ -123,3 +126,26 @@ def test_tactics_may_be_a_list_in_brackets(run, mlp):
     )
     assert listed.status == 0, listed.err
     assert listed.out == plain.out
+
+
+def test_work_left_whole_is_a_warning_of_one_line(run, write):
+    place = write(
+        "left.py",
+        "import jax, jax.numpy as jnp\n"
+        "def step(w, stored, x):\n"
+        "    return x @ w, jnp.sum((stored @ w) @ (stored @ w).T)\n"
+        "def target():\n"
+        "    shapes = (16, 16), (63, 16), (8, 16)\n"
+        "    return step, tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)\n",
+    )
+    tactics = "data_parallel('data', inputs='x')"
+    with pytest.warns(mw.MeshwrightWarning) as found:
+        run("plan", f"{place}:target", "--mesh", "data=4", "--tactics", tactics)
+    line = format_warning(found[0].message, found[0].category, "typer.py", 1)
+    assert line.startswith(f"warning: {tactics} leaves 97% of the work")
+    assert line.count("\n") == 1
+
+
+def test_other_warnings_are_printed_as_python_does():
+    line = format_warning(UserWarning("no"), UserWarning, "model.py", 7)
+    assert line.startswith("model.py:7: UserWarning: no")

@@ -10,6 +10,9 @@ from jax import lax
 
 import meshwright as mw
 
+pytestmark = pytest.mark.filterwarnings("ignore::meshwright.MeshwrightWarning")
+"""Numbers are compared here; a strategy may leave much of the work whole."""
+
 RNG = np.random.default_rng(0)
 
 

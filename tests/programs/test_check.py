@@ -10,6 +10,9 @@ import pytest
 import meshwright as mw
 from tests.programs.catalogue import MESH, PROGRAMS, tactics_of
 
+pytestmark = pytest.mark.filterwarnings("ignore::meshwright.MeshwrightWarning")
+"""Numbers are compared here; a strategy may leave much of the work whole."""
+
 CASES = [
     pytest.param(
         program,

@@ -10,6 +10,7 @@ import jax
 
 from meshwright.app.check.check import CheckReport
 from meshwright.app.make_plan import make_plan
+from meshwright.app.output.notices import warn_each
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import repeating_tactics
 from meshwright.app.step.modules import warn_about_lost_changes, warn_about_modules
@@ -118,9 +119,12 @@ class Partitioned:
 
         Needs no devices, and no memory for the arguments.
         """
-        return make_plan(
+        plan = make_plan(
             self.capture(*args, **kwargs), self.mesh, self.tactics, self.gather
         )
+        if plan.decided is not None:
+            warn_each(plan.decided.work.warnings)
+        return plan
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
         """The device program for these arguments, without the descriptions of a plan."""

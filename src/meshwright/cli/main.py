@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from meshwright import __version__
-from meshwright.errors import MeshwrightError
+from meshwright.errors import MeshwrightError, MeshwrightWarning
 
 COMMANDS = {
     "plan": (
@@ -103,6 +104,7 @@ def group(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; an error is one message on stderr and status 2."""
+    warnings.formatwarning = format_warning
     try:
         app(arguments, prog_name="meshwright")
     except MeshwrightError as error:
@@ -112,6 +114,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         where = _user_line(error)
         print(f"error: {where}{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+_python_format = warnings.formatwarning
+
+
+def format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """One line for a warning of ours: on the command line no line of Python caused it."""
+    if issubclass(category, MeshwrightWarning):
+        return f"warning: {message}\n"
+    return _python_format(message, category, filename, lineno, line)
 
 
 def _user_line(error: BaseException) -> str:

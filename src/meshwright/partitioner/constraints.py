@@ -15,6 +15,11 @@ from meshwright.program.ir import Op
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.ops.movement.placement import manual_axes, spec_axes
 
+CONSTRAINT = "with_sharding_constraint"
+_SHARD_MAP = "shard_map in the code"
+CODE = frozenset({CONSTRAINT, _SHARD_MAP})
+"""What the causes of cuts call a sharding in the user's code, in place of a tactic."""
+
 
 def manual_names(graph: Graph) -> frozenset[str]:
     """The axes of the user's own `shard_map`s, which must not be split into sub-axes."""
@@ -35,7 +40,7 @@ def apply_constraints(work: Workspace) -> None:
             _fix_manual(work, op, node)
     for axis in work.mesh.axes:
         chosen = [(path, node, dim) for path, node, dim, name in seeds if name == axis]
-        work.cut(chosen, axis, "with_sharding_constraint")
+        work.cut(chosen, axis, CONSTRAINT)
     for op, node in work.graph.op_node.items():
         if has_trait(op.kind, Trait.SHARDING_CONSTRAINT):
             _close(work, op, node)
@@ -114,7 +119,7 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
     state = work.state
     for factor, axis in enumerate(sizes):
         if axis in used:
-            state.assign(node, axis, factor, Cause("tactic", "shard_map in the code"))
+            state.assign(node, axis, factor, Cause("tactic", _SHARD_MAP))
     work.block([("shard_map", node)], [a for a in ours if a not in used])
     for axis in used:
         work.propagator.spread(node, axis)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
@@ -89,3 +90,30 @@ def test_a_constraint_on_a_mesh_of_size_1_decides_nothing():
     plan = step.plan(X, W)
     assert plan.spec("out") == P("data", None)
     assert not any(effect.refused for effect in plan.steps)
+
+
+@pytest.mark.parametrize("ours", [{"data": 4}, {"data": 4, "tensor": 2}])
+def test_axes_of_size_1_beside_larger_ones_are_as_if_not_there(ours):
+    """Also where our mesh has a larger axis of that name."""
+    devices = np.array(jax.devices()[:4]).reshape(4, 1)
+    mesh = jax.sharding.Mesh(devices, ("data", "tensor"))
+
+    def inner(x, w):
+        def layer(h, _):
+            return lax.psum(jnp.tanh(h @ w @ w.T), "tensor"), None
+
+        h, _ = lax.scan(layer, x, None, length=2)
+        h = h + lax.pmean(h, ("data", "tensor")) + lax.axis_index(("data", "tensor"))
+        h = lax.all_gather(h, "tensor", axis=1).sum(1)
+        h = lax.all_gather(h, ("tensor", "data"), axis=0, tiled=True)
+        return lax.psum_scatter(h, ("data", "tensor"), tiled=True)
+
+    def fn(x, w):
+        into, out = (P("data", "tensor"), P("tensor")), P(("data", "tensor"))
+        return jax.shard_map(
+            inner, mesh=mesh, in_specs=into, out_specs=out, check_vma=False
+        )(x, w)
+
+    step = mw.partition(fn, ours, [])
+    assert step.plan(X, W).spec("out") == P("data", None)
+    np.testing.assert_allclose(step(X, W), fn(X, W), rtol=1e-5, atol=1e-5)

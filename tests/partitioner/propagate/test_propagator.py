@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from jax import lax
 
 from meshwright.partitioner.lower import count_collectives, lower
-from meshwright.partitioner.propagate import Cause, Graph, Node, Propagator, State
+from meshwright.partitioner.propagate import (
+    Cause,
+    Graph,
+    Node,
+    Propagator,
+    State,
+    why_not,
+)
 from meshwright.program.capture import capture
 from tests.partitioner.lower.verifier import verify_lowered
 from tests.partitioner.propagate.programs import (
@@ -99,7 +106,7 @@ def claims(state: State, node: Node, axis: str) -> Iterator[int]:
             continue
         for factor in port[dim]:
             if state.parts(node, factor) < node.sizes[factor]:
-                if state.why_not(node, axis, factor) is None:
+                if why_not(state, node, axis, factor) is None:
                     yield factor
                 break
 

@@ -58,10 +58,11 @@ def test_what_is_joined_along_its_batch_is_cut_all_the_same():
 
     inputs = {"x": normal(8, D), "words": normal(8, 12, D)}
     step = mw.partition(predict, MESH, [mw.data_parallel("data")])
-    plan = step.plan(normal(D, D), inputs)
+    with pytest.warns(mw.MeshwrightWarning, match="67% of the work"):  # of the words
+        plan = step.plan(normal(D, D), inputs)
+    with pytest.warns(mw.MeshwrightWarning, match="67% of the work"):
+        assert step.check(normal(D, D), inputs).ok
     assert spec(plan, "inputs.words") == ("data", None, None)
-    assert not plan.steps[1].refused
-    assert step.check(normal(D, D), inputs).ok
 
 
 def test_where_a_scan_runs_over_dim_0_the_batch_is_dim_1():

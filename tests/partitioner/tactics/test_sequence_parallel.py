@@ -27,8 +27,10 @@ def test_sums_become_scatters_and_gathers():
 def test_a_bias_and_a_norm_after_the_sum_are_cut_too():
     fn, args = models.language_model(models.bert_block, models.bert_weights(), layers=1)
     step = mw.partition(fn, MESH, [*MEGATRON, mw.sequence_parallel("model")])
-    assert 4 <= step.plan(*args).counts["reduce_scatter"] <= 6
-    assert step.check(*args).ok
+    with pytest.warns(mw.MeshwrightWarning, match="32% of the work"):  # the vocabulary
+        assert 4 <= step.plan(*args).counts["reduce_scatter"] <= 6
+    with pytest.warns(mw.MeshwrightWarning, match="32% of the work"):
+        assert step.check(*args).ok
 
 
 def test_layers_in_a_scan():

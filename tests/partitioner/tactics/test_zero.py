@@ -1,3 +1,5 @@
+import jax
+import jax.numpy as jnp
 import pytest
 
 import meshwright as mw
@@ -106,3 +108,44 @@ def test_what_is_no_pattern_is_refused(name):
 def test_there_is_no_stage_4():
     with pytest.raises(TacticError, match="stages 2 and 3, not 4"):
         mw.zero(4, "data")
+
+
+def cut_by_zero(width, **options):
+    """The parameters of a layer [width, width] that stage 3 cuts."""
+
+    def step(params, x):
+        def loss(p):
+            return jnp.mean(jnp.tanh(x @ p["w"] + p["b"]) ** 2)
+
+        return jax.tree.map(lambda p, g: p - g, params, jax.grad(loss)(params))
+
+    f32 = jnp.float32
+    params = {"w": jax.ShapeDtypeStruct((width, width), f32)}
+    params["b"] = jax.ShapeDtypeStruct((width,), f32)
+    tactics = [mw.data_parallel("data"), mw.zero(3, "data", **options)]
+    step = mw.partition(step, MESH, tactics)
+    plan = step.plan(params, jax.ShapeDtypeStruct((8, width), f32))
+    return {p.path for p in plan.inputs if p.path.startswith("params") and any(p.spec)}
+
+
+def test_leaves_of_few_elements_stay_whole_if_they_have_at_most_one_per_cent():
+    assert cut_by_zero(256) == {"params.w"}  # 256 of 65,792 elements
+    assert cut_by_zero(64) == {"params.w", "params.b"}  # 64 of 4,160
+    assert cut_by_zero(20_000) == {"params.w", "params.b"}  # no latency to save
+
+
+def test_min_elements_says_which_leaves_stay_whole():
+    assert cut_by_zero(256, min_elements=0) == {"params.w", "params.b"}
+    assert cut_by_zero(64, min_elements=65) == {"params.w"}
+    with pytest.raises(TacticError, match="no leaf has min_elements=5000 elements"):
+        cut_by_zero(64, min_elements=5000)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True, "all"])
+def test_what_is_no_number_of_elements_is_refused(count):
+    with pytest.raises(
+        TacticError, match=f"min_elements is {count!r}; wanted a number"
+    ):
+        mw.zero(3, "data", min_elements=count)
+    with pytest.raises(TacticError, match="fsdp: min_elements is"):
+        mw.fsdp("data", min_elements=count)

@@ -13,7 +13,7 @@ import pytest
 from meshwright.app.check.check import compare
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered, lower
-from meshwright.partitioner.propagate import Cause, Graph, State
+from meshwright.partitioner.propagate import Cause, Graph, State, why_not
 from meshwright.program.capture import capture
 from meshwright.program.ir import Program
 from meshwright.program.ops import known_ops
@@ -46,7 +46,7 @@ def lowered_parts(program: Program) -> list[Lowered]:
             if factor >= len(node.sizes):
                 continue
             axis = next(
-                (a for a in MESH.axes if not state.why_not(node, a, factor)), None
+                (a for a in MESH.axes if not why_not(state, node, a, factor)), None
             )
             if axis is not None:
                 state.assign(node, axis, factor, Cause("tactic", "test"))

@@ -8,7 +8,7 @@ from meshwright.app.explain.why import describe_conflict, explain_collective
 from meshwright.app.record.plan_record import Collective, Leaf, TacticEffect
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import executions
-from meshwright.partitioner.propagate import Node, user_axes
+from meshwright.partitioner.propagate import Node, user_axes, why_not
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.program.ir import Atom, Sharding, num_bytes, show_type
 
@@ -143,7 +143,7 @@ def _refusal(
     """One line if none of the factors of a dim can take the axis."""
     state, why = names.state, None
     for factor in factors:
-        why = state.why_not(node, axis, factor)
+        why = why_not(state, node, axis, factor)
         if why is None:
             return
     if why is not None:

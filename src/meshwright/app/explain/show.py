@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from meshwright.app.explain.fixed import show_fixed
 from meshwright.app.explain.names import shorten
 from meshwright.app.output.collapse import collapse, group_by, index_free, merge
 from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
@@ -30,6 +31,7 @@ def show_plan(plan: PlanRecord) -> str:
     is_cut = any(any(leaf.spec) for leaf in (*plan.inputs, *plan.outputs))
     if not is_cut and not plan.collectives and len(plan.steps) > 1:
         lines += ["", "nothing was cut: every device does the whole step"]
+    lines += show_fixed(plan.fixed)
     lines += _problems(plan, expand=False)
     return "\n".join(lines)
 

@@ -2,7 +2,7 @@
 
 from meshwright.app.explain.names import ProgramNames, cause_chain, origin_of
 from meshwright.partitioner.lower import Origin
-from meshwright.partitioner.propagate import Conflict, Node
+from meshwright.partitioner.propagate import Conflict, Node, why_not
 from meshwright.program.ir import Op, Value
 
 Why = tuple[str, tuple[str, ...]]
@@ -91,7 +91,7 @@ def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) 
         why = node.rule.opaque if node.rule is not None else ""
         label = node.op.kind if node.op is not None else "an input"
         return f"whole: {why or f'{label} cannot be cut on that dim'}"
-    refusals = [state.why_not(node, axis, factor) for factor in factors]
+    refusals = [why_not(state, node, axis, factor) for factor in factors]
     return f"whole along {quoted}" + (f": {refusals[0]}" if refusals[0] else "")
 
 

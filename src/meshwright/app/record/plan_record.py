@@ -90,6 +90,22 @@ class TacticEffect:
         return not any(messages) and not any(self.counts.values())
 
 
+@dataclass(frozen=True, slots=True)
+class FixedSharding:
+    """A sharding in the user's own code, which all tactics leave as it is.
+
+    kind: "with_sharding_constraint" or "shard_map". source: `file:line` of the code.
+    value: type of the first result. spec: its axes by dim. whole: axes along which it is
+    kept whole.
+    """
+
+    kind: str
+    source: str
+    value: str
+    spec: tuple[tuple[str, ...], ...]
+    whole: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class PlanRecord:
     """The shardings and collectives of a program, and the figures of one step.
@@ -105,6 +121,7 @@ class PlanRecord:
     recorded, recorded_code: for a plan that was read from JSON, the tactics that decide
         the same again, and Python code of such tactics.
     search: how `autoplan` found the plan; `None` for a plan made of given tactics.
+    fixed: shardings in the user's own code that cut a value, or keep it whole.
     tokens_per_step: tokens of a step, of all devices; `None` if the program has none.
     token_input: path of the input that holds them, "" if the number was given.
     """
@@ -117,6 +134,7 @@ class PlanRecord:
     outputs: tuple[Leaf, ...]
     steps: tuple[TacticEffect, ...]
     whole: tuple[str, ...]
+    fixed: tuple[FixedSharding, ...] = ()
     figures: Figures | None = None
     decided: Decided | None = field(default=None, compare=False, repr=False)
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)
@@ -164,7 +182,8 @@ FORMAT = 3
 """Version of the JSON form; a plan of another version is refused."""
 
 _ROWS = {
-    "collectives": Collective, "inputs": Leaf, "outputs": Leaf, "steps": TacticEffect
+    "collectives": Collective, "inputs": Leaf, "outputs": Leaf, "steps": TacticEffect,
+    "fixed": FixedSharding,
 }  # fmt: skip
 """Fields of a plan that are tuples of records."""
 

@@ -7,18 +7,15 @@ changes of an argument that the function does not return. `jax.jit` is silent ab
 import dis
 import inspect
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import jax
 
-from meshwright.errors import MeshwrightWarning
+from meshwright.app.output.notices import warn
 
-_PACKAGE = str(Path(__file__).parents[2])
 _CURE = (
     "pass it as an argument and return it, or use mw.nnx.partition, which changes modules "
     "in place as nnx.jit does"
@@ -28,7 +25,7 @@ _CURE = (
 def warn_about_modules(fn: Callable[..., Any]) -> None:
     """Warn of each nnx module with parameters that a function uses but does not take."""
     for name, module in _captured(fn):
-        _warn(
+        warn(
             f"the function takes {name}, a {type(module).__name__}, from outside of its "
             "arguments: its parameters become constants of the compiled step, do not "
             f"learn, and are not seen when they change later; {_CURE}"
@@ -58,7 +55,7 @@ def warn_about_lost_changes(
                 if new is not old and id(new) not in returned
             ]
             if lost:
-                _warn(
+                warn(
                     f"the function changes {name}.{lost[0]} in place and does not return "
                     f"it, so that the change is lost (one of {len(lost)}); return {name}, "
                     "or use mw.nnx.partition, which keeps changes as nnx.jit does"
@@ -66,12 +63,6 @@ def warn_about_lost_changes(
         return result
 
     return watched
-
-
-def _warn(message: str) -> None:
-    warnings.warn(
-        message, MeshwrightWarning, stacklevel=2, skip_file_prefixes=(_PACKAGE,)
-    )
 
 
 def _nnx() -> Any:

@@ -9,6 +9,7 @@ import jax
 
 from meshwright.app.check.check import CheckReport, check_outputs, tolerance_of
 from meshwright.app.check.wide import WideProgram, widen_program
+from meshwright.app.output.notices import warn_each
 from meshwright.app.step.init import find_state, list_arguments
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
@@ -41,7 +42,9 @@ class Specialized:
     def decided(self) -> Decided:
         """The device program."""
         how = self.mesh, self.tactics, self.gather
-        return decide(self.captured, *how, workarounds=XLA_WORKAROUNDS)
+        decided = decide(self.captured, *how, workarounds=XLA_WORKAROUNDS)
+        warn_each(decided.work.warnings)
+        return decided
 
     @cached_property
     def executable(self) -> Executable:

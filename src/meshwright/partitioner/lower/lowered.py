@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from meshwright.machine import Mesh
+from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ir import Op, Program, Sharding, Value
 from meshwright.program.ops import COLLECTIVES
 
@@ -55,22 +56,9 @@ class Lowered:
     stored: Mapping[Value, Sharding] = field(default_factory=dict)
 
 
-def executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
-    """Every collective with the number of times that it runs in a step.
-
-    A scan's body runs `length` times. A `while` counts once, since its trip count is not
-    known. Every branch of a `cond` counts.
-    """
-    for op in program.ops:
-        if op.kind in COLLECTIVES:
-            yield op, times
-        inner = times
-        if op.kind == "scan":
-            length = op.params["length"]
-            assert isinstance(length, int)
-            inner = times * length
-        for body in op.bodies:
-            yield from executions(body, inner)
+def executions(program: Program) -> Iterator[tuple[Op, int]]:
+    """Every collective with the number of times that it runs, as `op_executions` counts."""
+    return (pair for pair in op_executions(program) if pair[0].kind in COLLECTIVES)
 
 
 def count_collectives(program: Program) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from meshwright.partitioner.propagate.carry import Carrier
 from meshwright.partitioner.propagate.graph import Graph, Node
+from meshwright.partitioner.propagate.legality import why_not
 from meshwright.partitioner.propagate.propagator import Propagator
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 from meshwright.partitioner.propagate.sub_axes import split_axes, user_axes, whole_axes
@@ -19,4 +20,5 @@ __all__ = [
     "split_axes",
     "user_axes",
     "whole_axes",
+    "why_not",
 ]

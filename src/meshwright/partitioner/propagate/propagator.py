@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from meshwright.partitioner.propagate.carry import Carrier
 from meshwright.partitioner.propagate.graph import Node
+from meshwright.partitioner.propagate.legality import why_not
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 
 
@@ -27,7 +28,7 @@ class Propagator:
 
     def cut(self, node: Node, axis: str, factor: int, tactic: str = "") -> str | None:
         """Cut one factor of one node and propagate; returns the reason if it cannot."""
-        refusal = self.state.why_not(node, axis, factor)
+        refusal = why_not(self.state, node, axis, factor)
         if refusal is None:
             self.cut_all([(node, factor)], axis, tactic)
         return refusal
@@ -39,7 +40,7 @@ class Propagator:
         self.state.tactic = tactic
         work = _Work()
         for node, factor in seeds:
-            if self.state.why_not(node, axis, factor) is None:
+            if why_not(self.state, node, axis, factor) is None:
                 self._assign(node, axis, factor, Cause("tactic", tactic), work)
         while work:
             self._visit(self.graph.nodes[work.pop()], axis, work)
@@ -85,7 +86,7 @@ class Propagator:
                 factor = self.state.next_factor(node, dims[dim])
                 if factor is None or factor in claims:
                     continue
-                if self.state.why_not(node, axis, factor) is None:
+                if why_not(self.state, node, axis, factor) is None:
                     claims[factor] = value
         return claims
 

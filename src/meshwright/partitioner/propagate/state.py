@@ -128,47 +128,10 @@ class State:
                 parts *= size
         return shape[dim] % parts == 0
 
-    def why_not(self, node: Node, axis: str, factor: int) -> str | None:
-        """One sentence why an axis cannot cut a factor of a node; `None` if it can."""
-        if axis in self.blocked[node.index]:
-            return f"{node.label} is kept whole along {axis!r}"
-        taken = self.factor_of[node.index].get(axis)
-        if taken is not None:
-            return f"{axis!r} cuts another dim of this {node.label} already"
-        size = self.size[axis]
-        parts = self.parts(node, factor) * size
-        extent = node.sizes[factor]
-        least = (node.rule.least or {}).get(factor, 1) if node.rule else 1
-        if extent % parts:
-            return f"{parts} parts do not divide extent {extent}"
-        if extent < parts * least:
-            return f"{parts} parts of extent {extent} are smaller than the {least} it needs"
-        for value, dims in node.outs if self.scattered else ():
-            for dim, factors in enumerate(dims):
-                if factor in factors and not self.is_available(value, dim, axis):
-                    return f"{axis!r} does not divide dim {dim} of the reduce-scattered sum"
-        if node.has_products:
-            return self._why_not_product(node, factor)
-        return None
-
-    def _why_not_product(self, node: Node, factor: int) -> str | None:
-        """The refusal of a minor factor while its major factors are not fully cut."""
-        for _, dims in (*node.ins, *node.outs):
-            for factors in dims:
-                if factor not in factors or len(factors) == 1:
-                    continue
-                position = factors.index(factor)
-                major, minor = factors[:position], factors[position + 1 :]
-                if any(self.parts(node, f) != node.sizes[f] for f in major) or any(
-                    self.axes_of[node.index].get(f) for f in minor
-                ):
-                    return "the cut does not line up with the split of a reshape"
-        return None
-
     # -- writing --------------------------------------------------------------------
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
-        """Cut a factor; the caller has checked `why_not`."""
+        """Cut a factor; the caller has checked `legality.why_not`."""
         axes = self.axes_of[node.index]
         self._set(self.factor_of[node.index], axis, factor)
         self._set(axes, factor, (*axes.setdefault(factor, ()), axis))

@@ -88,7 +88,7 @@ def find_products(work: Workspace, structure: Structure) -> list[Product]:
             continue
         first, second = node.ins[:2]
         for weight, activation in ((second, first), (first, second)):
-            bits = structure.depends[weight[0]]
+            bits = structure.first[weight[0]]
             if not bits or bits & ~params or bits & seen:
                 continue
             if structure.depends[activation[0]] & ~params:

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
+from meshwright.partitioner.structure.dependence import (
+    find_dependence,
+    find_first_dependence,
+    members,
+)
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.program.ir import Op, Program
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.factors import is_inexact
 
@@ -24,6 +28,7 @@ class Structure:
 
     carried: state that is neither parameter nor optimizer state, such as a cache.
     owner: by optimizer leaf, the parameters whose updated values depend on it.
+    first: as `depends`, before the step has updated any state.
     """
 
     params: tuple[int, ...]
@@ -32,6 +37,7 @@ class Structure:
     data: tuple[int, ...]
     owner: dict[int, tuple[int, ...]]
     depends: Sequence[int]
+    first: Sequence[int]
 
 
 def find_structure(work: Workspace) -> Structure:
@@ -41,19 +47,23 @@ def find_structure(work: Workspace) -> Structure:
 
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
 def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
-    depends = find_dependence(graph)
+    depends, first = find_dependence(graph), find_first_dependence(graph)
+    # The first iteration of a loop may have constants where others have data.
+    early = [one or every for one, every in zip(first, depends, strict=True)]
     values = graph.program.inputs
     arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
     floats = {i for i in range(len(values)) if is_inexact(values[i].dtype)}
     state = set(graph.ties.values())
-    trained = _trained(graph, depends, state & floats)
+    trained = _trained(graph, depends, first, state & floats)
     loose = (floats & arrays) - state
-    weights, fed = _weights(graph, depends, loose | (trained & arrays), trained)
-    # All leaves of an argument that holds weights and no data are weights.
-    groups = {_group(paths[i]) for i in weights}
-    groups -= {_group(paths[i]) for i in fed | (arrays - floats - state)}
-    frozen = {i for i in loose - fed if _group(paths[i]) in groups}
-    carried = {i for i in trained if frozen and _group(paths[i]) not in groups}
+    weights, fed = _weights(graph, early, loose | (trained & arrays), trained)
+    # All leaves of a subtree that holds weights and no data are weights.
+    others = [paths[i] for i in sorted(fed | (arrays - floats - state))]
+    groups = {_group(paths[i], others) for i in weights} - {None}
+    frozen = {i for i in loose - fed if any(_is_in(paths[i], g) for g in groups)}
+    carried = {
+        i for i in trained if frozen and not any(_is_in(paths[i], g) for g in groups)
+    }
     params = sorted((trained - carried) | frozen)
     optimizer = sorted((state & floats) - trained)
     return Structure(
@@ -63,6 +73,7 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
         tuple(sorted(arrays - state - frozen)),
         _owners(graph, depends, params, optimizer),
         depends,
+        first,
     )
 
 
@@ -74,18 +85,27 @@ def _is_array(graph: Graph, node: Node) -> bool:
     return bool(named.shape) and is_used and not is_key(graph, node)
 
 
-def _trained(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
+def _trained(
+    graph: Graph, depends: Sequence[int], first: Sequence[int], state: set[int]
+) -> set[int]:
     """The state that outputs other than state depend on, such as a loss.
 
     An output that depends on all of the state, such as the norm of the new parameters,
-    tells nothing. If no output tells anything, the influence of the leaves decides.
+    tells nothing, unless less than all acts on it before the first update. If no output
+    tells anything, the influence of the leaves decides.
     """
     everything = sum(1 << i for i in state)
-    outputs = _outputs(graph, depends)
-    read = {bits & everything for o, bits in outputs if o not in graph.ties} - {0}
+    told = {o for o, _ in _outputs(graph, depends)} - graph.ties.keys()
+    read = {bits & everything for o, bits in _outputs(graph, depends) if o in told} - {
+        0
+    }
     narrow = read - {everything}
     found = {i for i in state if any(bits >> i & 1 for bits in narrow)}
-    if state and (everything in read or not narrow):
+    if everything in read:
+        early = (bits & everything for o, bits in _outputs(graph, first) if o in told)
+        narrow = set(early) - {0, everything}
+        found |= {i for i in state if any(bits >> i & 1 for bits in narrow)}
+    if state and not narrow:
         found |= _influential(graph, depends, state)
     return found
 
@@ -148,10 +168,23 @@ def _only(bits: int, leaves: set[int]) -> int | None:
     return position if position in leaves else None
 
 
-def _group(path: str) -> str:
-    """The argument that a leaf belongs to, with its position in a sequence of arguments."""
-    first, *rest = path.split(".")
-    return f"{first}.{rest[0]}" if rest and rest[0].isdigit() else first
+def _group(path: str, others: Sequence[str]) -> str | None:
+    """The largest subtree of an argument that a leaf is in, and none of the others is.
+
+    `None` if that is the leaf alone beside others in one tree, as `y` of `batch.x @
+    batch.y`: it may be data.
+    """
+    parts = path.split(".")
+    for length in range(1, len(parts) + 1):
+        prefix = ".".join(parts[:length])
+        if not any(_is_in(other, prefix) for other in others):
+            is_argument = length == 1 or (length == 2 and parts[1].isdigit())
+            return prefix if is_argument or length < len(parts) else None
+    return None
+
+
+def _is_in(path: str, group: str | None) -> bool:
+    return path == group or path.startswith(f"{group}.")
 
 
 def _owners(
@@ -171,56 +204,3 @@ def _owners(
         leaf: tuple(sorted(owners, key=lambda p: shapes[p] != shapes[leaf]))
         for leaf, owners in found.items()
     }
-
-
-def find_dependence(graph: Graph) -> list[int]:
-    """The inputs that each value depends on, by value number; bit `i` is input `i`."""
-    bits = [0] * len(graph.values)
-    for position, node in enumerate(graph.input_nodes):
-        bits[node.outs[0][0]] = 1 << position
-    _visit(graph, graph.program, bits)
-    return bits
-
-
-def members(bits: int) -> list[int]:
-    """The positions in a bit set, in order."""
-    found: list[int] = []
-    while bits:
-        low = bits & -bits
-        found.append(low.bit_length() - 1)
-        bits ^= low
-    return found
-
-
-def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
-    for op in program.ops:
-        if op.bodies:
-            _visit_region(graph, op, bits)
-        else:
-            _flow(graph.op_node[op], bits)
-
-
-def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
-    """Propagate through a region's bodies until nothing changes."""
-    wires = graph.wire_nodes[op]
-    for node in wires:
-        _flow(node, bits)
-    while True:
-        for body in op.bodies:
-            _visit(graph, body, bits)
-        news = [_flow(node, bits) for node in wires]  # all, whatever the first says
-        if not any(news):
-            return
-
-
-def _flow(node: Node, bits: list[int]) -> bool:
-    """Add the operands' bits to a node's results; true if a result changed."""
-    found = 0
-    for value, _ in node.ins:
-        found |= bits[value]
-    changed = False
-    for value, _ in node.outs:
-        if found & ~bits[value]:
-            bits[value] |= found
-            changed = True
-    return changed

@@ -12,20 +12,9 @@ from functools import cache
 
 from meshwright.errors import TacticError
 from meshwright.machine import Mesh
-from meshwright.partitioner.propagate import Graph, Node, Propagator, State
+from meshwright.partitioner.propagate import Graph, Node, Propagator, State, why_not
+from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.program.ir import Value
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A cut that a tactic asked for and that is not possible, with the reason."""
-
-    where: str
-    axis: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.where} along {self.axis!r}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +33,7 @@ class Workspace:
 
     paths: names of the input leaves. mesh: the user's. sub_axes: the sub-axes of each
     axis of the mesh, which is the axis itself unless a reshape splits it over two dims.
+    warnings: what a user should hear of even if they do not read the plan.
     """
 
     propagator: Propagator
@@ -51,6 +41,7 @@ class Workspace:
     mesh: Mesh
     sub_axes: Mapping[str, tuple[str, ...]]
     refusals: list[Refusal] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def graph(self) -> Graph:
@@ -96,7 +87,7 @@ class Workspace:
                 why = (
                     f"{what} of this {node.label} cannot be cut"
                     if factor is None
-                    else self.state.why_not(node, sub_axis, factor)
+                    else why_not(self.state, node, sub_axis, factor)
                 )
                 if why is None and factor is not None:
                     accepted.append((node, factor))
@@ -217,6 +208,28 @@ def _no_match(pattern: str, known: list[str]) -> str:
         matches(pattern + ".**", p) for p in known
     ):
         hint = f"; did you mean {pattern + '.**'!r}?"
+    elif not pattern.startswith("tag:") and any(
+        matches("**." + pattern, p) for p in known
+    ):
+        hint = f"; did you mean {'**.' + pattern!r}?"
     return (
         f"pattern {pattern!r} matches nothing; the program's {what} are: {there}{hint}"
     )
+
+
+def list_groups(work: Workspace, most: int = 6) -> str:
+    """Patterns of the inputs by argument and first component, with their elements.
+
+    The groups with most elements come first.
+    """
+    elements: dict[str, int] = {}
+    for path, node in zip(work.paths, work.graph.input_nodes, strict=True):
+        parts = path.split(".")
+        few = {1: path, 2: f"{parts[0]}.*"}
+        name = few.get(len(parts), ".".join([*parts[:2], "**"]))
+        size = math.prod(work.value(node).shape)
+        elements[name] = elements.get(name, 0) + size
+    names = sorted(elements, key=lambda name: -elements[name])
+    shown = [f"{name!r} ({elements[name]:,} elements)" for name in names[:most]]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown) + more

@@ -1,6 +1,7 @@
 """Tactics: the decisions that a user lists, applied one after another."""
 
-from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.structure.refusal import Refusal
+from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.cut import CutOps, cut
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.expert_parallel import expert_parallel

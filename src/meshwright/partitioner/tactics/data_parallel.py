@@ -1,48 +1,51 @@
 """Data parallelism: every device works on its share of the batch."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import TacticError
-from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.cut_work import (
+    cut_share,
+    first_cut_sums,
+    gathers,
+    note_uncut_work,
+)
+from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.views import is_open
-from meshwright.partitioner.structure.workspace import Refusal, Workspace, find_nodes
-from meshwright.partitioner.tactics.tactic import TacticKind, as_code
+from meshwright.partitioner.structure.workspace import Workspace, find_nodes
+from meshwright.partitioner.tactics.batch_dims import (
+    Leaves,
+    Seeds,
+    data_dims,
+    guessed_batch,
+    product_rows,
+)
+from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DataParallel:
-    """Cut the batch dim of the data inputs along an axis.
+@dataclass(frozen=True, slots=True)
+class _BatchCut:
+    """The cut of the leaves that some patterns select, or of all data if there are none."""
 
-    before: f32[32, 8], whole        after: f32[32, 8], dim 0 along the axis
+    inputs: tuple[str, ...]
 
-    The batch dim is dim 0, or dim 1 if a scan runs over dim 0. Leaves whose batch dim
-    differs from the most common extent are not cut here; propagation may cut them.
-    """
-
-    axis: str
-    inputs: tuple[str, ...] = ()
-    kind = TacticKind.STRATEGY
-    rewrite = None
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.axis,)
-
-    def apply(self, work: Workspace) -> None:
-        """Cut the data, all leaves together, and propagate."""
-        work.mesh.require(self.axis)
-        leaves = self._leaves(work)
-        seeds = _same_extent(work, leaves, self.axis)
+    def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
+        leaves = self._leaves(work, tactic)
         done = len(work.refusals)
-        work.cut(seeds, self.axis, str(self))
-        if not any(work.is_cut(node, self.axis) for _, node in leaves):
+        seeds = _cut_batch(work, leaves, axis, tactic)
+        if not any(work.is_cut(node, axis) for _, node, _ in seeds):
             why = "; ".join(map(str, work.refusals[done:])) or "it has no dims"
-            raise TacticError(f"{self} cuts nothing: {why}")
+            raise TacticError(f"{tactic} cuts nothing: {why}")
+        _note_whole(work, leaves, seeds, axis)
+        note_uncut_work(
+            work,
+            axis,
+            tactic,
+            "if another dim of the data is the batch, name it, as in "
+            f"shard({{{leaves[0][0]!r}: 1}}, axis={axis!r})",
+        )
 
-    def _leaves(self, work: Workspace) -> list[tuple[str, Node]]:
+    def _leaves(self, work: Workspace, tactic: str) -> Leaves:
         if self.inputs:
             named = {p: n for glob in self.inputs for p, n in find_nodes(work, glob)}
             return [(path, n) for path, n in named.items() if work.value(n).shape]
@@ -50,27 +53,24 @@ class DataParallel:
         if not found:
             shown = ", ".join(work.paths[:8])
             raise TacticError(
-                f"{self} finds no data among the inputs: all are state, weights, PRNG "
+                f"{tactic} finds no data among the inputs: all are state, weights, PRNG "
                 f"keys or scalars ({shown}, ...); name the data, as in "
                 "data_parallel(axis, inputs='batch.**')"
             )
         return found
 
-    def __str__(self) -> str:
-        if not self.inputs:
-            return f"data_parallel({self.axis!r})"
-        inputs = self.inputs[0] if len(self.inputs) == 1 else list(self.inputs)
-        return f"data_parallel({self.axis!r}, inputs={inputs!r})"
 
-    def __repr__(self) -> str:
-        return as_code(self)
-
-
-def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> DataParallel:
+def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisTactic:
     """Cut the batch along a mesh axis: `data_parallel("data")`.
+
+    before: f32[32, 8], whole        after: f32[32, 8], dim 0 along the axis
 
     inputs: pattern, or several, of the leaves that carry the batch; by default those
         that are neither state nor weights nor PRNG keys nor scalars.
+    The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If that leaves
+    part of the matrix products whole, or cuts weights, the other dims are tried, and the
+    rows of the largest product: minibatches may be made inside the step. The dim that
+    cuts most of the work is taken. A warning says what even that leaves whole.
     Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
     the tactic is applied.
     """
@@ -81,39 +81,108 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> DataP
                 f"data_parallel: inputs holds {pattern!r}; wanted patterns of paths, "
                 "as in inputs='batch.**'"
             )
-    return DataParallel(axis, patterns)
+    shown = patterns[0] if len(patterns) == 1 else list(patterns)
+    options = f", inputs={shown!r}" if patterns else ""
+    return AxisTactic(f"data_parallel({axis!r}{options})", axis, _BatchCut(patterns))
 
 
-def data_leaves(work: Workspace) -> list[tuple[str, Node]]:
+def data_leaves(work: Workspace) -> Leaves:
     """(path, node) of every input that is data."""
     nodes = work.graph.input_nodes
     return [(work.paths[i], nodes[i]) for i in find_structure(work).data]
 
 
-def _same_extent(
-    work: Workspace, leaves: list[tuple[str, Node]], axis: str
-) -> list[tuple[str, Node, int]]:
-    """(path, node, batch dim) of the leaves with the commonest batch extent."""
-    seeds = [(path, node, _batch_dim(work, node)) for path, node in leaves]
-    extents = [work.value(node).shape[dim] for _, node, dim in seeds]
-    if not extents:
-        return []
-    count = Counter(extents)
-    size = work.mesh.size(axis)
-    ranks = [len(work.value(node).shape) for _, node, _ in seeds]
-    _, batch = max(
-        zip(ranks, extents, strict=True),
-        key=lambda e: (count[e[1]], e[1] % size == 0, e[0]),
-    )
-    for (path, _, dim), extent in zip(seeds, extents, strict=True):
-        if extent != batch:
-            why = f"its dim {dim} has {extent} elements, the batch has {batch}"
-            work.refusals.append(Refusal(path, axis, why))
-    return [s for s, extent in zip(seeds, extents, strict=True) if extent == batch]
+def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
+    """Cut the dim of the data along which most of the work is independent; the seeds.
+
+    The guess stands if it cuts nearly all, or nothing: the batch is not divisible then.
+    """
+    trials = _Trials(work, axis, tactic)
+    best = guessed_batch(work, leaves, axis)
+    trial = trials.cut(best)
+    if trial.is_empty or (trial.is_clean and trial.share >= _ENOUGH):
+        return best
+    for candidates in (data_dims, product_rows):
+        for seeds in candidates(work, leaves, axis):
+            trials.undo()
+            other = trials.cut(seeds)
+            if other.is_better(trial):
+                best, trial = seeds, other
+        if trial.share > _LITTLE:
+            break
+    trials.undo()
+    trials.cut(best)
+    return best
 
 
-def _batch_dim(work: Workspace, node: Node) -> int:
-    """The batch dim: 0, or 1 if readers need all of dim 0 and not all of dim 1."""
-    if len(work.value(node).shape) < 2 or is_open(work.graph, node, 0):
-        return 0
-    return 1 if is_open(work.graph, node, 1) else 0
+_ENOUGH = 0.95
+"""Share of the work from which no other dim is tried; a batch cuts 1.0 of most steps."""
+_MORE = 0.1
+"""Share of the work that another dim must cut beyond the guess to be taken instead."""
+_LITTLE = 0.2
+"""Share of the work up to which rows of a product are tried, which leave inputs whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The cuts of one candidate, summed up.
+
+    share: of the work. is_clean: it cuts no weight, and the first product not on a dim
+    over which it sums, as tensor parallelism would, and nothing is gathered, as time is
+    before a loop. is_empty: it cuts nothing.
+    """
+
+    share: float
+    is_clean: bool
+    is_empty: bool
+
+    def is_better(self, other: "_Trial") -> bool:
+        """Whether to take this candidate in place of another one."""
+        if not self.is_clean:
+            return False
+        more = 0.0 if not other.is_clean else _MORE
+        return self.share >= other.share + more and self.share > 0
+
+
+class _Trials:
+    """Cuts that are measured, and undone before the next one."""
+
+    def __init__(self, work: Workspace, axis: str, tactic: str) -> None:
+        self.work, self.axis, self.tactic = work, axis, tactic
+        self.mark, self.refusals = work.state.mark(), len(work.refusals)
+        nodes = work.graph.input_nodes
+        params = (nodes[p] for p in find_structure(work).params)
+        self.whole = [node for node in params if not work.is_cut(node, axis)]
+
+    def cut(self, seeds: Seeds) -> _Trial:
+        """Cut some seeds, and measure."""
+        work, axis = self.work, self.axis
+        work.cut(seeds, axis, self.tactic)
+        cuts_weights = any(work.is_cut(node, axis) for node in self.whole)
+        return _Trial(
+            cut_share(work, axis),
+            not cuts_weights
+            and not first_cut_sums(work, axis)
+            and not gathers(work, axis),
+            not any(work.is_cut(node, axis) for _, node, _ in seeds),
+        )
+
+    def undo(self) -> None:
+        """Return to the state before any trial."""
+        self.work.state.rollback(self.mark)
+        del self.work.refusals[self.refusals :]
+
+
+def _note_whole(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> None:
+    """A refusal for each leaf that the axis leaves whole, with the reason."""
+    first, node, dim = seeds[0]
+    batch, asked = work.value(node).shape[dim], {path for path, _, _ in seeds}
+    for path, leaf in leaves:
+        if path in asked or work.is_cut(leaf, axis):
+            continue
+        if node.input_position is None:
+            why = f"the batch is made inside the step: dim {dim} of {first}"
+        else:
+            extent = work.value(leaf).shape[0]
+            why = f"its dim 0 has {extent} elements, the batch has {batch}"
+        work.refusals.append(Refusal(path, axis, why))

@@ -22,7 +22,7 @@ def expert_parallel(axis: str) -> AxisTactic:
     by expert are cut by expert instead, with an all-to-all of the tokens before and
     after. Raises `TacticError` where there are no experts, when the tactic is applied.
     """
-    return AxisTactic("expert_parallel", axis, _cut_experts)
+    return AxisTactic(f"expert_parallel({axis!r})", axis, _cut_experts)
 
 
 def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:

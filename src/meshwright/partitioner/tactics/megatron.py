@@ -11,9 +11,11 @@ from itertools import islice
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.cut_work import note_uncut_work
 from meshwright.partitioner.structure.products import Product, find_products
+from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import Trait, has_trait
@@ -31,7 +33,7 @@ def megatron(axis: str) -> AxisTactic:
     fused weights or not. Raises `TacticError` if there is no such pair, when the tactic is
     applied.
     """
-    return AxisTactic("megatron", axis, _cut_pairs)
+    return AxisTactic(f"megatron({axis!r})", axis, _cut_pairs)
 
 
 _MATMULS = ("dot_general", "ragged_dot_general")
@@ -54,6 +56,13 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
             + (f"; {torn[0]}" if torn else "")
         )
     work.refusals += torn
+    note_uncut_work(
+        work,
+        axis,
+        tactic,
+        f"an axis of fewer parts than the {work.mesh.size(axis)} of {axis!r} may divide "
+        "more, such as the number of attention heads, or name cuts by mw.cut",
+    )
 
 
 def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refusal]:

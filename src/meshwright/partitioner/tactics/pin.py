@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from meshwright.errors import TacticError
-from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.propagate import Node, why_not
 from meshwright.partitioner.propagate.state import Cause
 from meshwright.partitioner.structure.sites import all_sites_of
 from meshwright.partitioner.structure.workspace import Workspace, find_nodes
@@ -94,7 +94,7 @@ def _assign(work: Workspace, name: str, node: Node, pin: NodePin, cause: Cause) 
         for axis in axes:
             if state.factor_of[node.index].get(axis) == factor:
                 continue
-            why = state.why_not(node, axis, factor)
+            why = why_not(state, node, axis, factor)
             if why is not None:
                 raise TacticError(f"pin: {name} cannot be split along {axis!r}: {why}")
             state.assign(node, axis, factor, cause)

@@ -24,7 +24,7 @@ def sequence_parallel(axis: str) -> AxisTactic:
     if all are cut, the last one that the axis still divides. Raises `TacticError` where
     no such pair is cut, when the tactic is applied.
     """
-    return AxisTactic("sequence_parallel", axis, _cut_sums)
+    return AxisTactic(f"sequence_parallel({axis!r})", axis, _cut_sums)
 
 
 def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:

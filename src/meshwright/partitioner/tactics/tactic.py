@@ -56,11 +56,11 @@ def as_code(tactic: Tactic) -> str:
 class AxisTactic:
     """A tactic that finds by itself what to cut along one axis.
 
-    name: of the function that makes it. cut_fn: cuts along an axis, for the tactic that
-    its last argument names.
+    call: the call that makes it, as plans print it. cut_fn: cuts along an axis, for the
+    tactic that its last argument names.
     """
 
-    name: str
+    call: str
     axis: str
     cut_fn: Callable[[Workspace, str, str], None]
     kind = TacticKind.STRATEGY
@@ -75,7 +75,7 @@ class AxisTactic:
         self.cut_fn(work, work.mesh.require(self.axis), str(self))
 
     def __str__(self) -> str:
-        return f"{self.name}({self.axis!r})"
+        return self.call
 
     def __repr__(self) -> str:
         return as_code(self)

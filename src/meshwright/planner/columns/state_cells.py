@@ -1,4 +1,4 @@
-"""Search states as arrays of cells, with `State.dim_on` and `State.why_not` over them.
+"""Search states as arrays of cells, with `State.dim_on` and `why_not` over them.
 
 Cells have one row for each decision and one column for each axis.
 """
@@ -181,7 +181,7 @@ def num_cuts(columns: Columns, cells: Cells, group: int, factor: int) -> int:
 
 @compiled_in_place
 def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) -> bool:
-    """Whether an axis can cut a factor of a group (`State.why_not` is `None`)."""
+    """Whether an axis can cut a factor of a group (`why_not` is `None`)."""
     if (columns.groups[group, BLOCKED] >> axis) & 1 or cells[group, axis] >= 0:
         return False
     place = columns.groups[group, FACTORS_AT] + factor

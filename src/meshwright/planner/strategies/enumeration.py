@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, permutations, product
 
-from meshwright.partitioner.propagate import Cause, Node, State, SumRoutes, user_axes
+from meshwright.partitioner.propagate import (
+    Cause,
+    Node,
+    State,
+    SumRoutes,
+    user_axes,
+    why_not,
+)
 from meshwright.planner.strategies.strategy import (
     ALL_REDUCE,
     KEEP_PARTIAL,
@@ -95,7 +102,7 @@ class Strategies:
     def _assign(self, node: Node, sub_axes: Sequence[str], factor: int) -> bool:
         """Split a factor by sub-axes; those that do not divide it split the next one."""
         for number, axis in enumerate(sub_axes):
-            while self.state.why_not(node, axis, factor) is not None:
+            while why_not(self.state, node, axis, factor) is not None:
                 after = _next_factor(node, factor) if number else None
                 if after is None:
                     return False

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,9 +13,12 @@ from meshwright.jax_private import expanded, open_jaxpr
 from meshwright.program.capture.regions import Region, read_region
 from meshwright.program.capture.single_axes import (
     as_on_one_device,
+    is_on_one_device,
+    larger_axes,
     runs_on_one_device,
     single_axes,
 )
+from meshwright.program.capture.source import Source
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 _INLINED = {
@@ -102,7 +101,7 @@ class _Converter:
         if region is not None:
             self.ops.append(_region_op(region, eqn, source, self.single))
             return self.ops[-1].results
-        op = _plain(eqn, operands, source)
+        op = _plain(eqn, operands, source, self.single)
         if name == "optimization_barrier":  # one independent identity for each operand
             self.ops += [
                 replace(op, operands=(operand,), results=(result,))
@@ -125,10 +124,9 @@ class _Converter:
             ops, atoms = as_on_one_device(eqn, operands, source)
             self.ops += ops
             return atoms
-        axes = single_axes(eqn)
-        if axes is None:
+        if not is_on_one_device(eqn):
             return None
-        before, self.single = self.single, self.single | axes
+        before, self.single = self.single, self.single | single_axes(eqn.params)
         atoms = self.inline(eqn.params["jaxpr"], operands)
         self.single = before
         return atoms
@@ -197,13 +195,17 @@ def _region_op(region: Region, eqn: Any, source: Source, single: frozenset[str])
     )
 
 
-def _plain(eqn: Any, operands: tuple[Atom, ...], source: Source) -> Op:
+def _plain(
+    eqn: Any, operands: tuple[Atom, ...], source: Source, single: frozenset[str]
+) -> Op:
     name = eqn.primitive.name
-    params = dict(eqn.params)
+    if name == "shard_map":
+        single |= single_axes(eqn.params)
+    params = larger_axes(name, eqn.params, single)
     if name not in _PLACED:
         params.update((key, None) for key in _SHARDINGS if key in params)
     elif name == "shard_map":
-        params["jaxpr"] = convert(params["jaxpr"])
+        params["jaxpr"] = _Converter(single=single).program(params["jaxpr"])
     elif "dst_sharding" in params:
         params["sharding"] = params.pop("dst_sharding")
     return Op(
@@ -240,60 +242,3 @@ def _constraint(eqn: Any, op: Op) -> Op | None:
 _SHARDINGS = ("sharding", "out_sharding")
 _PLACED = ("sharding_constraint", "reshard", "shard_map")
 """Primitives that exist to set a sharding, and so keep that parameter."""
-
-
-_PACKAGE = str(Path(__file__).parents[2]) + os.sep
-_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
-
-
-@cache
-def _is_library(path: str) -> bool:
-    """Whether a file is of an installed package, the standard library or Meshwright."""
-    return (
-        "site-packages" in path
-        or "dist-packages" in path
-        or path.startswith((_PACKAGE, _STDLIB, "<frozen"))
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """The source line of an op, `file:line`, which is looked up only when printed.
-
-    outer: the source of the call from which the op was inlined. JAX cuts tracebacks at a
-        jit, so that only the call of `jnp.take` knows the user's line, not its ops.
-    """
-
-    traceback: Any
-    outer: Source | None = None
-
-    def __str__(self) -> str:
-        user, library = _locate(self.traceback)
-        return user or (str(self.outer) if self.outer else "") or library
-
-    def __bool__(self) -> bool:
-        return bool(str(self))
-
-
-def _locate(traceback: Any) -> tuple[str, str]:
-    """The innermost lines of the user's code, and of libraries other than JAX."""
-    if traceback is None:
-        return "", ""
-    fallback = ""
-    for code, last in zip(*traceback.raw_frames(), strict=True):
-        path = code.co_filename
-        if not _is_library(path):
-            return f"{_shorten(path)}:{_line(traceback, code, last)}", fallback
-        if not fallback and f"{os.sep}jax{os.sep}" not in path and _PACKAGE not in path:
-            fallback = f"{_shorten(path)}:{_line(traceback, code, last)}"
-    return "", fallback
-
-
-def _line(traceback: Any, code: Any, last: int) -> int:
-    return type(traceback).code_addr2line(code, last)
-
-
-def _shorten(path: str) -> str:
-    """The path relative to the working directory, if it is inside."""
-    here = os.getcwd() + os.sep
-    return path[len(here) :] if path.startswith(here) else path

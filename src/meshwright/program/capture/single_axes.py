@@ -2,14 +2,16 @@
 
 On one device a collective returns the elements of its operand in their order, and the
 device's index is 0. So a program that was written for one device, with a mesh of size 1,
-can be partitioned as if its `shard_map` were not there.
+can be partitioned as if its `shard_map` were not there. Of a mesh with other axes too,
+those of size 1 are left out.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from jax import lax
+from jax.sharding import AbstractMesh, PartitionSpec
 
 from meshwright.program.ir import Atom, Literal, Op, Value
 
@@ -22,21 +24,54 @@ _COLLECTIVES = frozenset(
 )  # fmt: skip
 
 
-def single_axes(eqn: Any) -> frozenset[str] | None:
-    """The axes of a `shard_map` if all are of size 1; `None` for other equations."""
+def single_axes(params: Mapping[str, Any]) -> frozenset[str]:
+    """The axes of size 1 of a `shard_map` with these parameters."""
+    return frozenset(name for name, size in params["mesh"].shape.items() if size == 1)
+
+
+def is_on_one_device(eqn: Any) -> bool:
+    """Whether an equation is a `shard_map`, all of whose axes are of size 1."""
     if eqn.primitive.name != "shard_map":
-        return None
-    sizes = eqn.params["mesh"].shape
-    return frozenset(sizes) if all(size == 1 for size in sizes.values()) else None
+        return False
+    return len(single_axes(eqn.params)) == len(eqn.params["mesh"].shape)
 
 
 def runs_on_one_device(eqn: Any, single: Collection[str]) -> bool:
     """Whether an equation is a collective, all of whose axes are of size 1."""
     if not single or eqn.primitive.name not in _COLLECTIVES:
         return False
-    axes = eqn.params.get("axes", eqn.params.get("axis_name"))
-    return all(
-        axis in single for axis in (axes if isinstance(axes, tuple) else (axes,))
+    return all(axis in single for axis in _names(eqn.params[_names_in(eqn.params)]))
+
+
+def larger_axes(name: str, params: Mapping[str, Any], single: Collection[str]) -> Any:
+    """The parameters of a collective or `shard_map` without the axes of size 1."""
+    if not single or name not in (*_COLLECTIVES, "shard_map"):
+        return dict(params)
+    if name != "shard_map":
+        which = _names_in(params)
+        kept = tuple(axis for axis in _names(params[which]) if axis not in single)
+        return {**params, which: kept}
+    mesh = {axis: n for axis, n in params["mesh"].shape.items() if axis not in single}
+    specs = {
+        which: tuple(_without(spec, single) for spec in params[which])
+        for which in ("in_specs", "out_specs")
+    }
+    return {**params, **specs, "mesh": AbstractMesh(tuple(mesh.values()), tuple(mesh))}
+
+
+def _names_in(params: Mapping[str, Any]) -> str:
+    """The parameter that has the axes of a collective."""
+    return "axes" if "axes" in params else "axis_name"
+
+
+def _names(axes: Any) -> tuple[Any, ...]:
+    return axes if isinstance(axes, tuple) else (axes,)
+
+
+def _without(spec: Any, single: Collection[str]) -> PartitionSpec:
+    entries = (_names(entry) for entry in spec)
+    return PartitionSpec(
+        *(tuple(axis for axis in axes if axis not in single) for axes in entries)
     )
 
 

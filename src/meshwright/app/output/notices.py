@@ -1,0 +1,22 @@
+"""Warnings of Meshwright, which point at the user's line and not at ours."""
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+from meshwright.errors import MeshwrightWarning
+
+_PACKAGE = str(Path(__file__).parents[2])
+
+
+def warn(message: str) -> None:
+    """Issue a `MeshwrightWarning`."""
+    warnings.warn(
+        message, MeshwrightWarning, stacklevel=2, skip_file_prefixes=(_PACKAGE,)
+    )
+
+
+def warn_each(messages: Iterable[str]) -> None:
+    """Issue a `MeshwrightWarning` for each message."""
+    for message in messages:
+        warn(message)

@@ -1,0 +1,138 @@
+"""Dependence of values on a program's inputs, as sets of bits; bit `i` is input `i`."""
+
+from meshwright.partitioner.propagate import Graph, Node
+from meshwright.program.ir import Op, Program
+from meshwright.program.ops import Trait, has_trait
+
+
+def find_dependence(graph: Graph) -> list[int]:
+    """The inputs that each value depends on, by value number."""
+    bits = _start(graph)
+    _visit(graph, graph.program, bits)
+    return bits
+
+
+def find_first_dependence(graph: Graph) -> list[int]:
+    """The inputs that each value depends on before the program has updated its state.
+
+    A program may train in a loop, or several times in a row. What comes after the first
+    update of a parameter depends on all of the state, and tells nothing about roles. So
+    an updated value counts as data only, and loops run once. The update of an input is
+    the first value that depends on data, on the way from the input to the output that
+    replaces it, through elementwise ops that keep its shape.
+    """
+    lines = _lines(graph)
+    state = sum(1 << i for i in set(graph.ties.values()))
+    bits = _start(graph)
+    _visit_once(graph, graph.program, bits, lines, state)
+    return bits
+
+
+def members(bits: int) -> list[int]:
+    """The positions in a bit set, in order."""
+    found: list[int] = []
+    while bits:
+        low = bits & -bits
+        found.append(low.bit_length() - 1)
+        bits ^= low
+    return found
+
+
+def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
+    for op in program.ops:
+        if op.bodies:
+            _visit_region(graph, op, bits)
+        else:
+            _flow(graph.op_node[op], bits)
+
+
+def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
+    """Propagate through a region's bodies until nothing changes."""
+    wires = graph.wire_nodes[op]
+    for node in wires:
+        _flow(node, bits)
+    while True:
+        for body in op.bodies:
+            _visit(graph, body, bits)
+        news = [_flow(node, bits) for node in wires]  # all, whatever the first says
+        if not any(news):
+            return
+
+
+def _flow(node: Node, bits: list[int]) -> bool:
+    """Add the operands' bits to a node's results; true if a result changed."""
+    found = 0
+    for value, _ in node.ins:
+        found |= bits[value]
+    changed = False
+    for value, _ in node.outs:
+        if found & ~bits[value]:
+            bits[value] |= found
+            changed = True
+    return changed
+
+
+def _start(graph: Graph) -> list[int]:
+    bits = [0] * len(graph.values)
+    for position, node in enumerate(graph.input_nodes):
+        bits[node.outs[0][0]] = 1 << position
+    return bits
+
+
+def _lines(graph: Graph) -> list[int]:
+    """By value, the state inputs whose new values it may be a step towards, as bits.
+
+    These are found from the outputs backwards, through elementwise ops and wires of
+    loops that keep the shape.
+    """
+    lines = [0] * len(graph.values)
+    for output, position in graph.ties.items():
+        atom, bit = graph.program.outputs[output], 1 << position
+        todo = [graph.number[atom]] if atom in graph.number else []
+        while todo:
+            value = todo.pop()
+            if lines[value] & bit:
+                continue
+            lines[value] |= bit
+            node = graph.nodes[graph.producer[value]]
+            shape = graph.values[value].shape
+            if _keeps_shape(node):
+                todo += [v for v, _ in node.ins if graph.values[v].shape == shape]
+    return lines
+
+
+def _keeps_shape(node: Node) -> bool:
+    """Whether an input of a node may become its result, element by element."""
+    if node.op is None:
+        return False
+    return node.wire is not None or has_trait(node.op.kind, Trait.ELEMENTWISE)
+
+
+def _visit_once(
+    graph: Graph, program: Program, bits: list[int], lines: list[int], state: int
+) -> None:
+    """Propagate through a program, its loops once, without the bits of updated state."""
+    for op in program.ops:
+        if not op.bodies:
+            _flow(graph.op_node[op], bits)
+            _forget(graph.op_node[op], bits, lines, state)
+            continue
+        wires = graph.wire_nodes[op]
+        for node in wires:
+            _flow(node, bits)
+        for body in op.bodies:
+            _visit_once(graph, body, bits, lines, state)
+        inner = [graph.number[v] for body in op.bodies for v in body.inputs]
+        before = [bits[value] for value in inner]
+        for node in wires:
+            _flow(node, bits)
+            _forget(node, bits, lines, state)
+        for value, old in zip(inner, before, strict=True):  # no second iteration
+            bits[value] = old
+
+
+def _forget(node: Node, bits: list[int], lines: list[int], state: int) -> None:
+    """Drop the state's bits of results that are an update, or a step towards one."""
+    for value, _ in node.outs:
+        if bits[value] & ~state and bits[value] & lines[value]:
+            bits[value] &= ~state

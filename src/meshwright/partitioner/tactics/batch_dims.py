@@ -1,0 +1,91 @@
+"""Candidates for the batch of a program: dims of its data, and rows of a product.
+
+The first guess is the dim of the data that a training loop would call its batch. It can
+be wrong: a history of 1,024 numbers is no batch, and time comes first in some recurrent
+nets. So the guess is propagated, and what it cuts is compared with what the other dims
+cut (`data_parallel`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.cut_work import tasks_of
+from meshwright.partitioner.structure.products import find_products
+from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.views import dim_of, is_open
+from meshwright.partitioner.structure.workspace import Workspace
+
+type Leaves = list[tuple[str, Node]]
+type Seeds = list[tuple[str, Node, int]]
+"""(path or source line, node, dim of the value that it makes)."""
+
+
+def guessed_batch(work: Workspace, leaves: Leaves, axis: str) -> Seeds:
+    """The batch dims of the commonest extent.
+
+    The batch dim is dim 0, or dim 1 if readers need all of dim 0 and not all of dim 1.
+    """
+    seeds = [(path, node, _batch_dim(work, node)) for path, node in leaves]
+    extents = [work.value(node).shape[dim] for _, node, dim in seeds]
+    if not extents:
+        return []
+    count = Counter(extents)
+    size = work.mesh.size(axis)
+    ranks = [len(work.value(node).shape) for _, node, _ in seeds]
+    _, batch = max(
+        zip(ranks, extents, strict=True),
+        key=lambda e: (count[e[1]], e[1] % size == 0, e[0]),
+    )
+    chosen = zip(seeds, extents, strict=True)
+    return [seed for seed, extent in chosen if extent == batch]
+
+
+def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
+    """The dims of the data that an axis divides: one dim and extent at a time."""
+    size = work.mesh.size(axis)
+    shapes = [work.value(node).shape for _, node in leaves]
+    dims = dict.fromkeys(
+        (dim, extent)
+        for rank in range(max(map(len, shapes), default=0))
+        for shape in shapes
+        for dim, extent in enumerate(shape)
+        if dim == rank and extent % size == 0
+    )
+    for dim, extent in dims:
+        yield [
+            (path, node, dim if shape[dim : dim + 1] == (extent,) else other)
+            for (path, node), shape in zip(leaves, shapes, strict=True)
+            if (other := _first(shape, extent)) is not None
+        ]
+
+
+def _first(shape: tuple[int, ...], extent: int) -> int | None:
+    return shape.index(extent) if extent in shape else None
+
+
+def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
+    """Each dim of the largest product's result that its weight lacks.
+
+    No input has this dim where a step divides its data into minibatches.
+    """
+    del leaves  # they are cut only as propagation finds
+    size = work.mesh.size(axis)
+    flops = {task.node.index: task.flops for task in tasks_of(work.graph)}
+    products = find_products(work, find_structure(work))
+    if not products:
+        return
+    largest = max(products, key=lambda product: flops.get(product.node.index, 0))
+    node = largest.node
+    special = node.rule.special if node.rule is not None else frozenset[int]()
+    for factor in largest.rows:
+        dim = dim_of(node.outs[0][1], factor)
+        if dim is not None and factor not in special and node.sizes[factor] % size == 0:
+            yield [(f"{node.label} ({node.source})", node, dim)]
+
+
+def _batch_dim(work: Workspace, node: Node) -> int:
+    """The batch dim: 0, or 1 if readers need all of dim 0 and not all of dim 1."""
+    if len(work.value(node).shape) < 2 or is_open(work.graph, node, 0):
+        return 0
+    return 1 if is_open(work.graph, node, 1) else 0

@@ -1,0 +1,22 @@
+"""Ops of a program with the number of times that each runs in a step."""
+
+from collections.abc import Iterator
+
+from meshwright.program.ir import Op, Program
+
+
+def op_executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
+    """Every op, nested ones included, with the number of times that it runs in a step.
+
+    A scan's body runs `length` times. A `while` counts once, since its trip count is not
+    known. Every branch of a `cond` counts.
+    """
+    for op in program.ops:
+        yield op, times
+        inner = times
+        if op.kind == "scan":
+            length = op.params["length"]
+            assert isinstance(length, int), f"a scan of length {length!r}"
+            inner = times * length
+        for body in op.bodies:
+            yield from op_executions(body, inner)

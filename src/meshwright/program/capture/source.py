@@ -1,0 +1,66 @@
+"""Source lines of ops, from the tracebacks that JAX keeps with its equations."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+
+
+@cache
+def _is_library(path: str) -> bool:
+    """Whether a file is of an installed package, the standard library or Meshwright."""
+    return (
+        "site-packages" in path
+        or "dist-packages" in path
+        or path.startswith((_PACKAGE, _STDLIB, "<frozen"))
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """The source line of an op, `file:line`, which is looked up only when printed.
+
+    outer: the source of the call from which the op was inlined. JAX cuts tracebacks at a
+        jit, so that only the call of `jnp.take` knows the user's line, not its ops.
+    """
+
+    traceback: Any
+    outer: Source | None = None
+
+    def __str__(self) -> str:
+        user, library = _locate(self.traceback)
+        return user or (str(self.outer) if self.outer else "") or library
+
+    def __bool__(self) -> bool:
+        return bool(str(self))
+
+
+def _locate(traceback: Any) -> tuple[str, str]:
+    """The innermost lines of the user's code, and of libraries other than JAX."""
+    if traceback is None:
+        return "", ""
+    fallback = ""
+    for code, last in zip(*traceback.raw_frames(), strict=True):
+        path = code.co_filename
+        if not _is_library(path):
+            return f"{_shorten(path)}:{_line(traceback, code, last)}", fallback
+        if not fallback and f"{os.sep}jax{os.sep}" not in path and _PACKAGE not in path:
+            fallback = f"{_shorten(path)}:{_line(traceback, code, last)}"
+    return "", fallback
+
+
+def _line(traceback: Any, code: Any, last: int) -> int:
+    return type(traceback).code_addr2line(code, last)
+
+
+def _shorten(path: str) -> str:
+    """The path relative to the working directory, if it is inside."""
+    here = os.getcwd() + os.sep
+    return path[len(here) :] if path.startswith(here) else path
