@@ -11,22 +11,3 @@ runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
     interop  plans for plain `jax.jit`, Flax and MaxText
     output   numbers with units, files and progress
 """
-
-from meshwright.app.autoplan import autoplan
-from meshwright.app.check.check import CheckReport, OutputError
-from meshwright.app.explain.diff import PlanDiff, diff
-from meshwright.app.interop.logical_axes import from_logical_axes
-from meshwright.app.partition import Partitioned, partition
-from meshwright.app.plan import Plan
-
-__all__ = [
-    "CheckReport",
-    "OutputError",
-    "Partitioned",
-    "Plan",
-    "PlanDiff",
-    "autoplan",
-    "diff",
-    "from_logical_axes",
-    "partition",
-]
