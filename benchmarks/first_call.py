@@ -137,7 +137,7 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         for _ in range(rounds):
             for side, times in found.items():
                 times.append(run_once(name, side, Path(folder)))
-    row: dict[str, Any] = {"program": name}
+    row: dict[str, Any] = {"program": name, "rounds": rounds}
     for i, clock in enumerate(("cpu", "wall")):
         medians = {
             side: statistics.median(t[i] for t in times)
@@ -162,6 +162,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="programs whose name holds this")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--resume", action="store_true", help="keep rows of the file")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -169,8 +170,9 @@ def main() -> None:
     if options.one:
         measure_once(options.one, options.side, options.folder)
         return
-    names = [name for name in case_names() if options.only in name]
-    rows = list[dict[str, Any]]()
+    rows = json.loads(options.out.read_text())["rows"] if options.resume else []
+    known = {row["program"] for row in rows}
+    names = [n for n in case_names() if options.only in n and n not in known]
     for name in track(names, "measuring", console=CONSOLE, transient=True):
         rows.append(measure(name, options.rounds))
         found = {"jax": jax.__version__, **summary(rows), "rows": rows}

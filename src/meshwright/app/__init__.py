@@ -3,6 +3,7 @@
 In: a JAX function, arguments, tactics or a machine. Out: a `Plan`, and a function that
 runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
 
+    step     the stages of a partitioned function, and warnings about modules
     record   the data of a plan, which the other folders read
     explain  the effect of each tactic, and the reason for each collective
     report   an HTML page and trace events about a simulated step

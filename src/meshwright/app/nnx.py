@@ -86,10 +86,8 @@ def _require_flax() -> None:
             f"mw.nnx.partition needs flax, which cannot be imported ({error}); "
             "pip install flax"
         ) from None
-    if not hasattr(nnx, "update_context"):
-        raise PlanError(
-            "this flax is too old: it lacks nnx.update_context; update flax"
-        )
+    if not hasattr(nnx, "Pytree"):
+        raise PlanError("this flax is too old, without nnx.Pytree; pip install -U flax")
 
 
 @dataclass(eq=False, repr=False)

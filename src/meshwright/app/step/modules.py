@@ -76,7 +76,8 @@ def _warn(message: str) -> None:
 
 def _nnx() -> Any:
     """The module flax.nnx if the program has imported it, else `None`."""
-    return sys.modules.get("flax.nnx")
+    nnx = sys.modules.get("flax.nnx")
+    return nnx if hasattr(nnx, "Pytree") else None
 
 
 def _modules_in(tree: Any) -> Iterator[Any]:
