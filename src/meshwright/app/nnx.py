@@ -106,7 +106,7 @@ class PartitionedModules:
     _steps: dict[Any, Partitioned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        functools.update_wrapper(self, self.fn)
+        functools.update_wrapper(self, self.fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the devices of this process, and update the modules."""
@@ -156,6 +156,10 @@ class PartitionedModules:
         The modules are not changed.
         """
         return self._with_arrays(args, kwargs, lambda s, a, k: s.check(*a, **k))
+
+    def check_float32(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """The comparison of `check` with both computed in float32."""
+        return self._with_arrays(args, kwargs, lambda s, a, k: s.check_float32(*a, **k))
 
     def _run(
         self, step: Partitioned, args: tuple[Any, ...], kwargs: dict[str, Any]
