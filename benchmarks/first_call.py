@@ -1,11 +1,11 @@
 """CPU seconds of the first call of a partitioned function, compared with `jax.jit`.
 
-Each measurement is a fresh process that makes the arguments, and then times one call with
-its results awaited: `mw.partition(fn, mesh, tactics)(*args)`, from the import of its
-modules and the capture to the results, or `jax.jit` with the in- and out-shardings of the
-same plan. The two alternate, so that other work on the machine affects both. CPU seconds
-of all threads are compared, since other work changes them less than wall seconds. The
-ratio of a program is that of the medians over the rounds.
+Each measurement is a fresh process that makes the arguments and the tactics, and then
+times one call with its results awaited: `mw.partition(fn, mesh, tactics)(*args)` with all
+further imports, or `jax.jit` with the in- and out-shardings of the same plan. The two
+alternate, so that other work on the machine affects both. CPU seconds of all threads are
+compared, since other work changes them less than wall seconds. The ratio of a program is
+that of the medians over the rounds.
 
     python -m benchmarks.first_call [--rounds 3] [--only linen]
 """
