@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 
 import meshwright as mw
-from meshwright.app import Plan
+from meshwright.app.plan import Plan
 from meshwright.errors import CompilerError, MeshwrightError
 
 RESULTS = Path(__file__).parent / "results" / "compile_fuzz.json"

@@ -24,7 +24,7 @@ import jax
 
 import meshwright as mw
 from benchmarks.autoplan import MACHINES, OTHERS, TRANSFORMERS
-from meshwright.app import Plan
+from meshwright.app.plan import Plan
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Machine, load_machine
 from meshwright.planner.candidates.expert_plans import expert_strategies

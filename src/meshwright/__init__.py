@@ -23,16 +23,13 @@ from meshwright.errors import MeshwrightError, MeshwrightWarning
 from meshwright.machine import Machine, Mesh, machine
 
 if TYPE_CHECKING:
-    from meshwright.app import (
-        CheckReport,
-        Partitioned,
-        Plan,
-        autoplan,
-        diff,
-        from_logical_axes,
-        nnx,
-        partition,
-    )
+    from meshwright.app import nnx
+    from meshwright.app.autoplan import autoplan
+    from meshwright.app.check.check import CheckReport
+    from meshwright.app.explain.diff import diff
+    from meshwright.app.interop.logical_axes import from_logical_axes
+    from meshwright.app.partition import Partitioned, partition
+    from meshwright.app.plan import Plan
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
         REPLICATED,
@@ -89,10 +86,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "app": (
-        "CheckReport", "Partitioned", "Plan", "autoplan", "diff", "from_logical_axes",
-        "partition",
-    ),
+    "app.autoplan": ("autoplan",),
+    "app.check.check": ("CheckReport",),
+    "app.explain.diff": ("diff",),
+    "app.interop.logical_axes": ("from_logical_axes",),
+    "app.partition": ("Partitioned", "partition"),
+    "app.plan": ("Plan",),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
         "fsdp", "megatron", "pin", "recompute", "replicate", "sequence_parallel", "shard",

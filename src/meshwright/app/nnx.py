@@ -6,6 +6,8 @@ merged, the step is called and the modules are split again; outside, the given m
 the new arrays. Variables that several arguments share are one array throughout.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,6 @@ import jax
 from meshwright.app.check.check import CheckReport
 from meshwright.app.partition import Partitioned
 from meshwright.app.partition import partition as partition_pure
-from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
 from meshwright.jax_private import jit_options, unwrap_nnx_jit
 from meshwright.machine import Mesh
@@ -33,6 +34,8 @@ from meshwright.program.capture.arguments import (
 if TYPE_CHECKING:
     from flax import nnx
 
+    from meshwright.app.plan import Plan
+
 
 def partition(  # noqa: PLR0913  the options of `mw.partition`
     fn: Callable[..., Any],
@@ -44,7 +47,7 @@ def partition(  # noqa: PLR0913  the options of `mw.partition`
     static_argnames: Names = None,
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
-) -> "PartitionedModules":
+) -> PartitionedModules:
     """The function `fn` of flax nnx modules, partitioned; it changes them in place.
 
     fn: a function as for `nnx.jit`, or a function of `nnx.jit`, whose static and donated
@@ -83,10 +86,8 @@ def _require_flax() -> None:
             f"mw.nnx.partition needs flax, which cannot be imported ({error}); "
             "pip install flax"
         ) from None
-    if not hasattr(nnx, "update_context"):
-        raise PlanError(
-            "this flax is too old: it lacks nnx.update_context; update flax"
-        )
+    if not hasattr(nnx, "Pytree"):
+        raise PlanError("this flax is too old, without nnx.Pytree; pip install -U flax")
 
 
 @dataclass(eq=False, repr=False)
@@ -105,7 +106,7 @@ class PartitionedModules:
     _steps: dict[Any, Partitioned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        functools.update_wrapper(self, self.fn)
+        functools.update_wrapper(self, self.fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the devices of this process, and update the modules."""
@@ -155,6 +156,10 @@ class PartitionedModules:
         The modules are not changed.
         """
         return self._with_arrays(args, kwargs, lambda s, a, k: s.check(*a, **k))
+
+    def check_float32(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """The comparison of `check` with both computed in float32."""
+        return self._with_arrays(args, kwargs, lambda s, a, k: s.check_float32(*a, **k))
 
     def _run(
         self, step: Partitioned, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -226,7 +231,7 @@ class PartitionedModules:
 
 
 def _split(
-    context: "nnx.graph.SplitContext", values: Sequence[Any]
+    context: nnx.graph.SplitContext, values: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The graphs and states of values; a value without modules has no graph."""
     pairs = [
@@ -236,7 +241,7 @@ def _split(
     return tuple(graph for graph, _ in pairs), tuple(state for _, state in pairs)
 
 
-def _merged(context: "nnx.graph.MergeContext", graph: Any, state: Any) -> Any:
+def _merged(context: nnx.graph.MergeContext, graph: Any, state: Any) -> Any:
     return state if graph is None else context.merge(graph, state)
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from meshwright.app.check.check import CheckReport
-from meshwright.app.make_plan import make_plan
 from meshwright.app.output.notices import warn_each
-from meshwright.app.plan import Plan
-from meshwright.app.record.plan_record import repeating_tactics
 from meshwright.app.step.modules import warn_about_lost_changes, warn_about_modules
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import CaptureError, PlanError, TacticError
@@ -33,6 +30,11 @@ from meshwright.program.capture.arguments import (
 )
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.program.records import paused_collector
+
+if TYPE_CHECKING:
+    from meshwright.app.plan import Plan
+
+# A call needs no plan: `app.plan`, which imports the simulation, is imported when used.
 
 
 def partition(  # noqa: PLR0913  the options of `jax.jit`
@@ -58,29 +60,18 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         "at_use" gathers it anew for each of them, so that the whole value is not kept.
     static_*, donate_*: as in `jax.jit`.
     """
-    if not callable(fn):
-        raise PlanError(f"partition wants a function, got {fn!r}")
-    if unwrap_nnx_jit(fn) is not None:
-        raise PlanError(
-            f"{fn.__name__} is a function of nnx.jit, which changes modules in place; use "
-            f"mw.nnx.partition({fn.__name__}, mesh, tactics), which does so as well"
-        )
-    if isinstance(tactics, str):
-        raise TacticError(
-            f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
-        )
-    if hasattr(tactics, "apply"):
-        raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
-    if isinstance(mesh, Plan):
+    _require_function(fn)
+    _require_list(tactics)
+    given = _plan_decisions(mesh)
+    if given is not None:
         if tactics or gather is not None:
             raise PlanError(
                 "a plan has tactics and gather already; give the plan alone"
             )
-        repeated = repeating_tactics(mesh) or mesh.tactics
-        mesh, tactics, gather = mesh.mesh, repeated, mesh.gather
+        mesh, tactics, gather = given
     return Partitioned(
         fn,
-        as_mesh(mesh),
+        as_mesh(mesh),  # pyright: ignore[reportArgumentType]
         tuple(tactics),
         _as_gather(gather),
         argument_names(fn, static_argnums, static_argnames)
@@ -88,6 +79,37 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         argument_names(fn, donate_argnums, donate_argnames)
         | argument_names(fn, *jit_options(fn, "donate")),
     )
+
+
+def _require_function(fn: Any) -> None:
+    if not callable(fn):
+        raise PlanError(f"partition wants a function, got {fn!r}")
+    if unwrap_nnx_jit(fn) is not None:
+        raise PlanError(
+            f"{fn.__name__} is a function of nnx.jit, which changes modules in place; use "
+            f"mw.nnx.partition({fn.__name__}, mesh, tactics), which does so as well"
+        )
+
+
+def _require_list(tactics: Any) -> None:
+    if isinstance(tactics, str):
+        raise TacticError(
+            f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
+        )
+    if hasattr(tactics, "apply"):
+        raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
+
+
+def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
+    """Mesh, tactics and `gather` of a plan; `None` for a mesh."""
+    if isinstance(plan, Mesh | jax.sharding.Mesh | Mapping):
+        return None
+    from meshwright.app.plan import Plan
+    from meshwright.app.record.plan_record import repeating_tactics
+
+    if not isinstance(plan, Plan):
+        return None
+    return plan.mesh, repeating_tactics(plan) or plan.tactics, plan.gather
 
 
 def _as_gather(gather: str | Gather | None) -> Gather:
@@ -119,6 +141,8 @@ class Partitioned:
 
         Needs no devices, and no memory for the arguments.
         """
+        from meshwright.app.make_plan import make_plan
+
         plan = make_plan(
             self.capture(*args, **kwargs), self.mesh, self.tactics, self.gather
         )
@@ -242,7 +266,7 @@ class Partitioned:
             known = self._specialized.get(key)
         except TypeError:
             raise PlanError(
-                f"static arguments must be hashable, got {dict(call.static)}"
+                f"static arguments must be hashable, got {tuple(call.static.items())}"
             ) from None
         if known is None:
             how = self.mesh, self.tactics, self.gather

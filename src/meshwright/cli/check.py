@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 import meshwright.cli.options as options
-from meshwright.app import CheckReport
 from meshwright.app.check import sample
+from meshwright.app.check.check import CheckReport
 from meshwright.app.explain.show import show_refusals
 from meshwright.app.output.collapse import group_by, index_free, merge
 from meshwright.app.output.numbers import show_gib

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.app import Plan
+from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import figures_of, program_of
 from meshwright.cli.machines import or_dash
 from meshwright.cli.options import make_console, make_table

@@ -8,8 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from meshwright.app import Partitioned, Plan, partition
 from meshwright.app.output.progress import show_progress
+from meshwright.app.partition import Partitioned, partition
+from meshwright.app.plan import Plan
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import Target, load_target
 from meshwright.machine import parse_mesh
@@ -130,10 +131,13 @@ def load_step(
     return loaded, partition(loaded.fn, parsed, chosen, gather=gather)
 
 
-def plan_target(target: Target, step: Partitioned) -> Plan:
-    """The plan of a step for the target's own arguments."""
+def plan_target(
+    target: Target, step: Partitioned, tokens_per_step: int | None = None
+) -> Plan:
+    """The plan of a step for the target's own arguments; it may have tokens given."""
     with show_progress(f"planning {target.name} for {step.mesh}"):
-        return step.plan(*target.args)
+        plan = step.plan(*target.args)
+    return plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
 
 
 def make_console() -> Console:

@@ -57,11 +57,10 @@ def plan_command(  # noqa: PLR0913  the options of a command
         print_found(search_plan(target, request, schedule, tactics), as_json, out)
         return
     assert mesh is not None, "checked with the other options"
-    num_devices = parse_mesh(mesh).num_devices
-    chosen = [] if machines is None else find_machines(machines, num_devices)
+    count = parse_mesh(mesh).num_devices
+    chosen = find_machines(machines, count) if machines is not None else []
     loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
-    plan = options.plan_target(loaded, step)
-    plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
+    plan = options.plan_target(loaded, step, tokens_per_step)
     run = find_run_length(plan, tokens, samples)
     plans = [plan.on(each, place, donate_state=True) for each in chosen]
     if out is not None:

@@ -8,11 +8,11 @@ from textwrap import indent, shorten
 
 from rich.table import Table
 
-from meshwright.app import Plan
 from meshwright.app.autoplan import find_plan
 from meshwright.app.output.files import write_file
 from meshwright.app.output.numbers import show_gib, show_seconds
 from meshwright.app.output.progress import show_progress
+from meshwright.app.plan import Plan
 from meshwright.cli.options import make_console, make_table
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import load_target

@@ -1,5 +1,8 @@
 """When a partitioned function is traced anew, and when not."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +15,19 @@ def doubling():
         return x * np.float64(2)
 
     return mw.partition(double, {"data": 4}, [mw.shard({"x": 0}, "data")])
+
+
+def test_a_call_imports_neither_search_nor_simulation():
+    """They take longer to import than a small program takes to compile."""
+    script = (
+        "import sys, numpy, meshwright as mw\n"
+        "step = mw.partition(lambda x: x + 1, {'data': 1}, [mw.shard({'x': 0}, 'data')])\n"
+        "assert step(numpy.ones(4)).sum() == 8\n"
+        "heavy = {'numba', 'scipy', 'ortools', 'rich', 'meshwright.planner',\n"
+        "    'meshwright.search', 'meshwright.app.plan', 'meshwright.predict.estimate'}\n"
+        "assert not heavy & {*sys.modules}, heavy & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 def test_a_change_of_jax_configuration_is_traced_anew():

@@ -120,6 +120,8 @@ def test_a_step_in_place_has_a_plan_a_check_and_stages():
     assert plan.spec("model.first.kernel.value") == jax.P("data", None)
     assert step.check(*modules, BATCH).ok
     assert step.lower(*modules, BATCH).compile() is not None
+    again = mw.nnx.partition(train_step, mw.Plan.from_json(plan.to_json()))
+    assert again.plan(*modules, BATCH).inputs == plan.inputs
     assert modules[0].first.kernel[...] is before
     assert not hasattr(modules[0], "last_loss")
     abstract = nnx.eval_shape(made)

@@ -1,9 +1,11 @@
 """The record of a plan: everything that was decided about a program, and its JSON form."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax.sharding import PartitionSpec
 
@@ -19,10 +21,12 @@ from meshwright.partitioner.tactics import (
     Tactic,
     decisions_of,
 )
-from meshwright.planner.candidates.search_result import SearchResult
-from meshwright.predict.estimate import Estimate
 from meshwright.predict.figures import Figures, read_figures
 from meshwright.program.ir import Sharding, show_type
+
+if TYPE_CHECKING:
+    from meshwright.planner.candidates.search_result import SearchResult
+    from meshwright.predict.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ from functools import lru_cache
 
 from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
-from meshwright.planner.integer_program.projection import ChosenStrategies
 
 
 @lru_cache(maxsize=1)  # readers of `plan.tactics` ask again
 def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
     """The tactics of a program, with what a search found spelled as `mw.pin`."""
+    from meshwright.planner.integer_program.projection import ChosenStrategies
+
     return _rebuilding(decided, lambda tactic: isinstance(tactic, ChosenStrategies))
 
 

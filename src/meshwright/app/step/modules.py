@@ -45,14 +45,14 @@ def warn_about_lost_changes(
         modules = {n: a for n, a in given.items() if any(_modules_in(a))}
         before = {n: jax.tree_util.tree_leaves(a) for n, a in modules.items()}
         result = fn(*args, **kwargs)
-        returned = {id(leaf) for leaf in jax.tree_util.tree_leaves(result)}
+        returned = jax.tree_util.tree_leaves(result)
         for name, module in modules.items():
             after = jax.tree_util.tree_leaves_with_path(module)
             pairs = zip(after, before[name], strict=False)
             lost = [
                 jax.tree_util.keystr(path, simple=True, separator=".")
                 for (path, new), old in pairs
-                if new is not old and id(new) not in returned
+                if new is not old and not any(new is leaf for leaf in returned)
             ]
             if lost:
                 warn(
@@ -67,7 +67,8 @@ def warn_about_lost_changes(
 
 def _nnx() -> Any:
     """The module flax.nnx if the program has imported it, else `None`."""
-    return sys.modules.get("flax.nnx")
+    nnx = sys.modules.get("flax.nnx")
+    return nnx if hasattr(nnx, "Pytree") else None
 
 
 def _modules_in(tree: Any) -> Iterator[Any]:
@@ -85,13 +86,13 @@ def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     nnx = _nnx()
     if nnx is None:
         return
-    seen = set[int]()
+    seen: list[Any] = []
     todo: list[tuple[str, Any]] = [("self", fn)]
     while todo:
         name, value = todo.pop()
-        if id(value) in seen:
+        if any(value is known for known in seen):
             continue
-        seen.add(id(value))
+        seen.append(value)
         if isinstance(value, nnx.Pytree):
             if jax.tree_util.tree_leaves(nnx.state(value, nnx.Param)):
                 yield name, value
@@ -100,7 +101,7 @@ def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _surroundings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What a function reads besides its arguments, by name; nothing for other values."""
+    """Values that a function reads besides its arguments, by name."""
     if inspect.ismethod(value):
         yield f"the object of the method {value.__name__}", value.__self__
         yield name, value.__func__
