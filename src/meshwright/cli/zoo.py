@@ -4,7 +4,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from importlib.util import find_spec
 from textwrap import indent
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from meshwright.app.output.numbers import show_count
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import AsJson, make_console
 from meshwright.cli.target import load_module
-from meshwright.errors import TargetError
+from meshwright.errors import TargetError, did_you_mean
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.capture import capture
@@ -151,8 +150,7 @@ def _chosen(names: Sequence[str]) -> list[Any]:
     known = {workload.name: workload for workload in _catalogue()}
     missing = [name for name in names if name not in known]
     if missing:
-        near = get_close_matches(missing[0], known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(missing[0], known)
         raise TargetError(
             f"the zoo has no {missing[0]!r}{hint}; it has {', '.join(known)}"
         )
