@@ -63,7 +63,7 @@ def test_layers_that_are_alike_are_one_line(run, write):
     assert out.count("all_gather of") == 1
     assert "operand 1 of dot_general, layers.*.w, f32[8, 8]," in out
     assert (
-        run("explain", place, "--mesh", "a=4", "--all").out.count("all_gather of") == 5
+        run("explain", place, "--mesh", "a=4", "--full").out.count("all_gather of") == 5
     )
 
 

@@ -298,8 +298,12 @@ class Plan(PlanRecord):
     def __reduce__(self) -> tuple[Any, ...]:
         return Plan.from_json, (self.to_json(),)
 
+    def describe(self, full: bool = False) -> str:
+        """The plan as a page of text, which `print` prints; full: with every layer."""
+        return show_plan(self, full)
+
     def __str__(self) -> str:
-        return show_plan(self)
+        return self.describe()
 
     def spec(self, path: str) -> PartitionSpec:
         """The `PartitionSpec` of one input or output leaf, by its path."""

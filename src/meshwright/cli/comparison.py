@@ -1,4 +1,4 @@
-"""`meshwright plan --machines`: the figures of one plan on several machines."""
+"""`meshwright plan --machine A,B`: the figures of one plan on several machines."""
 
 import json
 import math

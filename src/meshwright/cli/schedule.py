@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import meshwright
-from meshwright.cli.target import Target
+from meshwright.cli.target import FoundTarget
 from meshwright.errors import TacticError, TargetError
 from meshwright.partitioner import tactics as verbs
 from meshwright.partitioner.tactics import Tactic
 
 
 def choose_tactics(
-    target: Target, schedule: str | None, written: str | None
+    target: FoundTarget, schedule: str | None, written: str | None
 ) -> tuple[Tactic, ...]:
     """The tactics of `--schedule` or `--tactics`; by default the only schedule."""
     if written is not None:
@@ -32,7 +32,7 @@ def choose_tactics(
     return tuple(chosen)
 
 
-def _offer(target: Target) -> str:
+def _offer(target: FoundTarget) -> str:
     if target.schedules:
         names = ", ".join(target.schedules)
         return f"{target.name} offers {names} (--schedule NAME), or write --tactics"

@@ -15,7 +15,7 @@ from meshwright.app.output.numbers import show_gib, show_seconds
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import make_console, make_table
 from meshwright.cli.schedule import choose_tactics
-from meshwright.cli.target import load_target
+from meshwright.cli.target import find_target
 from meshwright.planner.candidates.candidate import Candidate, differences
 from meshwright.planner.candidates.search_result import SearchResult, Spelling
 from meshwright.planner.driver.request import SearchRequest
@@ -37,15 +37,17 @@ def search_plan(
     """
     request.resolve()  # refuses wrong options before the target is built, which may be slow
     with show_progress(f"loading {text}"):
-        target = load_target(text)
-    if schedule is not None or tactics is not None:
-        request = replace(request, tactics=choose_tactics(target, schedule, tactics))
+        found = find_target(text)
+        if schedule is not None or tactics is not None:
+            request = replace(request, tactics=choose_tactics(found, schedule, tactics))
+            request.resolve()
+        target = found.build()
     with show_progress(f"searching a plan for {target.name}") as on_progress:
         request = replace(request, on_progress=on_progress)
         return find_plan(target.fn, target.args, request)
 
 
-def print_found(plan: Plan, as_json: bool, out: Path | None) -> None:
+def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None:
     """Print the table of candidates and the plan, or JSON; save JSON in `out`."""
     assert plan.search is not None, "autoplan records its search"
     if out is not None or as_json:
@@ -60,7 +62,7 @@ def print_found(plan: Plan, as_json: bool, out: Path | None) -> None:
     print(f"\n{search_text(plan.search)}\n")
     if plan.search.spelled is not None:
         print(f"{spelled_text(plan.search.spelled, plan.search.candidates[0])}\n")
-    print(plan)
+    print(plan.describe(full))
 
 
 def search_table(search: SearchResult) -> Table:
@@ -70,11 +72,11 @@ def search_table(search: SearchResult) -> Table:
     )
     best = search.candidates[0]
     for candidate in search.candidates:
-        table.add_row(*_cells(candidate, best, search.limit_bytes))
+        table.add_row(*_cells(candidate, best))
     return table
 
 
-def _cells(candidate: Candidate, best: Candidate, limit: float) -> tuple[str, ...]:
+def _cells(candidate: Candidate, best: Candidate) -> tuple[str, ...]:
     mesh = str(candidate.mesh)
     if candidate.why_not:
         first = re.split(r"[:;] ", candidate.why_not)[0]
@@ -87,15 +89,18 @@ def _cells(candidate: Candidate, best: Candidate, limit: float) -> tuple[str, ..
         f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.2f} µs",
         f"{ratio:.2f}",
         show_gib(candidate.peak_memory_bytes),
-        _difference(candidate, best, limit),
+        _difference(candidate, best),
     )
 
 
-def _difference(candidate: Candidate, best: Candidate, limit: float) -> str:
+def _difference(candidate: Candidate, best: Candidate) -> str:
     """The memory that a plan lacks, or the largest differences of its step's seconds."""
     num_bytes = candidate.peak_memory_bytes
-    if not candidate.fits(limit):
-        over, allowed = show_gib(num_bytes - limit), show_gib(limit)
+    if not candidate.fits:
+        over, allowed = (
+            show_gib(size)
+            for size in (num_bytes - candidate.limit_bytes, candidate.limit_bytes)
+        )
         return f"does not fit: {over} more than {allowed}"
     found = differences(candidate, best)
     worth = [(w, s) for w, s in found if s and abs(s) >= _WORTH * abs(found[0][1])]

@@ -11,12 +11,11 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from meshwright.errors import MeshwrightError, TargetError
+from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
 
 
@@ -34,7 +33,25 @@ class Target:
     others: Mapping[str, Callable[[], Any]]
 
 
-def load_target(text: str) -> Target:
+@dataclass(frozen=True, eq=False)
+class FoundTarget:
+    """A target whose function is not called yet, since that may take long.
+
+    make: the function that returns (fn, args). The other fields are those of `Target`.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    schedules: Mapping[str, Sequence[Tactic]]
+    others: Mapping[str, Callable[[], Any]]
+
+    def build(self) -> Target:
+        """The target; a `TargetError` says what its function returned instead."""
+        fn, args = _call(self.name, self.make)
+        return Target(self.name, fn, args, self.schedules, self.others)
+
+
+def find_target(text: str) -> FoundTarget:
     """The target that `text` names; a `TargetError` lists the targets that there are."""
     place, name = _split(text)
     module = load_module(place)
@@ -45,10 +62,14 @@ def load_target(text: str) -> Target:
         raise TargetError(f"{place} has no {name!r}{_offer(found, name)}")
     if not callable(make):
         raise TargetError(f"{place}:{name} is {make!r}, not a function")
-    fn, args = _call(f"{place}:{name}", make)
     others = {n: f for n, f in found.items() if n != name}
     schedules = _named_table(module, place, "schedules")
-    return Target(f"{place}:{name}", fn, args, schedules, others)
+    return FoundTarget(f"{place}:{name}", make, schedules, others)
+
+
+def load_target(text: str) -> Target:
+    """The target that `text` names, built."""
+    return find_target(text).build()
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -165,8 +186,7 @@ def _only(found: Mapping[str, object], place: str) -> str:
 
 
 def _offer(found: Mapping[str, object], name: str) -> str:
-    near = get_close_matches(name, found, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, found)
     return f"{hint}; it has {', '.join(found)}" if found else "; it has no targets"
 
 

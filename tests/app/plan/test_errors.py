@@ -258,7 +258,7 @@ def test_python_that_needs_a_value_is_named_with_its_line(fn, words):
 
 def test_what_users_mean_is_guessed():
     search = {"machine": "tpu-v5e", "chips": 4}
-    with refuses(PlanError, "memory is 80 bytes of a device; did you mean memory=80e9"):
+    with refuses(PlanError, "memory is 80 bytes of a device; did you mean '80GiB'"):
         mw.autoplan(step, (STATE, X), **search, memory=80)
     with refuses(PlanError, "args is a ndarray; wanted the arguments of the function"):
         mw.autoplan(np.tanh, X, **search)

@@ -11,7 +11,7 @@ _NAME, _COUNT, _LINE = 20, 12, 78
 """Columns of a tactic's name, of a count, and of a whole line."""
 
 
-def show_plan(plan: PlanRecord) -> str:
+def show_plan(plan: PlanRecord, full: bool = False) -> str:
     """One page: mesh, collectives after each tactic, input shardings, largest transfers."""
     lines = [f"mesh {plan.mesh}, gather {plan.gather.value}", ""]
     lines += _counts(plan)
