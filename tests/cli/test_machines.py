@@ -77,7 +77,7 @@ def test_explain_on_a_machine_shows_seconds_and_the_largest_values(run):
     # A TPU's scratch memory would hold all that so small a step computes.
     arguments = ["explain", *PLAN[1:], "--machine", "h100"]
     out = run(*arguments).out
-    assert " us each" in out
+    assert " µs each" in out
     assert "on h100 memory peaks at" in out
     assert "zoo/layers.py" in out.split("largest values")[1]
 

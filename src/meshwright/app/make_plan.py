@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from meshwright.app.explain import describe
+from meshwright.app.explain.uncut import describe_uncut
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import TacticEffect
 from meshwright.machine import Mesh
@@ -59,6 +60,8 @@ def make_plan(
         leaves_of(captured.out_paths, program.outputs, lowered.outputs, sub_axes),
         tuple(effects),
         describe.replicated_ops(decided),
+        uncut=describe_uncut(decided),
+        name=captured.name,
         decided=decided,
         tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
         token_input="" if tokens is None else captured.paths[tokens],

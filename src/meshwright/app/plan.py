@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
+from meshwright.app.explain.candidates import CandidateTable
 from meshwright.app.explain.show import show_plan
 from meshwright.app.interop.shardings import named_leaves
 from meshwright.app.output.files import output_file, write_file
@@ -304,6 +305,22 @@ class Plan(PlanRecord):
 
     def __str__(self) -> str:
         return self.describe()
+
+    def _repr_html_(self) -> str:
+        from meshwright.app.explain.plan_html import plan_html  # for notebooks only
+
+        return plan_html(self)
+
+    @property
+    def candidates(self) -> CandidateTable:
+        """The plans that the search simulated, as a table; see `search` for their data."""
+        if self.search is None:
+            raise PlanError("only a plan of mw.autoplan, made here, has candidates")
+        return CandidateTable(self.search)
+
+    def named(self, name: str) -> Plan:
+        """This plan under another name, which pages about it show."""
+        return dataclasses.replace(self, name=name)
 
     def spec(self, path: str) -> PartitionSpec:
         """The `PartitionSpec` of one input or output leaf, by its path."""

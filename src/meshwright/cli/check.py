@@ -12,13 +12,11 @@ import meshwright.cli.options as options
 from meshwright.app import CheckReport
 from meshwright.app.check import sample
 from meshwright.app.explain.show import show_refusals
-from meshwright.app.output.collapse import group_by, index_free, merge
-from meshwright.app.output.numbers import show_gib
+from meshwright.app.output.numbers import show_bytes
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
-from meshwright.program.ir import show_type
 
 
 @options.takes_step
@@ -52,27 +50,11 @@ def check_command(
 
 def check_table(report: CheckReport, full: bool) -> Table:
     """A row for each output, or for all that differ only in the index of a layer."""
-    has_wide = any(output.wide for output in report.outputs)
-    columns = [">in float32"] if has_wide else []
-    table = options.make_table(
-        "output", "type", ">largest error", ">allowed", *columns, ""
-    )
+    titles, *rows = report.rows(full)
+    table = options.make_table(*titles)
     table.columns[0].overflow = "fold"
-    groups = group_by(
-        report.outputs,
-        lambda o: (o.path if full else index_free(o.path), o.shape, o.dtype, o.ok),
-    )
-    for group in groups.values():
-        worst = max(group, key=lambda output: (not output.ok, output.error))
-        count = f" (x{len(group)})" if len(group) > 1 else ""
-        table.add_row(
-            merge([output.path for output in group]) + count,
-            show_type(worst.shape, worst.dtype),
-            f"{worst.error:.1e}",
-            f"{worst.tolerance:.0e}",
-            *([f"{worst.wide.error:.1e}"] if worst.wide else []),
-            "ok" if worst.ok else "WRONG",
-        )
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -89,8 +71,8 @@ def require_memory(target: Target, mesh: Mesh) -> None:
     if free is None or needed <= free:
         return
     raise TargetError(
-        f"{target.name} needs at least {show_gib(needed)} to run on one device and on "
-        f"{mesh} side by side, and {show_gib(free)} are free; {_advise(target, free)}"
+        f"{target.name} needs at least {show_bytes(needed)} to run on one device and on "
+        f"{mesh} side by side, and {show_bytes(free)} are free; {_advise(target, free)}"
     )
 
 

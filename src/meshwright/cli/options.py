@@ -160,7 +160,7 @@ class StepOptions:
         """The target, and the plan of its step for its own arguments."""
         loaded, step = self.load()
         with show_progress(f"planning {loaded.name} for {step.mesh}"):
-            return loaded, step.plan(*loaded.args)
+            return loaded, step.plan(*loaded.args).named(loaded.name)
 
 
 def takes_step(command: Callable[..., None]) -> Callable[..., None]:

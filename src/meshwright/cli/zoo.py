@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from meshwright.app.output.numbers import show_count
+from meshwright.app.output.numbers import show_bytes, show_count
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import AsJson, make_console
 from meshwright.cli.target import load_module
@@ -20,7 +20,6 @@ from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.capture import capture
 
 _CATALOGUE = "zoo.catalogue"
-_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def zoo_command(
@@ -117,7 +116,7 @@ def print_rows(entries: Sequence[Entry], columns: int) -> None:
         numbers = (
             show_count(row["parameters"]),
             show_count(row["flops"]),
-            _memory(row["peak_bytes"]),
+            show_bytes(row["peak_bytes"]),
             f"{row['trace_s']:.1f} s",
         )
         show(row["target"], row["title"], numbers)
@@ -135,14 +134,6 @@ _NUMBERS = ("parameters", "FLOPs a step", "  memory", "traced in")
 """Column headers, padded to the width of the numbers below them: `3.16 TiB`."""
 _GAP = 2
 """Spaces between columns."""
-
-
-def _memory(num_bytes: int) -> str:
-    """A size with three digits and a unit: `3.16 TiB`; from 1,000 on the next unit."""
-    for unit, size in _UNITS:
-        if num_bytes >= size * 1000 / 1024:
-            return f"{num_bytes / size:.3g} {unit}"
-    return f"{num_bytes} B"
 
 
 def _chosen(names: Sequence[str]) -> list[Any]:

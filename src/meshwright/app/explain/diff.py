@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.app.output.collapse import collapse
-from meshwright.app.output.numbers import show_gib, show_seconds, show_share
+from meshwright.app.output.numbers import show_bytes, show_seconds, show_share
 from meshwright.app.record.plan_record import Leaf, PlanRecord
 from meshwright.program.ir import Sharding
 
@@ -74,5 +74,5 @@ def _figures(plan: PlanRecord) -> dict[str, str]:
         "machine": f"{figures.num_devices} devices of {figures.machine}",
         "step time": show_seconds(figures.step_time_s),
         "MFU": show_share(figures.mfu),
-        "peak memory": show_gib(figures.peak_memory_bytes),
+        "peak memory": show_bytes(figures.peak_memory_bytes),
     }
