@@ -39,7 +39,7 @@ def test_a_plan_is_compared_on_machines_for_a_run_of_tokens(run):
 
 
 def test_the_tokens_of_a_step_can_be_given(run):
-    options = ["--machines", "tpu-v3", "--tokens", "1e9", "--tokens-per-step", "500"]
+    options = ["--machine", "tpu-v3", "--tokens", "1e9", "--tokens-per-step", "500"]
     done = run(*PLAN, *options)
     assert done.status == 0, done.err
     assert "run: 1e+09 tokens, 500 a step (--tokens-per-step)" in done.out

@@ -119,15 +119,19 @@ def _check_comparison(context: typer.Context) -> None:
     for name in ("tokens", "samples", "tokens_per_step", "place"):
         if values["machine"] is None and values[name] is not None:
             raise TargetError(
-                f"--{name.replace('_', '-')} needs a machine: add --machine, such as --machine tpu-v5e, or "
-                "--machine tpu-v5e,h100 to compare"
+                f"{_option(name)} needs a machine: add --machine, such as "
+                "--machine tpu-v5e, or --machine tpu-v5e,h100 to compare"
             )
     for name in _OF_A_SEARCH:
         if _is_given(context, name):
             raise TargetError(
-                f"--{name.replace('_', '-')} is for a search: add --search program to "
+                f"{_option(name)} is for a search: add --search program to "
                 "search on this mesh, or leave out --mesh and give --machine and --chips"
             )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

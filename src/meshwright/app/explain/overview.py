@@ -1,4 +1,4 @@
-"""What matters first about a plan: size, time, memory, and where the time goes."""
+"""The head of a printed plan: size, time, memory, where time goes, and uncut work."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,9 @@ def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
         lines = [title_of(plan), NO_MACHINE]
     else:
         lines = [title_of(plan)]
-        lines += [f"  {what:{_TITLE}}{text}" for what, text in figure_rows(figures)]
+        lines += [
+            f"  {what:{_TITLE}}{text}" for what, text in figure_rows(plan, figures)
+        ]
         lines += _longest(figures)
     return lines + _uncut(plan, full)
 
@@ -57,10 +59,11 @@ NO_MACHINE = (
 """Advice for a plan without figures."""
 
 
-def figure_rows(figures: Figures) -> Iterator[tuple[str, str]]:
+def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]:
     """Title and text of each figure of a step."""
     speed = f"{show_seconds(figures.step_time_s)}, MFU {show_share(figures.mfu)}"
-    yield "step", speed
+    tokens = show_tokens(plan, figures)
+    yield "step", f"{speed}, {tokens}" if tokens else speed
     peak, usable = figures.peak_memory_bytes, figures.usable_bytes
     fits = "fits" if figures.fits else "DOES NOT FIT"
     yield (
@@ -78,6 +81,13 @@ def figure_rows(figures: Figures) -> Iterator[tuple[str, str]]:
     ]
     if any(spent):
         yield "a step costs", ", ".join(filter(None, spent))
+
+
+def show_tokens(plan: PlanRecord, figures: Figures) -> str:
+    """`1.2 k tokens/s`, of all devices; "" for a step without tokens or without time."""
+    if not plan.tokens_per_step or not figures.step_time_s:
+        return ""
+    return f"{show_count(plan.tokens_per_step / figures.step_time_s)} tokens/s"
 
 
 def activity_rows(figures: Figures) -> Iterator[tuple[str, str]]:
@@ -148,7 +158,7 @@ def _longest(figures: Figures) -> list[str]:
 def uncut_sections(
     plan: PlanRecord, full: bool = False
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """For each axis a title, and rows of a share of the FLOPs and the reason for it.
+    """A title for each axis, and rows of a share of the FLOPs and the reason for it.
 
     full: also for the smallest shares.
     """

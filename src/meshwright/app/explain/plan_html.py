@@ -21,7 +21,7 @@ def plan_html(plan: PlanRecord) -> str:
         parts = [notebook.table(("",), [(NO_MACHINE,)])]
     else:
         parts = [
-            notebook.table(("", ""), figure_rows(figures)),
+            notebook.table(("", ""), figure_rows(plan, figures)),
             notebook.table(LINE_TITLES, line_rows(figures)),
         ]
     parts += [

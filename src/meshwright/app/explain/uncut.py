@@ -73,8 +73,10 @@ def _why(names: ProgramNames, node: Node, axis: str) -> str:
             return "two of its dims want the axis; see the conflicts"
         for value, dims in node.ins:
             dim = state.dim_on(value, sub_axis)
-            whys = (state.why_not(node, sub_axis, f) for f in dims[dim or 0])
-            if dim is not None and dim >= 0 and (why := next(filter(None, whys), "")):
+            if dim is None or dim < 0:
+                continue
+            whys = (state.why_not(node, sub_axis, f) for f in dims[dim])
+            if why := next(filter(None, whys), ""):
                 return f"{names.value(value)} is cut, but {why}"
     return f"no tactic cuts it{_odd_dims(names, node, work.mesh.size(axis))}"
 

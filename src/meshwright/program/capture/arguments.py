@@ -43,6 +43,7 @@ class CallArguments:
             full = [static[n] if n in static else next(rest) for n in names]
             return fn(*full, **keywords, **more)
 
+        bound.__name__ = getattr(fn, "__name__", "")
         return bound
 
 
