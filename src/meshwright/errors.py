@@ -3,11 +3,11 @@
 A message says what is wrong and where, what was given, what is allowed and what to do.
 """
 
-from collections.abc import Iterable
+import collections.abc
 from difflib import get_close_matches
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
     """The end of a message that proposes the nearest known name; "" if none is near.
 
     >>> did_you_mean("tpu-v5", ["h100", "tpu-v5e"])

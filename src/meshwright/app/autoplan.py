@@ -85,8 +85,8 @@ def find_plan(
             "tuple, such as (state, batch) or (x,)"
         )
     started = time.monotonic()
-    until = started + _SEARCH_SHARE * request.budget_s
     resolved = request.resolve()
+    until = started + _SEARCH_SHARE * request.budget_s
     if request.search == "tree":
         task = _task(fn, args, request, resolved)
         trials = Trials(task, TimeBudget(until), [])

@@ -17,6 +17,7 @@ from meshwright.app.output.progress import show_progress
 from meshwright.cli.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
+from meshwright.run.local import find_devices
 
 
 @options.takes_step
@@ -34,6 +35,7 @@ def check_command(
     mesh = parse_mesh(options_of_step.mesh)
     if os.environ.get("JAX_PLATFORMS", "cpu") == "cpu":
         sample.use_virtual_devices(mesh.num_devices)
+    find_devices()  # refuses before the target is built, which may be slow
     loaded, step = options_of_step.load()
     require_memory(loaded, mesh)
     with show_progress(f"running {loaded.name} on one device and on {mesh}"):

@@ -17,7 +17,7 @@ from meshwright.app.output.progress import show_progress
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import Target, find_target
 from meshwright.machine import parse_mesh
-from meshwright.partitioner.decide import axes_of
+from meshwright.partitioner.decide import axes_of, require_tactics
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.objective import OBJECTIVES
 
@@ -152,6 +152,7 @@ class StepOptions:
         with show_progress(f"loading {self.target}"):
             found = find_target(self.target)
             chosen = choose_tactics(found, self.schedule, self.tactics)
+            require_tactics(chosen)
             mesh.require_all(axes_of(chosen))
             loaded = found.build()
         return loaded, partition(loaded.fn, mesh, chosen, gather=self.gather)

@@ -6,8 +6,9 @@ from typing import Any
 
 import meshwright
 from meshwright.cli.target import FoundTarget
-from meshwright.errors import TacticError, TargetError
+from meshwright.errors import TacticError, TargetError, did_you_mean
 from meshwright.partitioner import tactics as verbs
+from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic
 
 
@@ -28,7 +29,10 @@ def choose_tactics(
         raise TargetError(f"no schedule {schedule!r}; {_offer(target)}")
     chosen = offered[schedule]
     if not isinstance(chosen, Sequence) or isinstance(chosen, str):
-        raise TargetError(f"schedule {schedule!r} is {chosen!r}, not a list of tactics")
+        raise TargetError(
+            f"schedule {schedule!r} is {chosen!r}, not a list of tactics; wanted "
+            f"schedules = {{{schedule!r}: [mw.fsdp('data')]}}, or the like"
+        )
     return tuple(chosen)
 
 
@@ -59,8 +63,9 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
     if len(tactics) == 1 and isinstance(tactics[0], list):
         tactics = tactics[0]
     for tactic in tactics:
-        if not isinstance(tactic, Tactic):
+        if not isinstance(tactic, Tactic) and not callable(tactic):
             raise TacticError(f"{tactic!r} in {text!r} is no tactic")
+    require_tactics(tactics)
     return tuple(tactics)
 
 
@@ -101,7 +106,10 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
 def _lookup(name: str, names: Mapping[str, Any]) -> Any:
     if name not in names:
         tactics = sorted(known for known in names if known.islower())
-        raise TacticError(f"no tactic {name!r}; there are {', '.join(tactics)}")
+        raise TacticError(
+            f"no tactic {name!r}{did_you_mean(name, tactics)}; there are "
+            f"{', '.join(tactics)}; names of axes stand in quotes: fsdp('data')"
+        )
     return names[name]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
+from meshwright.run.local import find_devices
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,9 @@ def find_target(text: str) -> FoundTarget:
     if make is None:
         raise TargetError(f"{place} has no {name!r}{_offer(found, name)}")
     if not callable(make):
-        raise TargetError(f"{place}:{name} is {make!r}, not a function")
+        raise TargetError(
+            f"{place}:{name} is {_brief(make)}, not a function; {_WANTED}"
+        )
     others = {n: f for n, f in found.items() if n != name}
     schedules = _named_table(module, place, "schedules")
     return FoundTarget(f"{place}:{name}", make, schedules, others)
@@ -177,10 +180,7 @@ def _only(found: Mapping[str, object], place: str) -> str:
     if len(found) == 1:
         return next(iter(found))
     if not found:
-        raise TargetError(
-            f"{place} has no target; wanted a function without parameters that "
-            "returns (fn, args)"
-        )
+        raise TargetError(f"{place} has no target; {_WANTED}")
     names = ", ".join(f"{place}:{name}" for name in found)
     raise TargetError(f"{place} has several targets; choose one: {names}")
 
@@ -190,18 +190,26 @@ def _offer(found: Mapping[str, object], name: str) -> str:
     return f"{hint}; it has {', '.join(found)}" if found else "; it has no targets"
 
 
+_WANTED = (
+    "wanted a function without parameters that returns (fn, args), such as "
+    "`return train_step, (state, batch)`"
+)
+
+
 def _call(
     name: str, make: Callable[[], Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The function and arguments that a target returns, after a check of their types."""
+    _require_bind(make, (), f"{name} is called without arguments")
     try:
         made = make()
     except MeshwrightError:
         raise
     except Exception as error:
+        find_devices()  # a platform that cannot start is a clearer reason
         raise TargetError(f"{name}() failed: {_describe(error)}") from error
     if not isinstance(made, tuple | list) or len(made) != 2:
-        raise TargetError(f"{name}() returned {_brief(made)}; wanted (fn, args)")
+        raise TargetError(f"{name}() returned {_brief(made)}; {_WANTED}")
     fn, args = made
     if not callable(fn):
         raise TargetError(f"{name}() returned {_brief(fn)} as fn; wanted a function")
@@ -209,7 +217,24 @@ def _call(
         raise TargetError(
             f"{name}() returned {_brief(args)} as args; wanted a tuple of arguments"
         )
+    _require_bind(fn, args, f"{name}() returned {len(args)} arguments for its function")
     return fn, tuple(args)
+
+
+def _require_bind(fn: Callable[..., Any], args: Sequence[Any], what: str) -> None:
+    """Raise `TargetError` if a function does not take so many arguments."""
+    try:
+        wanted = inspect.signature(fn)
+    except (TypeError, ValueError):  # the signature is unknown
+        return
+    try:
+        wanted.bind(*args)
+    except TypeError as error:
+        raise TargetError(f"{what}, {_label(fn)}{wanted}: {error}; {_WANTED}") from None
+
+
+def _label(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__name__", type(fn).__name__)
 
 
 def _brief(value: object) -> str:

@@ -163,7 +163,10 @@ class _Reader:
         if wanted < 1:
             self.fail(f"wanted at least one chip, got {chips}")
         if wanted % per_chip:
-            self.fail(f"chips have {per_chip} devices each; got {wanted} devices")
+            self.fail(
+                f"chips have {per_chip} devices each; got {wanted} devices, wanted a "
+                f"multiple of {per_chip}"
+            )
         return wanted
 
     def chip(self, table: dict[str, Any]) -> Chip:

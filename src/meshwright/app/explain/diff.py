@@ -7,6 +7,7 @@ from typing import Any
 from meshwright.app.output.collapse import collapse
 from meshwright.app.output.numbers import show_bytes, show_seconds, show_share
 from meshwright.app.record.plan_record import Leaf, PlanRecord
+from meshwright.errors import PlanError
 from meshwright.program.ir import Sharding
 
 _NONE = "-"
@@ -42,6 +43,9 @@ class PlanDiff:
 
 def diff(first: PlanRecord, second: PlanRecord) -> PlanDiff:
     """The differences of two plans: mesh, shardings of arguments, collectives, figures."""
+    for plan in (first, second):
+        if not isinstance(plan, PlanRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"{plan!r:.60} is no plan; mw.Plan.load(path) reads a file")
     return PlanDiff(tuple(row for row in _rows(first, second) if row[1] != row[2]))
 
 

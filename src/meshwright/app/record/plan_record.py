@@ -249,7 +249,8 @@ def fields_from_json(text: str) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
-            f"this is no plan: {error!r}; wanted the text of to_json, not a path"
+            f"this is no plan: {error!r}; wanted the text that to_json gives; a file is "
+            "read by mw.Plan.load(path)"
         ) from error
 
 

@@ -58,8 +58,11 @@ class SearchRequest:
         machine = self._machine(mesh)
         if not isinstance(self.most_axes, int) or not 0 < self.most_axes <= MOST_AXES:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"most_axes is {self.most_axes!r}; wanted 1, 2 or 3")
-        if not 0 < self.budget_s < math.inf:
-            raise PlanError(f"budget_s is {self.budget_s}; wanted seconds above 0")
+        if (
+            not isinstance(self.budget_s, int | float)
+            or not 0 < self.budget_s < math.inf
+        ):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"budget_s is {self.budget_s!r}; wanted seconds above 0")
         limit = machine.chip.usable_bytes
         if self.memory is not None:
             limit = min(limit, memory_bytes(self.memory))

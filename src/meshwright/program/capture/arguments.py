@@ -108,3 +108,13 @@ def argument_names(
     if unknown and not takes_any:
         raise PlanError(f"no parameter named {unknown}; there are {list(parameters)}")
     return frozenset(chosen)
+
+
+def require_arrays(paths: Sequence[str], leaves: Sequence[Any]) -> None:
+    """Raise `PlanError` if a leaf has only a shape: a step that runs needs the numbers."""
+    for path, leaf in zip(paths, leaves, strict=True):
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            raise PlanError(
+                f"{path} is a ShapeDtypeStruct, which has no numbers; a step runs on "
+                "arrays, and `plan` takes shapes"
+            )
