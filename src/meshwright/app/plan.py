@@ -108,9 +108,7 @@ class Plan(PlanRecord):
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with so many tokens in a step, whatever its inputs hold."""
         if not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(
-                f"{per_step!r} tokens per step; wanted a whole number, 1 or more"
-            )
+            raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
 
     @property

@@ -285,7 +285,7 @@ MISUSES = {
     "memory is '16 gigs'; wanted a size such as '80GiB'": lambda: mw.autoplan(
         step, (STATE, X), machine="tpu-v5e", chips=4, memory="16 gigs"
     ),
-    "'many' tokens per step; wanted a whole": lambda: plan().with_tokens("many"),
+    "'many' tokens per step; wanted 1 or more": lambda: plan().with_tokens("many"),
     "keep is 3; wanted names of ops": lambda: mw.recompute(3),
     "wanted a multiple of 2": lambda: plan(mesh={"a": 3}).on("tpu-v3"),
 }  # fmt: skip

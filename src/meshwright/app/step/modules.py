@@ -65,6 +65,7 @@ def warn_about_lost_changes(
                 )
         return result
 
+    watched.__name__ = getattr(fn, "__name__", "")
     return watched
 
 
