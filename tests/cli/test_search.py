@@ -161,7 +161,7 @@ def test_tree_search_is_named_with_its_states_and_spelled_as_tactics(run, mlp):
         (["--memory", "16 gigs"], "memory is '16 gigs'; wanted a size"),
         (["--search", "dfs"], "search is 'dfs'; wanted one of program, tree"),
         (["--tactics", "shard({'w': 0}, 'data')"], "pattern 'w' matches nothing"),
-        (["--tactics", "sharde('w')"], "no tactic 'sharde'; there are"),
+        (["--tactics", "sharde('w')"], "no tactic 'sharde'; did you mean 'shard'"),
         (["--machine", "tpu-v4,tpu-v5e"], "a search takes one machine"),
         (["--gather", "at_use"], "--gather is for given tactics on a --mesh"),
         (["--tokens", "1e9"], "--tokens is for given tactics on a --mesh"),
