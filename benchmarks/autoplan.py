@@ -72,8 +72,8 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
     seen = {(c.name, c.mesh) for c in state.trials.candidates}
     own = [c for c in state.trials.candidates if c.name == FOUND]
-    if any(c.fits(limit) for c in own):
-        row["own_s"] = min(c.step_time_s for c in own if c.fits(limit))
+    if any(c.fits for c in own):
+        row["own_s"] = min(c.step_time_s for c in own if c.fits)
     try:
         told = state.result(started)
         best = told.candidates[0]
@@ -93,7 +93,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     row["experts"] = [
         (c.name, str(c.mesh), c.step_time_s, c.peak_memory_bytes) for c in experts
     ]
-    fitting = [c for c in experts if c.fits(limit)]
+    fitting = [c for c in experts if c.fits]
     if fitting:
         first = min(fitting, key=lambda c: c.step_time_s)
         row |= {"expert_s": first.step_time_s, "expert": first.name}

@@ -63,7 +63,7 @@ def _expert(
     tried = [
         (c.name, c.mesh, c.tactics)
         for c in sorted(found.search.candidates, key=lambda c: c.step_time_s)
-        if c.name not in (FOUND, SPELLED) and c.fits(machine.chip.usable_bytes)
+        if c.name not in (FOUND, SPELLED) and c.fits
     ][:1]
     meshes = {str(mesh): mesh for mesh in meshes_of(machine)}
     if "expert" in told:

@@ -3,6 +3,19 @@
 A message says what is wrong and where, what was given, what is allowed and what to do.
 """
 
+import collections.abc
+from difflib import get_close_matches
+
+
+def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
+    """The end of a message that proposes the nearest known name; "" if none is near.
+
+    >>> did_you_mean("tpu-v5", ["h100", "tpu-v5e"])
+    "; did you mean 'tpu-v5e'?"
+    """
+    near = get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
 
 class MeshwrightError(Exception):
     """The caller asked for something that cannot be done; the message says what can."""

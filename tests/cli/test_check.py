@@ -91,7 +91,7 @@ def test_a_target_too_large_for_memory_is_refused_with_a_smaller_one(run, write)
     place = write("huge.py", HUGE)
     done = run("check", f"{place}:huge", *MESH)
     assert done.status == 2
-    assert "error: huge.py:huge needs at least 16777216.0 GiB to run on" in done.err
+    assert "error: huge.py:huge needs at least 16.0 PiB to run on" in done.err
     assert done.err.endswith("smaller: huge.py:small\n")
 
 

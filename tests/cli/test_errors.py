@@ -13,11 +13,11 @@ OTHERS = {
     "broken.py": "import numpy\nraise RuntimeError('cannot find the weights')\n",
     "syntax.py": "def f(:\n",
     "lacks.py": "import a_module_that_is_not_there\n",
-    "none.py": "def target(): return None\n",
-    "three.py": "def target(): return 1, 2, 3\n",
-    "nofn.py": "def target(): return 7, ()\n",
-    "noargs.py": "def target(): return (lambda x: x), 5\n",
-    "fails.py": "def target(): raise OSError('disk')\n",
+    "none.py": "schedules = {'a': []}\ndef target(): return None\n",
+    "three.py": "schedules = {'a': []}\ndef target(): return 1, 2, 3\n",
+    "nofn.py": "schedules = {'a': []}\ndef target(): return 7, ()\n",
+    "noargs.py": "schedules = {'a': []}\ndef target(): return (lambda x: x), 5\n",
+    "fails.py": "schedules = {'a': []}\ndef target(): raise OSError('disk')\n",
     "object.py": "target = 5\n",
     "badschedules.py": f"schedules = 3\n{FN}(1.0,)\n",
     "badschedule.py": f"schedules = {{'a': 3}}\n{FN}(1.0,)\n",
@@ -60,14 +60,14 @@ CASES = {
         *MESH,
         "--tactics",
         "shrad({'x': 0}, 'data')",
-    ): "no tactic 'shrad'; there",
+    ): "no tactic 'shrad'; did you mean 'shard'?; there",
     ("mlp.py", *MESH, "--tactics", "shard()"): "cannot make shard(): ",
     ("mlp.py", *MESH, "--tactics", "[[]]"): "[] in '[[]]' is no tactic",
     ("mlp.py", *MESH, "--tactics", "3"): "3 in '3' is no tactic",
     ("mlp.py", *MESH, "--tactics", "().__class__"): (
         "'().__class__' is not allowed in tactics"
     ),
-    ("mlp.py", *MESH, "--tactics", "open('/etc/hosts')"): "no tactic 'open'; there are",
+    ("mlp.py", *MESH, "--tactics", "open('/etc/hosts')"): "no tactic 'open'",
     ("mlp.py:tarhet", *MESH): (
         "mlp.py has no 'tarhet'; did you mean 'target'?; it has target, other"
     ),
@@ -76,9 +76,9 @@ CASES = {
     ("no.such:name", *MESH): "there is no module 'no'; for a file write path.py[:name]",
     ("nothing.py", *MESH): (
         "nothing.py has no target; wanted a function without parameters that returns "
-        "(fn, args)"
+        "(fn, args), such as"
     ),
-    ("nothing.py:x", *MESH): "nothing.py:x is 1, not a function",
+    ("nothing.py:x", *MESH): "nothing.py:x is 1 (int), not a function",
     ("one.py", *MESH): "which schedule? the module of one.py:only offers none; add",
     ("several.py", *MESH): (
         "several.py has several targets; choose one: several.py:a, several.py:b"
@@ -91,17 +91,20 @@ CASES = {
         "importing lacks.py failed: ModuleNotFoundError: No module named "
         "'a_module_that_is_not_there' ("
     ),
-    ("none.py", *MESH): "none.py:target() returned None (NoneType); wanted (fn, args)",
+    (
+        "none.py",
+        *MESH,
+    ): "none.py:target() returned None (NoneType); wanted a function without parameters",
     (
         "three.py",
         *MESH,
-    ): "three.py:target() returned (1, 2, 3) (tuple); wanted (fn, args)",
+    ): "three.py:target() returned (1, 2, 3) (tuple); wanted a function without parameters",
     ("nofn.py", *MESH): "nofn.py:target() returned 7 (int) as fn; wanted a function",
     ("noargs.py", *MESH): (
         "noargs.py:target() returned 5 (int) as args; wanted a tuple of arguments"
     ),
     ("fails.py", *MESH): "fails.py:target() failed: OSError: disk (",
-    ("object.py:target", *MESH): "object.py:target is 5, not a function",
+    ("object.py:target", *MESH): "object.py:target is 5 (int), not a function",
     ("badschedules.py", *MESH): "schedules is 3 (int); wanted {name: [tactics]}",
     ("badschedule.py", *MESH): "schedule 'a' is 3, not a list of tactics",
     ("notactic.py", *MESH): "3 is no tactic; wanted mw.shard(...) and the like",
@@ -125,8 +128,8 @@ def test_wrong_input_is_one_message(arguments, run, mlp, write):
     ("arguments", "words"),
     [
         (("plan",), "Missing argument 'TARGET'"),
-        (("plan", "mlp.py"), "which mesh? --mesh"),
-        (("plna", "mlp.py"), "No such command 'plna'"),
+        (("plan", "mlp.py"), "which mesh? write --mesh"),
+        (("plna", "mlp.py"), "no command 'plna'; did you mean 'plan'?"),
         (("plan", "mlp.py", "--mash", "a=1"), "No such option: --mash"),
     ],
 )

@@ -34,7 +34,7 @@ def test_a_collective_is_shown_with_its_line_and_both_chains(run, mlp):
     tactics = "shard({'batch.*': 0}, 'data'), shard({'params.*.up': 0}, 'data')"
     done = run("explain", mlp, *MESH, "--tactics", tactics)
     assert done.status == 0, done.err
-    assert "all_gather of f32[2, 16] along data, 512 bytes, x1 at mlp.py:9" in done.out
+    assert "all_gather of f32[2, 16] along data, 512 B, x1 at mlp.py:9" in done.out
     assert (
         "operand 1 of dot_general, params.0.up, f32[8, 16], is stored cut on dim 0 "
         "along 'data' (since shard({'params.*.up': 0}, axis='data') cut it), but needed "

@@ -27,7 +27,7 @@ def test_machines_as_json_for_programs(run):
 
 
 def test_a_plan_is_compared_on_machines_for_a_run_of_tokens(run):
-    options = ["--machines", "tpu-v3,tpu-v5p", "--place", "iowa", "--tokens", "1e9"]
+    options = ["--machine", "tpu-v3,tpu-v5p", "--place", "iowa", "--tokens", "1e9"]
     done = run(*PLAN, *options, "--json")
     assert done.status == 0, done.err
     v3, v5p = json.loads(done.out)
@@ -39,7 +39,7 @@ def test_a_plan_is_compared_on_machines_for_a_run_of_tokens(run):
 
 
 def test_the_tokens_of_a_step_can_be_given(run):
-    options = ["--machines", "tpu-v3", "--tokens", "1e9", "--tokens-per-step", "500"]
+    options = ["--machine", "tpu-v3", "--tokens", "1e9", "--tokens-per-step", "500"]
     done = run(*PLAN, *options)
     assert done.status == 0, done.err
     assert "run: 1e+09 tokens, 500 a step (--tokens-per-step)" in done.out
@@ -56,7 +56,7 @@ def test_a_comparison_names_the_length_of_the_run_and_plans_that_do_not_fit(
         '[[levels]]\nname = "wire"\nkind = "switch"\nextents = [8]\n'
         "link_bytes_per_s = 1e9\nlatency_s = 1e-6\n"
     )
-    options = ["--machines", f"{small},tpu-v4", "--samples", "16e6"]
+    options = ["--machine", f"{small},tpu-v4", "--samples", "16e6"]
     done = run(*PLAN, *options)
     assert done.status == 0, done.err
     out = done.out
@@ -65,11 +65,19 @@ def test_a_comparison_names_the_length_of_the_run_and_plans_that_do_not_fit(
     assert line.rstrip().endswith("DOES NOT FIT")
 
 
+def test_one_machine_gives_the_page_of_the_plan_there(run):
+    done = run(*PLAN, "--machine", "tpu-v5e")
+    assert done.status == 0, done.err
+    assert "8 devices of tpu-v5e" in done.out
+    fields = json.loads(run(*PLAN, "--machine", "tpu-v5e", "--json").out)
+    assert fields["figures"]["machine"] == "tpu-v5e"
+
+
 def test_explain_on_a_machine_shows_seconds_and_the_largest_values(run):
     # A TPU's scratch memory would hold all that so small a step computes.
     arguments = ["explain", *PLAN[1:], "--machine", "h100"]
     out = run(*arguments).out
-    assert " us each" in out
+    assert " µs each" in out
     assert "on h100 memory peaks at" in out
     assert "zoo/layers.py" in out.split("largest values")[1]
 
@@ -77,12 +85,12 @@ def test_explain_on_a_machine_shows_seconds_and_the_largest_values(run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--machines", "tpu-v9"], "no machine 'tpu-v9'; did you mean 'tpu-v4'"),
-        (["--machines", ","], "no machine in ','"),
-        (["--machines", "nope.toml"], "there is no file nope.toml"),
-        (["--machines", "tpu-v4", "--place", "mars"], "no place 'mars'; there are"),
+        (["--machine", "tpu-v9"], "no machine 'tpu-v9'; did you mean 'tpu-v4'"),
+        (["--machine", ","], "no machine in ','"),
+        (["--machine", "nope.toml"], "there is no file nope.toml"),
+        (["--machine", "tpu-v4", "--place", "mars"], "no place 'mars'; there are"),
         (
-            ["--machines", "tpu-v4", "--tokens", "1", "--samples", "1"],
+            ["--machine", "tpu-v4", "--tokens", "1", "--samples", "1"],
             "--tokens or --samples, not both",
         ),
     ],
@@ -96,21 +104,21 @@ def test_an_impossible_comparison_is_refused_with_the_reason(run, options, messa
 @pytest.mark.parametrize(
     "option", [("--tokens", "1e9"), ("--samples", "1e9"), ("--place", "iowa")]
 )
-def test_options_of_a_comparison_need_machines(run, option):
+def test_options_of_a_comparison_need_a_machine(run, option):
     done = run(*PLAN, *option)
     assert done.status == 2
-    assert f"{option[0]} needs machines to compare" in done.err
+    assert f"{option[0]} needs a machine: add --machine" in done.err
 
 
 @pytest.mark.parametrize("tokens", ["-5", "0", "nan", "inf"])
 def test_a_run_has_a_positive_number_of_tokens(run, tokens):
-    done = run(*PLAN, "--machines", "tpu-v4", "--tokens", tokens)
+    done = run(*PLAN, "--machine", "tpu-v4", "--tokens", tokens)
     assert done.status == 2
     assert "wanted a finite number above 0" in done.err
 
 
 def test_a_dash_in_the_table_is_explained(run):
-    done = run(*PLAN, "--machines", "tpu-v5p,b200,tpu-v4", "--place", "iowa")
+    done = run(*PLAN, "--machine", "tpu-v5p,b200,tpu-v4", "--place", "iowa")
     assert "no power is known of tpu-v5p; a TOML" in done.out
     assert "no price is known of b200; a TOML" in done.out
     assert "J of b200: an upper bound, at peak power" in done.out

@@ -11,7 +11,7 @@ MESH = ("--mesh", "data=4,model=2")
 def test_plan_prints_counts_tactic_by_tactic_and_shardings(run, mlp):
     done = run("plan", mlp, *MESH, "--schedule", "dp+mp")
     assert done.status == 0, done.err
-    assert "mesh data=4,model=2, gather shared" in done.out
+    assert "mlp.py:target: mesh data=4,model=2, 8 devices, gather shared" in done.out
     assert "shard({'batch.*': 0}, axis='data')" in done.out
     assert "params.0.up: f32[8, 16] [-, model]" in done.out
     assert "batch.x: f32[32, 8] [data, -]" in done.out
@@ -61,12 +61,12 @@ def test_layers_that_are_alike_are_one_line(run, write):
     done = run("plan", place, "--mesh", "a=4")
     assert done.status == 0, done.err
     assert "  layers.*.w: f32[8, 8] [a, -]  (x5)" in done.out
-    assert "all_gather     a                       256 x5     deep.py:4" in done.out
+    assert "all_gather     a                 256 B x5     deep.py:4" in done.out
     out = run("explain", place, "--mesh", "a=4").out
     assert out.count("all_gather of") == 1
     assert "operand 1 of dot_general, layers.*.w, f32[8, 8]," in out
     assert (
-        run("explain", place, "--mesh", "a=4", "--all").out.count("all_gather of") == 5
+        run("explain", place, "--mesh", "a=4", "--full").out.count("all_gather of") == 5
     )
 
 
@@ -107,7 +107,7 @@ def test_a_plan_that_partitions_nothing_says_so_once_for_all_layers(run, write):
     done = run("plan", place, "--mesh", "model=3", "--schedule", "mp")
     assert done.status == 0, done.err
     assert "\nnothing was cut: every device does the whole step\n" in done.out
-    assert "  6, whole on every device\n" in done.out
+    assert "  6, whole on every device, 2.25 KiB together\n" in done.out
     assert done.out.count("3 parts do not divide extent 8") == 1
     assert "layers.*.w along 'model'" in done.out
     assert "(x5)" in done.out

@@ -88,10 +88,13 @@ def test_json_has_all_candidates_with_their_differences_in_seconds(run, mlp):
         assert sum(each["longer_s"].values()) == pytest.approx(longer, abs=1e-12)
 
 
+LIMIT = 2.0 * 2**30
+
+
 def candidate(name, breakdown, num_bytes=2**30):
     shown = visible_parts(breakdown)
     seconds = sum(s for _, s in shown)
-    return Candidate(name, Mesh({"data": 8}), (), seconds, num_bytes, breakdown=shown)
+    return Candidate(name, Mesh({"data": 8}), (), seconds, num_bytes, "", shown, LIMIT)
 
 
 BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
@@ -99,7 +102,7 @@ BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
 
 def compared(other):
     """The last cell of a plan's row."""
-    table = search_table(SearchResult((BEST, other), 2.0 * 2**30, 1.0, 0.9, 3.0, 1, 1))
+    table = search_table(SearchResult((BEST, other), LIMIT, 1.0, 0.9, 3.0, 1, 1))
     return list(table.columns[-1].cells)[1]
 
 
@@ -111,14 +114,14 @@ CELLS = {
     "+0.5 GiB memory, -100 ms computing": (
         {"compute": 0.9, "all_reduce exposed": 0.1}, 3 * 2**29,
     ),
-    "does not fit: 512.0 MiB more than 2.0 GiB": ({"compute": 0.5}, 5 * 2**29),
+    "does not fit: 512 MiB more than 2.00 GiB": ({"compute": 0.5}, 5 * 2**29),
     "": ({"compute": 1.0, "all_reduce exposed": 0.1, "all_gather hidden": 9.0}, 2**30),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_at_most_three_differences_the_largest_first(cell):
-    expected = cell.replace("+0.5 GiB", "+512.0 MiB")
+    expected = cell.replace("+0.5 GiB", "+512 MiB")
     assert compared(candidate("other", *CELLS[cell])) == expected
 
 
@@ -135,7 +138,7 @@ def test_the_found_plan_is_printed_as_tactics():
     spelled = Spelling((), "mw.megatron('model'),", 1.21, 3 * 2**20)
     assert "nothing is partitioned" in spelled_text(replace(spelled, text=""), BEST)
     assert spelled_text(spelled, BEST) == (
-        "as tactics (1.10 times the step time of the first plan, 3.0 MiB):\n"
+        "as tactics (1.10 times the step time of the first plan, 3.00 MiB):\n"
         "  mw.megatron('model'),"
     )
 
@@ -171,14 +174,24 @@ def test_tree_search_is_named_with_its_states_and_spelled_as_tactics(run, mlp):
         (["--objective", "speed"], "objective is 'speed'; wanted one of step_time"),
         (["--objective", "memory=-1"], "weight of 'memory' is -1"),
         (["--most-axes", "4"], "most_axes is 4; wanted 1, 2 or 3"),
-        (["--memory", "0"], "--memory is 0"),
+        (["--memory", "0"], "memory is '0'; wanted a size such as '80GiB'"),
+        (["--memory", "16"], "memory is 16 bytes of a device; did you mean '16GiB'?"),
+        (["--memory", "16 gigs"], "memory is '16 gigs'; wanted a size"),
         (["--search", "dfs"], "search is 'dfs'; wanted one of program, tree"),
         (["--tactics", "shard({'w': 0}, 'data')"], "pattern 'w' matches nothing"),
-        (["--tactics", "sharde('w')"], "no tactic 'sharde'; there are"),
-        (["--machines", "tpu-v4"], "--machine searches, --machines compares"),
-        (["--gather", "at_use"], "--gather is for --mesh without --machine"),
+        (["--tactics", "sharde('w')"], "no tactic 'sharde'; did you mean 'shard'"),
+        (["--machine", "tpu-v4,tpu-v5e"], "a search takes one machine"),
+        (["--gather", "at_use"], "--gather is for given tactics on a --mesh"),
+        (["--tokens", "1e9"], "--tokens is for given tactics on a --mesh"),
         (
-            ["--mesh", "data=8", "--tactics", "shard({'params.0.down': 1}, 'data')"],
+            [
+                "--mesh",
+                "data=8",
+                "--search",
+                "program",
+                "--tactics",
+                "shard({'params.0.down': 1}, 'data')",
+            ],
             "params.0.down along 'data': 8 parts do not divide extent 4",
         ),
     ],
@@ -193,14 +206,14 @@ def test_wrong_options_of_a_search_are_refused_with_the_reason(
 
 @pytest.mark.parametrize(
     "option",
-    ["--chips 8", "--objective step_time", "--memory 4", "--budget 3", "--most-axes 3",
-     "--seed 1", "--search tree"],
+    ["--chips 8", "--objective step_time", "--memory 4GiB", "--budget 3", "--most-axes 3",
+     "--seed 1"],
 )  # fmt: skip
-@pytest.mark.parametrize("others", [(), ("--machines", "tpu-v4,tpu-v5e")])
+@pytest.mark.parametrize("others", [(), ("--machine", "tpu-v4,tpu-v5e")])
 def test_options_of_a_search_without_one_are_refused(run, mlp, option, others):
     done = run("plan", mlp, "--mesh", "data=8", *others, *option.split())
     assert done.status == 2
-    assert f"{option.split()[0]} is for a search, with --machine" in done.err
+    assert f"{option.split()[0]} is for a search: add --search program" in done.err
 
 
 UNBUILT = """
@@ -214,13 +227,17 @@ def target():
     [
         (["--machine", "tpu-v5e"], "how many chips?"),
         (["--machine", "tpu-v55", "--chips", "8"], "tpu-v55"),
+        (["--mesh", "data=8", "--search", "tree"], "a search needs a machine"),
         ([*SEARCH, "--budget", "0"], "budget_s is 0"),
         ([*SEARCH, "--place", "iowaa"], "did you mean 'iowa'"),
         ([*SEARCH, "--objective", "speed"], "objective is 'speed'"),
-        ([*SEARCH, "--mesh", "data=3"], "mesh data=3 has 3 devices"),
-        (["--mesh", "data=8", "--machines", "tpu-v55"], "tpu-v55"),
         (
-            ["--mesh", "data=8", "--machines", "tpu-v5e", "--place", "iowaa"],
+            [*SEARCH, "--search", "tree", "--mesh", "data=3"],
+            "mesh data=3 has 3 devices",
+        ),
+        (["--mesh", "data=8", "--machine", "tpu-v55"], "tpu-v55"),
+        (
+            ["--mesh", "data=8", "--machine", "tpu-v5e", "--place", "iowaa"],
             "did you mean 'iowa'",
         ),
     ],

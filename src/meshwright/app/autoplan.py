@@ -40,7 +40,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
     most_axes: int = 2,
     tactics: Sequence[Tactic] = (),
     objective: str | Mapping[str, float] = "step_time",
-    memory: float | None = None,
+    memory: float | str | None = None,
     budget_s: float = 15.0,
     place: Location | str | None = None,
     experts: bool = True,
@@ -57,7 +57,8 @@ def autoplan(  # noqa: PLR0913  the options of a search
     objective: "step_time", "memory", "cost", "energy" or "carbon" (the last three are
         proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}
         0.3 % less time is worth as much as 1 % less memory.
-    memory: bytes of a device that a plan may take; by default all that the chip offers.
+    memory: what a plan may take of a device: "80GiB", "512 MB", or a number of bytes; by
+        default all that the chip offers.
     budget_s: seconds after which the best plan so far is returned, as it is on Ctrl-C.
     place: location of the machine, for carbon. experts: try expert strategies, too.
     search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
@@ -84,8 +85,8 @@ def find_plan(
             "tuple, such as (state, batch) or (x,)"
         )
     started = time.monotonic()
-    until = started + _SEARCH_SHARE * request.budget_s
     resolved = request.resolve()
+    until = started + _SEARCH_SHARE * request.budget_s
     if request.search == "tree":
         task = _task(fn, args, request, resolved)
         trials = Trials(task, TimeBudget(until), [])

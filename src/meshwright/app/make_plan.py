@@ -5,6 +5,7 @@ from math import prod
 
 from meshwright.app.explain import describe
 from meshwright.app.explain.fixed import find_fixed
+from meshwright.app.explain.uncut import describe_uncut
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import TacticEffect
 from meshwright.machine import Mesh
@@ -63,6 +64,8 @@ def make_plan(
         tuple(effects),
         describe.replicated_ops(decided),
         find_fixed(work),
+        uncut=describe_uncut(decided),
+        name=captured.name,
         decided=decided,
         tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
         token_input="" if tokens is None else captured.paths[tokens],

@@ -15,7 +15,7 @@ from meshwright.app.step.specialized import Specialized
 from meshwright.errors import CaptureError, PlanError, TacticError
 from meshwright.jax_private import jit_options, tracing_config, unwrap_nnx_jit
 from meshwright.machine import Mesh
-from meshwright.partitioner.decide import Decided
+from meshwright.partitioner.decide import Decided, as_tactics
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
 from meshwright.program.capture import Captured, capture
@@ -26,6 +26,7 @@ from meshwright.program.capture.arguments import (
     argument_names,
     leaf_signature,
     list_names,
+    require_arrays,
     split_arguments,
 )
 from meshwright.program.capture.mesh import as_mesh
@@ -61,7 +62,8 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     static_*, donate_*: as in `jax.jit`.
     """
     _require_function(fn)
-    _require_list(tactics)
+    if not isinstance(tactics, Sequence) and _plan_decisions(tactics) is not None:
+        raise TacticError("a plan goes where the mesh is: mw.partition(fn, plan)")
     given = _plan_decisions(mesh)
     if given is not None:
         if tactics or gather is not None:
@@ -72,7 +74,7 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     return Partitioned(
         fn,
         as_mesh(mesh),  # pyright: ignore[reportArgumentType]
-        tuple(tactics),
+        as_tactics(tactics),
         _as_gather(gather),
         argument_names(fn, static_argnums, static_argnames)
         | argument_names(fn, *jit_options(fn, "static")),
@@ -84,20 +86,13 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
 def _require_function(fn: Any) -> None:
     if not callable(fn):
         raise PlanError(f"partition wants a function, got {fn!r}")
+    if isinstance(fn, Partitioned):
+        raise PlanError(f"{fn.__name__} is partitioned already; give its `fn` instead")
     if unwrap_nnx_jit(fn) is not None:
         raise PlanError(
             f"{fn.__name__} is a function of nnx.jit, which changes modules in place; use "
             f"mw.nnx.partition({fn.__name__}, mesh, tactics), which does so as well"
         )
-
-
-def _require_list(tactics: Any) -> None:
-    if isinstance(tactics, str):
-        raise TacticError(
-            f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
-        )
-    if hasattr(tactics, "apply"):
-        raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
 
 
 def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
@@ -157,7 +152,11 @@ class Partitioned:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the devices of this process; results have the plan's `out_shardings`."""
         specialized, leaves = self._specialize(args, kwargs)
-        return specialized.run(leaves)
+        try:
+            return specialized.run(leaves)
+        except TypeError:
+            require_arrays(specialized.captured.paths, leaves)
+            raise
 
     def init(
         self,
@@ -231,6 +230,7 @@ class Partitioned:
         would hide an error of a per cent. The arguments are kept, donated ones as well.
         """
         specialized, leaves = self._specialize(args, kwargs)
+        require_arrays(specialized.captured.paths, leaves)
         return specialized.check(leaves)
 
     def check_float32(self, *args: Any, **kwargs: Any) -> CheckReport:
@@ -239,6 +239,7 @@ class Partitioned:
         Raises `PlanError` if the function has 16-bit floats in a `shard_map`.
         """
         specialized, leaves = self._specialize(args, kwargs)
+        require_arrays(specialized.captured.paths, leaves)
         return specialized.check_float32(leaves)
 
     # -- signatures ---------------------------------------------------------------------

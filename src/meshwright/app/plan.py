@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
+from meshwright.app.explain.candidates import CandidateTable
 from meshwright.app.explain.show import show_plan
 from meshwright.app.interop.shardings import named_leaves
 from meshwright.app.output.files import output_file, write_file
@@ -99,8 +100,8 @@ class Plan(PlanRecord):
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with so many tokens in a step, whatever its inputs hold."""
-        if per_step < 1:
-            raise PlanError(f"{per_step} tokens per step; wanted 1 or more")
+        if not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
 
     @property
@@ -286,8 +287,28 @@ class Plan(PlanRecord):
     def __reduce__(self) -> tuple[Any, ...]:
         return Plan.from_json, (self.to_json(),)
 
+    def describe(self, full: bool = False) -> str:
+        """The plan as a page of text, which `print` prints; full: with every layer."""
+        return show_plan(self, full)
+
     def __str__(self) -> str:
-        return show_plan(self)
+        return self.describe()
+
+    def _repr_html_(self) -> str:
+        from meshwright.app.explain.plan_html import plan_html  # for notebooks only
+
+        return plan_html(self)
+
+    @property
+    def candidates(self) -> CandidateTable:
+        """The plans that the search simulated, as a table; see `search` for their data."""
+        if self.search is None:
+            raise PlanError("only a plan of mw.autoplan, made here, has candidates")
+        return CandidateTable(self.search)
+
+    def named(self, name: str) -> Plan:
+        """This plan under another name, which pages about it show."""
+        return dataclasses.replace(self, name=name)
 
     def spec(self, path: str) -> PartitionSpec:
         """The `PartitionSpec` of one input or output leaf, by its path."""

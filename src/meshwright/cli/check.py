@@ -12,24 +12,19 @@ import meshwright.cli.options as options
 from meshwright.app.check import sample
 from meshwright.app.check.check import CheckReport
 from meshwright.app.explain.show import show_refusals
-from meshwright.app.output.collapse import group_by, index_free, merge
-from meshwright.app.output.numbers import show_gib
+from meshwright.app.output.numbers import show_bytes
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
-from meshwright.partitioner.lower import Gather
-from meshwright.program.ir import show_type
+from meshwright.run.local import find_devices
 
 
-def check_command(  # noqa: PLR0913  the options of a command
-    target: options.TargetText,
-    mesh: options.MeshText,
-    schedule: options.Schedule = None,
-    tactics: options.Tactics = None,
-    gather: options.GatherText = Gather.SHARED,
+@options.takes_step
+def check_command(
+    options_of_step: options.StepOptions,
     as_json: options.AsJson = False,
-    expand: options.All = False,
+    full: options.Full = False,
     seed: Annotated[int, typer.Option("--seed", help="random seed of the inputs")] = 0,
 ) -> None:
     """Run original and partitioned on virtual devices and compare every output.
@@ -37,46 +32,31 @@ def check_command(  # noqa: PLR0913  the options of a command
     Inputs that the target gives as shapes only are random. Exit status 1 if any output
     differs by more than rounding explains.
     """
-    parsed = parse_mesh(mesh)
+    mesh = parse_mesh(options_of_step.mesh)
     if os.environ.get("JAX_PLATFORMS", "cpu") == "cpu":
-        sample.use_virtual_devices(parsed.num_devices)
-    loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
-    require_memory(loaded, parsed)
-    with show_progress(f"running {loaded.name} on one device and on {parsed}"):
+        sample.use_virtual_devices(mesh.num_devices)
+    find_devices()  # refuses before the target is built, which may be slow
+    loaded, step = options_of_step.load()
+    require_memory(loaded, mesh)
+    with show_progress(f"running {loaded.name} on one device and on {mesh}"):
         report = step.check(*sample.sample_arguments(loaded.fn, loaded.args, seed))
         steps = step.plan(*loaded.args).steps
     if as_json:
-        fields = {"target": loaded.name, "mesh": mesh, **report.to_json()}
+        fields = {"target": loaded.name, "mesh": str(mesh), **report.to_json()}
         print(json.dumps(fields, indent=1))
     else:
-        options.make_console().print(check_table(report, expand))
+        options.make_console().print(check_table(report, full))
         print("\n".join([report.summary, *show_refusals(steps)]))
     raise typer.Exit(0 if report.ok else 1)
 
 
-def check_table(report: CheckReport, expand: bool) -> Table:
+def check_table(report: CheckReport, full: bool) -> Table:
     """A row for each output, or for all that differ only in the index of a layer."""
-    has_wide = any(output.wide for output in report.outputs)
-    columns = [">in float32"] if has_wide else []
-    table = options.make_table(
-        "output", "type", ">largest error", ">allowed", *columns, ""
-    )
+    titles, *rows = report.rows(full)
+    table = options.make_table(*titles)
     table.columns[0].overflow = "fold"
-    groups = group_by(
-        report.outputs,
-        lambda o: (o.path if expand else index_free(o.path), o.shape, o.dtype, o.ok),
-    )
-    for group in groups.values():
-        worst = max(group, key=lambda output: (not output.ok, output.error))
-        count = f" (x{len(group)})" if len(group) > 1 else ""
-        table.add_row(
-            merge([output.path for output in group]) + count,
-            show_type(worst.shape, worst.dtype),
-            f"{worst.error:.1e}",
-            f"{worst.tolerance:.0e}",
-            *([f"{worst.wide.error:.1e}"] if worst.wide else []),
-            "ok" if worst.ok else "WRONG",
-        )
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -93,8 +73,8 @@ def require_memory(target: Target, mesh: Mesh) -> None:
     if free is None or needed <= free:
         return
     raise TargetError(
-        f"{target.name} needs at least {show_gib(needed)} to run on one device and on "
-        f"{mesh} side by side, and {show_gib(free)} are free; {_advise(target, free)}"
+        f"{target.name} needs at least {show_bytes(needed)} to run on one device and on "
+        f"{mesh} side by side, and {show_bytes(free)} are free; {_advise(target, free)}"
     )
 
 

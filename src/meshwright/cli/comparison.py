@@ -1,4 +1,4 @@
-"""`meshwright plan --machines`: the figures of one plan on several machines."""
+"""`meshwright plan --machine A,B`: the figures of one plan on several machines."""
 
 import json
 import math
@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.app.output.numbers import show_bytes, show_seconds, show_share
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import figures_of, program_of
 from meshwright.cli.machines import or_dash
@@ -106,7 +107,7 @@ def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> T
     """A line for each machine: figures of one step, and of the run if it is known."""
     notes = [] if run is None else [f"run: {run.reason}"]
     notes += _notes_on_unknown(rows)
-    titles = ["devices", "step", "MFU", "memory GiB", "of", "J", "$", "gCO2e"]
+    titles = ["devices", "step", "MFU", "memory", "of", "J", "$", "gCO2e"]
     titles += [] if run is None else ["days", "run $", "tCO2e"]
     table = make_table("machine", *(f">{title}" for title in titles), "")
     table.caption, table.caption_justify = "\n".join(notes) or None, "left"
@@ -114,10 +115,10 @@ def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> T
         cells = [
             row["machine"],
             str(row["devices"]),
-            _show_s(row["step_time_s"]),
-            f"{100 * row['mfu']:.1f} %",
-            f"{row['peak_memory_bytes'] / 2**30:.2f}",
-            f"{row['usable_bytes'] / 2**30:.2f}",
+            show_seconds(row["step_time_s"]),
+            show_share(row["mfu"]),
+            show_bytes(row["peak_memory_bytes"]),
+            show_bytes(row["usable_bytes"]),
             or_dash(row["energy_j"], ".4g"),
             or_dash(row["cost_usd"], ".3g"),
             or_dash(row["co2e_g"], ".3g"),
@@ -145,14 +146,6 @@ def _notes_on_unknown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
                 f"-: no {what} is known of {', '.join(names)}; a TOML file of your own "
                 f"may set chip.{key}"
             )
-
-
-def _show_s(value: float) -> str:
-    """`12.5 ms`: a time in s, ms or us."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if value >= size:
-            return f"{value / size:.4g} {unit}"
-    return f"{value / 1e-6:.4g} us"
 
 
 def _times(count: float, value: float | None) -> float | None:

@@ -7,19 +7,15 @@ from typing import Annotated
 import typer
 
 import meshwright.cli.options as options
-from meshwright.machine import load_machine, parse_mesh
-from meshwright.partitioner.lower import Gather
+from meshwright.machine import load_machine
 
 
-def confirm_command(  # noqa: PLR0913  the options of a command
-    target: options.TargetText,
-    mesh: options.MeshText,
+@options.takes_step
+def confirm_command(
+    step: options.StepOptions,
     machine: Annotated[
         str, typer.Option("--machine", help="a TPU or GPU: preset or TOML file")
     ],
-    schedule: options.Schedule = None,
-    tactics: options.Tactics = None,
-    gather: options.GatherText = Gather.SHARED,
     as_json: options.AsJson = False,
     full: Annotated[
         bool,
@@ -38,14 +34,17 @@ def confirm_command(  # noqa: PLR0913  the options of a command
     Compares memory, operations and collectives. Inputs that the step returns in updated
     form (parameters, optimizer state) are treated as donated.
     """
-    placed_on = load_machine(machine, parse_mesh(mesh).num_devices)
-    loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
-    plan = options.plan_target(loaded, step)
+    placed_on = load_machine(machine, step.num_devices)
+    loaded, plan = step.plan()
     confirmation = plan.confirm(
         placed_on, full=full, timeout_s=timeout_s, folder=keep, donate_state=True
     )
     if as_json:
-        fields = {"target": loaded.name, "mesh": mesh, **confirmation.to_json()}
+        fields = {
+            "target": loaded.name,
+            "mesh": str(plan.mesh),
+            **confirmation.to_json(),
+        }
         print(json.dumps(fields))
     else:
-        print(f"{loaded.name} on {step.mesh}\n{confirmation}")
+        print(f"{loaded.name} on {plan.mesh}\n{confirmation}")

@@ -1,5 +1,6 @@
 """The command line: all commands, grouped by the subpackage that does their work."""
 
+import os
 import sys
 import traceback
 import warnings
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from meshwright import __version__
-from meshwright.errors import MeshwrightError, MeshwrightWarning
+from meshwright.errors import MeshwrightError, MeshwrightWarning, did_you_mean
 
 COMMANDS = {
     "plan": (
@@ -60,6 +61,9 @@ class _LazyGroup(TyperGroup):
         return TyperCommand(cmd_name, help=line, rich_help_panel=panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = did_you_mean(args[0], COMMANDS)
+            ctx.fail(f"no command {args[0]!r}{near}; there are {', '.join(COMMANDS)}")
         name, known, rest = super().resolve_command(ctx, args)
         return name, known and load_command(name or ""), rest
 
@@ -105,15 +109,34 @@ def group(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; an error is one message on stderr and status 2."""
     warnings.formatwarning = format_warning
+    status: int | str | None = 2
     try:
         app(arguments, prog_name="meshwright")
+    except SystemExit as ended:
+        status = ended.code
+    except BrokenPipeError:
+        _close_stdout()
+        status = _CLOSED
     except MeshwrightError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     except Exception as error:  # noqa: BLE001  raised by the user's function, or by JAX
         where = _user_line(error)
         print(f"error: {where}{type(error).__name__}: {error}", file=sys.stderr)
-        sys.exit(2)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as `head -1` does
+        _close_stdout()
+        status = _CLOSED
+    sys.exit(status)
+
+
+_CLOSED = 141
+"""Exit status if nobody reads the output: that of a program that SIGPIPE ends."""
+
+
+def _close_stdout() -> None:
+    """Let what is still buffered go nowhere, so that Python's own exit stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 _python_format = warnings.formatwarning

@@ -1,8 +1,12 @@
 """Options that commands share, the step that they describe, and the screen."""
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,8 +16,9 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.partition import Partitioned, partition
 from meshwright.app.plan import Plan
 from meshwright.cli.schedule import choose_tactics
-from meshwright.cli.target import Target, load_target
+from meshwright.cli.target import Target, find_target
 from meshwright.machine import parse_mesh
+from meshwright.partitioner.decide import axes_of, require_tactics
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.objective import OBJECTIVES
 
@@ -51,11 +56,16 @@ GatherText = Annotated[
 
 # -- machines --------------------------------------------------------------------------
 
-Machines = Annotated[
+MachineNames = Annotated[
     str | None,
     typer.Option(
-        "--machines", help="machines to compare: presets or TOML files, with commas"
+        "--machine",
+        help="machine of the figures, a preset or TOML file; commas compare several",
     ),
+]
+MachineName = Annotated[
+    str | None,
+    typer.Option("--machine", help="machine of the figures, a preset or TOML file"),
 ]
 PlaceName = Annotated[
     str | None,
@@ -77,14 +87,9 @@ Samples = Annotated[
 
 # -- the search ------------------------------------------------------------------------
 
-SearchMachine = Annotated[
-    str | None,
-    typer.Option(
-        "--machine", help="search for the best plan on this machine: tpu-v5e, ..."
-    ),
-]
 Chips = Annotated[
-    int | None, typer.Option("--chips", help="chips of the machine, if without --mesh")
+    int | None,
+    typer.Option("--chips", help="without --mesh: search for the best plan on so many"),
 ]
 ObjectiveText = Annotated[
     str,
@@ -93,18 +98,19 @@ ObjectiveText = Annotated[
         help=f"what to minimise: {', '.join(OBJECTIVES)}; or step_time=1,memory=0.3",
     ),
 ]
-MemoryGib = Annotated[
-    float | None, typer.Option("--memory", help="memory limit of a device, in GiB")
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", help="memory limit of a device: 12GiB, or bytes"),
 ]
 BudgetSeconds = Annotated[float, typer.Option("--budget", help="seconds to search")]
 MostAxes = Annotated[
     int, typer.Option("--most-axes", help="most axes of a mesh to try, 1 to 3")
 ]
 SearchName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--search",
-        help="how to search: program (integer program) or tree (tree search)",
+        help="search on --mesh, too: program (integer program) or tree (tree search)",
     ),
 ]
 SearchSeed = Annotated[int, typer.Option("--seed", help="random seed of the search")]
@@ -115,29 +121,64 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
 OutFile = Annotated[
     Path | None, typer.Option("--out", help="file to save the plan in, as JSON")
 ]
-All = Annotated[
-    bool, typer.Option("--all", help="show every layer, not one for all alike")
+Full = Annotated[
+    bool, typer.Option("--full", help="show every layer, not one for all alike")
 ]
 
 
-def load_step(
-    target: str, mesh: str, schedule: str | None, tactics: str | None, gather: Gather
-) -> tuple[Target, Partitioned]:
-    """The target, and its function partitioned as the options say."""
-    parsed = parse_mesh(mesh)
-    with show_progress(f"loading {target}"):
-        loaded = load_target(target)
-    chosen = choose_tactics(loaded, schedule, tactics)
-    return loaded, partition(loaded.fn, parsed, chosen, gather=gather)
+# -- commands that take a step ---------------------------------------------------------
 
 
-def plan_target(
-    target: Target, step: Partitioned, tokens_per_step: int | None = None
-) -> Plan:
-    """The plan of a step for the target's own arguments; it may have tokens given."""
-    with show_progress(f"planning {target.name} for {step.mesh}"):
-        plan = step.plan(*target.args)
-    return plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """The options that say which step is partitioned, and how."""
+
+    target: TargetText
+    mesh: MeshText
+    schedule: Schedule = None
+    tactics: Tactics = None
+    gather: GatherText = Gather.SHARED
+
+    @property
+    def num_devices(self) -> int:
+        """The number of devices of the mesh."""
+        return parse_mesh(self.mesh).num_devices
+
+    def load(self) -> tuple[Target, Partitioned]:
+        """The target, and its function partitioned as the options say.
+
+        The target is built last, which may take long.
+        """
+        mesh = parse_mesh(self.mesh)
+        with show_progress(f"loading {self.target}"):
+            found = find_target(self.target)
+            chosen = choose_tactics(found, self.schedule, self.tactics)
+            require_tactics(chosen)
+            mesh.require_all(axes_of(chosen))
+            loaded = found.build()
+        return loaded, partition(loaded.fn, mesh, chosen, gather=self.gather)
+
+    def plan(self) -> tuple[Target, Plan]:
+        """The target, and the plan of its step for its own arguments."""
+        loaded, step = self.load()
+        with show_progress(f"planning {loaded.name} for {step.mesh}"):
+            return loaded, step.plan(*loaded.args).named(loaded.name)
+
+
+def takes_step(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of a step, for a function that takes them first."""
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        step = StepOptions(**{f.name: values.pop(f.name) for f in fields(StepOptions)})
+        command(step, **values)
+
+    _, *own = signature(command, eval_str=True).parameters.values()
+    step = signature(StepOptions, eval_str=True).parameters.values()
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*step, *own)]
+    vars(run)["__signature__"] = Signature(parameters)
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
 def make_console() -> Console:

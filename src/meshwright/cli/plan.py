@@ -6,16 +6,14 @@ import meshwright.cli.options as options
 from meshwright.app.output.files import output_file, write_file
 from meshwright.cli.comparison import find_machines, find_run_length, print_comparison
 from meshwright.cli.search import print_found, search_plan
-from meshwright.errors import PlanError, TargetError
+from meshwright.errors import TargetError
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.predict.energy import find_location
 
-_OF_A_SEARCH = (
-    "chips", "objective", "memory", "budget", "most_axes", "search", "seed"
-)  # fmt: skip
-"""Options that only a search has."""
+_OF_A_SEARCH = ("chips", "objective", "memory", "budget", "most_axes", "seed")
+"""Options that only a search has, next to `--search` itself."""
 
 
 def plan_command(  # noqa: PLR0913  the options of a command
@@ -26,16 +24,16 @@ def plan_command(  # noqa: PLR0913  the options of a command
     tactics: options.Tactics = None,
     gather: options.GatherText = Gather.SHARED,
     as_json: options.AsJson = False,
+    full: options.Full = False,
     out: options.OutFile = None,
-    machine: options.SearchMachine = None,
+    machine: options.MachineNames = None,
     chips: options.Chips = None,
+    search: options.SearchName = None,
     objective: options.ObjectiveText = "step_time",
-    memory: options.MemoryGib = None,
+    memory: options.Memory = None,
     budget: options.BudgetSeconds = 15.0,
     most_axes: options.MostAxes = 2,
-    search: options.SearchName = "program",
     seed: options.SearchSeed = 0,
-    machines: options.Machines = None,
     place: options.PlaceName = None,
     tokens: options.Tokens = None,
     samples: options.Samples = None,
@@ -43,71 +41,97 @@ def plan_command(  # noqa: PLR0913  the options of a command
 ) -> None:
     """Print shardings and collectives, tactic by tactic. Needs no devices.
 
-    With --machine and --chips: the best plan that a search finds, compared with the usual
-    strategies; --tactics or --schedule are kept, and the rest is searched. With --machines:
-    the figures of a step on each of them, and with --tokens or --samples those of the whole
-    run. Inputs that the step returns in updated form are treated as donated.
+    With --machine: the time and the memory of a step there, too; several machines are
+    compared, and with --tokens or --samples for a whole run. With --machine and --chips:
+    the best plan that a search finds, compared with the usual strategies; --tactics or
+    --schedule are kept, and the rest is searched. Inputs that the step returns in updated
+    form are treated as donated.
     """
     _check_options(context)
-    if machine is not None:
+    if mesh is None or search is not None:
+        assert machine is not None, "checked with the other options"
         request = SearchRequest(
             machine, chips, None if mesh is None else parse_mesh(mesh), most_axes,
-            objective, memory and memory * 2**30, budget, place, search=search, seed=seed,
+            objective, memory, budget, place, search=search or "program", seed=seed,
         )  # fmt: skip
-        print_found(search_plan(target, request, schedule, tactics), as_json, out)
+        plan = search_plan(target, request, schedule, tactics)
+        plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
+        print_found(plan, as_json, out, full)
         return
-    assert mesh is not None, "checked with the other options"
-    count = parse_mesh(mesh).num_devices
-    chosen = find_machines(machines, count) if machines is not None else []
-    loaded, step = options.load_step(target, mesh, schedule, tactics, gather)
-    plan = options.plan_target(loaded, step, tokens_per_step)
+    step = options.StepOptions(target, mesh, schedule, tactics, gather)
+    chosen = [] if machine is None else find_machines(machine, step.num_devices)
+    loaded, plan = step.plan()
+    plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
     run = find_run_length(plan, tokens, samples)
     plans = [plan.on(each, place, donate_state=True) for each in chosen]
+    first = (plans or [plan])[0]
     if out is not None:
-        write_file(out, (plans or [plan])[0].to_json().encode())
-    if plans:
-        print_comparison(f"{loaded.name} on {step.mesh}", plans, run, as_json)
+        write_file(out, first.to_json().encode())
+    if len(plans) > 1 or run is not None:
+        print_comparison(f"{loaded.name} on {plan.mesh}", plans, run, as_json)
     else:
-        print(plan.to_json() if as_json else plan)
+        print(first.to_json() if as_json else first.describe(full))
 
 
 def _check_options(context: typer.Context) -> None:
     """Refuse wrong options, and those without effect, before the work begins."""
     values = context.params
-    is_search, is_comparison = values["machine"] is not None, values["machines"]
-    comparing = ("tokens", "samples", "tokens_per_step", "place")[
-        : 3 if is_search else 4
-    ]
-    misplaced = [name for name in comparing if values[name] is not None]
-    if misplaced and is_comparison is None:
-        option = f"--{misplaced[0].replace('_', '-')}"
-        raise TargetError(
-            f"{option} needs machines to compare: add --machines, such as "
-            "--machines tpu-v5e,h100"
-        )
-    others = ("gather",) if is_search else _OF_A_SEARCH
-    misplaced = [name for name in others if _is_given(context, name)]
-    if misplaced:
-        option = f"--{misplaced[0].replace('_', '-')}"
-        raise TargetError(
-            f"{option} is for --mesh without --machine; a search decides"
-            if is_search
-            else f"{option} is for a search, with --machine, such as --machine tpu-v5e "
-            "--chips 8"
-        )
-    if is_search and is_comparison is not None:
-        raise TargetError("--machine searches, --machines compares; give one of them")
-    if is_search and values["chips"] is None and values["mesh"] is None:
-        raise TargetError("how many chips? say --chips 32, or so, or name a --mesh")
-    if not is_search and values["mesh"] is None:
-        raise TargetError("which mesh? --mesh data=8,model=4, or --machine and --chips")
-    memory = values["memory"]
-    if memory is not None and not memory > 0:
-        raise PlanError(f"--memory is {memory}; wanted GiB of a device, above 0")
+    if values["mesh"] is None or values["search"] is not None:
+        _check_search(context)
+    else:
+        _check_comparison(context)
     if values["place"] is not None:
         find_location(values["place"])
     if values["out"] is not None:
         output_file(values["out"])
+
+
+def _check_search(context: typer.Context) -> None:
+    """Refuse options that do not go with a search."""
+    values = context.params
+    if values["machine"] is None:
+        raise TargetError(
+            "which mesh? write --mesh data=8,model=4, or let a search choose: "
+            "--machine tpu-v5e --chips 32"
+            if values["mesh"] is None
+            else "a search needs a machine: add --machine, such as --machine tpu-v5e"
+        )
+    if "," in values["machine"]:
+        raise TargetError(
+            f"--machine is {values['machine']}; a search takes one machine, several are "
+            "compared for given tactics on a --mesh"
+        )
+    if values["chips"] is None and values["mesh"] is None:
+        raise TargetError(
+            "how many chips? add --chips 32, say, to search for a plan; or name a --mesh "
+            "for tactics of your own"
+        )
+    for name in ("tokens", "samples", "gather"):
+        if _is_given(context, name):
+            raise TargetError(
+                f"--{name} is for given tactics on a --mesh, not for a search"
+            )
+
+
+def _check_comparison(context: typer.Context) -> None:
+    """Refuse options that do not go with given tactics on a mesh."""
+    values = context.params
+    for name in ("tokens", "samples", "tokens_per_step", "place"):
+        if values["machine"] is None and values[name] is not None:
+            raise TargetError(
+                f"{_option(name)} needs a machine: add --machine, such as "
+                "--machine tpu-v5e, or --machine tpu-v5e,h100 to compare"
+            )
+    for name in _OF_A_SEARCH:
+        if _is_given(context, name):
+            raise TargetError(
+                f"{_option(name)} is for a search: add --search program to "
+                "search on this mesh, or leave out --mesh and give --machine and --chips"
+            )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import meshwright
-from meshwright.cli.target import Target
-from meshwright.errors import TacticError, TargetError
+from meshwright.cli.target import FoundTarget
+from meshwright.errors import TacticError, TargetError, did_you_mean
 from meshwright.partitioner import tactics as verbs
+from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic
 
 
 def choose_tactics(
-    target: Target, schedule: str | None, written: str | None
+    target: FoundTarget, schedule: str | None, written: str | None
 ) -> tuple[Tactic, ...]:
     """The tactics of `--schedule` or `--tactics`; by default the only schedule."""
     if written is not None:
@@ -28,11 +29,14 @@ def choose_tactics(
         raise TargetError(f"no schedule {schedule!r}; {_offer(target)}")
     chosen = offered[schedule]
     if not isinstance(chosen, Sequence) or isinstance(chosen, str):
-        raise TargetError(f"schedule {schedule!r} is {chosen!r}, not a list of tactics")
+        raise TargetError(
+            f"schedule {schedule!r} is {chosen!r}, not a list of tactics; wanted "
+            f"schedules = {{{schedule!r}: [mw.fsdp('data')]}}, or the like"
+        )
     return tuple(chosen)
 
 
-def _offer(target: Target) -> str:
+def _offer(target: FoundTarget) -> str:
     if target.schedules:
         names = ", ".join(target.schedules)
         return f"{target.name} offers {names} (--schedule NAME), or write --tactics"
@@ -59,8 +63,9 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
     if len(tactics) == 1 and isinstance(tactics[0], list):
         tactics = tactics[0]
     for tactic in tactics:
-        if not isinstance(tactic, Tactic):
+        if not isinstance(tactic, Tactic) and not callable(tactic):
             raise TacticError(f"{tactic!r} in {text!r} is no tactic")
+    require_tactics(tactics)
     return tuple(tactics)
 
 
@@ -101,7 +106,10 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
 def _lookup(name: str, names: Mapping[str, Any]) -> Any:
     if name not in names:
         tactics = sorted(known for known in names if known.islower())
-        raise TacticError(f"no tactic {name!r}; there are {', '.join(tactics)}")
+        raise TacticError(
+            f"no tactic {name!r}{did_you_mean(name, tactics)}; there are "
+            f"{', '.join(tactics)}; names of axes stand in quotes: fsdp('data')"
+        )
     return names[name]
 
 

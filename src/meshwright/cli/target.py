@@ -11,13 +11,13 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from meshwright.errors import MeshwrightError, TargetError
+from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
+from meshwright.run.local import find_devices
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,25 @@ class Target:
     others: Mapping[str, Callable[[], Any]]
 
 
-def load_target(text: str) -> Target:
+@dataclass(frozen=True, eq=False)
+class FoundTarget:
+    """A target whose function is not called yet, since that may take long.
+
+    make: the function that returns (fn, args). The other fields are those of `Target`.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    schedules: Mapping[str, Sequence[Tactic]]
+    others: Mapping[str, Callable[[], Any]]
+
+    def build(self) -> Target:
+        """The target; a `TargetError` says what its function returned instead."""
+        fn, args = _call(self.name, self.make)
+        return Target(self.name, fn, args, self.schedules, self.others)
+
+
+def find_target(text: str) -> FoundTarget:
     """The target that `text` names; a `TargetError` lists the targets that there are."""
     place, name = _split(text)
     module = load_module(place)
@@ -44,11 +62,17 @@ def load_target(text: str) -> Target:
     if make is None:
         raise TargetError(f"{place} has no {name!r}{_offer(found, name)}")
     if not callable(make):
-        raise TargetError(f"{place}:{name} is {make!r}, not a function")
-    fn, args = _call(f"{place}:{name}", make)
+        raise TargetError(
+            f"{place}:{name} is {_brief(make)}, not a function; {_WANTED}"
+        )
     others = {n: f for n, f in found.items() if n != name}
     schedules = _named_table(module, place, "schedules")
-    return Target(f"{place}:{name}", fn, args, schedules, others)
+    return FoundTarget(f"{place}:{name}", make, schedules, others)
+
+
+def load_target(text: str) -> Target:
+    """The target that `text` names, built."""
+    return find_target(text).build()
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -156,32 +180,36 @@ def _only(found: Mapping[str, object], place: str) -> str:
     if len(found) == 1:
         return next(iter(found))
     if not found:
-        raise TargetError(
-            f"{place} has no target; wanted a function without parameters that "
-            "returns (fn, args)"
-        )
+        raise TargetError(f"{place} has no target; {_WANTED}")
     names = ", ".join(f"{place}:{name}" for name in found)
     raise TargetError(f"{place} has several targets; choose one: {names}")
 
 
 def _offer(found: Mapping[str, object], name: str) -> str:
-    near = get_close_matches(name, found, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, found)
     return f"{hint}; it has {', '.join(found)}" if found else "; it has no targets"
+
+
+_WANTED = (
+    "wanted a function without parameters that returns (fn, args), such as "
+    "`return train_step, (state, batch)`"
+)
 
 
 def _call(
     name: str, make: Callable[[], Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The function and arguments that a target returns, after a check of their types."""
+    _require_bind(make, (), f"{name} is called without arguments")
     try:
         made = make()
     except MeshwrightError:
         raise
     except Exception as error:
+        find_devices()  # a platform that cannot start is a clearer reason
         raise TargetError(f"{name}() failed: {_describe(error)}") from error
     if not isinstance(made, tuple | list) or len(made) != 2:
-        raise TargetError(f"{name}() returned {_brief(made)}; wanted (fn, args)")
+        raise TargetError(f"{name}() returned {_brief(made)}; {_WANTED}")
     fn, args = made
     if not callable(fn):
         raise TargetError(f"{name}() returned {_brief(fn)} as fn; wanted a function")
@@ -189,7 +217,24 @@ def _call(
         raise TargetError(
             f"{name}() returned {_brief(args)} as args; wanted a tuple of arguments"
         )
+    _require_bind(fn, args, f"{name}() returned {len(args)} arguments for its function")
     return fn, tuple(args)
+
+
+def _require_bind(fn: Callable[..., Any], args: Sequence[Any], what: str) -> None:
+    """Raise `TargetError` if a function does not take so many arguments."""
+    try:
+        wanted = inspect.signature(fn)
+    except (TypeError, ValueError):  # the signature is unknown
+        return
+    try:
+        wanted.bind(*args)
+    except TypeError as error:
+        raise TargetError(f"{what}, {_label(fn)}{wanted}: {error}; {_WANTED}") from None
+
+
+def _label(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__name__", type(fn).__name__)
 
 
 def _brief(value: object) -> str:

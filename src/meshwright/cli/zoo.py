@@ -4,24 +4,22 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from importlib.util import find_spec
 from textwrap import indent
 from typing import Annotated, Any
 
 import typer
 
-from meshwright.app.output.numbers import show_count
+from meshwright.app.output.numbers import show_bytes, show_count
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import AsJson, make_console
 from meshwright.cli.target import load_module
-from meshwright.errors import TargetError
+from meshwright.errors import TargetError, did_you_mean
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.capture import capture
 
 _CATALOGUE = "zoo.catalogue"
-_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def zoo_command(
@@ -118,7 +116,7 @@ def print_rows(entries: Sequence[Entry], columns: int) -> None:
         numbers = (
             show_count(row["parameters"]),
             show_count(row["flops"]),
-            _memory(row["peak_bytes"]),
+            show_bytes(row["peak_bytes"]),
             f"{row['trace_s']:.1f} s",
         )
         show(row["target"], row["title"], numbers)
@@ -138,21 +136,12 @@ _GAP = 2
 """Spaces between columns."""
 
 
-def _memory(num_bytes: int) -> str:
-    """A size with three digits and a unit: `3.16 TiB`; from 1,000 on the next unit."""
-    for unit, size in _UNITS:
-        if num_bytes >= size * 1000 / 1024:
-            return f"{num_bytes / size:.3g} {unit}"
-    return f"{num_bytes} B"
-
-
 def _chosen(names: Sequence[str]) -> list[Any]:
     """The workloads of these names; all if there are none."""
     known = {workload.name: workload for workload in _catalogue()}
     missing = [name for name in names if name not in known]
     if missing:
-        near = get_close_matches(missing[0], known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(missing[0], known)
         raise TargetError(
             f"the zoo has no {missing[0]!r}{hint}; it has {', '.join(known)}"
         )

@@ -11,13 +11,12 @@ Every number of a preset has a source. An entry with a unit names it, as
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 from importlib import resources
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
-from meshwright.errors import MachineError
+from meshwright.errors import MachineError, did_you_mean
 from meshwright.machine.chip import EFFICIENCY_CLASSES, Chip, Curve, Gpu
 from meshwright.machine.machine import Kind, Level, Machine, make_grid
 
@@ -60,7 +59,7 @@ def load_machine(
         return parse_machine(_text_of(path), path.stem, num_devices, chips)
     if name not in preset_names():
         spelled = str(name).lower().replace(" ", "-").replace("_", "-")
-        hint = _hint(spelled, preset_names())
+        hint = did_you_mean(spelled, preset_names())
         raise MachineError(
             f"there is no machine {str(name)!r}{hint}; there are "
             f"{', '.join(preset_names())}, or give a file that ends in .toml"
@@ -123,12 +122,6 @@ def parse_machine(
     )
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
-    """The end of an error message that proposes the nearest known name, if one is near."""
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
 class _Reader:
     """A reader of one description; it collects sources by path and words the errors."""
 
@@ -170,7 +163,10 @@ class _Reader:
         if wanted < 1:
             self.fail(f"wanted at least one chip, got {chips}")
         if wanted % per_chip:
-            self.fail(f"chips have {per_chip} devices each; got {wanted} devices")
+            self.fail(
+                f"chips have {per_chip} devices each; got {wanted} devices, wanted a "
+                f"multiple of {per_chip}"
+            )
         return wanted
 
     def chip(self, table: dict[str, Any]) -> Chip:
@@ -250,7 +246,7 @@ class _Reader:
             if name not in _DTYPES:
                 self.fail(
                     f"{path}.{name} is of no dtype; there are {', '.join(_DTYPES)}"
-                    f"{_hint(name, _DTYPES)}"
+                    f"{did_you_mean(name, _DTYPES)}"
                 )
 
     def _check_known(
@@ -260,7 +256,9 @@ class _Reader:
         for key in table:
             if key not in known:
                 wanted = f"; wanted one of {', '.join(known)}"
-                self.fail(f"unknown entry {path}.{key}{_hint(key, known) or wanted}")
+                self.fail(
+                    f"unknown entry {path}.{key}{did_you_mean(key, known) or wanted}"
+                )
 
     def _check_names(self, table: Mapping[str, object], kind: type, path: str) -> None:
         known = [each.name for each in fields(kind)]

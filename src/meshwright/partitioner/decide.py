@@ -97,6 +97,21 @@ def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
     return work
 
 
+def as_tactics(tactics: object) -> tuple[Tactic, ...]:
+    """A list of tactics as a tuple; `TacticError` for one tactic, a text, or no list."""
+    if isinstance(tactics, str):
+        raise TacticError(
+            f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
+        )
+    if isinstance(tactics, Tactic):
+        raise TacticError(f"{tactics} is one tactic; wanted a list: [{tactics}]")
+    if not isinstance(tactics, Sequence):
+        raise TacticError(
+            f"tactics are {tactics!r:.60}; wanted a list, such as [mw.fsdp('data')]"
+        )
+    return tuple(tactics)
+
+
 def require_tactics(tactics: Sequence[object]) -> None:
     """Raise `TacticError` for what is none."""
     for tactic in tactics:

@@ -7,9 +7,8 @@ Emissions of manufacturing the machines are left out.
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from meshwright.errors import MachineError
+from meshwright.errors import MachineError, did_you_mean
 
 JOULES_PER_KWH = 3.6e6
 HOUR_S = 3600.0
@@ -51,8 +50,7 @@ LOCATIONS: dict[str, Location] = {
 def find_location(name: str) -> Location:
     """The location of that name; `MachineError` with all names if there is none."""
     if name not in LOCATIONS:
-        near = get_close_matches(str(name), LOCATIONS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, LOCATIONS)
         raise MachineError(
             f"there is no place {name!r}{hint}; there are {', '.join(LOCATIONS)}"
         )

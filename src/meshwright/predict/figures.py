@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from meshwright.partitioner.lower import executions
+from meshwright.partitioner.structure.structure import find_structure
 from meshwright.predict.energy import Location
 from meshwright.predict.estimate import Estimate
+from meshwright.predict.simulate.shares import LineTime, bound_times, line_times
 from meshwright.predict.simulate.timeline import Timeline
 from meshwright.program.ir import Op, Program, show_type
 
@@ -50,6 +53,10 @@ class Figures:
         or price. place: name of the location whose grid and overhead count, "" for none.
     is_peak_power: whether the energy is an upper bound at the chip's peak power, since
         its mean power is not known.
+    compute_bounds: seconds of computation by what limits it: "matrix" and "vector" unit,
+        "memory", and the "launch" of kernels.
+    lines: the source lines that take most of the step, the longest first.
+    num_parameters: elements of all parameters, before they are partitioned.
     """
 
     machine: str
@@ -68,6 +75,9 @@ class Figures:
     place: str
     is_peak_power: bool = False
     collective_runs: tuple[int, ...] = ()
+    compute_bounds: Mapping[str, float] = field(default_factory=dict[str, float])
+    lines: tuple[LineTime, ...] = ()
+    num_parameters: int = 0
 
     @property
     def fits(self) -> bool:
@@ -99,7 +109,16 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         cost_usd=None if chip.usd_per_hour is None else found.cost_usd(),
         place="" if place is None else place.name,
         is_peak_power=has_power and chip.mean_w is None,
+        compute_bounds=bound_times(found.timeline),
+        lines=tuple(line_times(found.timeline)[:_LARGEST]),
+        num_parameters=_num_parameters(decided),
     )
+
+
+def _num_parameters(decided: Decided) -> int:
+    """Elements of all parameters, which are found by data dependence."""
+    inputs = decided.captured.program.inputs
+    return sum(math.prod(inputs[i].shape) for i in find_structure(decided.work).params)
 
 
 def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:
@@ -145,6 +164,7 @@ def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
         return None
     made = dict(fields)
     made["largest"] = tuple(LiveValue(**live) for live in fields["largest"])
+    made["lines"] = tuple(LineTime(**line) for line in fields.get("lines", ()))
     for name in ("collective_s", "collective_runs"):
         made[name] = tuple(fields.get(name, ()))
     return Figures(**made)

@@ -88,7 +88,7 @@ def test_a_compiler_that_runs_out_of_memory_gives_the_memory_only(plan, monkeypa
     found = plan.confirm("tpu-v5e")
     assert found.compiled == Account(int(20.5 * 2**30), False, None, None, None)
     text = str(found)
-    assert re.search(r"in 16.9 GB +fits +DOES NOT FIT$", text, re.MULTILINE)
+    assert re.search(r"in 15.8 GiB +fits +DOES NOT FIT$", text, re.MULTILINE)
     assert re.search(r"FLOPs, loop bodies once +\S+ M +unknown$", text, re.MULTILINE)
 
 
@@ -107,15 +107,15 @@ def test_the_table_has_predicted_and_compiled_figures_side_by_side():
     assert str(found).splitlines() == [
         "tpu-v5e, 8 devices, compiled in 12.3 s",
         "on each device                     predicted          compiled  difference",
-        "memory                               8.00 GB           10.0 GB     -20.0 %",
-        "  in 16.9 GB                            fits              fits",
+        "memory                              7.45 GiB          9.31 GiB     -20.0 %",
+        "  in 15.7 GiB                           fits              fits",
         "FLOPs, loop bodies once               1.10 T            1.00 T     +10.0 %",
-        "all_reduce                     3.00 kB    x3     4.00 kB    x4     -25.0 %",
+        "all_reduce                    2.93 KiB    x3    3.91 KiB    x4     -25.0 %",
         "  seconds on the links               2.00 ms           unknown",
         "  scheduler's estimate               3.00 ms           4.00 ms     -25.0 %",
-        "reduce_scatter                 1.00 kB    x1         0 B",
+        "reduce_scatter               0.977 KiB    x1         0 B",
         "  seconds on the links               1.00 ms               0 s",
-        "all reductions                 4.00 kB    x4     4.00 kB    x4      +0.0 %",
+        "all reductions                3.91 KiB    x4    3.91 KiB    x4      +0.0 %",
         "  seconds on the links               3.00 ms           unknown",
         "compute seconds                       200 ms            100 ms    +100.0 %",
     ]

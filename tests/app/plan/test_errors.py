@@ -108,7 +108,7 @@ MESHES = {
     "axis 'data' has size 0; wanted an int >= 1": lambda: {"data": 0},
     "axis 'data' has size 2.0; wanted an int >= 1": lambda: {"data": 2.0},
     "axis name 'a b' is empty or holds one of": lambda: {"a b": 2},
-    "7 is no mesh; wanted Mesh, jax.sharding.Mesh or axis sizes": lambda: 7,
+    "7 is no mesh; wanted mw.Mesh, jax.sharding.Mesh or axis sizes": lambda: 7,
     "1 devices do not fill mesh data=4 of 4": lambda: mw.Mesh({"data": 4}, ["cpu"]),
 }
 
@@ -158,7 +158,7 @@ def test_an_option_that_does_not_fit_is_refused(words):
 def test_an_unhashable_static_argument_is_refused():
     fn = lambda x, n: x * n[0]  # noqa: E731
     partitioned = mw.partition(fn, {"data": 4}, (), static_argnames="n")
-    with refuses(PlanError, "static arguments must be hashable, got (('n', [2]),)"):
+    with refuses(PlanError, "static arguments must be hashable, got {'n': [2]}"):
         partitioned(X, [2])
 
 
@@ -259,9 +259,40 @@ def test_python_that_needs_a_value_is_named_with_its_line(fn, words):
 
 def test_what_users_mean_is_guessed():
     search = {"machine": "tpu-v5e", "chips": 4}
-    with refuses(PlanError, "memory is 80 bytes of a device; did you mean memory=80e9"):
+    with refuses(PlanError, "memory is 80 bytes of a device; did you mean '80GiB'"):
         mw.autoplan(step, (STATE, X), **search, memory=80)
     with refuses(PlanError, "args is a ndarray; wanted the arguments of the function"):
         mw.autoplan(np.tanh, X, **search)
     with refuses(MeshwrightError, "no machine 'TPU v5e'; did you mean 'tpu-v5e'"):
         mw.machine("TPU v5e")
+
+
+MISUSES = {
+    "tactics are None; wanted a list": lambda: mw.partition(step, {"a": 2}, None),
+    "a plan goes where the mesh is": lambda: mw.partition(step, {"a": 2}, plan()),
+    "give its `fn` instead": lambda: mw.partition(mw.partition(step, {"a": 2}), {"a": 2}),
+    "such as {'data': 8}": lambda: mw.partition(step, "data=8"),
+    "state.w is a ShapeDtypeStruct, which has no numbers": lambda: mw.partition(
+        lambda state: state["w"] * 2, {"a": 1}
+    ).check({"w": jax.ShapeDtypeStruct((4,), np.float32)}),
+    "x is a ShapeDtypeStruct, which has no numbers": lambda: mw.partition(
+        lambda x: x * 2, {"a": 1}
+    )(jax.ShapeDtypeStruct((4,), np.float32)),
+    "mw.Plan.load(path) reads a file": lambda: mw.diff(plan(), "plan.json"),
+    "a file is read by mw.Plan.load(path)": lambda: mw.Plan.from_json("plan.json"),
+    "budget_s is '5'; wanted seconds": lambda: mw.autoplan(
+        step, (STATE, X), machine="tpu-v5e", chips=4, budget_s="5"
+    ),
+    "memory is '16 gigs'; wanted a size such as '80GiB'": lambda: mw.autoplan(
+        step, (STATE, X), machine="tpu-v5e", chips=4, memory="16 gigs"
+    ),
+    "'many' tokens per step; wanted 1 or more": lambda: plan().with_tokens("many"),
+    "keep is 3; wanted names of ops": lambda: mw.recompute(3),
+    "wanted a multiple of 2": lambda: plan(mesh={"a": 3}).on("tpu-v3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", MISUSES)
+def test_a_misuse_is_explained(words):
+    with refuses(MeshwrightError, words):
+        MISUSES[words]()

@@ -122,7 +122,7 @@ def test_split_axes_are_shown_by_the_name_of_the_user():
 
 def test_a_plan_prints_a_page():
     lines = str(plan()).splitlines()
-    assert lines[0] == "mesh data=4,model=2, gather shared"
+    assert lines[0] == "step: mesh data=4,model=2, 8 devices, gather shared"
     assert "  state.layers.0.w: f32[8, 8] [-, model]" in lines
     assert "  state.layers.2.w: f32[8, 8] [data, -]" in lines
     assert any(line.startswith("  all_gather     data ") for line in lines)

@@ -21,7 +21,10 @@ from meshwright.app.report.markup import TIMES, Tooltips, text
 from meshwright.app.report.page import make_page
 from meshwright.app.report.roofline import roofline_points
 from meshwright.errors import PlanError
+from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
+from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.candidates.search_result import SearchResult
 from zoo import gpt
 
 MESH = {"batch": 4, "model": 2}
@@ -110,6 +113,34 @@ def test_the_page_has_the_figures(page, placed):
     assert f"{100 * placed.mfu:.1f} %" in page
     assert f"{1e3 * placed.step_time_s:.0f} ms" in page
     assert f"{placed.energy_j:.0f} J" in page
+
+
+def test_the_page_has_name_size_speed_and_what_limits_computation(page, placed):
+    reader = Reader(page)
+    assert reader.texts["h1"].strip() == "train_step"
+    tokens = 48 * 2048 / placed.step_time_s / 1e3
+    assert f"{tokens:.3g} k tokens/s" in page
+    assert "98,304 tokens a step" in page
+    assert "parameters" in reader.texts["h3"]
+    assert "limited by matrix unit" in page
+    total = sum(placed.figures.compute_bounds.values())
+    assert total == pytest.approx(placed.breakdown["compute"])
+
+
+def test_the_page_of_a_searched_plan_lists_the_candidates(placed):
+    mesh = Mesh({"data": 8})
+    best = Candidate("auto", mesh, (), 0.5, 2**30, limit_bytes=2**34)
+    names = [
+        best,
+        *(Candidate(f"<plan {i}>", mesh, (), why_not="no") for i in range(20)),
+    ]
+    search = SearchResult(tuple(names), 2.0**34, 1.0, 0.9, 3.0, 1, 1)
+    page = make_page(replace(placed, search=search))
+    assert Reader(page).faults == []
+    assert "Plans that the search compared" in page
+    assert "&lt;plan 19&gt;" in page
+    assert "9 more" in page
+    assert 'id="candidates"' not in make_page(placed)
 
 
 def test_each_fusion_has_a_mark_with_its_line(page, placed):

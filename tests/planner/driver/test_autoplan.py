@@ -285,8 +285,8 @@ def test_a_plan_that_could_not_be_made_comes_last():
     space, mesh = space_of(MLP), Mesh({"data": 8})
     task = SearchTask(space, (mesh,), 1e9, Objective.of("memory"))
     none = Candidate("none", mesh, (), why_not="no")
-    large = Candidate("large", mesh, (), 1.0, 10**12)
-    some = Candidate("some", mesh, (), 1.0, 10**6)
+    large = Candidate("large", mesh, (), 1.0, 10**12, limit_bytes=1e9)
+    some = Candidate("some", mesh, (), 1.0, 10**6, limit_bytes=1e9)
     found = Trials(task, TimeBudget(np.inf), [none, large, some]).ranked()
     assert found == (some, large, none)
 

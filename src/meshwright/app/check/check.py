@@ -11,7 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from meshwright.app.output import notebook
+from meshwright.app.output.collapse import group_by, index_free, merge
 from meshwright.jax_private import is_key
+from meshwright.program.ir import show_type
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +100,36 @@ class CheckReport:
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.outputs), self.summary])
+
+    def rows(self, full: bool = False) -> list[tuple[str, ...]]:
+        """Cells of a table, titles first: an output, or those alike up to layers, a row.
+
+        full: a row for each output. A title begins with `>` above a column of numbers.
+        """
+        has_wide = any(output.wide for output in self.outputs)
+        more = (">in float32",) if has_wide else ()
+        rows = [("output", "type", ">largest error", ">allowed", *more, "")]
+        groups = group_by(
+            self.outputs,
+            lambda o: (o.path if full else index_free(o.path), o.shape, o.dtype, o.ok),
+        )
+        for group in groups.values():
+            worst = max(group, key=lambda output: (not output.ok, output.error))
+            count = f" (x{len(group)})" if len(group) > 1 else ""
+            wide = "" if worst.wide is None else f"{worst.wide.error:.1e}"
+            rows.append((
+                merge([output.path for output in group]) + count,
+                show_type(worst.shape, worst.dtype),
+                f"{worst.error:.1e}",
+                f"{worst.tolerance:.0e}",
+                *((wide,) if has_wide else ()),
+                "ok" if worst.ok else "WRONG",
+            ))  # fmt: skip
+        return rows
+
+    def _repr_html_(self) -> str:
+        titles, *rows = self.rows()
+        return notebook.block(self.summary, notebook.table(titles, rows))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.app.output.collapse import collapse
-from meshwright.app.output.numbers import show_gib, show_seconds, show_share
+from meshwright.app.output.numbers import show_bytes, show_seconds, show_share
 from meshwright.app.record.plan_record import Leaf, PlanRecord
+from meshwright.errors import PlanError
 from meshwright.program.ir import Sharding
 
 _NONE = "-"
@@ -42,6 +43,9 @@ class PlanDiff:
 
 def diff(first: PlanRecord, second: PlanRecord) -> PlanDiff:
     """The differences of two plans: mesh, shardings of arguments, collectives, figures."""
+    for plan in (first, second):
+        if not isinstance(plan, PlanRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"{plan!r:.60} is no plan; mw.Plan.load(path) reads a file")
     return PlanDiff(tuple(row for row in _rows(first, second) if row[1] != row[2]))
 
 
@@ -74,5 +78,5 @@ def _figures(plan: PlanRecord) -> dict[str, str]:
         "machine": f"{figures.num_devices} devices of {figures.machine}",
         "step time": show_seconds(figures.step_time_s),
         "MFU": show_share(figures.mfu),
-        "peak memory": show_gib(figures.peak_memory_bytes),
+        "peak memory": show_bytes(figures.peak_memory_bytes),
     }

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 
 from meshwright.app.explain.fixed import show_fixed
+from meshwright.app.explain.fold import fold_leaves
 from meshwright.app.explain.names import shorten
+from meshwright.app.explain.overview import show_overview
 from meshwright.app.output.collapse import collapse, group_by, index_free, merge
+from meshwright.app.output.numbers import show_bytes, show_seconds
 from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
 
 _LARGEST = 10
@@ -12,28 +15,40 @@ _NAME, _COUNT, _LINE = 20, 12, 78
 """Columns of a tactic's name, of a count, and of a whole line."""
 
 
-def show_plan(plan: PlanRecord) -> str:
-    """One page: mesh, collectives after each tactic, input shardings, largest transfers."""
-    lines = [f"mesh {plan.mesh}, gather {plan.gather.value}", ""]
-    lines += _counts(plan)
-    lines += ["", "inputs"]
-    cut = [str(leaf) for leaf in plan.inputs if any(leaf.spec)]
-    lines += [f"  {line}{_times(n)}" for line, n in collapse(cut)]
-    num_whole = sum(not any(leaf.spec) for leaf in plan.inputs)
-    if num_whole:
-        more = " more" if cut else ""
-        lines.append(f"  {num_whole}{more}, whole on every device")
+def show_plan(plan: PlanRecord, full: bool = False) -> str:
+    """One page: figures, uncut work, input shardings, collectives, and refused requests.
+
+    full: with a line for every leaf, collective and message, also if layers are alike.
+    """
+    lines = [*show_overview(plan, full), "", "collectives per step", *_counts(plan)]
+    lines += ["", *_inputs(plan, full)]
     groups = _groups(plan)
     if groups:
-        shown = f", {_LARGEST} of {len(groups)}" if len(groups) > _LARGEST else ""
-        lines += ["", f"largest collectives{shown} (bytes on a device, times per step)"]
-        lines += [_row(group) for group in groups[:_LARGEST]]
+        most = len(groups) if full else _LARGEST
+        shown = f", {most} of {len(groups)}" if len(groups) > most else ""
+        lines += ["", f"largest collectives{shown} (size on a device, times per step)"]
+        lines += [_row(group) for group in groups[:most]]
     is_cut = any(any(leaf.spec) for leaf in (*plan.inputs, *plan.outputs))
     if not is_cut and not plan.collectives and len(plan.steps) > 1:
         lines += ["", "nothing was cut: every device does the whole step"]
     lines += show_fixed(plan.fixed)
-    lines += _problems(plan, expand=False)
+    lines += _problems(plan, full)
     return "\n".join(lines)
+
+
+def _inputs(plan: PlanRecord, full: bool) -> list[str]:
+    """The shardings of the inputs, and what is not partitioned."""
+    cut = [leaf for leaf in plan.inputs if any(leaf.spec)]
+    whole = [leaf for leaf in plan.inputs if not any(leaf.spec)]
+    lines = ["shardings of the inputs"]
+    if full:
+        return lines + [f"  {leaf}" for leaf in plan.inputs]
+    lines += [f"  {line}{_times(n)}" for line, n in fold_leaves(cut)]
+    if whole:
+        more = " more" if cut else ""
+        size = show_bytes(sum(leaf.num_bytes for leaf in whole))
+        lines.append(f"  {len(whole)}{more}, whole on every device, {size} together")
+    return lines
 
 
 def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
@@ -63,11 +78,14 @@ def _at_the_peak(plan: PlanRecord) -> list[str]:
         return []
     lines = [
         "",
-        f"on {figures.machine} memory peaks at {figures.peak_memory_bytes:,} of "
-        f"{figures.usable_bytes:,.0f} bytes per device ({figures.peak_source}); "
+        f"on {figures.machine} memory peaks at {show_bytes(figures.peak_memory_bytes)} of "
+        f"{show_bytes(figures.usable_bytes)} per device ({figures.peak_source}); "
         f"largest values then",
     ]
-    shown = [f"{v.bytes:>16,}  {v.name} {v.value}  {v.source}" for v in figures.largest]
+    shown = [
+        f"{show_bytes(v.bytes):>12}  {v.name} {v.value}  {v.source}"
+        for v in figures.largest
+    ]
     return lines + [f"{line}{_times(n)}" for line, n in collapse(shown)]
 
 
@@ -114,14 +132,14 @@ def _num_executions(group: Group) -> int:
 def _row(group: Group) -> str:
     c, times = group[0][1], _num_executions(group)
     axes = ",".join(c.axes)
-    return f"  {c.kind:14} {axes:12} {c.bytes:>14,} x{times:<5} {c.source}"
+    return f"  {c.kind:14} {axes:12} {show_bytes(c.bytes):>10} x{times:<5} {c.source}"
 
 
 def _head(plan: PlanRecord, group: Group) -> str:
     c = group[0][1]
     where = f" at {c.source}" if c.source else ""
     axes, runs = ", ".join(c.axes), _runs(plan, group)
-    return f"{c.kind} of {c.value} along {axes}, {c.bytes:,} bytes, {runs}{where}"
+    return f"{c.kind} of {c.value} along {axes}, {show_bytes(c.bytes)}, {runs}{where}"
 
 
 def _runs(plan: PlanRecord, group: Group) -> str:
@@ -135,7 +153,7 @@ def _runs(plan: PlanRecord, group: Group) -> str:
     runs = figures.collective_runs
     compiled = sum(runs[i] for i, _ in group) if runs else times
     total_s = sum(c.executions * figures.collective_s[i] for i, c in group)
-    time = f"{1e6 * total_s / (compiled or 1):.1f} us each"
+    time = f"{show_seconds(total_s / (compiled or 1))} each"
     if compiled >= times:
         return f"{time}, x{times}"
     return f"x{times}, compiled into x{compiled}" + (f", {time}" if compiled else "")

@@ -1,24 +1,37 @@
-"""Quantities as text, with three digits and a prefix."""
+"""Quantities as text, with three digits and a prefix.
+
+Sizes of memory are in KiB, MiB and GiB everywhere. Rates are in decimal units, such as
+GB/s, as vendors give them.
+"""
 
 import math
 
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_SMALL = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_SMALL = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
+_BYTES = (
+    (2**50, "PiB"),
+    (2**40, "TiB"),
+    (2**30, "GiB"),
+    (2**20, "MiB"),
+    (2**10, "KiB"),
+)
 
 
 def show_si(value: float, unit: str) -> str:
     """A quantity with three digits, a prefix and the unit: `4.48 ms`.
 
-    >>> show_si(31591432196, "B"), show_si(0.0009996, "s"), show_si(99.96, "g")
-    ('31.6 GB', '1.00 ms', '100 g')
+    A quantity too small for all prefixes, such as a rounding error, is 0.
+
+    >>> show_si(31591432196, "B/s"), show_si(0.0009996, "s"), show_si(99.96, "g")
+    ('31.6 GB/s', '1.00 ms', '100 g')
+    >>> show_si(3.5e-18, "s")
+    '0 s'
     """
-    if value == 0:
-        return f"0 {unit}"
     for factor, prefix in (*_PREFIXES, (1.0, ""), *_SMALL):
         if abs(value) >= 0.9995 * factor:
             digits = f"{value / factor:#.3g}".rstrip(".")
             return f"{digits} {prefix}{unit}"
-    return f"{value:.2g} {unit}"
+    return f"0 {unit}"
 
 
 def show_seconds(value: float) -> str:
@@ -26,17 +39,16 @@ def show_seconds(value: float) -> str:
     return show_si(value, "s")
 
 
-def show_bytes(value: float) -> str:
-    """A size in decimal units: `31.6 GB` for 31.6e9; whole bytes below a kilobyte."""
-    return f"{value:.0f} B" if abs(value) < 999.5 else show_si(value, "B")
+def show_bytes(num_bytes: float) -> str:
+    """A size with three digits: `3.16 TiB`; from 1,000 of a unit on in the next one.
 
-
-def show_gib(num_bytes: float) -> str:
-    """`3.2 GiB`, in MiB or KiB if it is less than one."""
-    for factor, unit in ((2**30, "GiB"), (2**20, "MiB")):
-        if num_bytes >= factor:
-            return f"{num_bytes / factor:.1f} {unit}"
-    return f"{num_bytes / 2**10:.1f} KiB"
+    >>> show_bytes(2**34), show_bytes(1000 * 2**20), show_bytes(999)
+    ('16.0 GiB', '0.977 GiB', '999 B')
+    """
+    for size, unit in _BYTES:
+        if abs(num_bytes) >= size * 999.5 / 1024:
+            return f"{f'{num_bytes / size:#.3g}'.rstrip('.')} {unit}"
+    return f"{num_bytes:.0f} B"
 
 
 def show_count(value: float) -> str:
@@ -50,7 +62,9 @@ def show_share(value: float) -> str:
 
 
 def show_dollars(value: float) -> str:
-    """A price: `$0.00309`."""
+    """A price: `$0.00309`; less than a millionth of a millionth is nothing."""
+    if value < 1e-12:
+        return "$0"
     return f"${value:,.2f}" if value >= 100 else f"${value:#.3g}"
 
 
@@ -66,3 +80,13 @@ def nice_ticks(end: float, wanted: int) -> list[float]:
     step = next(m * size for m in (1, 2, 5, 10) if m * size >= 0.999 * end / wanted)
     count = int(end / step * (1 + 1e-9))
     return [float(f"{i * step:.12g}") for i in range(count + 1)]
+
+
+def nice_byte_ticks(end: float, wanted: int) -> list[float]:
+    """Sizes from 0 to `end` for an axis, which are round in the unit of `end`.
+
+    >>> [show_bytes(at) for at in nice_byte_ticks(16 * 2**30, 4)]
+    ['0 B', '5.00 GiB', '10.0 GiB', '15.0 GiB']
+    """
+    unit = next((size for size, _ in _BYTES if end >= size), 1)
+    return [at * unit for at in nice_ticks(end / unit, wanted)]

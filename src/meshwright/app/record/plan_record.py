@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from meshwright.partitioner.tactics import (
     decisions_of,
 )
 from meshwright.predict.figures import Figures, read_figures
-from meshwright.program.ir import Sharding, show_type
+from meshwright.program.ir import Sharding, itemsize_bytes, show_type
 
 if TYPE_CHECKING:
     from meshwright.planner.candidates.search_result import SearchResult
@@ -63,6 +64,11 @@ class Leaf:
     def partition_spec(self) -> PartitionSpec:
         """The sharding as JAX's `PartitionSpec`."""
         return PartitionSpec(*(a[0] if len(a) == 1 else (a or None) for a in self.spec))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the whole array."""
+        return math.prod(self.shape) * itemsize_bytes(self.dtype)
 
     def __str__(self) -> str:
         return f"{self.path}: {show_type(self.shape, self.dtype)} {Sharding(self.spec)}"
@@ -110,6 +116,22 @@ class FixedSharding:
     whole: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class UncutWork:
+    """Ops of one kind and source line that a mesh axis does not cut.
+
+    All devices along the axis repeat them.
+
+    share: of all FLOPs of the program. why: the reason, with the sizes that matter.
+    """
+
+    axis: str
+    kind: str
+    source: str
+    share: float
+    why: str
+
+
 @dataclass(frozen=True)
 class PlanRecord:
     """The shardings and collectives of a program, and the figures of one step.
@@ -119,6 +141,8 @@ class PlanRecord:
     collectives: the collective ops of the device program, in order.
     inputs, outputs: the sharding of each leaf. steps: the effect of each tactic.
     whole: ops that are replicated because they have no sharding rule, with the reason.
+    uncut: the work that axes of the mesh leave uncut, the largest share of each first.
+    name: of the function.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program itself; `None` for a plan that was read from JSON.
     estimate: the simulated step behind `figures`; `None` where either is.
@@ -140,6 +164,8 @@ class PlanRecord:
     whole: tuple[str, ...]
     fixed: tuple[FixedSharding, ...] = ()
     figures: Figures | None = None
+    uncut: tuple[UncutWork, ...] = ()
+    name: str = ""
     decided: Decided | None = field(default=None, compare=False, repr=False)
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)
     recorded_code: str = field(default="", compare=False, repr=False)
@@ -188,6 +214,7 @@ FORMAT = 3
 _ROWS = {
     "collectives": Collective, "inputs": Leaf, "outputs": Leaf, "steps": TacticEffect,
     "fixed": FixedSharding,
+    "uncut": UncutWork,
 }  # fmt: skip
 """Fields of a plan that are tuples of records."""
 
@@ -202,6 +229,7 @@ def record_to_json(plan: PlanRecord) -> str:
         "counts": dict(plan.counts),
         **{name: [asdict(row) for row in getattr(plan, name)] for name in _ROWS},
         "whole": list(plan.whole),
+        "name": plan.name,
         "figures": plan.figures and asdict(plan.figures),
         "tokens_per_step": plan.tokens_per_step,
         "token_input": plan.token_input,
@@ -225,10 +253,11 @@ def fields_from_json(text: str) -> dict[str, Any]:
             "gather": Gather(fields["gather"]),
             "counts": fields["counts"],
             **{
-                name: tuple(row_class(**_tuples(row)) for row in fields[name])
+                name: tuple(row_class(**_tuples(row)) for row in fields.get(name, ()))
                 for name, row_class in _ROWS.items()
             },
             "whole": tuple(fields["whole"]),
+            "name": fields.get("name", ""),
             "figures": read_figures(fields["figures"]),
             "tokens_per_step": fields.get("tokens_per_step"),
             "token_input": fields.get("token_input", ""),
@@ -243,7 +272,8 @@ def fields_from_json(text: str) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(
-            f"this is no plan: {error!r}; wanted the text of to_json, not a path"
+            f"this is no plan: {error!r}; wanted the text that to_json gives; a file is "
+            "read by mw.Plan.load(path)"
         ) from error
 
 

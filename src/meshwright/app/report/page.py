@@ -11,7 +11,7 @@ from meshwright.app.report.collectives import draw_collectives, draw_waterfall
 from meshwright.app.report.markup import TIMES, Tooltips, text
 from meshwright.app.report.roofline import draw_roofline
 from meshwright.app.report.shardings import draw_shardings
-from meshwright.app.report.summary import draw_comparison, draw_summary
+from meshwright.app.report.summary import draw_candidates, draw_comparison, draw_summary
 from meshwright.app.report.timeline import draw_timeline
 
 
@@ -36,6 +36,7 @@ def make_page(plan: PlanRecord, others: Sequence[PlanRecord] = ()) -> str:
     parts = (
         draw_summary(plan, tips),
         draw_comparison((plan, *others)),
+        draw_candidates(plan),
         draw_timeline(plan, tips),
         draw_collectives(plan, tips),
         draw_roofline(plan, tips),
@@ -43,7 +44,8 @@ def make_page(plan: PlanRecord, others: Sequence[PlanRecord] = ()) -> str:
         draw_shardings(plan, tips),
     )
     return Template(_read("page.html")).substitute(
-        title=text(f"Plan on {machine.title}"),
+        title=text(f"{plan.name or 'Plan'} on {machine.title}"),
+        name=text(plan.name or "Plan"),
         machine=text(f"{machine.title} {TIMES} {machine.num_devices}"),
         mesh=text(f"mesh {plan.mesh}"),
         style=_read("page.css"),

@@ -6,7 +6,7 @@ Williams, Waterman, Patterson, "Roofline" (CACM 2009).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.app.output.collapse import group_by
@@ -15,10 +15,9 @@ from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, Tooltips, kind_of_span, text
 from meshwright.app.report.trace_events import bound_of
-from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
-from meshwright.predict.simulate.timeline import Span, Timeline
+from meshwright.predict.simulate.timeline import kernel_runs
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
 _LINES = 14
@@ -219,7 +218,7 @@ class RooflinePoint:
 def roofline_points(estimate: Estimate) -> list[RooflinePoint]:
     """The points of a step, the longest total time first."""
     groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
-    for span, times in _computing(estimate.timeline):
+    for span, times in kernel_runs(estimate.timeline):
         work = span.fusion.work
         flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
         key = (
@@ -237,12 +236,3 @@ def roofline_points(estimate: Estimate) -> list[RooflinePoint]:
         RooflinePoint(*key, times, seconds) for key, (times, seconds) in groups.items()
     ]
     return sorted(points, key=lambda point: -point.seconds)
-
-
-def _computing(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:
-    """Spans of computation, with the number of their executions in a step."""
-    for span in timeline.spans:
-        if span.inner is not None:
-            yield from _computing(span.inner, times * span.repeats)
-        elif span.fusion.kind is not FusionKind.COLLECTIVE:
-            yield span, times

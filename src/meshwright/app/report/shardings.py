@@ -10,7 +10,7 @@ from meshwright.app.report import markup
 from meshwright.app.report.markup import NONE, TIMES, Tooltips, text
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
-from meshwright.program.ir import itemsize_bytes, show_type
+from meshwright.program.ir import show_type
 
 _SIDE, _BAR, _MOST = 84, 9, 16
 """Longest side of a picture, width of a bar, and most parts drawn along a side."""
@@ -26,7 +26,7 @@ def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
         (leaf for leaf in plan.inputs if any(leaf.spec)),
         lambda leaf: (leaf.shape, leaf.dtype, leaf.spec),
     )
-    leaves = sorted(groups.values(), key=lambda g: -len(g) * _num_bytes(g[0]))
+    leaves = sorted(groups.values(), key=lambda g: -len(g) * g[0].num_bytes)
     cards = [_card(group, plan.mesh.num_devices, axes, tips) for group in leaves]
     body = markup.legend(
         markup.chip(_colour(axes, axis), f"{text(axis)} {TIMES} {size}")
@@ -49,17 +49,13 @@ def _colour(axes: Mesh, axis: str) -> str:
     return f"a{axes.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
 
 
-def _num_bytes(leaf: Leaf) -> int:
-    return math.prod(leaf.shape) * itemsize_bytes(leaf.dtype)
-
-
 def _card(group: Sequence[Leaf], num_devices: int, axes: Mesh, tips: Tooltips) -> str:
     leaf = group[0]
     paths = [
         f"{p} ({TIMES} {n})" if n > 1 else p for p, n in collapse(x.path for x in group)
     ]
     parts = math.prod(axes.size(cut) for cut in leaf.spec)
-    held = _num_bytes(leaf) / parts
+    held = leaf.num_bytes / parts
     copies = num_devices // parts
     spec = ", ".join(".".join(cut) or NONE for cut in leaf.spec)
     shown = "".join(f"<li>{_breakable(name)}</li>" for name in paths[:_PATHS])
@@ -72,7 +68,7 @@ def _card(group: Sequence[Leaf], num_devices: int, axes: Mesh, tips: Tooltips) -
     return (
         f'<div class="leaf" {tip}>{_picture(leaf, axes)}<div><ul>{shown}</ul>'
         f"<p>{text(show_type(leaf.shape, leaf.dtype))}</p><p><b>[{text(spec)}]</b></p>"
-        f"<p>1/{parts} per device: {show_bytes(held)} of {show_bytes(_num_bytes(leaf))}"
+        f"<p>1/{parts} per device: {show_bytes(held)} of {show_bytes(leaf.num_bytes)}"
         f"{f', {copies} copies' if copies > 1 else ''}</p></div></div>"
     )
 
@@ -86,7 +82,7 @@ def _whole(leaves: Sequence[Leaf]) -> str:
     """A line for the inputs that are not partitioned, which opens to list them."""
     if not leaves:
         return ""
-    size = show_bytes(sum(map(_num_bytes, leaves)))
+    size = show_bytes(sum(leaf.num_bytes for leaf in leaves))
     items = "".join(
         f"<li><code>{text(line)}</code>{f' ({TIMES} {n})' if n > 1 else ''}</li>"
         for line, n in collapse(str(leaf) for leaf in leaves)

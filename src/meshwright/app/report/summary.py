@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from meshwright.app.explain.candidates import CANDIDATE_TITLES, candidate_rows
+from meshwright.app.explain.overview import BOUNDS, show_tokens
 from meshwright.app.output.numbers import (
     show_bytes,
+    show_count,
     show_dollars,
     show_seconds,
     show_share,
@@ -16,17 +19,19 @@ from meshwright.predict.figures import Figures
 
 _SMALLEST = 1e-6
 """Share of the step below which an activity is left out."""
+_CANDIDATES = 12
+"""Candidates of a search that are shown at once."""
 
 
 def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
-    """Cards with the figures of a step, and a bar of its time by activity."""
+    """Cards with the figures of a step, and bars of its time and of its computation."""
     figures = figures_of(plan)
-    cards = "".join(_card(*texts) for texts in _cards(figures))
-    bars = _breakdown(figures, tips)
+    cards = "".join(_card(*texts) for texts in _cards(plan, figures))
+    bars = _breakdown(figures, tips) + _bounds(figures, tips)
     return f'<section id="summary"><div class="cards">{cards}</div>{bars}</section>'
 
 
-def _cards(figures: Figures) -> list[tuple[str, str, str]]:
+def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
     """Title, number and remark of each card."""
     share = figures.peak_memory_bytes / figures.usable_bytes
     fits = "fits" if figures.fits else "does not fit"
@@ -35,7 +40,19 @@ def _cards(figures: Figures) -> list[tuple[str, str, str]]:
     drawn = "all devices, at peak power" if figures.is_peak_power else "all devices"
     return [
         ("step time", show_seconds(figures.step_time_s), "simulated"),
+        (
+            "throughput",
+            show_tokens(plan, figures) or NONE,
+            f"{plan.tokens_per_step:,} tokens a step"
+            if plan.tokens_per_step
+            else "the step has no tokens",
+        ),
         ("model FLOP utilisation", show_share(figures.mfu), "of the 16-bit peak"),
+        (
+            "parameters",
+            show_count(figures.num_parameters) if figures.num_parameters else NONE,
+            "before they are partitioned",
+        ),
         (
             "memory per device",
             show_bytes(figures.peak_memory_bytes),
@@ -96,6 +113,27 @@ def _breakdown(figures: Figures, tips: Tooltips) -> str:
     return f'<div class="breakdown">{"".join(parts)}</div>{markup.legend(chips)}'
 
 
+def _bounds(figures: Figures, tips: Tooltips) -> str:
+    """A bar of the seconds of computation by what limits the kernels."""
+    total = sum(figures.compute_bounds.values())
+    parts: list[str] = []
+    chips: list[str] = []
+    for name, seconds in figures.compute_bounds.items():
+        share = seconds / total if total else 0.0
+        if share < _SMALLEST:
+            continue
+        shown = f"limited by {BOUNDS.get(name, name)}"
+        tip = tips.add(shown, f"{show_seconds(seconds)}, {show_share(share)}")
+        look = f"b-{name}"
+        parts.append(f'<i class="{look}" style="flex-grow:{share:.5f}" {tip}></i>')
+        figure = f"<b>{show_seconds(seconds)}</b> {show_share(share)}"
+        chips.append(markup.chip(look, f"{text(shown)} {figure}"))
+    if not parts:
+        return ""
+    bar = f'<div class="breakdown">{"".join(parts)}</div>'
+    return f"<h3>Computation by what limits it</h3>{bar}{markup.legend(chips)}"
+
+
 def _filled(figures: Figures) -> list[tuple[str, float]]:
     """Activities of the step: computation first, the longest next, waiting last."""
     named = [
@@ -146,3 +184,31 @@ def _row(plan: PlanRecord, figures: Figures, longest: float) -> str:
         ),
     ]
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def draw_candidates(plan: PlanRecord) -> str:
+    """A table of all plans that the search simulated; "" for a plan without a search."""
+    if plan.search is None:
+        return ""
+    looks = [' class="n"' if t.startswith(">") else "" for t in CANDIDATE_TITLES]
+    rows = [
+        "".join(
+            f"<td{look}>{text(cell)}</td>"
+            for look, cell in zip(looks, cells, strict=True)
+        )
+        for cells in candidate_rows(plan.search)
+    ]
+    tables = [
+        f'<div class="wide">{markup.table(CANDIDATE_TITLES, shown)}</div>'
+        for shown in (
+            [f"<tr>{row}</tr>" for row in part]
+            for part in (rows[:_CANDIDATES], rows[_CANDIDATES:])
+        )
+    ]
+    return markup.section(
+        "candidates",
+        "Plans that the search compared",
+        "The best plan is the first, and the one of this page. A dash stands for a plan "
+        "that cannot be made.",
+        tables[0] + markup.more(len(rows) - _CANDIDATES, tables[1]),
+    )

@@ -1,6 +1,11 @@
 """The timeline of a step on each stream of a device, above its memory curve."""
 
-from meshwright.app.output.numbers import nice_ticks, show_bytes, show_seconds
+from meshwright.app.output.numbers import (
+    nice_byte_ticks,
+    nice_ticks,
+    show_bytes,
+    show_seconds,
+)
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report import markup
 from meshwright.app.report import trace_events as trace
@@ -124,7 +129,7 @@ def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
         f'<line class="grid" x1="{LEFT}" x2="{LEFT + PLOT}" y1="{y(at):.1f}" '
         f'y2="{y(at):.1f}"/><text class="level" x="{LEFT - 10}" y="{y(at) + 4:.1f}">'
         f"{show_bytes(at)}</text>"
-        for at in nice_ticks(top, 4)
+        for at in nice_byte_ticks(top, 4)
     )
     points = trace.memory_over_time(estimate)
     outline = f"M0,{y(0):.2f}" + "".join(

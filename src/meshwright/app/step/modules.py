@@ -62,6 +62,7 @@ def warn_about_lost_changes(
                 )
         return result
 
+    watched.__name__ = getattr(fn, "__name__", "")
     return watched
 
 

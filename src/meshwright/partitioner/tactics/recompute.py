@@ -76,4 +76,9 @@ def recompute(keep: str | Sequence[str]) -> Recompute:
     When it is applied, it raises `TacticError` for a name without ops, or if the program
     has no residuals.
     """
-    return Recompute((keep,) if isinstance(keep, str) else tuple(keep))
+    names = (keep,) if isinstance(keep, str) else keep
+    if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TacticError(
+            f"keep is {keep!r}; wanted names of ops, such as ['dot_general']"
+        )
+    return Recompute(tuple(names))

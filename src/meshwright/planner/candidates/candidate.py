@@ -14,6 +14,7 @@ class Candidate:
     name: of the strategy. why_not: the reason why the plan could not be made, else "".
     step_time_s, peak_memory_bytes: as simulated. breakdown: seconds of the step by cause,
     as in `Estimate` but without hidden communication; they add up to the step time.
+    limit_bytes: memory of a device that a plan may take.
     """
 
     name: str
@@ -23,10 +24,12 @@ class Candidate:
     peak_memory_bytes: int = 0
     why_not: str = ""
     breakdown: tuple[tuple[str, float], ...] = ()
+    limit_bytes: float = float("inf")
 
-    def fits(self, limit: float) -> bool:
-        """Whether the plan could be made and needs at most `limit` bytes of a device."""
-        return not self.why_not and self.peak_memory_bytes <= limit
+    @property
+    def fits(self) -> bool:
+        """Whether the plan could be made and needs at most the bytes of the limit."""
+        return not self.why_not and self.peak_memory_bytes <= self.limit_bytes
 
 
 def visible_parts(breakdown: Mapping[str, float]) -> tuple[tuple[str, float], ...]:

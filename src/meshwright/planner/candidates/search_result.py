@@ -98,7 +98,7 @@ class SearchResult:
             "tactics": [str(tactic) for tactic in candidate.tactics],
             "step_time_s": candidate.step_time_s if runs else None,
             "peak_memory_bytes": candidate.peak_memory_bytes if runs else None,
-            "fits": candidate.fits(self.limit_bytes),
+            "fits": candidate.fits,
             "why_not": candidate.why_not,
             "breakdown": dict(candidate.breakdown),
             "longer_s": dict(differences(candidate, best)) if runs else {},

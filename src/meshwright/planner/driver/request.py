@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh, load_machine
+from meshwright.machine.memory_size import memory_bytes
 from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic, TacticKind
 from meshwright.planner.candidates.meshes import MOST_AXES
@@ -28,10 +29,6 @@ class ResolvedRequest(NamedTuple):
     place: Location | None
 
 
-_MOST_GIGABYTES = 512
-"""Bytes of a device up to which a user must have meant gigabytes."""
-
-
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """The options of `autoplan`, which documents each of them."""
@@ -41,7 +38,7 @@ class SearchRequest:
     mesh: Mesh | Mapping[str, int] | None = None
     most_axes: int = 2
     objective: str | Mapping[str, float] = "step_time"
-    memory: float | None = None
+    memory: float | str | None = None
     budget_s: float = 15.0
     place: Location | str | None = None
     tactics: Sequence[Tactic] = ()
@@ -61,18 +58,14 @@ class SearchRequest:
         machine = self._machine(mesh)
         if not isinstance(self.most_axes, int) or not 0 < self.most_axes <= MOST_AXES:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"most_axes is {self.most_axes!r}; wanted 1, 2 or 3")
-        if not 0 < self.budget_s < math.inf:
-            raise PlanError(f"budget_s is {self.budget_s}; wanted seconds above 0")
-        if self.memory is not None and not self.memory > 0:
-            raise PlanError(
-                f"memory is {self.memory}; wanted bytes of a device, above 0"
-            )
-        if self.memory is not None and self.memory <= _MOST_GIGABYTES:
-            raise PlanError(
-                f"memory is {self.memory} bytes of a device; did you mean "
-                f"memory={self.memory:g}e9?"
-            )
-        limit = min(machine.chip.usable_bytes, self.memory or math.inf)
+        if (
+            not isinstance(self.budget_s, int | float)
+            or not 0 < self.budget_s < math.inf
+        ):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"budget_s is {self.budget_s!r}; wanted seconds above 0")
+        limit = machine.chip.usable_bytes
+        if self.memory is not None:
+            limit = min(limit, memory_bytes(self.memory))
         place = self.place
         if isinstance(place, str):
             place = find_location(place)

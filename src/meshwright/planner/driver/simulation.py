@@ -90,7 +90,7 @@ def simulate_one(state: SearchState, proposal: Proposal) -> None:
             left_s = state.budget.left_s(1)
         else:  # no final plan is built, since nothing fits yet
             left_s = state.budget.until - state.budget.clock()
-        if found.why_not or found.fits(limit) or left_s <= 0:
+        if found.why_not or found.fits or left_s <= 0:
             return
         if programs.proof is not None:  # the solver process is busy; a plan fits
             return

@@ -162,7 +162,7 @@ class _TreeRun:
             found = self.simulate(plan)
             for _ in range(RETRIES):
                 result, limit = plan.result, self.task.limit
-                if found.why_not or found.fits(limit) or not result.fits:
+                if found.why_not or found.fits or not result.fits:
                     break
                 if not self.trials.budget.has_time(1):
                     return

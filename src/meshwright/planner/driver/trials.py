@@ -45,14 +45,14 @@ class Trials:
             found = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
                 name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
-                breakdown=visible_parts(found.breakdown),
+                breakdown=visible_parts(found.breakdown), limit_bytes=self.task.limit,
             )  # fmt: skip
         except MeshwrightError as error:
             candidate = Candidate(name, mesh, tactics, why_not=str(error))
         else:
             best = self.best()
             is_better = best is None or self.order(candidate) < self.order(best)
-            if candidate.fits(self.task.limit) and is_better:
+            if candidate.fits and is_better:
                 self.lowered = candidate, decided.lowered
             if name == FOUND:
                 overlaps = compiler_of(space.machine).async_collectives
@@ -89,7 +89,7 @@ class Trials:
 
     def best(self) -> Candidate | None:
         """The best plan that fits, if any."""
-        fitting = (c for c in self.candidates if c.fits(self.task.limit))
+        fitting = (c for c in self.candidates if c.fits)
         return min(fitting, key=self.order, default=None)
 
     def order(self, candidate: Candidate) -> tuple[float, float, int, bool]:

@@ -170,6 +170,15 @@ class _Clock:
         return longest, length
 
 
+def kernel_runs(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:
+    """Spans of kernels, and the number of times that each is executed in a step."""
+    for span in timeline.spans:
+        if span.inner is not None:
+            yield from kernel_runs(span.inner, times * span.repeats)
+        elif span.fusion.kind is not FusionKind.COLLECTIVE:
+            yield span, times
+
+
 def collective_overlaps(timeline: Timeline) -> Iterator[tuple[Fusion, float, float]]:
     """Exposed and hidden seconds of each collective, as (fusion, exposed, hidden).
 

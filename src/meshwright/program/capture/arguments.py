@@ -43,6 +43,7 @@ class CallArguments:
             full = [static[n] if n in static else next(rest) for n in names]
             return fn(*full, **keywords, **more)
 
+        bound.__name__ = getattr(fn, "__name__", "")
         return bound
 
 
@@ -107,3 +108,13 @@ def argument_names(
     if unknown and not takes_any:
         raise PlanError(f"no parameter named {unknown}; there are {list(parameters)}")
     return frozenset(chosen)
+
+
+def require_arrays(paths: Sequence[str], leaves: Sequence[Any]) -> None:
+    """Raise `PlanError` if a leaf has only a shape: a step that runs needs the numbers."""
+    for path, leaf in zip(paths, leaves, strict=True):
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            raise PlanError(
+                f"{path} is a ShapeDtypeStruct, which has no numbers; a step runs on "
+                "arrays, and `plan` takes shapes"
+            )

@@ -40,6 +40,7 @@ class Captured:
     avals, out_avals: `jax.ShapeDtypeStruct`s of the leaves.
     ties: input position by output position, for outputs that the next call takes in.
     donated: positions of input leaves whose buffers the caller gives up.
+    name: of the function.
     """
 
     program: Program
@@ -51,6 +52,7 @@ class Captured:
     out_avals: tuple[Any, ...]
     ties: Mapping[int, int]
     donated: tuple[int, ...] = ()
+    name: str = ""
 
 
 def capture(
@@ -94,6 +96,7 @@ def capture(
         tuple(out_avals),
         find_ties(in_tree, out_tree, program, given),
         given,
+        getattr(fn, "__name__", ""),
     )
 
 

@@ -17,5 +17,6 @@ def as_mesh(mesh: Mesh | jax.sharding.Mesh | Mapping[str, int]) -> Mesh:
     if isinstance(mesh, Mapping):
         return Mesh(mesh)
     raise MeshError(
-        f"{mesh!r} is no mesh; wanted Mesh, jax.sharding.Mesh or axis sizes"
+        f"{mesh!r} is no mesh; wanted mw.Mesh, jax.sharding.Mesh or axis sizes, such as "
+        "{'data': 8}"
     )

@@ -82,7 +82,7 @@ def find_backend(machine: Machine) -> Backend:
     if backend is None:
         raise CompilerError(
             f"there is no ahead-of-time compiler for {machine.name}; it is a "
-            f"{machine.compiler} machine"
+            f"{machine.compiler} machine; give a TPU or a GPU, such as tpu-v5e or h100"
         )
     name = machine.compiler
     for module in backend.modules:

@@ -1,5 +1,6 @@
 """Execution of device programs on this process's devices, and their calibration."""
 
+from meshwright.run.local.devices import find_devices
 from meshwright.run.local.spmd import (
     Executable,
     jax_mesh,
@@ -9,6 +10,7 @@ from meshwright.run.local.spmd import (
 
 __all__ = [
     "Executable",
+    "find_devices",
     "jax_mesh",
     "make_executable",
     "named_shardings",

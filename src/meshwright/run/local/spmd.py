@@ -15,12 +15,13 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.propagate import whole_axes
 from meshwright.program.ir import Sharding
+from meshwright.run.local.devices import find_devices
 from meshwright.run.local.execute import run_program
 
 
 def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
     """The JAX mesh over this process group's devices; `MeshError` if they are too few."""
-    devices: list[Any] = list(mesh.devices or jax.devices())
+    devices: list[Any] = list(mesh.devices or find_devices())
     count = mesh.num_devices
     if len(devices) < count:
         raise MeshError(

@@ -1,0 +1,100 @@
+"""The plans that a search simulated, as a table that compares them with the best."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import shorten
+
+from meshwright.app.output import notebook
+from meshwright.app.output.numbers import show_bytes, show_seconds
+from meshwright.planner.candidates.candidate import Candidate, differences
+from meshwright.planner.candidates.search_result import SearchResult
+from meshwright.predict.simulate.timeline import COMPUTE
+
+CANDIDATE_TITLES = (
+    "plan", "mesh", ">step", ">times", ">memory", "compared with the first"
+)  # fmt: skip
+"""Titles of the cells of `candidate_rows`; `>` stands before those of numbers."""
+
+_REASON = 76
+"""Letters of the reason why a plan is not possible."""
+
+_MOST, _WORTH = 3, 0.1
+"""Number of differences shown, and the share of the largest that each has to reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTable:
+    """The candidates of a search, which print as a table, in notebooks too."""
+
+    search: SearchResult
+
+    def __str__(self) -> str:
+        rows = [CANDIDATE_TITLES, *candidate_rows(self.search)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = (
+            "  ".join(
+                f"{cell:>{n}}" if title.startswith(">") else f"{cell:{n}}"
+                for cell, n, title in zip(row, widths, CANDIDATE_TITLES, strict=True)
+            )
+            for row in ([t.removeprefix(">") for t in CANDIDATE_TITLES], *rows[1:])
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        rows = candidate_rows(self.search)
+        title = f"{len(self.search.candidates)} plans, the best first"
+        return notebook.block(title, notebook.table(CANDIDATE_TITLES, rows))
+
+
+def candidate_rows(search: SearchResult) -> Iterator[tuple[str, ...]]:
+    """The cells of each simulated plan, the best first, compared with the best."""
+    best = search.candidates[0]
+    return (_cells(candidate, best) for candidate in search.candidates)
+
+
+def _cells(candidate: Candidate, best: Candidate) -> tuple[str, ...]:
+    mesh = str(candidate.mesh)
+    if candidate.why_not:
+        first = re.split(r"[:;] ", candidate.why_not)[0]
+        reason = shorten(first, _REASON, placeholder=" ...")
+        return candidate.name, mesh, "-", "-", "-", reason
+    seconds, ratio = candidate.step_time_s, candidate.step_time_s / best.step_time_s
+    return (
+        candidate.name,
+        mesh,
+        show_seconds(seconds),
+        f"{ratio:.2f}",
+        show_bytes(candidate.peak_memory_bytes),
+        _difference(candidate, best),
+    )
+
+
+def _difference(candidate: Candidate, best: Candidate) -> str:
+    """The memory that a plan lacks, or the largest differences of its step's seconds."""
+    num_bytes = candidate.peak_memory_bytes
+    if not candidate.fits:
+        over, allowed = (
+            show_bytes(size)
+            for size in (num_bytes - candidate.limit_bytes, candidate.limit_bytes)
+        )
+        return f"does not fit: {over} more than {allowed}"
+    found = differences(candidate, best)
+    worth = [(w, s) for w, s in found if s and abs(s) >= _WORTH * abs(found[0][1])]
+    parts = [_signed(show_seconds(abs(s)), s, _word(w)) for w, s in worth[:_MOST]]
+    is_slower = candidate.step_time_s > best.step_time_s
+    if not is_slower and num_bytes != best.peak_memory_bytes:
+        more = num_bytes - best.peak_memory_bytes
+        parts.insert(0, _signed(show_bytes(abs(more)), more, "memory"))
+    return ", ".join(parts)
+
+
+def _signed(amount: str, sign: float, word: str) -> str:
+    return f"{'+' if sign > 0 else '-'}{amount} {word}"
+
+
+def _word(name: str) -> str:
+    """`all-reduce` for the entry "all_reduce exposed" of a breakdown."""
+    if name == COMPUTE:
+        return "computing"
+    return name.removesuffix(" exposed").replace("_", "-")

@@ -1,0 +1,60 @@
+"""Leaves of a plan in few lines: one for all layers, and for state that is stored alike."""
+
+from collections.abc import Sequence
+
+from meshwright.app.output.collapse import group_by, index_free, merge
+from meshwright.app.record.plan_record import Leaf
+
+_NAMES = 4
+"""Alternatives that are listed where the paths of a line differ."""
+
+
+def fold_leaves(leaves: Sequence[Leaf]) -> list[tuple[str, int]]:
+    """Lines about leaves, and the number of leaves of each.
+
+    Leaves of the same type and sharding share a line if their paths differ only in the
+    index of a layer (`blocks.*.up`), or in their middle or beginning, as those of an
+    optimizer do: `state.{params, mu, nu}.blocks.*.up`.
+    """
+    groups = group_by(leaves, lambda leaf: index_free(str(leaf)))
+    layers = [
+        (
+            merge([leaf.path for leaf in group]),
+            str(group[0]).partition(": ")[2],
+            len(group),
+        )
+        for group in groups.values()
+    ]
+    alike = group_by(layers, lambda line: (line[1], line[2], _last(line[0])))
+    return [
+        (f"{_braced([path for path, _, _ in group])}: {text}", count * len(group))
+        for (text, count, _), group in alike.items()
+    ]
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _braced(paths: Sequence[str]) -> str:
+    """One text for several paths: what they share, and what differs in braces."""
+    split = [path.split(".") for path in paths]
+    if len(split) == 1:
+        return paths[0]
+    longest = min(map(len, split)) - 1  # one component of each path stays between
+    head = _num_shared(split, longest)
+    tail = _num_shared([path[::-1] for path in split], longest - head)
+    middles = [".".join(path[head : len(path) - tail]) for path in split]
+    listed = middles[:_NAMES]
+    if len(middles) > _NAMES:
+        listed.append(f"{len(middles) - _NAMES} more")
+    end = split[0][len(split[0]) - tail :]
+    return ".".join((*split[0][:head], f"{{{', '.join(listed)}}}", *end))
+
+
+def _num_shared(paths: Sequence[Sequence[str]], longest: int) -> int:
+    """The number of components, at most `longest`, with which all paths begin."""
+    for i in range(longest):
+        if len({path[i] for path in paths}) > 1:
+            return i
+    return longest

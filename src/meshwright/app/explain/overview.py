@@ -1,0 +1,182 @@
+"""The head of a printed plan: size, time, memory, where time goes, and uncut work."""
+
+from collections.abc import Iterator
+
+from meshwright.app.output.collapse import group_by
+from meshwright.app.output.numbers import (
+    show_bytes,
+    show_count,
+    show_dollars,
+    show_seconds,
+    show_share,
+    show_si,
+)
+from meshwright.app.record.plan_record import PlanRecord
+from meshwright.predict.figures import Figures
+
+_LINES = 4
+"""Source lines, and reasons for uncut work, that are shown."""
+_TITLE = 14
+"""Columns of a title."""
+_LEAST = 0.005
+"""Share of the step below which an activity, or uncut work, is not shown."""
+
+BOUNDS = {
+    "matrix": "matrix unit",
+    "vector": "vector unit",
+    "memory": "memory",
+    "launch": "launches",
+}
+"""Names of what limits a kernel."""
+
+
+def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
+    """Lines on machine, chips, step time, memory, long source lines and uncut work."""
+    figures = plan.figures
+    if figures is None:
+        lines = [title_of(plan), NO_MACHINE]
+    else:
+        lines = [title_of(plan)]
+        lines += [
+            f"  {what:{_TITLE}}{text}" for what, text in figure_rows(plan, figures)
+        ]
+        lines += _longest(figures)
+    return lines + _uncut(plan, full)
+
+
+def title_of(plan: PlanRecord) -> str:
+    """One line: name, mesh, number and kind of devices."""
+    name = f"{plan.name}: " if plan.name else ""
+    of = "" if plan.figures is None else f" of {plan.figures.machine}"
+    devices = f"{plan.mesh.num_devices} devices{of}"
+    return f"{name}mesh {plan.mesh}, {devices}, gather {plan.gather.value}"
+
+
+NO_MACHINE = (
+    'for time and memory of a step, name a machine: plan.on("tpu-v5e"), or '
+    "--machine tpu-v5e"
+)
+"""Advice for a plan without figures."""
+
+
+def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]:
+    """Title and text of each figure of a step."""
+    speed = f"{show_seconds(figures.step_time_s)}, MFU {show_share(figures.mfu)}"
+    tokens = show_tokens(plan, figures)
+    yield "step", f"{speed}, {tokens}" if tokens else speed
+    peak, usable = figures.peak_memory_bytes, figures.usable_bytes
+    fits = "fits" if figures.fits else "DOES NOT FIT"
+    yield (
+        "memory",
+        f"{show_bytes(peak)} of {show_bytes(usable)} on each device "
+        f"({show_share(peak / usable)}): {fits}",
+    )
+    if figures.num_parameters:
+        yield "parameters", show_count(figures.num_parameters)
+    yield from activity_rows(figures)
+    spent = [
+        "" if figures.energy_j is None else show_si(figures.energy_j, "J"),
+        "" if figures.cost_usd is None else show_dollars(figures.cost_usd),
+        "" if figures.co2e_g is None else show_si(figures.co2e_g, "gCO2e"),
+    ]
+    if any(spent):
+        yield "a step costs", ", ".join(filter(None, spent))
+
+
+def show_tokens(plan: PlanRecord, figures: Figures) -> str:
+    """`1.2 k tokens/s`, of all devices; "" for a step without tokens or without time."""
+    if not plan.tokens_per_step or not figures.step_time_s:
+        return ""
+    return f"{show_count(plan.tokens_per_step / figures.step_time_s)} tokens/s"
+
+
+def activity_rows(figures: Figures) -> Iterator[tuple[str, str]]:
+    """Title and text of computation, collectives and idle time, with their shares."""
+    step_s, parts = figures.step_time_s or 1.0, figures.breakdown
+
+    def with_share(seconds: float) -> str:
+        return f"{show_seconds(seconds)} ({show_share(seconds / step_s)})"
+
+    bounds = ", ".join(
+        f"{BOUNDS.get(name, name)} {show_seconds(seconds)}"
+        for name, seconds in figures.compute_bounds.items()
+        if seconds >= _LEAST * step_s
+    )
+    compute_s = parts.get("compute", 0.0)
+    yield (
+        "computing",
+        with_share(compute_s) + (f", limited by {bounds}" if bounds else ""),
+    )
+    waits = {k: s for k, s in parts.items() if k.endswith(" exposed") and s}
+    hidden_s = sum(s for k, s in parts.items() if k.endswith(" hidden"))
+    if waits or hidden_s:
+        kinds = ", ".join(
+            f"{name.removesuffix(' exposed').replace('_', '-')} {show_seconds(seconds)}"
+            for name, seconds in sorted(waits.items(), key=lambda item: -item[1])
+            if seconds >= _LEAST * step_s
+        )
+        text = with_share(sum(waits.values())) + (f": {kinds}" if kinds else "")
+        hidden = f"; {show_seconds(hidden_s)} more behind computing" if hidden_s else ""
+        yield "collectives", text + hidden
+    idle_s = parts.get("idle", 0.0) + parts.get("waiting", 0.0)
+    if idle_s >= _LEAST * step_s:
+        yield "idle", with_share(idle_s)
+
+
+LINE_TITLES = (">of step", "source line", ">computing", ">collectives")
+
+
+def line_rows(figures: Figures) -> list[tuple[str, ...]]:
+    """Cells under `LINE_TITLES` of the source lines that take most of the step."""
+    step_s = figures.step_time_s or 1.0
+    return [
+        (
+            show_share(line.seconds / step_s),
+            line.source or "no source line",
+            show_seconds(line.compute_s),
+            show_seconds(line.exposed_s),
+        )
+        for line in figures.lines[:_LINES]
+        if line.seconds
+    ]
+
+
+def _longest(figures: Figures) -> list[str]:
+    rows = line_rows(figures)
+    if not rows:
+        return []
+    lines = [
+        "",
+        f"{'source lines that take most':30}{'computing':>12}{'collectives':>13}",
+    ]
+    return lines + [
+        f"  {share:>7}  {source:19}{computing:>12}{waiting:>13}"
+        for share, source, computing, waiting in rows
+    ]
+
+
+def uncut_sections(
+    plan: PlanRecord, full: bool = False
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """A title for each axis, and rows of a share of the FLOPs and the reason for it.
+
+    full: also for the smallest shares.
+    """
+    sections: list[tuple[str, list[tuple[str, str]]]] = []
+    for axis, work in group_by(plan.uncut, lambda each: each.axis).items():
+        total = sum(each.share for each in work)
+        shown = work if full else [w for w in work[:_LINES] if w.share >= _LEAST]
+        rows = [
+            (show_share(w.share), f"{w.kind} at {w.source}: {w.why}") for w in shown
+        ]
+        if rows:
+            title = f"not cut along {axis!r}: {show_share(total)} of the FLOPs"
+            sections.append((title, rows))
+    return sections
+
+
+def _uncut(plan: PlanRecord, full: bool) -> list[str]:
+    lines: list[str] = []
+    for title, rows in uncut_sections(plan, full):
+        lines += ["", title, *(f"  {share:>7}  {why}" for share, why in rows)]
+    return lines

@@ -1,0 +1,40 @@
+"""A plan as HTML for a notebook: what matters first, the rest in parts that open."""
+
+from meshwright.app.explain.fold import fold_leaves
+from meshwright.app.explain.overview import (
+    LINE_TITLES,
+    NO_MACHINE,
+    figure_rows,
+    line_rows,
+    title_of,
+    uncut_sections,
+)
+from meshwright.app.explain.show import show_plan
+from meshwright.app.output import notebook
+from meshwright.app.record.plan_record import PlanRecord
+
+
+def plan_html(plan: PlanRecord) -> str:
+    """The figures of a plan, and its shardings and its whole page to open."""
+    figures = plan.figures
+    if figures is None:
+        parts = [notebook.table(("",), [(NO_MACHINE,)])]
+    else:
+        parts = [
+            notebook.table(("", ""), figure_rows(plan, figures)),
+            notebook.table(LINE_TITLES, line_rows(figures)),
+        ]
+    parts += [
+        notebook.block(title, notebook.table((">", ""), rows))
+        for title, rows in uncut_sections(plan)
+    ]
+    cut = [leaf for leaf in plan.inputs if any(leaf.spec)]
+    rows = [(*line.split(": ", 1), f"x{n}") for line, n in fold_leaves(cut)]
+    inputs = notebook.table(("input", "sharding", ">leaves"), rows)
+    parts += [
+        notebook.folded(
+            f"shardings of {len(cut)} of {len(plan.inputs)} inputs", inputs
+        ),
+        notebook.folded("the whole page", notebook.preformatted(show_plan(plan))),
+    ]
+    return notebook.block(title_of(plan), *parts)

@@ -1,0 +1,91 @@
+"""The work that a mesh axis leaves uncut, which all devices along it repeat, and why."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from meshwright.app.explain.names import ProgramNames
+from meshwright.app.record.plan_record import UncutWork
+from meshwright.partitioner.decide import Decided
+from meshwright.partitioner.propagate import Node
+from meshwright.program.ir import Op, Program
+from meshwright.program.ops import work_of
+
+_LEAST = 0.001
+"""Share of all FLOPs below which uncut work is not listed."""
+
+_DIMS = 2
+"""Dims that a reason names."""
+
+
+def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
+    """The uncut work of each axis of the mesh, by kind and source line of the ops."""
+    work = decided.work
+    names = ProgramNames(work, decided.captured.out_paths)
+    flops = [(op, n) for op, n in flops_of(work.graph.program) if n]
+    total = sum(n for _, n in flops) or 1
+    found: list[UncutWork] = []
+    for axis, size in work.mesh.sizes:
+        if size == 1:
+            continue
+        uncut: dict[tuple[str, str], float] = defaultdict(float)
+        first: dict[tuple[str, str], Node] = {}
+        for op, n in flops:
+            node = work.graph.op_node.get(op)
+            if node is None or work.is_cut(node, axis):
+                continue
+            key = op.kind, str(op.source)
+            uncut[key] += n / total
+            first.setdefault(key, node)
+        order = sorted(uncut, key=lambda key: -uncut[key])
+        found += [
+            UncutWork(axis, *key, uncut[key], _why(names, first[key], axis))
+            for key in order
+            if uncut[key] >= _LEAST
+        ]
+    return tuple(found)
+
+
+def flops_of(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
+    """Each op that has no body, and its FLOPs in a step.
+
+    The body of a scan counts `length` times, that of a `while` once; all branches of a
+    `cond` count.
+    """
+    for op in program.ops:
+        if not op.bodies:
+            yield op, times * work_of(op).flops
+            continue
+        length = op.params["length"] if op.kind == "scan" else 1
+        assert isinstance(length, int), f"a scan of length {length!r}"
+        for body in op.bodies:
+            yield from flops_of(body, times * length)
+
+
+def _why(names: ProgramNames, node: Node, axis: str) -> str:
+    """The reason why an axis does not cut an op."""
+    state, work = names.state, names.work
+    if node.rule is not None and node.rule.opaque:
+        return node.rule.opaque
+    for sub_axis in work.sub_axes[axis]:
+        if sub_axis in state.blocked[node.index]:
+            return "a tactic keeps it whole"
+        if (node.index, sub_axis) in state.conflicts:
+            return "two of its dims want the axis; see the conflicts"
+        for value, dims in node.ins:
+            dim = state.dim_on(value, sub_axis)
+            if dim is None or dim < 0:
+                continue
+            whys = (state.why_not(node, sub_axis, f) for f in dims[dim])
+            if why := next(filter(None, whys), ""):
+                return f"{names.value(value)} is cut, but {why}"
+    return f"no tactic cuts it{_odd_dims(names, node, work.mesh.size(axis))}"
+
+
+def _odd_dims(names: ProgramNames, node: Node, parts: int) -> str:
+    """The dims of an op that cannot be cut into so many parts, the largest first."""
+    sizes = sorted(enumerate(node.sizes), key=lambda each: -each[1])
+    odd = [(f, n) for f, n in sizes if n > 1 and n % parts]
+    if not odd:
+        return ""
+    listed = " or ".join(f"{names.place(node, f)} ({n})" for f, n in odd[:_DIMS])
+    return f"; {parts} parts do not divide {listed}"

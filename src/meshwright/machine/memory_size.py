@@ -1,0 +1,53 @@
+"""Sizes of memory as users write them: `80GiB`, `512 MB`, or a number of bytes."""
+
+import math
+import re
+
+from meshwright.errors import PlanError
+
+_UNITS = {
+    "": 1, "B": 1,
+    "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+
+_SIZE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*([a-z]*)\s*", re.I)
+
+_LEAST_BYTES = 1000
+"""Bytes of a device below which a user must have meant gigabytes: no chip has so few."""
+
+
+def memory_bytes(size: float | str) -> float:
+    """Bytes of a device's memory from a number of bytes, or from text with a unit.
+
+    Raises `PlanError` for anything else, and for a number that must have been meant in
+    another unit, such as 80.
+
+    >>> memory_bytes("80GiB"), memory_bytes("16 gb"), memory_bytes(16e9)
+    (85899345920.0, 16000000000.0, 16000000000.0)
+    """
+    number, unit = _read(size)
+    if number is None or unit is None or not 0 < number < math.inf:
+        raise PlanError(
+            f"memory is {size!r}; wanted a size such as '80GiB', or a number of bytes, "
+            f"above 0; the units are {', '.join(u for u in _UNITS if u)}"
+        )
+    num_bytes = number * _UNITS[unit]
+    if num_bytes < _LEAST_BYTES:
+        raise PlanError(
+            f"memory is {num_bytes:g} bytes of a device; did you mean '{number:g}GiB'?"
+        )
+    return num_bytes
+
+
+def _read(size: float | str) -> tuple[float | None, str | None]:
+    """The number and the unit, as `_UNITS` spells it; `None` for what cannot be read."""
+    if isinstance(size, bool):
+        return None, None
+    if isinstance(size, int | float):
+        return float(size), ""
+    found = _SIZE.fullmatch(size) if isinstance(size, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if found is None:
+        return None, None
+    spelled = {unit.lower(): unit for unit in _UNITS}
+    return float(found[1]), spelled.get(found[2].lower())
