@@ -1,10 +1,14 @@
 """`autoplan`: the best plan found for a step on a number of chips."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshwright.app.confirm.first_compiled import (
+    CompilePlan,
+    compile_for_its_machine,
+    first_that_compiles,
+)
 from meshwright.app.make_plan import make_plan
 from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
@@ -13,6 +17,7 @@ from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import meshes_that_take, meshes_with
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SearchResult
@@ -24,7 +29,9 @@ from meshwright.planner.driver.tree_plans import search_trees
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
+from meshwright.planner.solve.work_rates import CAPTURE
 from meshwright.predict.energy import Location
+from meshwright.run.compilers.confirm import find_backend
 
 _SEARCH_SHARE = 0.96
 """Share of the budget for the search; the rest is for the plan and for late endings."""
@@ -46,6 +53,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
     experts: bool = True,
     search: str = "program",
     seed: int = 0,
+    confirm: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Plan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
@@ -58,44 +66,61 @@ def autoplan(  # noqa: PLR0913  the options of a search
         proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}
         0.3 % less time is worth as much as 1 % less memory.
     memory: bytes of a device that a plan may take; by default all that the chip offers.
-    budget_s: seconds after which the best plan so far is returned, as it is on Ctrl-C.
+    budget_s: seconds of work after which the best plan so far is returned, as it is on
+        Ctrl-C. Work is counted, in seconds that it takes on two cores of 2024, so that
+        every run finds the same plan on any machine, busy or idle. A machine that takes 8
+        times as long, and 2 minutes, cuts the search short; `search.notes` then says so.
     place: location of the machine, for carbon. experts: try expert strategies, too.
     search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
         cuts of inputs, whose plans are lists of `shard` tactics.
-    seed: of the search. on_progress: is called with lines of text.
+    seed: of the search. confirm: compile the plan with the machine's real compiler, which
+        takes some minutes for a large step and needs `meshwright[tpu]` or
+        `meshwright[gpu]`; where the compiler fails, or needs more memory than there is, the
+        next candidate is tried, and `search.notes` says so.
+    on_progress: is called with lines of text.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
     runs the plan. Buffers of state that the step updates are assumed to be donated.
     Raises `PlanError` if nothing fits, or if no mesh takes the tactics.
     """
     request = SearchRequest(
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
-        experts, search, seed, on_progress or ignore_progress,
+        experts, search, seed, on_progress or ignore_progress, confirm,
     )  # fmt: skip
     return find_plan(fn, args, request)
 
 
 def find_plan(
-    fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    compile_plan: CompilePlan | None = None,
 ) -> Plan:
-    """The best plan found for `fn(*args)` under the options of `autoplan`."""
+    """The best plan found for `fn(*args)` under the options of `autoplan`.
+
+    compile_plan: in place of the machine's real compiler, if plans are to be compiled.
+    """
     if not isinstance(args, tuple | list):
         raise PlanError(
             f"args is a {type(args).__name__}; wanted the arguments of the function in a "
             "tuple, such as (state, batch) or (x,)"
         )
-    started = time.monotonic()
-    until = started + _SEARCH_SHARE * request.budget_s
+    budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     resolved = request.resolve()
+    if request.confirm and compile_plan is None:
+        find_backend(resolved.machine)  # an error before the search, not after it
+        compile_plan = compile_for_its_machine
     if request.search == "tree":
         task = _task(fn, args, request, resolved)
-        trials = Trials(task, TimeBudget(until), [])
-        found = search_trees(task, trials, started)
-        return _final_plan(found, task, trials, resolved.place)
+        budget.count(CAPTURE, len(task.space.graph.nodes))
+        trials = Trials(task, budget, [])
+        found = search_trees(task, trials)
+        return _final_plan(found, task, trials, resolved.place, compile_plan)
     with SolverProcess() as solver:  # starts while the program is captured
         task = _task(fn, args, request, resolved)
-        state = search_with_recomputation(SearchState(task, solver, until))
-    found = state.result(started)
-    return _final_plan(found, state.task, state.trials, resolved.place)
+        budget.count(CAPTURE, len(task.space.graph.nodes))
+        state = search_with_recomputation(SearchState(task, solver, budget))
+    found = state.result()
+    return _final_plan(found, state.task, state.trials, resolved.place, compile_plan)
 
 
 def _task(
@@ -126,15 +151,33 @@ def _task(
 
 
 def _final_plan(
-    search: SearchResult, task: SearchTask, trials: Trials, place: Location | None
+    search: SearchResult,
+    task: SearchTask,
+    trials: Trials,
+    place: Location | None,
+    compile_plan: CompilePlan | None,
 ) -> Plan:
-    """The plan of the best candidate, simulated; its device program is reused."""
-    best, space, last = search.candidates[0], task.space, trials.lowered
+    """The plan of the best candidate, or of the first one that compiles."""
+
+    def plan_of(candidate: Candidate) -> Plan:
+        return _plan_of(candidate, task, trials, place)
+
+    if compile_plan is None:
+        return replace(plan_of(search.candidates[0]), search=search)
+    plan, search = first_that_compiles(search, plan_of, compile_plan, task.on_progress)
+    return replace(plan, search=search)
+
+
+def _plan_of(
+    best: Candidate, task: SearchTask, trials: Trials, place: Location | None
+) -> Plan:
+    """The plan of a candidate, simulated; the best one's device program is reused."""
+    space, last = task.space, trials.lowered
     rewrites, given = (
         [tactic for tactic in tactics if tactic.rewrite is not None]
         for tactics in (best.tactics, space.given)
     )
-    plan = make_plan(
+    return make_plan(
         space.original,
         best.mesh,
         best.tactics,
@@ -142,4 +185,3 @@ def _final_plan(
         space.graph if rewrites == given else None,
         last[1] if rewrites == given and last and last[0] is best else None,
     ).on(space.machine, place, donate_state=True)
-    return replace(plan, search=search)

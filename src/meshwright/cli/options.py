@@ -95,7 +95,9 @@ ObjectiveText = Annotated[
 MemoryGib = Annotated[
     float | None, typer.Option("--memory", help="memory limit of a device, in GiB")
 ]
-BudgetSeconds = Annotated[float, typer.Option("--budget", help="seconds to search")]
+BudgetSeconds = Annotated[
+    float, typer.Option("--budget", help="seconds of work to search")
+]
 MostAxes = Annotated[
     int, typer.Option("--most-axes", help="most axes of a mesh to try, 1 to 3")
 ]
@@ -107,6 +109,10 @@ SearchName = Annotated[
     ),
 ]
 SearchSeed = Annotated[int, typer.Option("--seed", help="random seed of the search")]
+ConfirmFound = Annotated[
+    bool,
+    typer.Option("--confirm", help="compile the found plan with the real compiler"),
+]
 
 # -- the output ------------------------------------------------------------------------
 

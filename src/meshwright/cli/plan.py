@@ -13,7 +13,7 @@ from meshwright.planner.driver.request import SearchRequest
 from meshwright.predict.energy import find_location
 
 _OF_A_SEARCH = (
-    "chips", "objective", "memory", "budget", "most_axes", "search", "seed"
+    "chips", "objective", "memory", "budget", "most_axes", "search", "seed", "confirm"
 )  # fmt: skip
 """Options that only a search has."""
 
@@ -35,6 +35,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     most_axes: options.MostAxes = 2,
     search: options.SearchName = "program",
     seed: options.SearchSeed = 0,
+    confirm: options.ConfirmFound = False,
     machines: options.Machines = None,
     place: options.PlaceName = None,
     tokens: options.Tokens = None,
@@ -53,6 +54,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
         request = SearchRequest(
             machine, chips, None if mesh is None else parse_mesh(mesh), most_axes,
             objective, memory and memory * 2**30, budget, place, search=search, seed=seed,
+            confirm=confirm,
         )  # fmt: skip
         print_found(search_plan(target, request, schedule, tactics), as_json, out)
         return

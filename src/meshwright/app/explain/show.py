@@ -31,6 +31,8 @@ def show_plan(plan: PlanRecord) -> str:
     if not is_cut and not plan.collectives and len(plan.steps) > 1:
         lines += ["", "nothing was cut: every device does the whole step"]
     lines += _problems(plan, expand=False)
+    if plan.search is not None and plan.search.notes:
+        lines += ["", "the search", *(f"  {note}" for note in plan.search.notes)]
     return "\n".join(lines)
 
 
