@@ -9,6 +9,8 @@ from meshwright.app.confirm.first_compiled import (
     compile_for_its_machine,
     first_that_compiles,
 )
+from meshwright.app.explain.diff import diff
+from meshwright.app.hosts import asked_for, found_by_one, hosts_of_search
 from meshwright.app.make_plan import make_plan
 from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
@@ -32,6 +34,10 @@ from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import CAPTURE
 from meshwright.predict.energy import Location
 from meshwright.run.compilers.confirm import find_backend
+
+_WAIT_S, _WAIT = 3600.0, 20.0
+"""Seconds to wait for the plan of another process, and times its budget: for its search,
+which has a safety net in real time, and for compilations."""
 
 _SEARCH_SHARE = 0.96
 """Share of the budget for the search; the rest is for the plan and for late endings."""
@@ -78,6 +84,8 @@ def autoplan(  # noqa: PLR0913  the options of a search
         `meshwright[gpu]`; where the compiler fails, or needs more memory than there is, the
         next candidate is tried, and `search.notes` says so.
     on_progress: is called with lines of text.
+    Where `jax.distributed` has several processes, all call this; process 0 searches, and
+    the others receive its plan.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
     runs the plan. Buffers of state that the step updates are assumed to be donated.
     Raises `PlanError` if nothing fits, or if no mesh takes the tactics.
@@ -104,11 +112,34 @@ def find_plan(
             f"args is a {type(args).__name__}; wanted the arguments of the function in a "
             "tuple, such as (state, batch) or (x,)"
         )
-    budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     resolved = request.resolve()
     if request.confirm and compile_plan is None:
         find_backend(resolved.machine)  # an error before the search, not after it
         compile_plan = compile_for_its_machine
+
+    def find() -> Plan:
+        return _find_here(fn, args, request, resolved, compile_plan)
+
+    hosts = hosts_of_search()
+    if hosts is None:
+        return find()
+    asked = asked_for(fn, args, request, resolved)
+    if hosts.index == 0:
+        return found_by_one(hosts, asked, find, lambda plan: (plan, plan.search))
+    request.on_progress("waiting for the plan of process 0")
+    sent, search = hosts.receive(asked, _WAIT_S + _WAIT * request.budget_s)
+    return _plan_again(fn, args, resolved, search, sent)
+
+
+def _find_here(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    resolved: ResolvedRequest,
+    compile_plan: CompilePlan | None,
+) -> Plan:
+    """The best plan found by a search in this process."""
+    budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     if request.search == "tree":
         task = _task(fn, args, request, resolved)
         budget.count(CAPTURE, len(task.space.graph.nodes))
@@ -121,6 +152,26 @@ def find_plan(
         state = search_with_recomputation(SearchState(task, solver, budget))
     found = state.result()
     return _final_plan(found, state.task, state.trials, resolved.place, compile_plan)
+
+
+def _plan_again(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    resolved: ResolvedRequest,
+    search: SearchResult,
+    sent: Plan,
+) -> Plan:
+    """The plan that another process found and sent, made again for this one's function."""
+    best = search.candidates[0]
+    captured = partition(fn, best.mesh).capture(*args)
+    made = make_plan(captured, best.mesh, best.tactics, Gather.SHARED)
+    plan = made.on(resolved.machine, resolved.place, donate_state=True)
+    if plan.to_json() != sent.to_json():
+        raise PlanError(
+            "the function or its constants differ between process 0 and this one, so that "
+            f"the plan of process 0 gives another step here:\n{diff(sent, plan)}"
+        )
+    return replace(plan, search=search)
 
 
 def _task(
