@@ -72,20 +72,16 @@ def autoplan(  # noqa: PLR0913  the options of a search
         proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}
         0.3 % less time is worth as much as 1 % less memory.
     memory: bytes of a device that a plan may take; by default all that the chip offers.
-    budget_s: seconds of work after which the best plan so far is returned, as it is on
-        Ctrl-C. Work is counted, in seconds that it takes on two cores of 2024, so that
-        every run finds the same plan on any machine, busy or idle. A machine that takes 8
-        times as long, and 2 minutes, cuts the search short; `search.notes` then says so.
+    budget_s: seconds of work, counted alike on any machine, busy or idle, after which the
+        best plan so far is returned, as it is on Ctrl-C. After 8 times as many real
+        seconds, and 2 minutes, a search is cut short; `search.notes` then says so.
     place: location of the machine, for carbon. experts: try expert strategies, too.
     search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
         cuts of inputs, whose plans are lists of `shard` tactics.
-    seed: of the search. confirm: compile the plan with the machine's real compiler, which
-        takes some minutes for a large step and needs `meshwright[tpu]` or
-        `meshwright[gpu]`; where the compiler fails, or needs more memory than there is, the
-        next candidate is tried, and `search.notes` says so.
+    seed: of the search. confirm: compile the plan with the machine's real compiler, from
+        `meshwright[tpu]` or `meshwright[gpu]`; where it fails, the next plan is tried.
     on_progress: is called with lines of text.
-    Where `jax.distributed` has several processes, all call this; process 0 searches, and
-    the others receive its plan.
+    Of several processes (`jax.distributed`) all call this; the first one searches for all.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
     runs the plan. Buffers of state that the step updates are assumed to be donated.
     Raises `PlanError` if nothing fits, or if no mesh takes the tactics.
@@ -214,8 +210,13 @@ def _final_plan(
         return _plan_of(candidate, task, trials, place)
 
     if compile_plan is None:
-        return replace(plan_of(search.candidates[0]), search=search)
-    plan, search = first_that_compiles(search, plan_of, compile_plan, task.on_progress)
+        plan = plan_of(search.candidates[0])
+    else:
+        plan, search = first_that_compiles(
+            search, plan_of, compile_plan, task.on_progress
+        )
+    for note in search.notes:
+        task.on_progress(note)
     return replace(plan, search=search)
 
 

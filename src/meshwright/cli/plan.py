@@ -1,5 +1,8 @@
 """`meshwright plan`: the plan of given tactics, or the best plan that a search finds."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import typer
 
 import meshwright.cli.options as options
@@ -51,11 +54,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     """
     _check_options(context)
     if machine is not None:
-        request = SearchRequest(
-            machine, chips, None if mesh is None else parse_mesh(mesh), most_axes,
-            objective, memory and memory * 2**30, budget, place, search=search, seed=seed,
-            confirm=confirm,
-        )  # fmt: skip
+        request = _search_request(context.params)
         print_found(search_plan(target, request, schedule, tactics), as_json, out)
         return
     assert mesh is not None, "checked with the other options"
@@ -72,6 +71,23 @@ def plan_command(  # noqa: PLR0913  the options of a command
         print_comparison(f"{loaded.name} on {step.mesh}", plans, run, as_json)
     else:
         print(plan.to_json() if as_json else plan)
+
+
+def _search_request(values: Mapping[str, Any]) -> SearchRequest:
+    """The options of a search, from those of the command."""
+    mesh, memory = values["mesh"], values["memory"]
+    return SearchRequest(
+        values["machine"],
+        mesh=None if mesh is None else parse_mesh(mesh),
+        memory=memory and memory * 2**30,
+        budget_s=values["budget"],
+        **{
+            name: values[name]
+            for name in (
+                "chips", "most_axes", "objective", "place", "search", "seed", "confirm"
+            )
+        },
+    )  # fmt: skip
 
 
 def _check_options(context: typer.Context) -> None:

@@ -3,16 +3,16 @@
 from meshwright.planner.solve.space import Priced
 from meshwright.search.work import Work
 
-CAPTURE = Work("capture", 1.5e-4)
+CAPTURE = Work("capture", 1.7e-4)
 """A node of a program: it is captured and its op priced, once per search."""
 
-PRICE = Work("price", 9e-7)
+PRICE = Work("price", 7.5e-7)
 """An entry of a mesh's integer program, with all that is built for it."""
 
-REPRICE = Work("reprice", 9e-7)
+REPRICE = Work("reprice", 7e-7)
 """An entry of a mesh's integer program that is built again at other prices."""
 
-READ_EXPERT = Work("read expert", 1.4e-5)
+READ_EXPERT = Work("read expert", 1.8e-5)
 """A node of a program, for each expert strategy that is applied and read."""
 
 SIMULATE = Work("simulate", 7e-5)
@@ -21,7 +21,7 @@ SIMULATE = Work("simulate", 7e-5)
 REWRITE = Work("rewrite", 7e-5)
 """A node of a program for which a rewrite is looked for."""
 
-SPELL = Work("spell", 8e-6)
+SPELL = Work("spell", 6e-6)
 """A node of the site graph of a plan, each time that a list of cuts is scored."""
 
 

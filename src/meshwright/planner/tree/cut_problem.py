@@ -39,7 +39,7 @@ class InputCut(NamedTuple):
     axis: str
 
 
-_CUT = Work("cut", 1e-7)
+_CUT = Work("cut", 6.5e-8)
 """A cell of a state that is copied, and to which a cut propagates."""
 
 _EVALUATE = Work("evaluate", 1e-7)
