@@ -16,7 +16,7 @@ from meshwright.planner.driver.task import TimeBudget
 from meshwright.planner.recompute.saved_values import recompute_within
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Space
-from meshwright.planner.solve.work_rates import CAPTURE, REWRITE
+from meshwright.planner.solve.work_rates import PREPARE, REWRITE
 
 _STRETCH = 1 / 32
 """Share of the memory that values recomputed together may take."""
@@ -101,5 +101,5 @@ def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
     )
     budget = TimeBudget(first.budget.until, first.budget.meter)
     candidates = first.trials.candidates
-    budget.count(CAPTURE, len(rewritten.space.graph.nodes))
+    budget.count(PREPARE, len(rewritten.space.graph.nodes))
     return SearchState(rewritten, programs.solver, budget, candidates, programs)

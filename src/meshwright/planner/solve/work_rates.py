@@ -3,8 +3,11 @@
 from meshwright.planner.solve.space import Priced
 from meshwright.search.work import Work
 
-CAPTURE = Work("capture", 1.7e-4)
-"""A node of a program: it is captured and its op priced, once per search."""
+CAPTURE = Work("capture", 1.5e-4)
+"""A node of a program that is captured and whose op is priced."""
+
+PREPARE = Work("prepare", 6e-5)
+"""A node of a rewritten program, whose op is priced."""
 
 PRICE = Work("price", 7.5e-7)
 """An entry of a mesh's integer program, with all that is built for it."""
@@ -12,7 +15,7 @@ PRICE = Work("price", 7.5e-7)
 REPRICE = Work("reprice", 7e-7)
 """An entry of a mesh's integer program that is built again at other prices."""
 
-READ_EXPERT = Work("read expert", 1.8e-5)
+READ_EXPERT = Work("read expert", 1.4e-5)
 """A node of a program, for each expert strategy that is applied and read."""
 
 SIMULATE = Work("simulate", 7e-5)
