@@ -1,9 +1,6 @@
 """Several processes, one search: process 0 searches, the others receive its plan."""
 
 import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from meshwright.app import hosts as app_hosts
 from meshwright.app.hosts import Hosts, found_by_one
 from meshwright.errors import PlanError
+from tests.run.processes import run_workers
 
 WORKER = Path(__file__).with_name("hosts_worker.py")
 
@@ -86,27 +84,8 @@ def test_a_process_that_waits_in_vain_says_what_to_do(monkeypatch):
         second.receive(["a step"], 0.02)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def test_two_processes_get_the_plan_of_one_search_and_run_it():
-    port = str(free_port())
-    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), "2", port],
-            env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    try:
-        results = [w.communicate(timeout=600) for w in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
+    results = run_workers(WORKER)
     outs = [out for out, _ in results]
     for rank, (out, err) in enumerate(results):
         assert f"process {rank} of 2: equal on 4 devices" in out, err[-3000:]
