@@ -28,9 +28,10 @@ from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.search import SPELLED, search_with_recomputation
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.driver.task import SearchTask
+from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
+from meshwright.planner.solve.work_rates import CAPTURE
 
 RESULTS = Path(__file__).parent / "results" / "autoplan.json"
 
@@ -67,7 +68,9 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
         task = SearchTask(
             Space(captured, machine), meshes, limit, lambda seconds, num_bytes: seconds
         )
-        state = SearchState(task, solver, started + budget_s)
+        budget = TimeBudget.of(budget_s)
+        budget.count(CAPTURE, len(task.space.graph.nodes))
+        state = SearchState(task, solver, budget)
         state = search_with_recomputation(state)
     row: Row = {"capture_s": capture_s, "seconds": time.monotonic() - started}
     seen = {(c.name, c.mesh) for c in state.trials.candidates}
@@ -75,7 +78,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
     if any(c.fits for c in own):
         row["own_s"] = min(c.step_time_s for c in own if c.fits)
     try:
-        told = state.result(started)
+        told = state.result()
         best = told.candidates[0]
         row |= {"auto_s": best.step_time_s, "auto_bytes": best.peak_memory_bytes}
         row |= {"auto_mesh": str(best.mesh), "gap": told.gap}

@@ -87,7 +87,7 @@ def compile_step(request, does):
         "allocation 2: size 512, page 0, thread-local:\n"
     )
     if does == "slow":
-        time.sleep(60)
+        time.sleep(600)
     Path(request["hlo"]).write_text(hlo)
     Path(request["result"]).write_text(json.dumps(MEMORY))
 

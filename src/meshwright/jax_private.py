@@ -90,3 +90,15 @@ def unwrap_nnx_jit(fn: Any) -> Any:
     """The function that `flax.nnx.jit` was given; `None` for all other functions."""
     is_nnx = type(fn).__module__.startswith("flax.nnx.transforms")
     return getattr(fn, "fun", None) if is_nnx else None
+
+
+def process_group() -> tuple[Any, int, int] | None:
+    """The key-value store of `jax.distributed`, this process's number, and their count.
+
+    `None` for a process on its own. Unlike `jax.process_index`, this starts no backend.
+    """
+    if not jax.distributed.is_initialized():
+        return None
+    state = importlib.import_module("jax._src.distributed").global_state
+    count = int(state.num_processes or 1)
+    return None if count == 1 else (state.client, int(state.process_id or 0), count)

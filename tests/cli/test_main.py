@@ -29,7 +29,7 @@ def test_help_and_version_import_neither_jax_nor_numba():
             [sys.executable, "-c", script, option],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=True,
         )
         assert words in done.stdout

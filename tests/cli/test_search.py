@@ -151,6 +151,8 @@ def test_a_search_that_ended_early_says_so():
     assert "larger --budget" in why
     _, why = search_text(replace(whole, is_interrupted=True)).splitlines()
     assert why == "interrupted: this is the best so far"
+    _, why = search_text(replace(whole, is_cut=True)).splitlines()
+    assert why.startswith("cut short after 3 s")
 
 
 def test_tree_search_is_named_with_its_states_and_spelled_as_tactics(run, mlp):
@@ -207,7 +209,7 @@ def test_wrong_options_of_a_search_are_refused_with_the_reason(
 @pytest.mark.parametrize(
     "option",
     ["--chips 8", "--objective step_time", "--memory 4GiB", "--budget 3", "--most-axes 3",
-     "--seed 1"],
+     "--seed 1", "--confirm"],
 )  # fmt: skip
 @pytest.mark.parametrize("others", [(), ("--machine", "tpu-v4,tpu-v5e")])
 def test_options_of_a_search_without_one_are_refused(run, mlp, option, others):
@@ -253,7 +255,7 @@ def test_wrong_options_are_refused_before_the_target_is_built(
     assert "was built" not in done.err
 
 
-def test_the_search_gets_the_seed(run, mlp, monkeypatch):
+def test_the_search_gets_the_seed_and_whether_to_compile(run, mlp, monkeypatch):
     given = []
 
     def noted(fn, args, request):
@@ -262,5 +264,7 @@ def test_the_search_gets_the_seed(run, mlp, monkeypatch):
 
     monkeypatch.setattr("meshwright.cli.search.find_plan", noted)
     run("plan", mlp, *SEARCH, "--seed", "7")
+    run("plan", mlp, *SEARCH, "--confirm")
     assert given[0].seed == 7
+    assert [each.confirm for each in given] == [False, True]
     assert given[0].budget_s == 5

@@ -6,7 +6,6 @@ Computing costs nothing, but every product has to be split along all axes, as in
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -28,6 +27,7 @@ from meshwright.planner.solve.pricer import Pricer
 from meshwright.planner.strategies.enumeration import Strategies
 from meshwright.planner.strategies.symmetry import Runs, group_nodes
 from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
+from meshwright.search.work import WorkMeter
 from tests.alpa.cases import CASES, built
 
 MACHINE = load_machine("h100", 4)
@@ -101,9 +101,7 @@ def optimum_of(name, costs, *given):
     )
     counts = live_counts(work.graph, reduced, prices, tuple(work.graph.ties))
     pricer = replace(Pricer.of(program, counts), gap=0.0)
-    found = find_optimum(
-        pricer, None, SolveBudget(400, time.monotonic, time.monotonic() + 20)
-    )
+    found = find_optimum(pricer, None, SolveBudget(400, WorkMeter(), 20.0))
     chosen = chosen_strategies(program, found.choices, state, "alpa")
     plan = mw.partition(fn, mesh, [*given, chosen]).plan(*args)
     return found, plan

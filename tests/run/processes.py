@@ -22,7 +22,7 @@ def run_workers(worker: Path, *arguments: str, count: int = 2) -> list[tuple[str
         for rank in range(count)
     ]
     try:
-        return [w.communicate(timeout=240) for w in workers]
+        return [w.communicate(timeout=600) for w in workers]
     finally:
         for each in workers:
             each.kill()

@@ -1,10 +1,16 @@
 """`autoplan`: the best plan found for a step on a number of chips."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshwright.app.confirm.first_compiled import (
+    CompilePlan,
+    compile_for_its_machine,
+    first_that_compiles,
+)
+from meshwright.app.explain.diff import diff
+from meshwright.app.hosts import asked_for, found_by_one, hosts_of_search
 from meshwright.app.make_plan import make_plan
 from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
@@ -13,6 +19,7 @@ from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import meshes_that_take, meshes_with
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SearchResult
@@ -24,7 +31,13 @@ from meshwright.planner.driver.tree_plans import search_trees
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
+from meshwright.planner.solve.work_rates import CAPTURE
 from meshwright.predict.energy import Location
+from meshwright.run.compilers.confirm import find_backend
+
+_WAIT_S, _WAIT = 3600.0, 20.0
+"""Seconds to wait for the plan of another process, and times its budget: for its search,
+which has a safety net in real time, and for compilations."""
 
 _SEARCH_SHARE = 0.96
 """Share of the budget for the search; the rest is for the plan and for late endings."""
@@ -46,6 +59,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
     experts: bool = True,
     search: str = "program",
     seed: int = 0,
+    confirm: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Plan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
@@ -59,44 +73,102 @@ def autoplan(  # noqa: PLR0913  the options of a search
         0.3 % less time is worth as much as 1 % less memory.
     memory: what a plan may take of a device: "80GiB", "512 MB", or a number of bytes; by
         default all that the chip offers.
-    budget_s: seconds after which the best plan so far is returned, as it is on Ctrl-C.
+    budget_s: seconds of work, counted alike on any machine, busy or idle, after which the
+        best plan so far is returned, as it is on Ctrl-C. After 8 times as many real
+        seconds, and 2 minutes, a search is cut short; `search.notes` then says so.
     place: location of the machine, for carbon. experts: try expert strategies, too.
     search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
         cuts of inputs, whose plans are lists of `shard` tactics.
-    seed: of the search. on_progress: is called with lines of text.
+    seed: of the search. confirm: compile the plan with the machine's real compiler, from
+        `meshwright[tpu]` or `meshwright[gpu]`; where it fails, the next plan is tried.
+    on_progress: is called with lines of text.
+    Of several processes (`jax.distributed`) all call this; the first one searches for all.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
     runs the plan. Buffers of state that the step updates are assumed to be donated.
     Raises `PlanError` if nothing fits, or if no mesh takes the tactics.
     """
     request = SearchRequest(
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
-        experts, search, seed, on_progress or ignore_progress,
+        experts, search, seed, on_progress or ignore_progress, confirm,
     )  # fmt: skip
     return find_plan(fn, args, request)
 
 
 def find_plan(
-    fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    compile_plan: CompilePlan | None = None,
 ) -> Plan:
-    """The best plan found for `fn(*args)` under the options of `autoplan`."""
+    """The best plan found for `fn(*args)` under the options of `autoplan`.
+
+    compile_plan: in place of the machine's real compiler, if plans are to be compiled.
+    """
     if not isinstance(args, tuple | list):
         raise PlanError(
             f"args is a {type(args).__name__}; wanted the arguments of the function in a "
             "tuple, such as (state, batch) or (x,)"
         )
-    started = time.monotonic()
     resolved = request.resolve()
-    until = started + _SEARCH_SHARE * request.budget_s
+    if request.confirm and compile_plan is None:
+        find_backend(resolved.machine)  # an error before the search, not after it
+        compile_plan = compile_for_its_machine
+
+    def find() -> Plan:
+        return _find_here(fn, args, request, resolved, compile_plan)
+
+    hosts = hosts_of_search()
+    if hosts is None:
+        return find()
+    asked = asked_for(fn, args, request, resolved)
+    if hosts.index == 0:
+        return found_by_one(hosts, asked, find, lambda plan: (plan, plan.search))
+    request.on_progress("waiting for the plan of process 0")
+    sent, search = hosts.receive(asked, _WAIT_S + _WAIT * request.budget_s)
+    return _plan_again(fn, args, resolved, search, sent)
+
+
+def _find_here(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    resolved: ResolvedRequest,
+    compile_plan: CompilePlan | None,
+) -> Plan:
+    """The best plan found by a search in this process."""
+    budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     if request.search == "tree":
         task = _task(fn, args, request, resolved)
-        trials = Trials(task, TimeBudget(until), [])
-        found = search_trees(task, trials, started)
-        return _final_plan(found, task, trials, resolved.place)
+        budget.count(CAPTURE, len(task.space.graph.nodes))
+        trials = Trials(task, budget, [])
+        found = search_trees(task, trials)
+        return _final_plan(found, task, trials, resolved.place, compile_plan)
     with SolverProcess() as solver:  # starts while the program is captured
         task = _task(fn, args, request, resolved)
-        state = search_with_recomputation(SearchState(task, solver, until))
-    found = state.result(started)
-    return _final_plan(found, state.task, state.trials, resolved.place)
+        budget.count(CAPTURE, len(task.space.graph.nodes))
+        state = search_with_recomputation(SearchState(task, solver, budget))
+    found = state.result()
+    return _final_plan(found, state.task, state.trials, resolved.place, compile_plan)
+
+
+def _plan_again(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    resolved: ResolvedRequest,
+    search: SearchResult,
+    sent: Plan,
+) -> Plan:
+    """The plan that another process found and sent, made again for this one's function."""
+    best = search.candidates[0]
+    captured = partition(fn, best.mesh).capture(*args)
+    made = make_plan(captured, best.mesh, best.tactics, Gather.SHARED)
+    plan = made.on(resolved.machine, resolved.place, donate_state=True)
+    if plan.to_json() != sent.to_json():
+        raise PlanError(
+            "the function or its constants differ between process 0 and this one, so that "
+            f"the plan of process 0 gives another step here:\n{diff(sent, plan)}"
+        )
+    return replace(plan, search=search)
 
 
 def _task(
@@ -127,15 +199,38 @@ def _task(
 
 
 def _final_plan(
-    search: SearchResult, task: SearchTask, trials: Trials, place: Location | None
+    search: SearchResult,
+    task: SearchTask,
+    trials: Trials,
+    place: Location | None,
+    compile_plan: CompilePlan | None,
 ) -> Plan:
-    """The plan of the best candidate, simulated; its device program is reused."""
-    best, space, last = search.candidates[0], task.space, trials.lowered
+    """The plan of the best candidate, or of the first one that compiles."""
+
+    def plan_of(candidate: Candidate) -> Plan:
+        return _plan_of(candidate, task, trials, place)
+
+    if compile_plan is None:
+        plan = plan_of(search.candidates[0])
+    else:
+        plan, search = first_that_compiles(
+            search, plan_of, compile_plan, task.on_progress
+        )
+    for note in search.notes:
+        task.on_progress(note)
+    return replace(plan, search=search)
+
+
+def _plan_of(
+    best: Candidate, task: SearchTask, trials: Trials, place: Location | None
+) -> Plan:
+    """The plan of a candidate, simulated; the best one's device program is reused."""
+    space, last = task.space, trials.lowered
     rewrites, given = (
         [tactic for tactic in tactics if tactic.rewrite is not None]
         for tactics in (best.tactics, space.given)
     )
-    plan = make_plan(
+    return make_plan(
         space.original,
         best.mesh,
         best.tactics,
@@ -143,4 +238,3 @@ def _final_plan(
         space.graph if rewrites == given else None,
         last[1] if rewrites == given and last and last[0] is best else None,
     ).on(space.machine, place, donate_state=True)
-    return replace(plan, search=search)

@@ -102,7 +102,9 @@ Memory = Annotated[
     str | None,
     typer.Option("--memory", help="memory limit of a device: 12GiB, or bytes"),
 ]
-BudgetSeconds = Annotated[float, typer.Option("--budget", help="seconds to search")]
+BudgetSeconds = Annotated[
+    float, typer.Option("--budget", help="seconds of work to search")
+]
 MostAxes = Annotated[
     int, typer.Option("--most-axes", help="most axes of a mesh to try, 1 to 3")
 ]
@@ -114,6 +116,10 @@ SearchName = Annotated[
     ),
 ]
 SearchSeed = Annotated[int, typer.Option("--seed", help="random seed of the search")]
+ConfirmFound = Annotated[
+    bool,
+    typer.Option("--confirm", help="compile the found plan with the real compiler"),
+]
 
 # -- the output ------------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 """`meshwright plan`: the plan of given tactics, or the best plan that a search finds."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import typer
 
 import meshwright.cli.options as options
@@ -12,7 +15,9 @@ from meshwright.partitioner.lower import Gather
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.predict.energy import find_location
 
-_OF_A_SEARCH = ("chips", "objective", "memory", "budget", "most_axes", "seed")
+_OF_A_SEARCH = (
+    "chips", "objective", "memory", "budget", "most_axes", "seed", "confirm"
+)  # fmt: skip
 """Options that only a search has, next to `--search` itself."""
 
 
@@ -34,6 +39,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     budget: options.BudgetSeconds = 15.0,
     most_axes: options.MostAxes = 2,
     seed: options.SearchSeed = 0,
+    confirm: options.ConfirmFound = False,
     place: options.PlaceName = None,
     tokens: options.Tokens = None,
     samples: options.Samples = None,
@@ -49,11 +55,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     """
     _check_options(context)
     if mesh is None or search is not None:
-        assert machine is not None, "checked with the other options"
-        request = SearchRequest(
-            machine, chips, None if mesh is None else parse_mesh(mesh), most_axes,
-            objective, memory, budget, place, search=search or "program", seed=seed,
-        )  # fmt: skip
+        request = _search_request(context.params)
         plan = search_plan(target, request, schedule, tactics)
         plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
         print_found(plan, as_json, out, full)
@@ -71,6 +73,23 @@ def plan_command(  # noqa: PLR0913  the options of a command
         print_comparison(f"{loaded.name} on {plan.mesh}", plans, run, as_json)
     else:
         print(first.to_json() if as_json else first.describe(full))
+
+
+def _search_request(values: Mapping[str, Any]) -> SearchRequest:
+    """The options of a search, from those of the command."""
+    mesh = values["mesh"]
+    return SearchRequest(
+        values["machine"],
+        mesh=None if mesh is None else parse_mesh(mesh),
+        budget_s=values["budget"],
+        search=values["search"] or "program",
+        **{
+            name: values[name]
+            for name in (
+                "chips", "most_axes", "objective", "memory", "place", "seed", "confirm"
+            )
+        },
+    )  # fmt: skip
 
 
 def _check_options(context: typer.Context) -> None:

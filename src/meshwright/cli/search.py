@@ -103,7 +103,7 @@ def search_text(search: SearchResult) -> str:
         )
     text = "; ".join(lines)
     if search.is_interrupted:
-        return f"{text}\ninterrupted: this is the best so far"
-    if seen < known:
-        return f"{text}\nno time was left for the other meshes: try a larger --budget"
-    return text
+        text += "\ninterrupted: this is the best so far"
+    elif seen < known:
+        text += "\nno time was left for the other meshes: try a larger --budget"
+    return "\n".join([text, *search.notes])

@@ -95,7 +95,7 @@ def test_another_process_runs_a_loaded_plan(tmp_path):
         [sys.executable, "-c", OTHER, str(tmp_path / "plan.json")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout.split() == ["True", "True"], done.stderr

@@ -1,7 +1,5 @@
 """`autoplan`: its plans run and are the best of all candidates; errors for bad input."""
 
-import time
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +22,7 @@ from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.integer_program.projection import chosen_strategies
 from meshwright.planner.solve.solver_process import SolverProcess
+from meshwright.search.work import WorkMeter
 from tests.planner.programs import DEEP, MESH, MLP, shape, space_of
 
 
@@ -287,7 +286,7 @@ def test_a_plan_that_could_not_be_made_comes_last():
     none = Candidate("none", mesh, (), why_not="no")
     large = Candidate("large", mesh, (), 1.0, 10**12, limit_bytes=1e9)
     some = Candidate("some", mesh, (), 1.0, 10**6, limit_bytes=1e9)
-    found = Trials(task, TimeBudget(np.inf), [none, large, some]).ranked()
+    found = Trials(task, TimeBudget(np.inf, WorkMeter()), [none, large, some]).ranked()
     assert found == (some, large, none)
 
 
@@ -299,7 +298,7 @@ def test_a_following_search_reads_expert_plans_on_its_own_meshes(monkeypatch):
     task = SearchTask(space, (mesh,), 1e9, Objective.of("step_time"))
     monkeypatch.setattr(proposing, "_has_time_to_refine", lambda *args: False)
     with SolverProcess() as solver:
-        state = SearchState(task, solver, time.monotonic() + 5, candidates=[before])
+        state = SearchState(task, solver, TimeBudget.of(5.0), candidates=[before])
         run_search(state)
     named = {c.name for c in state.trials.candidates if c.mesh == mesh}
     assert {"auto", "Megatron"} <= {name.split(" ")[0] for name in named}

@@ -1,6 +1,6 @@
 """The integer program against the simulator, and its optimum against enumeration."""
 
-import time
+import math
 from itertools import product
 
 import numpy as np
@@ -17,8 +17,9 @@ from meshwright.planner.candidates.expert_plans import ExpertPlans, expert_strat
 from meshwright.planner.integer_program.projection import read_choices
 from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.solve.optimum import Optimum, best_within
-from meshwright.planner.solve.pricer import Pricer
+from meshwright.planner.solve.pricer import Limits, Pricer
 from meshwright.predict.estimate import estimate
+from meshwright.search.work import WorkMeter
 from tests.planner.programs import DEEP, MESH, MLP, PAIR, RECURRENT, space_of
 
 TACTICS = {
@@ -169,20 +170,15 @@ def test_the_optimum_of_a_small_program_is_the_cheapest_of_all_choices(share):
     whole = max(pricer.memory_curve(choices).max() for choices in all_choices(pricer))
     limit = share * whole
     best = cheapest_of_all(pricer, limit)
-    found = find_optimum(
-        pricer, limit, SolveBudget(400, time.monotonic, time.monotonic() + 20)
-    )
+    found = find_optimum(pricer, limit, SolveBudget(400, WorkMeter(), 20.0))
     if found.bytes > limit:
         return
     assert found.bytes <= limit
     assert found.bound <= best * (1 + 1e-9)
     assert best <= found.seconds * (1 + 1e-9)
-    if (
-        pricer.memory_curve(
-            pricer.cheapest(np.zeros(pricer.live_counts.num_times), 5, 400)[0]
-        ).max()
-        <= limit
-    ):
+    limits = Limits(5.0, 400, math.inf, WorkMeter())
+    fastest, _, _ = pricer.cheapest(np.zeros(pricer.live_counts.num_times), limits)
+    if pricer.memory_curve(fastest).max() <= limit:
         assert found.seconds == pytest.approx(best, rel=1e-6)
 
 

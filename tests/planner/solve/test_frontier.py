@@ -1,7 +1,6 @@
 """The frontier of time and memory, compared with enumeration and with known plans."""
 
 import math
-import time
 from functools import partial
 
 import pytest
@@ -12,14 +11,14 @@ import meshwright as mw
 from meshwright.planner.solve.frontier import frontier
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.optimum import Optimum
+from meshwright.search.work import WorkMeter
 from tests.planner.integer_program.test_integer_program import SMALL, all_choices
 from tests.planner.programs import DEEP, LARGE, MESH, PAIR
 
 
 def solve_within(pricer, limit, known=None):
     starts = () if known is None else (known.choices,)
-    until = time.monotonic() + 20
-    return find_optimum(pricer, limit, SolveBudget(100, time.monotonic, until), starts)
+    return find_optimum(pricer, limit, SolveBudget(100, WorkMeter(), 20.0), starts)
 
 
 def found_for(pricer, value_of):

@@ -15,13 +15,14 @@ from meshwright.planner.solve import solver_process
 from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
 from meshwright.predict.compilers.tpu.pipeline import TPU
 from meshwright.predict.estimate import estimate
+from meshwright.search.work import WorkMeter
 from tests.planner.programs import DEEP, MESH, MLP, space_of
 
 
 def test_the_result_is_that_of_solving_in_this_process():
     request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
     with SolverProcess() as solver:
-        assert solver.submit(request).result() == request.solve()
+        assert solver.submit(request).result().optimum == request.solve(WorkMeter())
 
 
 def test_the_death_of_the_process_is_an_error_with_its_status():
@@ -38,12 +39,14 @@ def test_files_of_the_users_folder_hide_no_module_of_the_library(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 20.0, 10)
     with SolverProcess() as solver:
-        assert solver.submit(request).result(timeout=120) == request.solve()
+        found = solver.submit(request).result(timeout=120).optimum
+    assert found == request.solve(WorkMeter())
 
 
 def test_a_process_that_does_not_answer_is_an_error(monkeypatch):
-    monkeypatch.setattr(solver_process, "_GRACE_S", 0.5)
-    request = SolveRequest(space_of(MLP).price(Mesh(MESH)).pricer, None, 0.5, 10)
+    monkeypatch.setattr(solver_process, "_GRACE_S", 1.0)
+    pricer = space_of(MLP).price(Mesh(MESH)).pricer
+    request = SolveRequest(pricer, None, 0.5, 10, net_at=0.0)  # long past
     with SolverProcess() as solver:
         os.kill(solver._process.pid, signal.SIGSTOP)
         with pytest.raises(PlanError, match="had not answered after 1 s"):

@@ -16,7 +16,7 @@ from tests.search.assignment.oracle import least, problems
 SWEEPS = 20
 
 
-def dived(problem, steps=300, is_late=lambda: False):
+def dived(problem, steps=300, is_late=lambda share: False):
     """The reduced problem, its messages, and the choices of a dive."""
     reduced, _ = merge(problem)
     messages = Messages(finite_graph(reduced), reduced.costs)
@@ -40,7 +40,7 @@ def colouring(num_nodes, num_edges, num_colours, seed):
 @given(problems(limited=False), st.integers(1, 20), st.booleans())
 def test_every_node_gets_one_of_its_choices(problem, steps, late):
     assume(least(problem) < math.inf)
-    reduced, messages, choices = dived(problem, steps, lambda: late)
+    reduced, messages, choices = dived(problem, steps, lambda share: late)
     assert np.all((choices >= 0) & (choices < reduced.widths))
     assert reduced.cost(choices) >= messages.bound - 1e-6
 

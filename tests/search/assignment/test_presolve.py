@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 
 import numpy as np
 from hypothesis import given, settings
@@ -19,6 +18,7 @@ from meshwright.search.assignment.problem.reduced_problem import (
     ReducedProblem,
     finite_graph,
 )
+from meshwright.search.work import WorkMeter
 from tests.search.assignment.oracle import chain, least, problems
 
 
@@ -66,7 +66,7 @@ def test_a_chain_of_followers_becomes_one_node():
 
 def pool_of(problem):
     reduced, memory = presolve(problem, merge(problem)[0])
-    clock = Clock(time.perf_counter(), 60)
+    clock = Clock(0.0, 600.0, WorkMeter())
     return Incumbent(reduced, memory, clock, SolveOptions(), None), finite_graph(
         reduced
     )
@@ -106,7 +106,7 @@ def test_a_restricted_search_keeps_the_best_solution_outside_of_it():
     problem = Assignment.of([[1.0, 2.0, 0.5]], [])
     reduced, memory = merge(problem)
     incumbent = Incumbent(
-        reduced, memory, Clock(time.perf_counter(), 60), SolveOptions(), None
+        reduced, memory, Clock(0.0, 600.0, WorkMeter()), SolveOptions(), None
     )
     incumbent.begin_from(np.array([0]))
     without = merge_followers(reduced, np.array([False, True, True]))

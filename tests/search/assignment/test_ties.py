@@ -21,5 +21,5 @@ def test_ties_and_forbidden_pairs_keep_an_optimum(seed):
                 table[planted[i], planted[j]] = 1e-3 * rng.integers(0, 2)
                 edges.append((i, int(j), table))
     problem = Assignment.of(costs, edges)
-    found = solve(problem, 5.0)
+    found = solve(problem, 600.0)
     assert found.bound - 1e-12 <= found.cost <= problem.cost(planted) + 1e-12

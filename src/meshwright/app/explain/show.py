@@ -33,6 +33,8 @@ def show_plan(plan: PlanRecord, full: bool = False) -> str:
         lines += ["", "nothing was cut: every device does the whole step"]
     lines += show_fixed(plan.fixed)
     lines += _problems(plan, full)
+    if plan.search is not None and plan.search.notes:
+        lines += ["", "the search", *(f"  {note}" for note in plan.search.notes)]
     return "\n".join(lines)
 
 

@@ -6,6 +6,9 @@ from typing import Any
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, differences
 
+REJECTED = "by the compiler: "
+"""Beginning of the reason why a plan that was simulated cannot be compiled."""
+
 SEARCHES = ("program", "tree")
 """Names of the searches: an integer program, or a tree search over cuts of inputs."""
 
@@ -30,11 +33,16 @@ class SearchResult:
     candidates: all simulated plans, the best first. limit_bytes: memory of a device that
     plans may take. model_s: step time of the best plan as predicted by the integer
     program. bound_s: lower bound of the predicted step time of every plan on its mesh.
-    seconds: duration of the search. num_meshes, all_meshes: meshes that were solved, and
-    that there are; others were skipped for lack of time or after an interrupt.
+    seconds: real duration of the search. work_s: its counted work, in seconds on a usual
+    machine, which is what a budget limits. is_cut: whether the search was cut short since
+    it took far longer in real time than by its work; another run may then find another
+    plan, while otherwise each run finds the same one. num_meshes, all_meshes: meshes that
+    were solved, and that there are; others were skipped for lack of time or after an
+    interrupt.
     spelled: the best plan of the integer program as ordinary tactics, if there was time.
-    method: one of `SEARCHES`. A tree search leaves model_s and bound_s 0, since it proves
-    nothing; num_states says how many states it priced.
+    is_compiled: whether the machine's real compiler accepted the first candidate; plans
+    that it rejected say why. method: one of `SEARCHES`. A tree search leaves model_s and
+    bound_s 0, since it proves nothing; num_states says how many states it priced.
     """
 
     candidates: tuple[Candidate, ...]
@@ -48,6 +56,25 @@ class SearchResult:
     spelled: Spelling | None = None
     method: str = "program"
     num_states: int = 0
+    work_s: float = 0.0
+    is_cut: bool = False
+    is_compiled: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what a reader must know of this search; mostly none."""
+        found: list[str] = []
+        if self.is_cut:
+            found.append(
+                f"cut short after {self.seconds:.0f} s, since this machine was too slow or "
+                "too busy for the search's budget; another run may find another plan"
+            )
+        for each in self.candidates if self.is_compiled else ():
+            if each.why_not.startswith(REJECTED):
+                found.append(
+                    f"{each.name} on {each.mesh} was better, but {each.why_not}"
+                )
+        return tuple(found)
 
     @property
     def frontier(self) -> tuple[Candidate, ...]:
@@ -68,7 +95,10 @@ class SearchResult:
         return max(0.0, 1 - self.bound_s / self.model_s) if self.model_s else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """All fields for `json.dumps`; plans that could not be made have null figures."""
+        """All fields for `json.dumps`; plans that could not be made have null figures.
+
+        The real duration is left out, so that two runs of one search give equal records.
+        """
         best = self.candidates[0]
         return {
             "method": self.method,
@@ -77,7 +107,10 @@ class SearchResult:
             "model_s": self.model_s,
             "bound_s": self.bound_s,
             "gap": self.gap,
-            "seconds": self.seconds,
+            "work_s": self.work_s,
+            "is_cut": self.is_cut,
+            "is_compiled": self.is_compiled,
+            "notes": list(self.notes),
             "num_meshes": self.num_meshes,
             "all_meshes": self.all_meshes,
             "is_interrupted": self.is_interrupted,

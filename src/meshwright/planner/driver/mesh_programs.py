@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from meshwright.errors import MeshwrightError
@@ -21,8 +20,13 @@ from meshwright.planner.solve.optimum import (
     best_within,
 )
 from meshwright.planner.solve.pricer import GOOD_ENOUGH
-from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
+from meshwright.planner.solve.solver_process import (
+    SolveJob,
+    SolveRequest,
+    SolverProcess,
+)
 from meshwright.planner.solve.space import Priced, solving_s
+from meshwright.planner.solve.work_rates import PRICE, REPRICE, num_entries
 
 WHOLE_S, SHORTEST_S = 3.0, 2.0
 """Least seconds of a solve: of a mesh without a memory limit of its own, and of any."""
@@ -72,7 +76,7 @@ class MeshPrograms:
     solutions: dict[Mesh, Proposal] = field(default_factory=dict[Mesh, Proposal])
     solved_at: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
     spread: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
-    proof: tuple[Mesh, Future[Optimum]] | None = None
+    proof: tuple[Mesh, SolveJob] | None = None
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
     _first_pricing_s: float = 0.0
 
@@ -95,7 +99,7 @@ class MeshPrograms:
         the others until `soon`. meanwhile: called while the last solves are under way.
         """
         clock, meshes, unsolved = self.budget.clock, self.task.meshes, self.unsolved
-        jobs: list[tuple[Mesh, Future[Optimum]]] = []
+        jobs: list[tuple[Mesh, SolveJob]] = []
         num_solved = len(meshes) - len(unsolved)
         for number, mesh in enumerate(unsolved):
             is_first = mesh is meshes[0]
@@ -115,7 +119,7 @@ class MeshPrograms:
             seconds = max(share, WHOLE_S)
             job = self.submit(priced, seconds, FIRST_ROUNDS, starts, stop_bound)
             jobs.append((mesh, job))
-        if not all(job.done() for _, job in jobs):
+        if jobs:
             meanwhile()
         self._collect(jobs, len(jobs))
 
@@ -123,6 +127,7 @@ class MeshPrograms:
         began = self.budget.clock()
         self.task.on_progress(f"pricing {mesh}")
         priced = self.priced[mesh] = self.task.space.price(mesh)
+        self.budget.count(PRICE, num_entries(priced))
         seconds = self._pricing_s[len(mesh.axes)] = self.budget.clock() - began
         self._first_pricing_s = self._first_pricing_s or seconds
         return priced
@@ -148,7 +153,7 @@ class MeshPrograms:
             starts.append(carry_over(model, choices, priced.model))
         return starts
 
-    def _collect(self, jobs: Sequence[tuple[Mesh, Future[Optimum]]], most: int) -> None:
+    def _collect(self, jobs: Sequence[tuple[Mesh, SolveJob]], most: int) -> None:
         """Wait for the first so many jobs, and note each solution once."""
         for mesh, job in jobs[:most]:
             if mesh not in self.solutions:
@@ -172,18 +177,19 @@ class MeshPrograms:
             for role, share in shares.items()
         }
         self.priced[mesh] = self.task.space.reprice(self.priced[mesh], exposed)
+        self.budget.count(REPRICE, num_entries(self.priced[mesh]))
 
     def submit(
         self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],
         stop_bound: float = math.inf, limit: float | None = None,
-    ) -> Future[Optimum]:  # fmt: skip
+    ) -> SolveJob:  # fmt: skip
         """The future best choices at a mesh's prices; see `SolveRequest`."""
-        limit = self.limit if limit is None else limit
-        return self.solver.submit(
-            SolveRequest(
-                priced.pricer, limit, seconds, rounds, tuple(starts), stop_bound
-            )
-        )
+        limit, meter = self.limit if limit is None else limit, self.budget.meter
+        request = SolveRequest(
+            priced.pricer, limit, seconds, rounds, tuple(starts), stop_bound,
+            meter.read(), meter.net_at,
+        )  # fmt: skip
+        return SolveJob(self.solver.submit(request), meter)
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
         """Keep a solution that was found with the latest prices of a mesh."""
@@ -243,10 +249,7 @@ class MeshPrograms:
     # -- lower bounds -----------------------------------------------------------------
 
     def start_proof(self, mesh: Mesh, seconds: float) -> None:
-        """Solve a mesh's program longer, while plans are simulated, for a tighter bound.
-
-        A better solution is not taken: whether one is found would depend on the clock.
-        """
+        """Solve a mesh's program longer, while plans are simulated, for a tighter bound."""
         if mesh not in self.solutions:
             return
         known = self.solutions[mesh]
@@ -257,13 +260,13 @@ class MeshPrograms:
             self.proof = mesh, job
 
     def finish_proof(self) -> None:
-        """Take the bound of `start_proof` if it is there by now."""
+        """Take the bound of `start_proof`, of which hardly anything is left to be done."""
         if self.proof is None:
             return
         mesh, job = self.proof
         try:
-            bound = job.result(timeout=0.0).bound
-        except (MeshwrightError, TimeoutError):  # the plan stands without it
+            bound = job.result().bound
+        except MeshwrightError:  # the plan stands without it
             return
         known = self.solutions[mesh]
         self.solutions[mesh] = replace(known, bound=max(known.bound, bound))

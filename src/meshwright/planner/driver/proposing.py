@@ -1,7 +1,6 @@
 """The first phase of a search: proposals from integer programs and from experts."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 
 from meshwright.machine import Mesh
@@ -22,6 +21,7 @@ from meshwright.planner.driver.simulation import (
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.solve.frontier import frontier
 from meshwright.planner.solve.optimum import Optimum
+from meshwright.planner.solve.solver_process import SolveJob
 from meshwright.planner.solve.space import solving_s
 from meshwright.predict.compilers.targets import compiler_of
 
@@ -93,7 +93,7 @@ def _refine(state: SearchState, ends: float) -> list[Proposal]:
     """
     programs = state.programs
     experts: list[Proposal] = []
-    jobs: list[tuple[Proposal, Future[Optimum]]] = []
+    jobs: list[tuple[Proposal, SolveJob]] = []
     first, *others = programs.ranked_meshes()
     for mesh in (first, *others[: _REFINED - 1]):
         own = programs.solutions[mesh]
@@ -151,7 +151,7 @@ def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
 
 
 def _note_refined(
-    state: SearchState, jobs: Sequence[tuple[Proposal, Future[Optimum]]]
+    state: SearchState, jobs: Sequence[tuple[Proposal, SolveJob]]
 ) -> None:
     """Keep the refined solutions; simulate one at once if the time is running out."""
     programs = state.programs

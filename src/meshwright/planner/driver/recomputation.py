@@ -12,9 +12,11 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.proposal import counts_memory
 from meshwright.planner.driver.state import SearchState
+from meshwright.planner.driver.task import TimeBudget
 from meshwright.planner.recompute.saved_values import recompute_within
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Space
+from meshwright.planner.solve.work_rates import PREPARE, REWRITE
 
 _STRETCH = 1 / 32
 """Share of the memory that values recomputed together may take."""
@@ -82,6 +84,8 @@ def rewrite(
         return recompute_within(priced, choices, op_prices, excess_bytes, spacing)
     except MeshwrightError:
         return None
+    finally:
+        state.budget.count(REWRITE, len(state.task.space.graph.nodes))
 
 
 def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
@@ -95,5 +99,7 @@ def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
         meshes=(mesh,),
         memory_share=_MEMORY_SHARE,
     )
-    until, candidates = first.budget.until, first.trials.candidates
-    return SearchState(rewritten, programs.solver, until, candidates, programs)
+    budget = TimeBudget(first.budget.until, first.budget.meter)
+    candidates = first.trials.candidates
+    budget.count(PREPARE, len(rewritten.space.graph.nodes))
+    return SearchState(rewritten, programs.solver, budget, candidates, programs)

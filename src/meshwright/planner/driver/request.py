@@ -46,6 +46,7 @@ class SearchRequest:
     search: str = "program"
     seed: int = 0
     on_progress: OnProgress = ignore_progress
+    confirm: bool = False
 
     def resolve(self) -> ResolvedRequest:
         """The checked options; an error says which is wrong and what is allowed."""

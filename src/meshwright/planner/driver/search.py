@@ -7,10 +7,13 @@ that were skipped and to the search for ordinary tactics (`planner.spelling`). P
 that recompute more in the backward pass are searched last (`recomputation`).
 """
 
+from functools import partial
+
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.candidates.search_result import Spelling
+from meshwright.planner.driver.mesh_programs import SHORTEST_S
 from meshwright.planner.driver.proposing import experts_that_may_fit, propose
 from meshwright.planner.driver.recomputation import (
     KEPT_SHARE,
@@ -20,6 +23,7 @@ from meshwright.planner.driver.recomputation import (
 )
 from meshwright.planner.driver.simulation import simulate_all
 from meshwright.planner.driver.state import SearchState
+from meshwright.planner.solve.work_rates import SPELL
 from meshwright.planner.spelling.spelling import spellings
 from meshwright.planner.spelling.tactic_patterns import tactics_as_code
 
@@ -118,7 +122,9 @@ def _run_phases(state: SearchState) -> None:
     proposals = propose(state)
     best = state.trials.best()
     if best is not None:
-        state.programs.start_proof(best.mesh, state.budget.left_s(1))
+        simulating_s = len(proposals) * state.budget.simulation_s
+        most_s = min(state.budget.left_s(1), max(SHORTEST_S, simulating_s))
+        state.programs.start_proof(best.mesh, most_s)
     simulate_all(state, proposals)
     if not state.trials.has_fitting:
         simulate_all(state, experts_that_may_fit(state))
@@ -170,8 +176,10 @@ def _spell(state: SearchState) -> None:
     ends, count = budget.clock() + budget.left_s(1), len(trials.candidates)
     start, work = space.start(found.mesh), space.start(found.mesh)
     found.tactics[-1].apply(work)
+    note = partial(budget.count, SPELL)
     best: Candidate | None = None
-    for tactics in spellings(work, start, lambda: budget.clock() >= ends):
+
+    for tactics in spellings(work, start, lambda: budget.clock() >= ends, note):
         if budget.clock() >= ends:  # a list that was cut short is unlike the plan
             break
         tried = trials.simulate(SPELLED, found.mesh, tactics)

@@ -10,6 +10,7 @@ from meshwright.planner.driver.mesh_programs import MeshPrograms
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.solve.solver_process import SolverProcess
+from meshwright.planner.solve.work_rates import READ_EXPERT
 
 
 class SearchState:
@@ -25,13 +26,13 @@ class SearchState:
         self,
         task: SearchTask,
         solver: SolverProcess,
-        until: float,
+        budget: TimeBudget,
         candidates: list[Candidate] | None = None,
         earlier: MeshPrograms | None = None,
     ) -> None:
         candidates = [] if candidates is None else candidates
         self.task = task
-        self.budget = TimeBudget(until)
+        self.budget = budget
         self.programs = MeshPrograms(task, solver, self.budget, earlier)
         self.experts = ExpertPlans(task.space, candidates)
         self.trials = Trials(task, self.budget, candidates)
@@ -44,13 +45,15 @@ class SearchState:
         """Expert plans on a mesh at its latest prices; none if the task wants none."""
         if not self.task.with_experts:
             return []
-        return self.experts.on(mesh, self.programs.priced[mesh])
+        is_read = bool(self.experts.choices_on(mesh))
+        found = self.experts.on(mesh, self.programs.priced[mesh])
+        if not is_read:
+            num_nodes = len(self.task.space.graph.nodes)
+            self.budget.count(READ_EXPERT, num_nodes * (1 + len(found)))
+        return found
 
-    def result(self, started: float) -> SearchResult:
-        """All candidates, the best first, and its lower bound; `PlanError` if none fits.
-
-        started: reading of the search's clock when it began.
-        """
+    def result(self) -> SearchResult:
+        """All candidates, the best first, and its lower bound; `PlanError` if none fits."""
         num_solved, num_meshes = len(self.programs.solutions), len(self.task.meshes)
         earlier = self.programs.earlier
         if earlier is not None:
@@ -67,11 +70,13 @@ class SearchState:
             self.task.limit,
             model_s,
             bound_s,
-            self.budget.clock() - started,
+            self.budget.meter.real_s,
             num_solved,
             num_meshes,
             self.is_interrupted,
             self.spelled,
+            work_s=self.budget.clock(),
+            is_cut=self.budget.meter.is_cut,
         )
 
     def _proof(self, plan: Candidate) -> tuple[float, float]:

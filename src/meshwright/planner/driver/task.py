@@ -1,15 +1,17 @@
 """The task of one search: a program, the meshes to try, and the limits.
 
-Time is measured in simulations, the largest indivisible work of a search.
+Time is counted work (`search.work`). It is compared with that of simulations, the largest
+indivisible work of a search.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.proposal import OnProgress, ValueOf
 from meshwright.planner.solve.space import Space
+from meshwright.search.work import Work, WorkMeter
 
 _FINAL_PLAN = 0.9
 """Time to build the returned plan at the end, in simulations."""
@@ -39,14 +41,27 @@ class SearchTask:
 
 @dataclass
 class TimeBudget:
-    """A clock, and its reading at which the search has to return its best plan.
+    """A meter, and its reading at which the search has to return its best plan.
 
-    until, clock: seconds. simulation_s: the longest simulation so far.
+    until: seconds. simulation_s: the longest simulation so far.
     """
 
     until: float
-    clock: Callable[[], float] = time.monotonic
+    meter: WorkMeter
     simulation_s: float = 0.0
+
+    @classmethod
+    def of(cls, seconds: float) -> Self:
+        """A budget of so many seconds of counted work, and its safety net."""
+        return cls(seconds, WorkMeter.for_budget(seconds))
+
+    def clock(self) -> float:
+        """The reading of the meter, in seconds."""
+        return self.meter.read()
+
+    def count(self, work: Work, units: float = 1.0) -> None:
+        """Note work of the search."""
+        self.meter.count(work, units)
 
     def left_s(self, simulations: float) -> float:
         """Seconds left after so many simulations and the building of the final plan."""

@@ -54,11 +54,11 @@ class TreePlan:
         return not self.result.fits, self.problem.cost(state)
 
 
-def search_trees(task: SearchTask, trials: Trials, started: float) -> SearchResult:
+def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
     """The best plan that tree searches on the meshes of a task find within the budget.
 
-    started: reading of the clock when the search began. After Ctrl-C the best plan found
-    so far is simulated, and no other. Raises `PlanError` if nothing fits.
+    After Ctrl-C the best plan found so far is simulated, and no other. Raises `PlanError`
+    if nothing fits.
     """
     run, is_interrupted = _TreeRun(task, trials), False
     try:
@@ -78,12 +78,14 @@ def search_trees(task: SearchTask, trials: Trials, started: float) -> SearchResu
         task.limit,
         model_s=0.0,
         bound_s=0.0,
-        seconds=trials.budget.clock() - started,
+        seconds=trials.budget.meter.real_s,
         num_meshes=len(run.plans),
         all_meshes=len(task.meshes) - len(run.refused),
         is_interrupted=is_interrupted,
         method="tree",
         num_states=run.num_states,
+        work_s=trials.budget.clock(),
+        is_cut=trials.budget.meter.is_cut,
     )
 
 
@@ -120,6 +122,7 @@ class _TreeRun:
                 problem = make_problem(
                     task.space, mesh, task.limit,
                     lambda cost: task.value_of(cost.seconds, cost.bytes),
+                    budget.meter,
                 )  # fmt: skip
             except SearchError as error:  # more axes than a code holds, for one
                 self.refused[mesh] = error

@@ -13,6 +13,7 @@ from meshwright.planner.candidates.candidate import Candidate, visible_parts
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
+from meshwright.planner.solve.work_rates import SIMULATE
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.estimate import estimate
 
@@ -61,6 +62,7 @@ class Trials:
                 )
         self.candidates.append(candidate)
         budget = self.budget
+        budget.count(SIMULATE, len(space.graph.nodes))
         budget.simulation_s = max(budget.simulation_s, budget.clock() - began)
         if not candidate.why_not:
             gib = candidate.peak_memory_bytes / 2**30

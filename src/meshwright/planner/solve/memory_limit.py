@@ -9,14 +9,15 @@ Math. Programming 1, 1971) with step lengths after Polyak (1969).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from meshwright.planner.solve.optimum import Choices, Optimum, best_within
-from meshwright.planner.solve.pricer import Pricer
+from meshwright.planner.solve.pricer import Limits, Pricer
 from meshwright.search.arrays import Floats
+from meshwright.search.work import Meter
 
 MOST_PRICE_STEPS = 24
 """Steps of the subgradient method once a plan fits; each solves the whole program."""
@@ -46,19 +47,19 @@ _DEAR_SOLVES = 3
 class SolveBudget:
     """Conditions that end the search of `find_optimum`.
 
-    rounds: limit of the solver's rounds in each solve. until: reading of `clock`, in
+    rounds: limit of the solver's rounds in each solve. until: reading of `meter`, in
     seconds, at which the search ends. stop_bound: seconds of a step; a lower bound that
     reaches them ends it, since no plan of that time is of interest.
     """
 
     rounds: int
-    clock: Callable[[], float]
+    meter: Meter
     until: float
     stop_bound: float = math.inf
 
     @property
     def left_s(self) -> float:
-        return self.until - self.clock()
+        return self.until - self.meter.read()
 
     @property
     def next_solve_s(self) -> float:
@@ -79,9 +80,8 @@ def find_optimum(
     free = np.zeros(pricer.live_counts.num_times)
     seconds = budget.left_s
     share = _FREE_SHARE if _may_be_scarce(pricer, limit, starts) else 1.0
-    choices, bound, messages = pricer.cheapest(
-        free, share * seconds, budget.rounds, budget.stop_bound, starts
-    )
+    limits = Limits(share * seconds, budget.rounds, budget.stop_bound, budget.meter)
+    choices, bound, messages = pricer.cheapest(free, limits, starts)
     first = _optimum(pricer, choices, bound)
     if limit is None or first.bytes <= limit:
         return first
@@ -118,12 +118,9 @@ def _smallest_plans(
     scale = _DEAR * pricer.seconds(starts[0]) / limit
     while len(found) < _DEAR_SOLVES and not (found and budget.left_s <= 0):
         prices = scale * fullest / fullest.sum()
+        limits = Limits(budget.next_solve_s, budget.rounds, math.inf, budget.meter)
         small, _, messages = pricer.cheapest(
-            prices,
-            budget.next_solve_s,
-            budget.rounds,
-            starts=(*found, *starts),
-            messages=messages,
+            prices, limits, (*found, *starts), messages
         )
         found.append(small)
         curve = pricer.memory_curve(small)
@@ -160,13 +157,11 @@ def _relax_limit(
         step = damping * max(target - dual, 0.01 * first.seconds) / max(norm, 1.0)
         prices = np.maximum(0.0, prices + step * excess)
         paid = float(prices.sum()) * limit
+        limits = Limits(
+            budget.next_solve_s, budget.rounds, budget.stop_bound + paid, budget.meter
+        )
         choices, low, messages = pricer.cheapest(
-            prices,
-            budget.next_solve_s,
-            budget.rounds,
-            budget.stop_bound + paid,
-            (choices, *starts),
-            messages,
+            prices, limits, (choices, *starts), messages
         )
         bound = max(bound, low - paid)
         found.append(_optimum(pricer, choices, bound))

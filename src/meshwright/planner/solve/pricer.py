@@ -17,12 +17,33 @@ from meshwright.planner.integer_program.live_counts import LiveCounts
 from meshwright.planner.solve.optimum import Choices
 from meshwright.search.arrays import Floats
 from meshwright.search.assignment import Assignment, Solution, SolveOptions, solve
+from meshwright.search.work import Meter, Work
 
 GOOD_ENOUGH = 0.003
 """Relative optimality gap at which the solver stops."""
 
+_BUILD = Work("build", 2e-5)
+"""A pair of an integer program, when the problem is built for the solver."""
+
+_SHORTEST_S = 0.3
+"""Least seconds of a solve, also where no time is left."""
+
 _MAX_EXTENSIONS = 3
 """Times that a solve which found no solution is repeated with three times the seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Conditions that end one solve.
+
+    seconds: on `meter`; a solve takes longer only if it has found no solution. rounds,
+    stop_bound: as in `SolveOptions`.
+    """
+
+    seconds: float
+    rounds: int
+    stop_bound: float
+    meter: Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +106,22 @@ class Pricer:
     def cheapest(
         self,
         prices: Floats,
-        seconds: float,
-        rounds: int,
-        stop_bound: float = math.inf,
+        limits: Limits,
         starts: Sequence[Choices] = (),
         messages: Floats | None = None,
     ) -> tuple[Choices, float, Floats | None]:
         """The cheapest choices, a lower bound of the cost, and the solver's dual messages.
 
-        prices: of a byte at each time, [T]. seconds: limit of the solve; it takes longer
-        only if it has found no solution. rounds, stop_bound, messages: as in
-        `SolveOptions`. starts: known choices, of which the cheapest starts the solve.
+        prices: of a byte at each time, [T]. starts: known choices, of which the cheapest
+        starts the solve. messages: as in `SolveOptions`.
         """
         problem = self.program(prices)
         start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
-        found = _solve(
-            problem,
-            seconds,
-            SolveOptions(self.gap, stop_bound, start, rounds, messages),
-            self.seed,
+        limits.meter.count(_BUILD, len(self.pair_costs))
+        options = SolveOptions(
+            self.gap, limits.stop_bound, start, limits.rounds, messages
         )
+        found = _solve(problem, limits, options, self.seed)
         choices = tuple(int(x) for x in found.choices)
         return choices, float(found.bound), found.messages
 
@@ -137,20 +154,21 @@ class Pricer:
 
 
 def _solve(
-    problem: Assignment, seconds: float, options: SolveOptions, seed: int
+    problem: Assignment, limits: Limits, options: SolveOptions, seed: int
 ) -> Solution:
     """The best solution within so many seconds, or else the first one after them.
 
     A solution always exists: everything replicated.
     """
+    seconds, meter = max(limits.seconds, _SHORTEST_S), limits.meter
     for _ in range(_MAX_EXTENSIONS):
         try:
-            return solve(problem, seconds, seed, options=options)
+            return solve(problem, seconds, seed, options=options, meter=meter)
         except AssignmentError:
             seconds *= 3
             # The bound may have been reached before any solution was found.
             options = replace(options, stop_bound=math.inf)
-    return solve(problem, seconds, seed, options=options)
+    return solve(problem, seconds, seed, options=options, meter=meter)
 
 
 def _priced_link(link: PairCost, price: float) -> Floats:

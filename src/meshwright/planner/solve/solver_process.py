@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -20,22 +20,27 @@ from meshwright.errors import PlanError
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.optimum import Choices, Optimum
 from meshwright.planner.solve.pricer import Pricer
+from meshwright.search.work import WorkMeter
 
 _LEAST_S = 1.0
 """Seconds that a request gets even if it has waited for longer than its own limit."""
 
 _GRACE_S = 120.0
-"""Seconds beyond the limit of a request within which the process answers: it starts, and
-it ends the round of the solver that it is in."""
+"""Real seconds, beyond the safety net of the search, within which the process answers: it
+ends the round of the solver that it is in."""
+
+_MOST_WAIT_S = 3600.0
+"""Real seconds within which the process answers if the search has no safety net."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolveRequest:
     """One call of `find_optimum`, which the solver process makes.
 
-    seconds: limit, counted from `submitted` on, since earlier requests are served first;
-    the limit of `rounds` usually ends a solve before. Other fields: as in `find_optimum`
-    and `SolveBudget`.
+    seconds: limit, counted from `submitted_s` on, since earlier requests are served first;
+    the limit of `rounds` usually ends a solve before. submitted_s: reading of the search's
+    meter. net_at: reading of `time.monotonic`, which all processes of a host share, at
+    which the solve is cut short. Other fields: as in `find_optimum` and `SolveBudget`.
     """
 
     pricer: Pricer
@@ -44,13 +49,38 @@ class SolveRequest:
     rounds: int
     starts: tuple[Choices, ...] = ()
     stop_bound: float = math.inf
-    submitted: float = field(default_factory=time.monotonic)
+    submitted_s: float = 0.0
+    net_at: float = math.inf
 
-    def solve(self) -> Optimum:
-        """The cheapest choices found."""
-        until = max(self.submitted + self.seconds, time.monotonic() + _LEAST_S)
-        budget = SolveBudget(self.rounds, time.monotonic, until, self.stop_bound)
+    def solve(self, meter: WorkMeter) -> Optimum:
+        """The cheapest choices found; the meter stands where the request before ended."""
+        meter.advance(self.submitted_s)
+        until = max(self.submitted_s + self.seconds, meter.read() + _LEAST_S)
+        meter.end_s, meter.net_at = until, self.net_at
+        budget = SolveBudget(self.rounds, meter, until, self.stop_bound)
         return find_optimum(self.pricer, self.limit, budget, self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class SolveAnswer:
+    """The result of a request, and the reading of the solver's meter at its end."""
+
+    optimum: Optimum
+    ended_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SolveJob:
+    """A request under way, and the meter of the search that waits for it."""
+
+    future: Future[SolveAnswer]
+    meter: WorkMeter
+
+    def result(self) -> Optimum:
+        """The result. By the meter, the search has then waited until the solve's end."""
+        answer = self.future.result()
+        self.meter.advance(answer.ended_s)
+        return answer.optimum
 
 
 class SolverProcess:
@@ -76,17 +106,18 @@ class SolverProcess:
         self._queue.shutdown(cancel_futures=True)
         self._process.communicate()
 
-    def submit(self, request: SolveRequest) -> Future[Optimum]:
+    def submit(self, request: SolveRequest) -> Future[SolveAnswer]:
         """The future result of a request; requests are served one after another."""
         # Pickled here: the queue's thread would wait for the interpreter lock often.
         message = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
-        return self._queue.submit(self._exchange, message, request.seconds)
+        return self._queue.submit(self._exchange, message, request.net_at)
 
-    def _exchange(self, message: bytes, seconds: float) -> Optimum:
+    def _exchange(self, message: bytes, net_at: float) -> SolveAnswer:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        start_s, wait_s = time.monotonic(), seconds + _GRACE_S
+        start_s = time.monotonic()
+        wait_s = min(max(net_at - start_s, 0.0) + _GRACE_S, _MOST_WAIT_S)
         deadline = threading.Timer(wait_s, self._process.kill)
         deadline.start()
         try:
@@ -114,13 +145,14 @@ def serve() -> None:
 
     out, sys.stdout = sys.stdout.buffer, sys.stderr
     warm(rounds=1)
+    meter = WorkMeter()
     while True:
         try:
             request = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            answer = request.solve()
+            answer = SolveAnswer(request.solve(meter), meter.read())
         except Exception as error:  # noqa: BLE001  the parent process raises it
             answer = error
         pickle.dump(answer, out)

@@ -50,15 +50,21 @@ class PlanMatcher:
     """A found plan as target, and the site graph on which lists of cuts are tried.
 
     leaves: nodes of the site graph, by path. is_over: whether the search has to end.
+    count: is told the number of nodes whenever all are scored.
     """
 
     def __init__(
-        self, found: Workspace, start: Workspace, is_over: Callable[[], bool]
+        self,
+        found: Workspace,
+        start: Workspace,
+        is_over: Callable[[], bool],
+        count: Callable[[int], None],
     ) -> None:
         self.found = found
         self.sites = sites = build_site_graph(found)
         self.leaves = dict(zip(found.paths, sites.graph.input_nodes, strict=True))
         self.is_over = is_over
+        self._count = count
         self.work = start_on(sites, start)
         self.state: State = self.work.state
         self._applied: list[CutStep] = []
@@ -100,6 +106,7 @@ class PlanMatcher:
                 if order != axes[: len(order)]:
                     wrong += _ORDER * weight
             wrong += _OVERCUT * weight * left
+        self._count(len(self._target))
         return right, wrong
 
     def apply(self, step: CutStep, name: str = "") -> None:

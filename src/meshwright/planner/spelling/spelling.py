@@ -26,15 +26,19 @@ _NEEDLESS = 2e-6
 
 
 def spellings(
-    found: Workspace, start: Workspace, is_over: Callable[[], bool]
+    found: Workspace,
+    start: Workspace,
+    is_over: Callable[[], bool],
+    count: Callable[[int], None] = lambda num_nodes: None,
 ) -> Iterator[tuple[Tactic, ...]]:
     """Lists of tactics that propagate to nearly all decisions of a found plan.
 
     Where they differ, propagation is more regular than the plan; a simulation shows
     whether that costs anything. start: the same graph before any decision of the search.
-    is_over: whether the time is over; the best list so far is then taken.
+    is_over: whether the time is over; the best list so far is then taken. count: is told
+    the number of nodes whenever all are scored.
     """
-    matcher = PlanMatcher(found, start, is_over)
+    matcher = PlanMatcher(found, start, is_over, count)
     for steps in _CutSearch(matcher).run():
         yield write_tactics(matcher, steps)
 

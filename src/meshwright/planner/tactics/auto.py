@@ -1,11 +1,11 @@
 """`auto`: a tactic that searches for what the tactics before it leave open."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
+from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SEARCHES
@@ -22,10 +22,10 @@ from meshwright.planner.tree.search import (
     search_cuts,
 )
 from meshwright.search import Budget, Improvement
+from meshwright.search.work import WorkMeter
 
 _ROUNDS = 200
-"""Rounds of the solver at most. If there is time for all, the result does not depend on the
-clock."""
+"""Rounds of the solver at most."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,7 +33,8 @@ class Auto:
     """Cut whatever saves time along some axes, on top of the decisions before.
 
     machine: the machine whose times count; a name means one of as many devices as the mesh
-    has. memory: bytes of a device, by default what the chip lets a program have.
+    has. memory: bytes of a device, by default what the chip lets a program have. budget_s:
+    seconds of counted work, as in `autoplan`.
     search: "program" or "tree", as in `autoplan`. on_progress: called with one line of text
     per improvement of a tree search, and at the end.
     """
@@ -63,11 +64,18 @@ class Auto:
         usable = machine.chip.usable_bytes
         limit = usable if self.memory is None else min(self.memory, usable)
         find = _by_program if self.search == "program" else _by_tree
-        tactics = find(self, work, pricing, limit)
+        meter = WorkMeter.for_budget(self.budget_s)
+        tactics = find(self, work, pricing, limit, meter)
         num_refusals = len(work.refusals)
         for tactic in tactics:
             tactic.apply(work)
         del work.refusals[num_refusals:]  # they are for what a person asks for
+        if meter.is_cut:
+            why = (
+                f"cut short after {meter.real_s:.0f} s, since this machine was too slow or "
+                "too busy; another run may find another plan"
+            )
+            work.refusals += [Refusal("the search", axis, why) for axis in self.axes]
 
     def __str__(self) -> str:
         name = self.machine if isinstance(self.machine, str) else self.machine.name
@@ -123,27 +131,25 @@ def auto(  # noqa: PLR0913  the options of a search
 
 
 def _by_program(
-    auto: Auto, work: Workspace, pricing: Pricing, limit: float
+    auto: Auto, work: Workspace, pricing: Pricing, limit: float, meter: WorkMeter
 ) -> Sequence[Tactic]:
     """The best strategies that the integer program over open decisions gives."""
     free = [sub_axis for axis in auto.axes for sub_axis in work.sub_axes[axis]]
     priced = price(pricing, work, reduce_by_symmetry(work.state), free)
-    until = time.monotonic() + auto.budget_s
-    budget = SolveBudget(_ROUNDS, time.monotonic, until)
+    budget = SolveBudget(_ROUNDS, meter, auto.budget_s)
     optimum = find_optimum(priced.pricer, limit, budget)
     auto.report(optimum.seconds, optimum.bytes, limit)
     return [priced.tactic(optimum, str(auto))]
 
 
 def _by_tree(
-    auto: Auto, work: Workspace, pricing: Pricing, limit: float
+    auto: Auto, work: Workspace, pricing: Pricing, limit: float, meter: WorkMeter
 ) -> Sequence[Tactic]:
     """The `shard` tactics that a tree search finds; Ctrl-C ends it with the best so far.
 
     Their names say which search found them, and after how many states.
     """
-    until = time.monotonic() + auto.budget_s
-    problem = problem_on(work, pricing, auto.axes, limit)
+    problem = problem_on(work, pricing, auto.axes, limit, meter=meter)
     engine = make_engine(problem, auto.seed)
 
     def show(improvement: Improvement, state: CutState) -> None:
@@ -151,8 +157,8 @@ def _by_tree(
             seconds, states = problem.measure(state).seconds, improvement.evaluation
             auto.on_progress(f"{auto}: {seconds * 1e3:.1f} ms, state {states:,}")
 
-    left_s = max(until - time.monotonic(), 0.01 * auto.budget_s)
-    budget = Budget(left_s, None, TRAJECTORIES)
+    left_s = max(auto.budget_s - meter.read(), 0.01 * auto.budget_s)
+    budget = Budget(left_s, None, TRAJECTORIES, meter.read)
     found = search_cuts(problem, engine, budget, show)
     auto.report(found.cost.seconds, found.cost.bytes, limit)
     origin = f"{auto}, {found.evaluations:,} states"

@@ -28,6 +28,7 @@ from meshwright.planner.columns.state_cells import (
     write_legal_cuts,
 )
 from meshwright.planner.solve.space import Priced
+from meshwright.search.work import REAL_TIME, Meter, Work
 
 
 class InputCut(NamedTuple):
@@ -36,6 +37,13 @@ class InputCut(NamedTuple):
     group: int
     dim: int
     axis: str
+
+
+_CUT = Work("cut", 6.5e-8)
+"""A cell of a state that is copied, and to which a cut propagates."""
+
+_EVALUATE = Work("evaluate", 1e-7)
+"""A cell of a state that is priced."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +75,8 @@ class CutProblem:
 
     limit: bytes of a device. A state that does not fit costs more than every state that
     does: the value of the start is added, and it grows with the excess. axes: those that
-    may be cut, all by default. value_of: what is to be small of a state.
+    may be cut, all by default. value_of: what is to be small of a state. meter: counts the
+    states that are made and priced.
     """
 
     def __init__(
@@ -76,6 +85,7 @@ class CutProblem:
         limit: float,
         axes: Sequence[str] | None = None,
         value_of: StateValue = step_seconds,
+        meter: Meter = REAL_TIME,
     ) -> None:
         work, model = priced.work, priced.model
         lives, positions = priced.pricer.live_counts, tuple(work.state.size)
@@ -85,6 +95,7 @@ class CutProblem:
         self.prices = price_tables_of(model, lives, positions)
         self.limit = limit
         self.value_of = value_of
+        self.meter = meter
         self.sub_axes: Mapping[str, tuple[int, ...]] = {
             axis: tuple(map(positions.index, work.sub_axes[axis]))
             for axis in (work.mesh.axes if axes is None else axes)
@@ -127,6 +138,7 @@ class CutProblem:
         cells = state.cells.copy()
         for sub_axis in self.sub_axes[action.axis]:
             cut(self.columns, cells, self._worklist, action.group, sub_axis, action.dim)
+        self.meter.count(_CUT, cells.size)
         return self._state(cells)
 
     def cost(self, state: CutState) -> float:
@@ -153,6 +165,7 @@ class CutProblem:
         known = self.known_costs.get(state.key)
         if known is None:
             known = self.known_costs[state.key] = StateCost(*self._evaluate(state))
+            self.meter.count(_EVALUATE, state.cells.size)
         return known
 
     def _evaluate(self, state: CutState) -> tuple[float, float]:

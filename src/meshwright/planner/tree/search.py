@@ -14,6 +14,7 @@ from meshwright.partitioner.structure.workspace import matches, without_indices
 from meshwright.partitioner.tactics import Shard, Workspace, shard
 from meshwright.planner.columns.price_tables import MOST_AXES
 from meshwright.planner.solve.space import Pricing, Space, price
+from meshwright.planner.solve.work_rates import PRICE, num_entries
 from meshwright.planner.strategies.symmetry import reduce_by_symmetry, split_by_inputs
 from meshwright.planner.tree.cut_problem import (
     CutProblem,
@@ -32,6 +33,7 @@ from meshwright.search import (
     search_goals,
 )
 from meshwright.search.loop.engine import OnImprovement
+from meshwright.search.work import REAL_TIME, Meter
 
 TRAJECTORIES = 500
 """Trajectories of one search, unless its seconds end earlier.
@@ -75,16 +77,17 @@ def make_problem(
     mesh: Mesh,
     limit: float | None = None,
     value_of: StateValue = step_seconds,
+    meter: Meter = REAL_TIME,
 ) -> CutProblem:
     """The search problem of a program on a mesh, on top of the tactics that are given.
 
     limit: bytes of a device, by default what the chip lets a program have. value_of: what
-    is to be small, as in `CutProblem`.
+    is to be small, as in `CutProblem`. meter: counts the work of the search.
     """
     work = space.start(mesh)
     usable = space.machine.chip.usable_bytes
     most = usable if limit is None else limit
-    return problem_on(work, space.pricing(), mesh.axes, most, value_of)
+    return problem_on(work, space.pricing(), mesh.axes, most, value_of, meter)
 
 
 def problem_on(
@@ -93,6 +96,7 @@ def problem_on(
     axes: Sequence[str],
     limit: float,
     value_of: StateValue = step_seconds,
+    meter: Meter = REAL_TIME,
 ) -> CutProblem:
     """The search problem of cuts along some axes, on top of a workspace's decisions.
 
@@ -106,7 +110,9 @@ def problem_on(
     own = {sub_axis for axis in axes for sub_axis in work.sub_axes[axis]}
     free = tuple(sub_axis for sub_axis in work.state.size if sub_axis in own)
     reduced = split_by_inputs(work.graph, reduce_by_symmetry(work.state))
-    return CutProblem(price(pricing, work, reduced, free), limit, axes, value_of)
+    priced = price(pricing, work, reduced, free)
+    meter.count(PRICE, num_entries(priced))
+    return CutProblem(priced, limit, axes, value_of, meter)
 
 
 def search_cuts(

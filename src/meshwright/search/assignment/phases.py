@@ -6,6 +6,7 @@ may still be in a better solution than the best one found (reduced-cost fixing).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from meshwright.search.assignment.primal_dual import search_primal_dual
 from meshwright.search.assignment.problem.assignment import Assignment
 from meshwright.search.assignment.problem.memory_rows import memory_of
 from meshwright.search.assignment.problem.reduced_problem import finite_graph
+from meshwright.search.assignment.work_rates import DIVE_STEP, MERGE, PASS, RESTRICT
 
 _SWEEPS, _MAX_ROUNDS = 10, 200
 """Sweeps of a round, and limit on rounds where `SolveOptions.rounds` gives none."""
@@ -35,6 +37,9 @@ _MESSAGE_SHARE, _MESSAGE_SHARE_BY_ROUNDS = 0.2, 0.5
 _DIVE_STEPS, _DIVE_SHARE = 300, 0.6
 """Steps of a dive, and the share of the time left after which it hurries. With 100 steps
 EfficientNet on 16 by 4 H100 comes out 5 to 76 % slower, after 10 to 40 rounds."""
+
+_DIVE_PASSES = 3
+"""Passes of messages that one step of a dive counts as: two, and the nodes' margins."""
 
 _EARLY_ROUNDS = 6
 """Rounds of messages before a first dive into the core, if the bound is still rising.
@@ -64,6 +69,7 @@ def run(
     The solve ends when its time is up, the optimum is proven, or Ctrl-C comes.
     """
     incumbent = Incumbent(*merge(problem), clock, options, on_progress)
+    clock.count(MERGE, len(problem.tables))
     values = None
     try:
         if options.start is not None:
@@ -107,12 +113,13 @@ def _search_core(
     if incumbent.choices is not None:
         kept[incumbent.reduced.graph.starts[:-1] + incumbent.choices] = True
     reduced = None if kept.all() else merge_followers(incumbent.reduced, kept)
+    incumbent.clock.count(RESTRICT, len(incumbent.reduced.graph.tables))
     if reduced is None:  # the core is the whole problem, or has no solution
         return
     options = incumbent.options
     share = _CORE_SHARE if options.rounds is None else _CORE_SHARE_BY_ROUNDS
     part_s = incumbent.clock.elapsed_s + share * incumbent.clock.left_s
-    clock = Clock(incumbent.clock.start_s, part_s)
+    clock = replace(incumbent.clock, budget_s=part_s)
     core = Incumbent(reduced, memory_of(problem, reduced), clock, options, None)
     try:
         best = incumbent.lifted()
@@ -137,6 +144,7 @@ def _restricted(incumbent: Incumbent, problem: Assignment, kept: Bools) -> Incum
     dominated choices takes longer than the rest of most solves.
     """
     reduced = merge_followers(incumbent.reduced, kept)
+    incumbent.clock.count(RESTRICT, len(incumbent.reduced.graph.tables))
     finish = presolve if incumbent.options.rounds is None else with_memory
     try:
         return incumbent.restricted(*finish(problem, reduced))
@@ -161,8 +169,7 @@ def num_message_rounds(options: SolveOptions) -> int:
 def pass_messages(incumbent: Incumbent, messages: Messages, rounds: int) -> bool:
     """Pass messages in rounds while they raise the bound, and offer what they decode to.
 
-    A share of the time ends this too; with a limit on rounds it is seldom reached, and
-    the result is the same on each run. Returns whether the bound was still rising at the
+    A share of the time ends this too. Returns whether the bound was still rising at the
     end of the last round.
     """
     clock = incumbent.clock
@@ -174,6 +181,7 @@ def pass_messages(incumbent: Incumbent, messages: Messages, rounds: int) -> bool
             return False
         before = messages.bound
         incumbent.raise_bound(messages.sweep(_SWEEPS))
+        clock.count(PASS, 2 * _SWEEPS * messages.num_entries)
         incumbent.offer(messages.decode()[0])
         if messages.bound < before + MIN_RISE * abs(before):
             return False
@@ -187,5 +195,10 @@ def offer_dive(incumbent: Incumbent, messages: Messages) -> None:
     clock = incumbent.clock
     late_s = clock.elapsed_s + _DIVE_SHARE * clock.left_s
     penalty = incumbent.reduced.penalty
-    found = dive(messages, _DIVE_STEPS, penalty, lambda: clock.elapsed_s >= late_s)
-    incumbent.offer(found)
+
+    def is_late(share: float) -> bool:
+        clock.count(DIVE_STEP, 1.0)
+        clock.count(PASS, _DIVE_PASSES * share * messages.num_entries)
+        return clock.elapsed_s >= late_s
+
+    incumbent.offer(dive(messages, _DIVE_STEPS, penalty, is_late))

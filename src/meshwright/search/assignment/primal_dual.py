@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from meshwright.search.assignment.bounds.dual import DualBound, ascend
+from meshwright.search.assignment.bounds.dual import DualBound, ascend, plan_of
 from meshwright.search.assignment.bounds.messages import MIN_RISE, Messages
-from meshwright.search.assignment.eliminate.order import plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.improve import NeighbourhoodSearch
 from meshwright.search.assignment.solvers.proofs import CpSatProof, HighsProof
@@ -45,7 +44,7 @@ def search_primal_dual(
     if incumbent.is_over:
         return
     graph = messages.graph
-    plan = plan_within(graph, _LEAST_WORK, lambda: incumbent.is_over)
+    plan = plan_of(incumbent, graph, _LEAST_WORK)
     dual = DualBound(incumbent, graph, plan, messages)
     incumbent.raise_bound(dual.evaluate())
     incumbent.offer(dual.decode())

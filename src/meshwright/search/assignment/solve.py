@@ -1,7 +1,6 @@
 """Entry point of the solver: best choices for an assignment problem within a budget."""
 
 import math
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +13,7 @@ from meshwright.search.assignment.incumbent.solution import (
     SolveOptions,
 )
 from meshwright.search.assignment.problem.assignment import Assignment
+from meshwright.search.work import REAL_TIME, Meter
 
 _DEFAULTS = SolveOptions()
 
@@ -25,15 +25,17 @@ def solve(
     *,
     options: SolveOptions = _DEFAULTS,
     on_progress: Callable[[Progress], None] | None = None,
+    meter: Meter = REAL_TIME,
 ) -> Solution:
     """Best choices found within a budget of seconds, or until an interrupt (Ctrl-C).
 
     The solve ends early once the cost is proven optimal, or within the gap of `options`.
     Small problems give the same result on each run. On large problems two threads search,
-    and what they find by the deadline depends on the clock.
+    and what they find by the deadline depends on the clock. With a limit on rounds, and a
+    `WorkMeter` for the budget's seconds, every run of any problem gives the same result.
     Raises AssignmentError if the problem is infeasible, or if no solution was found.
     """
-    clock = Clock(time.perf_counter(), budget_s)
+    clock = Clock(meter.read(), budget_s, meter)
     if not budget_s > 0:
         raise AssignmentError(f"budget of {budget_s} s: give a positive one")
     from meshwright.search.assignment.phases import run  # numba takes a while to load

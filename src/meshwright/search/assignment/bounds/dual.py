@@ -16,9 +16,10 @@ import numpy as np
 from meshwright.search.arrays import Bools, Floats, Ints, owners_of, ranges, starts_of
 from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.eliminate.buckets import Elimination, eliminate
-from meshwright.search.assignment.eliminate.order import plan_within
+from meshwright.search.assignment.eliminate.order import num_entries, plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.problem.reduced_problem import CostGraph, graph_of
+from meshwright.search.assignment.work_rates import DUAL_STEP, ELIMINATE, PLAN
 
 _PATIENCE = 20  # steps without gain before the step length is halved
 _TARGET_RISE = 0.1  # share of the bound by which Polyak's target is above it, at most
@@ -51,6 +52,7 @@ class DualBound:
         self.num_kept = int(kept.sum())
         self.graph = _split(graph, self.at_kept, self.source)
         self.elimination = _elimination(self.graph, plan)
+        self.num_entries = num_entries(self.graph, self.elimination)
         self.order = self.elimination.order
         self._index_choices()
         self.share = np.zeros(self.graph.starts[-1])
@@ -76,7 +78,7 @@ class DualBound:
 
     def tightened(self, work: float) -> DualBound:
         """A relaxation with larger messages, at the best multipliers of this one."""
-        plan = plan_within(self.original, work, lambda: self.incumbent.is_over)
+        plan = plan_of(self.incumbent, self.original, work)
         dual = DualBound(self.incumbent, self.original, plan, self.messages)
         dual.row_prices = self.at_best[1].copy()
         in_both = self.at_kept & dual.at_kept
@@ -98,6 +100,8 @@ class DualBound:
         picks = np.empty(len(self.order), np.int64)
         graph, x = self.graph, np.zeros(len(self.source), np.int64)
         eliminate(graph, self.elimination, unary, picks)
+        self.incumbent.clock.count(ELIMINATE, self.num_entries)
+        self.incumbent.clock.count(DUAL_STEP, len(self.share))
         x[self.order] = picks
         self.picked = graph.starts[self.order] + picks
         value = float(costs[self.picked].sum() + graph.tables[graph.pairs(x)].sum())
@@ -134,6 +138,13 @@ class DualBound:
         return np.array(
             [np.argmax(weights[a:b]) for a, b in pairwise(starts)], np.int64
         )
+
+
+def plan_of(incumbent: Incumbent, graph: CostGraph, work: float) -> Elimination:
+    """The order of `plan_within` for an incumbent's search, which counts its planning."""
+    plan = plan_within(graph, work, lambda: incumbent.is_over)
+    incumbent.clock.count(PLAN, len(graph.ends))
+    return plan
 
 
 def ascend(dual: DualBound, steps: int) -> None:

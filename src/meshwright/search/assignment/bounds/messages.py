@@ -72,6 +72,12 @@ class Messages:
         )
         self.bound = -np.inf
 
+    @property
+    def num_entries(self) -> int:
+        """Entries of all tables, messages and costs, which one pass reads."""
+        arrays = self.arrays
+        return len(self.graph.tables) + 2 * len(arrays.values) + len(arrays.costs)
+
     def sweep(self, times: int) -> float:
         """The bound after `times` forward and backward passes."""
         unassigned = np.full(len(self.graph.starts) - 1, UNASSIGNED)

@@ -62,19 +62,19 @@ def plan_within(
     work: limit on the entries of all messages together, times the choices of each sender
     """
     best = plan_elimination(graph, _CAPS[0], has_ended)
-    least = _work(graph, best)
+    least = num_entries(graph, best)
     for cap in _CAPS[1:]:
         if least > work / 4 or len(best.order) == len(best.nodes):
             break
         larger = plan_elimination(graph, cap, has_ended)
-        more = _work(graph, larger)
+        more = num_entries(graph, larger)
         if more > work or has_ended():
             break
         best, least = larger, more
     return best
 
 
-def _work(graph: CostGraph, plan: Elimination) -> float:
+def num_entries(graph: CostGraph, plan: Elimination) -> float:
     """Entries of all messages together, times the choices of each sender."""
     logs = np.log2(np.diff(graph.starts)).tolist()
     work = 0.0

@@ -1,27 +1,32 @@
 """Inputs and results of a solve: its clock, options, progress reports and solution."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.search.arrays import Floats, Ints
+from meshwright.search.work import REAL_TIME, Meter, Work
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Start of a solve on `time.perf_counter`, and the seconds that it may take."""
+    """The reading of a meter at the start of a solve, and the seconds that it may take."""
 
     start_s: float
     budget_s: float
+    meter: Meter = REAL_TIME
 
     @property
     def elapsed_s(self) -> float:
-        return time.perf_counter() - self.start_s
+        return self.meter.read() - self.start_s
 
     @property
     def left_s(self) -> float:
         return self.budget_s - self.elapsed_s
+
+    def count(self, work: Work, units: float = 1.0) -> None:
+        """Note work on the meter."""
+        self.meter.count(work, units)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +39,7 @@ class SolveOptions:
     start: choices to start from (a warm start); the result costs no more than these if
         they are feasible.
     rounds: limit on the rounds of each search phase. With a limit the solve runs on one
-        thread, and its result does not depend on the clock unless the budget runs out.
+        thread; by a meter of counted work its result is the same on each run.
     messages: dual messages to start from, taken from the solution of a problem that
         differs in costs alone; any values are valid (see `Messages`).
     """

@@ -32,7 +32,7 @@ _LATE_PARTS = 4
 
 
 def dive(
-    messages: Messages, steps: int, penalty: float, is_late: Callable[[], bool]
+    messages: Messages, steps: int, penalty: float, is_late: Callable[[float], bool]
 ) -> Ints:
     """Choices of all nodes, assigned in `steps` parts, those of the largest margin first.
 
@@ -41,7 +41,8 @@ def dive(
     Some forbidden pairs may remain.
 
     messages: swept at least once.
-    is_late: whether to hurry; the parts are larger from then on.
+    is_late: whether to hurry, asked before each part with the share of the nodes that are
+        not assigned; the parts are larger from then on.
     """
     graph = messages.graph
     arrays = messages.arrays._replace(values=messages.arrays.values.copy())
@@ -51,7 +52,7 @@ def dive(
     fewest = len(chosen) + 1
     for radius in _RADII:
         region = _in_forbidden_pairs(graph, chosen, penalty)
-        if not 0 < region.sum() < fewest or is_late():
+        if not 0 < region.sum() < fewest or is_late(0.0):
             break
         fewest = int(region.sum())
         for _ in range(radius):
@@ -78,12 +79,13 @@ def _in_forbidden_pairs(graph: CostGraph, choices: Ints, penalty: float) -> Bool
 
 
 def _assign_all(
-    arrays: MessageArrays, chosen: Ints, count: int, is_late: Callable[[], bool]
+    arrays: MessageArrays, chosen: Ints, count: int, is_late: Callable[[float], bool]
 ) -> None:
     """Assign all unassigned nodes, `count` at a time."""
     margins = np.empty(len(chosen))
     while left := _num_unassigned(chosen):
-        part = max(count, -(-left // _LATE_PARTS)) if is_late() else count
+        hurries = is_late(left / len(chosen))
+        part = max(count, -(-left // _LATE_PARTS)) if hurries else count
         measure_margins(arrays, chosen, margins)
         surest = np.argsort(-margins, kind="stable")[:part]
         assign(arrays, surest[chosen[surest] == UNASSIGNED], chosen)

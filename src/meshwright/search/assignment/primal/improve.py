@@ -15,6 +15,7 @@ from meshwright.search.assignment.eliminate.order import optimise, plan_eliminat
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.repair import repair
 from meshwright.search.assignment.problem.reduced_problem import CostGraph
+from meshwright.search.assignment.work_rates import DESCEND, PLAN, SWEEP
 from meshwright.search.compiled import compiled
 
 _WHOLE = 400  # nodes up to which one neighbourhood may hold them all
@@ -61,7 +62,7 @@ class NeighbourhoodSearch:
             self._suggested = None
         if self.is_large:
             for sweep in self._all_sweeps():
-                optimise_in_order(self.graph, self.costs, sweep, self.choices)
+                self._sweep(sweep)
         for _ in range(4):
             self._descend(self.choices, self._area(), self.costs)
             if self.incumbent.is_over:
@@ -82,14 +83,19 @@ class NeighbourhoodSearch:
         self.costs = self.incumbent.priced(self.row_prices)
         if self.is_large:
             for sweep in self._sweeps:
-                optimise_in_order(self.graph, self.costs, sweep, self.choices)
+                self._sweep(sweep)
         for _ in range(2):
             self._descend(self.choices, self._area(), self.costs)
+
+    def _sweep(self, sweep: Elimination) -> None:
+        optimise_in_order(self.graph, self.costs, sweep, self.choices)
+        self.incumbent.clock.count(SWEEP, len(self.graph.ends))
 
     def _descend(self, choices: Ints, area: Ints, costs: Floats) -> None:
         cap = self.random.choice(_CAPS)
         noise = self.random.random(len(area)) * self.random.choice([1.0, 3.0, 6.0])
         optimise(self.graph, costs, area, choices, cap, noise)
+        self.incumbent.clock.count(DESCEND, len(area))
 
     def _all_sweeps(self) -> list[Elimination]:
         """Eliminations that keep different nodes; once a solution fits, a call adds one."""
@@ -99,6 +105,7 @@ class NeighbourhoodSearch:
                 self.graph, _SWEEP_CAP, lambda: self.incumbent.is_over, noise
             )
             self._sweeps.append(plan)
+            self.incumbent.clock.count(PLAN, len(self.graph.ends))
         return self._sweeps
 
     def _area(self) -> Ints:

@@ -1,0 +1,89 @@
+"""The best of several plans that the machine's real compiler accepts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from meshwright.app.confirm.confirmation import Confirmation, confirm_placed
+from meshwright.app.output.numbers import show_gib
+from meshwright.app.record.plan_record import PlanRecord
+from meshwright.errors import CompilerError, PlanError
+from meshwright.planner.candidates.candidate import Candidate
+from meshwright.planner.candidates.search_result import REJECTED, SearchResult
+
+_MOST = 5
+"""Plans that are compiled, each for up to some minutes, before the search has failed."""
+
+
+class CompilePlan(Protocol):
+    """A compiler: its figures for a plan, or `CompilerError` if it fails."""
+
+    def __call__(self, plan: PlanRecord) -> Confirmation: ...
+
+
+def compile_for_its_machine(plan: PlanRecord) -> Confirmation:
+    """The figures of the real compiler of the machine that a plan is placed on."""
+    return confirm_placed(plan, full=False, timeout_s=600.0, folder=None)
+
+
+def first_that_compiles[P: PlanRecord](
+    search: SearchResult,
+    make_plan: Callable[[Candidate], P],
+    compile_plan: CompilePlan,
+    on_progress: Callable[[str], None],
+) -> tuple[P, SearchResult]:
+    """The best plan that the compiler accepts, and the search with it as first candidate.
+
+    Plans are compiled in the order of the search. One for which the compiler fails, or
+    which needs more memory than it gives, gets the reason as `why_not`, and the next is
+    tried. Raises `PlanError` with all reasons if none of the best `_MOST` is accepted.
+    """
+    rejected: list[Candidate] = []
+    fitting = [c for c in search.candidates if c.fits(search.limit_bytes)]
+    for candidate in _distinct(fitting)[:_MOST]:
+        on_progress(f"compiling {candidate.name} on {candidate.mesh}")
+        plan = make_plan(candidate)
+        why_not = _why_not(plan, search.limit_bytes, compile_plan)
+        if not why_not:
+            return plan, _moved_first(search, candidate, rejected)
+        on_progress(f"{candidate.name} on {candidate.mesh}: {why_not}")
+        rejected.append(replace(candidate, why_not=why_not))
+    reasons = "\n".join(f"  {c.name} on {c.mesh}: {c.why_not}" for c in rejected)
+    raise PlanError(
+        f"the compiler accepts none of the {len(rejected)} best plans; search with "
+        f"confirm=False to get the best one all the same:\n{reasons}"
+    )
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates without those whose mesh and tactics an earlier one has."""
+    return list({(c.mesh, c.tactics): c for c in reversed(candidates)}.values())[::-1]
+
+
+def _why_not(plan: PlanRecord, limit_bytes: float, compile_plan: CompilePlan) -> str:
+    """The reason why a plan cannot be used as compiled, or ""."""
+    try:
+        compiled = compile_plan(plan).compiled
+    except CompilerError as error:
+        return f"{REJECTED}{error}"
+    if compiled.fits and compiled.peak_bytes <= limit_bytes:
+        return ""
+    needed, allowed = show_gib(compiled.peak_bytes), show_gib(limit_bytes)
+    return f"{REJECTED}it needs {needed} per device, and {allowed} are allowed"
+
+
+def _moved_first(
+    search: SearchResult, accepted: Candidate, rejected: Sequence[Candidate]
+) -> SearchResult:
+    """The search with the accepted plan first and the rejected ones last.
+
+    The lower bound belongs to the plan that the search put first.
+    """
+    refused = [(c.name, c.mesh, c.tactics) for c in rejected]
+    others = [
+        c
+        for c in search.candidates
+        if c is not accepted and (c.name, c.mesh, c.tactics) not in refused
+    ]
+    found = replace(search, candidates=(accepted, *others, *rejected), is_compiled=True)
+    return replace(found, model_s=0.0, bound_s=0.0) if rejected else found

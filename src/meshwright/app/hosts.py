@@ -1,0 +1,151 @@
+"""One search for all processes of `jax.distributed`: one searches, the others receive.
+
+The result travels through the key-value store of JAX's coordination service, in pieces,
+since the service limits the size of a message. No device takes part.
+"""
+
+import itertools
+import pickle
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Protocol
+
+import jax
+
+from meshwright.errors import MeshwrightError, PlanError
+from meshwright.jax_private import process_group
+from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
+
+_PIECE_BYTES = 2**20
+"""Bytes of one entry of the store; messages of more than 4 MiB may be refused."""
+
+_POLL_S = 0.2
+"""Seconds between looks into the store; between them, Ctrl-C is noticed."""
+
+_OPTIONS = (
+    "most_axes", "objective", "memory", "budget_s", "experts", "search", "seed", "confirm"
+)  # fmt: skip
+"""Options of a search that are compared as they are."""
+
+_calls = itertools.count()
+"""Number of the next search; equal in all processes, which run one program."""
+
+
+class Store(Protocol):
+    """The functions of JAX's key-value store that are used here."""
+
+    def key_value_set_bytes(self, key: str, value: bytes) -> None: ...
+    def key_value_dir_get_bytes(self, prefix: str) -> list[tuple[str, bytes]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The processes that search one plan together.
+
+    index, count: this process's number, and the number of all. number: of the search.
+    """
+
+    store: Store
+    index: int
+    count: int
+    number: int
+
+    @property
+    def _key(self) -> str:
+        return f"meshwright/plan/{self.number}"
+
+    def send(self, asked: Sequence[str], found: object) -> None:
+        """Give all other processes a result, or an exception, of what was asked for."""
+        text = zlib.compress(pickle.dumps((tuple(asked), found)))
+        pieces = range(0, len(text), _PIECE_BYTES)
+        for number, start in enumerate(pieces):
+            piece = text[start : start + _PIECE_BYTES]
+            self.store.key_value_set_bytes(f"{self._key}/pieces/{number:06d}", piece)
+        self.store.key_value_set_bytes(f"{self._key}/sent/all", b"1")
+
+    def receive(self, asked: Sequence[str], within_s: float) -> Any:
+        """The result of process 0; its error is raised here, too.
+
+        Raises `PlanError` if process 0 was asked for another plan, or sends nothing
+        within so many seconds.
+        """
+        ends = time.monotonic() + within_s
+        while not self.store.key_value_dir_get_bytes(f"{self._key}/sent/"):
+            if time.monotonic() >= ends:
+                raise PlanError(
+                    f"process {self.index} has waited for {within_s:.0f} s for the plan of "
+                    "process 0; call autoplan in every process, or plan in one, save the "
+                    "plan, and load it in the others"
+                )
+            time.sleep(_POLL_S)
+        pieces = self.store.key_value_dir_get_bytes(f"{self._key}/pieces/")
+        text = b"".join(piece for _, piece in sorted(pieces))
+        wanted, found = pickle.loads(zlib.decompress(text))
+        for theirs, ours in zip_longest(wanted, asked):
+            if theirs != ours:
+                raise PlanError(
+                    f"process {self.index} asked for another plan than process 0, for "
+                    f"{ours} instead of {theirs}; call autoplan with the same arguments "
+                    "and in the same order in every process"
+                )
+        if isinstance(found, MeshwrightError):
+            raise found
+        if isinstance(found, BaseException):
+            raise PlanError(f"the search of process 0 ended with {found!r}")
+        return found
+
+
+def hosts_of_search() -> Hosts | None:
+    """The processes that take part in the next search; `None` for a process on its own."""
+    group = process_group()
+    if group is None:
+        return None
+    store, index, count = group
+    return Hosts(store, index, count, next(_calls))
+
+
+def found_by_one[T](
+    hosts: Hosts,
+    asked: Sequence[str],
+    find: Callable[[], T],
+    message: Callable[[T], Any],
+) -> T:
+    """The result of `find`, called in process 0 alone, which sends a message about it.
+
+    asked: lines on what is to be found, for the check that all processes want the same.
+    """
+    try:
+        found = find()
+    except BaseException as error:
+        hosts.send(asked, error)
+        raise
+    hosts.send(asked, message(found))
+    return found
+
+
+def asked_for(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    resolved: ResolvedRequest,
+) -> list[str]:
+    """Lines on a function, its arguments and the options of its search.
+
+    Equal in all processes that ask for the same, unlike `repr`, which has addresses.
+    """
+    machine, tactics = resolved.machine, [str(each) for each in request.tactics]
+    lines = [
+        f"function {getattr(fn, '__qualname__', type(fn).__name__)}",
+        f"machine {machine.name} of {machine.num_devices} devices",
+        f"mesh {resolved.mesh}",
+        f"tactics {tactics}",
+    ]
+    lines += [f"{name}={getattr(request, name)!r}" for name in _OPTIONS]
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tuple(args)):
+        dtype = getattr(leaf, "dtype", type(leaf).__name__)
+        shape = list(getattr(leaf, "shape", ()))
+        lines.append(f"argument {jax.tree_util.keystr(path)}: {dtype}{shape}")
+    return lines
