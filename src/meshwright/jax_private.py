@@ -1,6 +1,6 @@
 """Access to what is private in JAX, or differs between its releases.
 
-The module is tested with jax 0.12.0 and 0.12.0.1.
+The module is tested with jax 0.10.0 and 0.12.0.1.
 """
 
 import importlib
@@ -9,6 +9,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxlib.version import __version__ as jaxlib_version
+
+_MISCOMPILES_UPDATES = tuple(map(int, jaxlib_version.split(".")[:2])) < (0, 12)
 
 
 def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
@@ -17,7 +20,7 @@ def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
     Older releases wrap a `Jaxpr` and its constants in a `ClosedJaxpr`; newer ones have
     one class for both, whose `.jaxpr` is the object itself.
     """
-    return jaxpr.jaxpr, list(getattr(jaxpr, "consts", ()))
+    return getattr(jaxpr, "jaxpr", jaxpr), list(getattr(jaxpr, "consts", ()))
 
 
 def expanded(eqn: Any) -> Any:
@@ -63,6 +66,17 @@ def is_ordered(effect: Any) -> bool:
         "Ordered" in type(effect).__name__
         or "ordered" in str(effect).lower().split("un")[0]
     )
+
+
+def settle_slice(part: Any) -> Any:
+    """The slice `part` of a whole array, kept apart from what reads it if it must be.
+
+    Before jaxlib 0.12, XLA for CPUs fuses a slice with an update in place of it, and
+    then writes the new elements to wrong places (jaxlib 0.9.2 to 0.11.2).
+    """
+    if not _MISCOMPILES_UPDATES or is_key(part.dtype):
+        return part
+    return jax.lax.optimization_barrier(part)
 
 
 def is_key(dtype: Any) -> bool:
