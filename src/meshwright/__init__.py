@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         CheckReport,
         Partitioned,
         Plan,
-        autoplan,
         diff,
         from_logical_axes,
         nnx,
         partition,
     )
+    from meshwright.app.autoplan import autoplan
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
         REPLICATED,
@@ -90,9 +90,9 @@ __all__ = [
 
 _HOMES = {
     "app": (
-        "CheckReport", "Partitioned", "Plan", "autoplan", "diff", "from_logical_axes",
-        "partition",
+        "CheckReport", "Partitioned", "Plan", "diff", "from_logical_axes", "partition",
     ),
+    "app.autoplan": ("autoplan",),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
         "fsdp", "megatron", "pin", "recompute", "replicate", "sequence_parallel", "shard",

@@ -1,7 +1,8 @@
 """The public face: partitioned functions, plans, reports, checks, and `autoplan`.
 
 In: a JAX function, arguments, tactics or a machine. Out: a `Plan`, and a function that
-runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
+runs it. Begin reading at `partition.py`, then `plan.py`; `autoplan.py` is not imported
+here, since the search brings SciPy and numba. The folders:
 
     record   the data of a plan, which the other folders read
     explain  the effect of each tactic, and the reason for each collective
@@ -12,7 +13,6 @@ runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
     output   numbers with units, files and progress
 """
 
-from meshwright.app.autoplan import autoplan
 from meshwright.app.check.check import CheckReport, OutputError
 from meshwright.app.explain.diff import PlanDiff, diff
 from meshwright.app.interop.logical_axes import from_logical_axes
@@ -25,7 +25,6 @@ __all__ = [
     "Partitioned",
     "Plan",
     "PlanDiff",
-    "autoplan",
     "diff",
     "from_logical_axes",
     "partition",
