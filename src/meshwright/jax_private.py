@@ -94,7 +94,8 @@ def tracing_config() -> tuple[Any, ...]:
 def hlo_flops(text: str) -> float:
     """The FLOPs that XLA counts in a module of HLO text; a loop's body counts once."""
     lib: Any = importlib.import_module("jax._src.lib")
-    module = lib.xla_client.hlo.hlo_module_from_text(text)
+    parser = getattr(lib.xla_client, "hlo", lib._jax)  # in `_jax` before jaxlib 0.11
+    module = parser.hlo_module_from_text(text)
     client: Any = jax.devices("cpu")[0].client
     # XLA reports no "flops" entry for a module that only moves data.
     return float(lib._jax.hlo_module_cost_analysis(client, module).get("flops", 0.0))
