@@ -28,7 +28,10 @@ def script_page(source: str) -> str:
     """A script with `# %% Title` cells, as a page: comments are text, the rest is code."""
     head, *cells = re.split(r"^# %% ", source, flags=re.MULTILINE)
     title, _, intro = head.strip().strip('"').strip().partition("\n")
-    return "\n\n".join([f"# {title}", intro.strip(), *map(_cell, cells)]) + "\n"
+    return (
+        "\n\n".join([f"# {title.rstrip('.')}", intro.strip(), *map(_cell, cells)])
+        + "\n"
+    )
 
 
 def _cell(cell: str) -> str:
@@ -64,6 +67,10 @@ def entry_list(paragraph: str) -> str:
 
 # -- the command reference ---------------------------------------------------------------
 
+COMMANDS_INTRO = """What `meshwright COMMAND --help` prints, for each command.
+`meshwright --help` lists the commands, `meshwright --version` prints the version, and
+`meshwright --install-completion` installs completion for your shell."""
+
 
 def commands_page() -> str:
     """The help of every command, as Markdown."""
@@ -73,9 +80,7 @@ def commands_page() -> str:
     from meshwright.cli.main import COMMANDS, app, load_command
 
     context: Any = get_command(app).make_context("meshwright", ["machines"])
-    parts = [
-        "# Commands\n\n`meshwright --help` prints the list, and each command its own."
-    ]
+    parts = ["# Commands", COMMANDS_INTRO]
     for name in COMMANDS:
         command = load_command(name)
         text = get_docs_for_click(

@@ -26,7 +26,7 @@ os.sep
 
 def test_a_script_becomes_a_page_of_text_and_code():
     assert pages.script_page(SCRIPT) == (
-        "# The title.\n\nThe introduction.\n\n## First part\n\nText of the part.\n\n"
+        "# The title\n\nThe introduction.\n\n## First part\n\nText of the part.\n\n"
         "```python\nimport os\n\nos.getcwd()\n```\n\nMore text.\n\n"
         "```python\nos.sep\n```\n"
     )
