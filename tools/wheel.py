@@ -9,6 +9,7 @@ Without arguments, this Python and each newer one that is found are used.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,7 @@ def run(command: Sequence[str | Path], folder: Path) -> None:
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
+        env={key: each for key, each in os.environ.items() if key != "PYTHONPATH"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

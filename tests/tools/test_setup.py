@@ -1,12 +1,16 @@
 """The set-up of a fresh machine: Makefile, lock files, `.ci/run`."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tools import wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 CONDITION = r"[a-z_]+ [=!<>]+ '[A-Za-z0-9.]+'"
@@ -46,6 +50,37 @@ def test_the_oldest_lock_holds_the_promise_of_the_project_file():
     assert "jax" in dict(promised)
     for name, version in promised:
         assert f"{pins[name]}.".startswith(f"{version}."), name
+
+
+def test_the_description_on_a_package_index_has_no_relative_links():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"!\[.*\]\(docs/", text), "the pictures that must not be there"
+    hook = tool["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    assert re.findall(r"\]\((?!https?:|#)", text) == []
+    assert "Alternatives says when another tool is the better choice." in text
+
+
+def test_the_trial_of_the_wheel_stops_at_the_first_failure(tmp_path: Path):
+    script(tmp_path / "tried", "echo the reason; exit 1")
+    with pytest.raises(SystemExit, match="the reason"):
+        wheel.run([tmp_path / "tried"], tmp_path)
+
+
+def test_the_wheel_is_tried_without_this_tree_on_the_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    script(tmp_path / "tried", 'test -z "$PYTHONPATH"')
+    wheel.run([tmp_path / "tried"], tmp_path)
+
+
+def test_a_python_that_does_not_start_is_not_tried(tmp_path, monkeypatch):
+    script(tmp_path / "python3.99", "echo not selected; exit 127")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert not wheel.works("python3.99")
+    assert not wheel.works("python3.98")
+    assert wheel.works(sys.executable)
 
 
 def test_make_describes_each_of_its_targets():

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 
 from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
-from meshwright.planner.integer_program.projection import ChosenStrategies
 
 
 def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
     """The tactics of a program, with what a search found spelled as `mw.pin`."""
+    # Imported here, since the integer program brings SciPy.
+    from meshwright.planner.integer_program.projection import ChosenStrategies
+
     return _rebuilding(decided, lambda tactic: isinstance(tactic, ChosenStrategies))
 
 
