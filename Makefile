@@ -7,13 +7,17 @@ LOCK := requirements.lock
 OLDEST_LOCK := requirements-oldest.lock
 BIN := .venv/bin
 OLDEST_BIN := .venv-oldest/bin
+DOCS_LOCK := requirements-docs.lock
+DOCS_BIN := .venv-docs/bin
 STAMP := .venv/.installed
 OLDEST_STAMP := .venv-oldest/.installed
-COMPILE := $(BIN)/uv pip compile pyproject.toml --extra dev --extra zoo --universal --quiet \
+DOCS_STAMP := .venv-docs/.installed
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
+ALL := --extra dev --extra zoo
 
-.PHONY: help demo test test-slow test-oldest check lock clean
+.PHONY: help demo test test-slow test-oldest test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -21,7 +25,9 @@ help:
 	@echo "make check        format, lint, types, layers, rooms, language, docs, tests"
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
-	@echo "make lock         resolve both lock files again"
+	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
+	@echo "make docs         the documentation, as a site in build/site"
+	@echo "make lock         resolve the lock files again"
 	@echo "make clean        remove the environments and all caches"
 
 demo: $(STAMP)
@@ -34,10 +40,17 @@ test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 test-oldest: $(OLDEST_STAMP)
-	$(OLDEST_BIN)/python -m pytest -n $(WORKERS)
+	$(OLDEST_BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+test-wheel: $(STAMP)
+	$(BIN)/python tools/wheel.py
 
 check: $(STAMP)
 	$(BIN)/python tools/check.py
+
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 # An editable install reads pyproject.toml, and the lock file names all it needs.
 $(STAMP): $(LOCK) pyproject.toml
@@ -47,6 +60,9 @@ $(STAMP): $(LOCK) pyproject.toml
 
 $(OLDEST_STAMP): $(OLDEST_LOCK) pyproject.toml
 	$(call install,.venv-oldest,$(OLDEST_LOCK))
+
+$(DOCS_STAMP): $(DOCS_LOCK) pyproject.toml
+	$(call install,.venv-docs,$(DOCS_LOCK))
 
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { \
@@ -60,10 +76,11 @@ define install
 endef
 
 lock: $(STAMP)
-	$(COMPILE) --upgrade --output-file $(LOCK)
-	$(COMPILE) --upgrade --constraint tools/oldest.txt --output-file $(OLDEST_LOCK)
+	$(COMPILE) $(ALL) --upgrade --output-file $(LOCK)
+	$(COMPILE) $(ALL) --upgrade --constraint tools/oldest.txt --output-file $(OLDEST_LOCK)
+	$(COMPILE) --extra docs --upgrade --constraint $(LOCK) --output-file $(DOCS_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

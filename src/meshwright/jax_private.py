@@ -1,6 +1,6 @@
 """Access to what is private in JAX, or differs between its releases.
 
-The module is tested with jax 0.12.0 and 0.12.0.1.
+The module is tested with jax 0.10.0 and 0.12.0.1.
 """
 
 import importlib
@@ -9,6 +9,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxlib.version import __version__ as jaxlib_version
+
+_MISCOMPILES_UPDATES = tuple(map(int, jaxlib_version.split(".")[:2])) < (0, 12)
 
 
 def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
@@ -17,7 +20,7 @@ def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
     Older releases wrap a `Jaxpr` and its constants in a `ClosedJaxpr`; newer ones have
     one class for both, whose `.jaxpr` is the object itself.
     """
-    return jaxpr.jaxpr, list(getattr(jaxpr, "consts", ()))
+    return getattr(jaxpr, "jaxpr", jaxpr), list(getattr(jaxpr, "consts", ()))
 
 
 def expanded(eqn: Any) -> Any:
@@ -65,6 +68,17 @@ def is_ordered(effect: Any) -> bool:
     )
 
 
+def settle_slice(part: Any) -> Any:
+    """The slice `part` of a whole array, kept apart from what reads it if it must be.
+
+    Before jaxlib 0.12, XLA for CPUs fuses a slice with an update in place of it, and
+    then writes the new elements to wrong places (jaxlib 0.9.2 to 0.11.2).
+    """
+    if not _MISCOMPILES_UPDATES or is_key(part.dtype):
+        return part
+    return jax.lax.optimization_barrier(part)
+
+
 def is_key(dtype: Any) -> bool:
     """True if the dtype is that of typed PRNG keys."""
     return jnp.issubdtype(dtype, jax.dtypes.prng_key)
@@ -80,7 +94,8 @@ def tracing_config() -> tuple[Any, ...]:
 def hlo_flops(text: str) -> float:
     """The FLOPs that XLA counts in a module of HLO text; a loop's body counts once."""
     lib: Any = importlib.import_module("jax._src.lib")
-    module = lib.xla_client.hlo.hlo_module_from_text(text)
+    parser = getattr(lib.xla_client, "hlo", lib._jax)  # in `_jax` before jaxlib 0.11
+    module = parser.hlo_module_from_text(text)
     client: Any = jax.devices("cpu")[0].client
     # XLA reports no "flops" entry for a module that only moves data.
     return float(lib._jax.hlo_module_cost_analysis(client, module).get("flops", 0.0))

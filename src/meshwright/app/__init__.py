@@ -1,7 +1,8 @@
 """The public face: partitioned functions, plans, reports, checks, and `autoplan`.
 
 In: a JAX function, arguments, tactics or a machine. Out: a `Plan`, and a function that
-runs it. Begin reading at `partition.py`, then `plan.py`. The folders:
+runs it. Begin reading at `partition.py`, then `plan.py`. Nothing is imported
+here, since the search brings SciPy and numba. The folders:
 
     step     the stages of a partitioned function, and warnings about modules
     record   the data of a plan, which the other folders read

@@ -11,6 +11,7 @@ from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
 @lru_cache(maxsize=1)  # readers of `plan.tactics` ask again
 def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
     """The tactics of a program, with what a search found spelled as `mw.pin`."""
+    # Imported here, since the integer program brings SciPy.
     from meshwright.planner.integer_program.projection import ChosenStrategies
 
     return _rebuilding(decided, lambda tactic: isinstance(tactic, ChosenStrategies))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
 
-from meshwright.jax_private import is_key
+from meshwright.jax_private import is_key, settle_slice
 from meshwright.run.local.random_window import random_bits_window
 
 
@@ -29,7 +29,7 @@ def all_slice(x: Any, dim: int, axes: tuple[str, ...]) -> Any:
     """This device's chunk along `dim` of a value that is replicated along `axes`."""
     size = x.shape[dim] // math.prod(lax.axis_size(a) for a in axes)
     start = axis_index(axes) * size
-    return lax.dynamic_slice_in_dim(x, start, size, dim)
+    return settle_slice(lax.dynamic_slice_in_dim(x, start, size, dim))
 
 
 def all_gather(x: Any, dim: int, axes: tuple[str, ...]) -> Any:

@@ -206,5 +206,6 @@ EXAMPLES = [
             np.exp2(_ints(2, 4, 2)).astype(jnp.float8_e8m0fnu),
             np.exp2(_ints(2, 8, 2)).astype(jnp.float8_e8m0fnu),
         ),
+        since=(0, 11),
     ),
 ]

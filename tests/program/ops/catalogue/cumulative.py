@@ -69,5 +69,7 @@ EXAMPLES: list[Example] = [
     Example("cummax_complex", _along(lax.cummax, 0), (_C,)),
     Example("cumsum_half", lambda x: lax.cumsum(x.astype(jnp.bfloat16), 1), (_X,)),
     Example("cummax_uint", lambda x: lax.cummax(x.astype(np.uint8), 1), (_I,)),
-    Example("cumsum_empty", _along(lax.cumsum, 0), (np.zeros((0, 4), np.float32),)),
+    Example(
+        "cumsum_empty", _along(lax.cumsum, 0), (np.zeros((0, 4), np.float32),), (0, 11)
+    ),
 ]

@@ -13,7 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from meshwright.program.capture import tag
-from tests.program.ops.catalogue import Example
+from tests.program.ops.catalogue import OPS_SINCE, Example
 
 _RNG = np.random.default_rng(0)
 X = _RNG.uniform(0.1, 0.9, 8).astype(np.float32)
@@ -221,4 +221,11 @@ EXAMPLES = [
 ]
 
 # XLA's CPU compiler does not lower mulhi (jaxlib 0.12.0).
-TRACED = [Example("high half of a product", lax.mulhi, (INT, SHIFT))]
+TRACED = [
+    Example(
+        "high half of a product",
+        lambda x, y: lax.mulhi(x, y),
+        (INT, SHIFT),
+        since=OPS_SINCE["mulhi"],
+    )
+]

@@ -178,7 +178,7 @@ EXAMPLES: list[Example] = [
         "constant key", lambda x: x * random.normal(random.key(3), x.shape), (LOGITS,)
     ),
     Example("keys", _of_keys, (MANY,)),
-    Example("other keys", _of_other_keys, (RBG,)),
+    Example("other keys", _of_other_keys, (RBG,), since=(0, 11)),
     Example("gradients through random numbers", _gradients, (RAW, RATES)),
     Example(
         "threefry",
