@@ -3,28 +3,28 @@
 from meshwright.planner.solve.space import Priced
 from meshwright.search.work import Work
 
-CAPTURE = Work("capture", 1.5e-4)
+CAPTURE = Work("capture", 1.2e-4)
 """A node of a program that is captured and whose op is priced."""
 
-PREPARE = Work("prepare", 6e-5)
+PREPARE = Work("prepare", 4.5e-5)
 """A node of a rewritten program, whose op is priced."""
 
-PRICE = Work("price", 7.5e-7)
+PRICE = Work("price", 5.5e-7)
 """An entry of a mesh's integer program, with all that is built for it."""
 
-REPRICE = Work("reprice", 7e-7)
+REPRICE = Work("reprice", 5.5e-7)
 """An entry of a mesh's integer program that is built again at other prices."""
 
-READ_EXPERT = Work("read expert", 1.4e-5)
+READ_EXPERT = Work("read expert", 1.2e-5)
 """A node of a program, for each expert strategy that is applied and read."""
 
-SIMULATE = Work("simulate", 7e-5)
+SIMULATE = Work("simulate", 5.5e-5)
 """A node of a program that is decided, lowered and simulated."""
 
-REWRITE = Work("rewrite", 7e-5)
+REWRITE = Work("rewrite", 5e-5)
 """A node of a program for which a rewrite is looked for."""
 
-SPELL = Work("spell", 6e-6)
+SPELL = Work("spell", 5e-6)
 """A node of the site graph of a plan, each time that a list of cuts is scored."""
 
 

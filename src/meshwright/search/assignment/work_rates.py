@@ -2,16 +2,16 @@
 
 from meshwright.search.work import Work
 
-MERGE = Work("merge", 4e-8)
+MERGE = Work("merge", 3e-8)
 """An entry of the tables of a problem, read and reduced at the start of a solve."""
 
-RESTRICT = Work("restrict", 1.3e-8)
+RESTRICT = Work("restrict", 1e-8)
 """An entry of a reduced problem's tables, when choices are dropped."""
 
-PASS = Work("pass", 1.2e-9)
+PASS = Work("pass", 8e-10)
 """An entry in one forward or backward pass of messages."""
 
-DIVE_STEP = Work("dive step", 2.5e-4)
+DIVE_STEP = Work("dive step", 2e-4)
 """One part of a dive, beside its passes of messages."""
 
 PLAN = Work("plan", 8e-5)
