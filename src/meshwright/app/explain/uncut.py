@@ -1,13 +1,12 @@
 """The work that a mesh axis leaves uncut, which all devices along it repeat, and why."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from meshwright.app.explain.names import ProgramNames
 from meshwright.app.record.plan_record import UncutWork
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.propagate import Node
-from meshwright.program.ir import Op, Program
+from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ops import work_of
 
 _LEAST = 0.001
@@ -21,7 +20,9 @@ def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
     """The uncut work of each axis of the mesh, by kind and source line of the ops."""
     work = decided.work
     names = ProgramNames(work, decided.captured.out_paths)
-    flops = [(op, n) for op, n in flops_of(work.graph.program) if n]
+    runs = op_executions(work.graph.program)
+    counted = ((op, times * work_of(op).flops) for op, times in runs if not op.bodies)
+    flops = [(op, n) for op, n in counted if n]
     total = sum(n for _, n in flops) or 1
     found: list[UncutWork] = []
     for axis, size in work.mesh.sizes:
@@ -43,22 +44,6 @@ def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
             if uncut[key] >= _LEAST
         ]
     return tuple(found)
-
-
-def flops_of(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
-    """Each op that has no body, and its FLOPs in a step.
-
-    The body of a scan counts `length` times, that of a `while` once; all branches of a
-    `cond` count.
-    """
-    for op in program.ops:
-        if not op.bodies:
-            yield op, times * work_of(op).flops
-            continue
-        length = op.params["length"] if op.kind == "scan" else 1
-        assert isinstance(length, int), f"a scan of length {length!r}"
-        for body in op.bodies:
-            yield from flops_of(body, times * length)
 
 
 def _why(names: ProgramNames, node: Node, axis: str) -> str:

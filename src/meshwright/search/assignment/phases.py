@@ -26,7 +26,12 @@ from meshwright.search.assignment.primal_dual import search_primal_dual
 from meshwright.search.assignment.problem.assignment import Assignment
 from meshwright.search.assignment.problem.memory_rows import memory_of
 from meshwright.search.assignment.problem.reduced_problem import finite_graph
-from meshwright.search.assignment.work_rates import DIVE_STEP, MERGE, PASS, RESTRICT
+from meshwright.search.assignment.problem.work_rates import (
+    DIVE_STEP,
+    MERGE,
+    PASS,
+    RESTRICT,
+)
 
 _SWEEPS, _MAX_ROUNDS = 10, 200
 """Sweeps of a round, and limit on rounds where `SolveOptions.rounds` gives none."""

@@ -19,7 +19,7 @@ from meshwright.search.assignment.eliminate.buckets import Elimination, eliminat
 from meshwright.search.assignment.eliminate.order import num_entries, plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.problem.reduced_problem import CostGraph, graph_of
-from meshwright.search.assignment.work_rates import DUAL_STEP, ELIMINATE, PLAN
+from meshwright.search.assignment.problem.work_rates import DUAL_STEP, ELIMINATE, PLAN
 
 _PATIENCE = 20  # steps without gain before the step length is halved
 _TARGET_RISE = 0.1  # share of the bound by which Polyak's target is above it, at most

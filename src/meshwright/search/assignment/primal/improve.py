@@ -15,7 +15,7 @@ from meshwright.search.assignment.eliminate.order import optimise, plan_eliminat
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.repair import repair
 from meshwright.search.assignment.problem.reduced_problem import CostGraph
-from meshwright.search.assignment.work_rates import DESCEND, PLAN, SWEEP
+from meshwright.search.assignment.problem.work_rates import DESCEND, PLAN, SWEEP
 from meshwright.search.compiled import compiled
 
 _WHOLE = 400  # nodes up to which one neighbourhood may hold them all
