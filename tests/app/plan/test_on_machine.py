@@ -4,13 +4,14 @@ import json
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import meshwright as mw
 from meshwright.app.explain.show import show_explanation
 from meshwright.errors import MachineError, PlanError
-from tests.partitioner.tactics import models
 from zoo import gpt
 
 MESH = {"batch": 4, "model": 2}
@@ -69,8 +70,14 @@ def test_every_collective_has_its_seconds(placed):
 
 @pytest.mark.parametrize("machine", ["tpu-v5e", "h100"])
 def test_a_collective_moved_out_of_a_loop_has_its_seconds(machine):
-    fn, args = models.lstm()
-    tactics = [mw.data_parallel("data"), mw.fsdp("data")]
+    def fn(w, xs):
+        def microbatch(total, x):
+            return total + jax.grad(lambda w: jnp.tanh(x @ w).sum())(w), None
+
+        return w - lax.scan(microbatch, jnp.zeros_like(w), xs)[0]
+
+    args = jnp.ones((256, 256)), jnp.ones((8, 64, 256))
+    tactics = [mw.shard({"xs": 1}, "data"), mw.shard({"w": 0}, "data")]
     placed = mw.partition(fn, {"data": 4}, tactics).plan(*args).on(machine)
     assert max(c.executions for c in placed.collectives) > 1
     spent, expected = spent_s(placed)
