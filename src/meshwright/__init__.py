@@ -25,7 +25,7 @@ from meshwright.machine import Machine, Mesh, machine
 if TYPE_CHECKING:
     from meshwright.app import nnx
     from meshwright.app.autoplan import autoplan
-    from meshwright.app.check.check import CheckReport
+    from meshwright.app.check.report import CheckReport
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
@@ -87,7 +87,7 @@ __all__ = [
 
 _HOMES = {
     "app.autoplan": ("autoplan",),
-    "app.check.check": ("CheckReport",),
+    "app.check.report": ("CheckReport",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),

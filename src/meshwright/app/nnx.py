@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from meshwright.app.check.check import CheckReport
+from meshwright.app.check.report import CheckReport
 from meshwright.app.partition import Partitioned
 from meshwright.app.partition import partition as partition_pure
 from meshwright.errors import PlanError

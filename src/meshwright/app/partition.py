@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from meshwright.app.check.check import CheckReport
+from meshwright.app.check.report import CheckReport
 from meshwright.app.output.notices import warn_each
 from meshwright.app.step.modules import warn_about_lost_changes, warn_about_modules
 from meshwright.app.step.specialized import Specialized
@@ -100,7 +100,7 @@ def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
     if isinstance(plan, Mesh | jax.sharding.Mesh | Mapping):
         return None
     from meshwright.app.plan import Plan
-    from meshwright.app.record.plan_record import repeating_tactics
+    from meshwright.app.record.json_form import repeating_tactics
 
     if not isinstance(plan, Plan):
         return None

@@ -15,14 +15,12 @@ from meshwright.app.explain.candidates import CandidateTable
 from meshwright.app.explain.show import show_plan
 from meshwright.app.interop.shardings import named_leaves
 from meshwright.app.output.files import output_file, write_file
-from meshwright.app.record.plan_record import (
-    PlanRecord,
-    code_text,
+from meshwright.app.record.json_form import (
     fields_from_json,
-    figures_of,
     record_to_json,
     repeating_tactics,
 )
+from meshwright.app.record.plan_record import PlanRecord, code_text, figures_of
 from meshwright.app.record.rebuild import public_tactics
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine

@@ -10,7 +10,7 @@ from rich.table import Table
 
 import meshwright.cli.options as options
 from meshwright.app.check import sample
-from meshwright.app.check.check import CheckReport
+from meshwright.app.check.report import CheckReport
 from meshwright.app.explain.show import show_refusals
 from meshwright.app.output.numbers import show_bytes
 from meshwright.app.output.progress import show_progress

@@ -7,7 +7,8 @@ import pytest
 from jax import lax
 
 import meshwright as mw
-from meshwright.app.check.check import check_outputs, tolerance_of
+from meshwright.app.check.check import check_outputs
+from meshwright.app.check.report import tolerance_of
 from meshwright.app.check.sample import sample_arguments
 from meshwright.cli.target import load_target
 from meshwright.errors import CaptureError, MeshError, PlanError, TacticError

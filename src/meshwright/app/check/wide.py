@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from meshwright.app.check.check import CheckReport, check_outputs
+from meshwright.app.check.check import check_outputs
+from meshwright.app.check.report import CheckReport
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.tactics import Recorded, decisions_of

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from meshwright.app.check.check import CheckReport, check_outputs, tolerance_of
+from meshwright.app.check.check import check_outputs
+from meshwright.app.check.report import CheckReport, tolerance_of
 from meshwright.app.check.wide import WideProgram, widen_program
 from meshwright.app.output.notices import warn_each
 from meshwright.app.step.init import find_state, list_arguments
