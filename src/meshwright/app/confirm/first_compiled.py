@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from meshwright.app.confirm.confirmation import Confirmation, confirm_placed
-from meshwright.app.output.numbers import show_gib
+from meshwright.app.output.numbers import show_bytes
 from meshwright.app.record.plan_record import PlanRecord
 from meshwright.errors import CompilerError, PlanError
 from meshwright.planner.candidates.candidate import Candidate
@@ -39,7 +39,7 @@ def first_that_compiles[P: PlanRecord](
     tried. Raises `PlanError` with all reasons if none of the best `_MOST` is accepted.
     """
     rejected: list[Candidate] = []
-    fitting = [c for c in search.candidates if c.fits(search.limit_bytes)]
+    fitting = [c for c in search.candidates if c.fits]
     for candidate in _distinct(fitting)[:_MOST]:
         on_progress(f"compiling {candidate.name} on {candidate.mesh}")
         plan = make_plan(candidate)
@@ -68,7 +68,7 @@ def _why_not(plan: PlanRecord, limit_bytes: float, compile_plan: CompilePlan) ->
         return f"{REJECTED}{error}"
     if compiled.fits and compiled.peak_bytes <= limit_bytes:
         return ""
-    needed, allowed = show_gib(compiled.peak_bytes), show_gib(limit_bytes)
+    needed, allowed = show_bytes(compiled.peak_bytes), show_bytes(limit_bytes)
     return f"{REJECTED}it needs {needed} per device, and {allowed} are allowed"
 
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from meshwright.app.explain.names import ProgramNames
 from meshwright.app.record.plan_record import UncutWork
 from meshwright.partitioner.decide import Decided
-from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.propagate import Node, why_not
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ops import work_of
 
@@ -60,7 +60,7 @@ def _why(names: ProgramNames, node: Node, axis: str) -> str:
             dim = state.dim_on(value, sub_axis)
             if dim is None or dim < 0:
                 continue
-            whys = (state.why_not(node, sub_axis, f) for f in dims[dim])
+            whys = (why_not(state, node, sub_axis, f) for f in dims[dim])
             if why := next(filter(None, whys), ""):
                 return f"{names.value(value)} is cut, but {why}"
     return f"no tactic cuts it{_odd_dims(names, node, work.mesh.size(axis))}"
