@@ -42,6 +42,23 @@ def test_rounded_reduce_scatters_that_a_loop_accumulates_get_a_barrier(rounded):
     assert partitioned.check(params, X).ok
 
 
+def test_the_device_program_of_a_found_plan_has_the_barriers_as_well():
+    def step(params, batches):
+        return accumulated(params, batches, rounded=True)
+
+    params = {"scale": jnp.ones(16), "w": jnp.cos(jnp.arange(256.0)).reshape(16, 16)}
+    found = mw.autoplan(
+        step, (params, X), machine="tpu-v5e", chips=4, tactics=TACTICS, budget_s=1
+    )
+    made = mw.partition(step, found.mesh, found.tactics).plan(params, X)
+    kinds, own = (
+        [op.kind for op in plan.decided.lowered.program.walk()]
+        for plan in (found, made)
+    )
+    assert kinds == own
+    assert "optimization_barrier" in kinds
+
+
 A = jnp.cos(jnp.arange(256.0)).reshape(16, 16)
 ZEROS = jnp.zeros((16, 16))
 
@@ -120,6 +137,13 @@ def into_a_total_of_low_precision(w, start, xs):
     return lax.scan(iteration, start.astype(jnp.bfloat16), xs)[0]
 
 
+def of_one_layer(w, start, xs):
+    def iteration(total, x):
+        return total + rounded(product(w, x))[None], None
+
+    return lax.scan(iteration, start[None], xs)[0]
+
+
 def selected_and_widened(w, c, x):
     half = product(w, x.astype(jnp.bfloat16)).astype(jnp.bfloat16)
     return c + jnp.where(c.shape[0] > w[0, 0], half, 0).astype(jnp.float32)
@@ -132,6 +156,7 @@ NESTS = {
     by_while: 1,
     into_two: 1,
     into_a_total_of_low_precision: 1,
+    of_one_layer: 1,
     scanned(selected_and_widened): 1,
     scanned(subtracted): 0,
     scanned(read_before): 0,

@@ -5,8 +5,7 @@ from collections import defaultdict
 from meshwright.app.explain.names import ProgramNames
 from meshwright.app.record.plan_record import UncutWork
 from meshwright.partitioner.decide import Decided
-from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.propagate.legality import why_not
+from meshwright.partitioner.propagate import Node, why_not
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ops import work_of
 

@@ -15,6 +15,7 @@ from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
 from meshwright.planner.solve.work_rates import SIMULATE
 from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.estimate import estimate
 
 
@@ -42,7 +43,14 @@ class Trials:
         tactics = (*space.given, *tactics)
         began = self.budget.clock()
         try:
-            decided = decide(space.original, mesh, tactics, Gather.SHARED, space.graph)
+            decided = decide(
+                space.original,
+                mesh,
+                tactics,
+                Gather.SHARED,
+                space.graph,
+                XLA_WORKAROUNDS,
+            )
             found = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
                 name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,

@@ -2,8 +2,8 @@
 
 XLA's pass WhileLoopAllReduceCodeMotion moves the all-reduce of an accumulator out of a
 loop: it sums once, after the loop, what each device has accumulated. The pass looks
-through dtype conversions and selections. Two kinds of accumulators break it (libtpu
-0.0.50):
+through dtype conversions, selections and reshapes. Two kinds of accumulators break it
+(libtpu 0.0.50):
 
 - A reduce-scatter whose result is rounded before it is accumulated, or both converted
   and selected. Compilation fails: "RET_CHECK failure ...
@@ -16,6 +16,7 @@ through dtype conversions and selections. Two kinds of accumulators break it (li
 Lowering applies `XLA_WORKAROUNDS` to every loop of a device program, inner loops first.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -69,6 +70,17 @@ class _Reduction:
         is_rounded = any(_is_rounded(before, after) for before, after in converted)
         is_chosen = self.is_selected and bool(converted)
         return self.is_scattered and (is_rounded or is_chosen)
+
+
+def _is_reshape(op: Op) -> bool:
+    """Whether a result has the elements of the first operand, perhaps in another shape."""
+    (result,), operand = op.results, op.operands[0]
+    is_moved = op.kind != BARRIER and any(has_trait(op.kind, t) for t in _MOVES)
+    is_same_size = math.prod(result.shape) == math.prod(operand.shape)
+    return is_moved and is_same_size and result.dtype == operand.dtype
+
+
+_MOVES = (Trait.ALIASES_OPERAND, Trait.MOVES, Trait.REPEATS)
 
 
 def _is_truncated(before: str, after: str) -> bool:
@@ -160,6 +172,8 @@ class _Dataflow:
         if op.kind == "convert_element_type" and isinstance(found[0], _Reduction):
             dtypes = (*found[0].dtypes, op.results[0].dtype)
             return replace(found[0], dtypes=dtypes)
+        if isinstance(found[0] if found else None, _Reduction) and _is_reshape(op):
+            return found[0]
         if has_trait(op.kind, Trait.CHOOSES):
             chosen = [each for each in found if isinstance(each, _Reduction)]
             return replace(chosen[0], is_selected=True) if chosen else None
@@ -172,19 +186,12 @@ class _Dataflow:
 
 
 def _with_barriers(program: Program, reductions: Collection[Value]) -> Program:
-    """A body, rematted regions included, with a barrier after each of the reductions.
-
-    Conversions, selections and regions read the barrier's result, others the reduction.
-    """
+    """A body, rematted regions included, with a barrier after each of the reductions."""
     renamed: dict[Atom, Atom] = {}
     ops: list[Op] = []
     for op in program.ops:
-        operands, bodies = op.operands, op.bodies
-        is_passed = op.kind == "convert_element_type" or has_trait(
-            op.kind, Trait.CHOOSES
-        )
-        if is_passed or op.bodies:
-            operands = tuple(renamed.get(atom, atom) for atom in operands)
+        operands = tuple(renamed.get(atom, atom) for atom in op.operands)
+        bodies = op.bodies
         if op.kind == "remat":
             bodies = tuple(_with_barriers(body, reductions) for body in op.bodies)
         is_same = operands == op.operands and bodies == op.bodies
