@@ -125,7 +125,7 @@ def find_plan(
         return found_by_one(hosts, asked, find, lambda plan: (plan, plan.search))
     request.on_progress("waiting for the plan of process 0")
     sent, search = hosts.receive(asked, _WAIT_S + _WAIT * request.budget_s)
-    return _plan_again(fn, args, resolved, search, sent)
+    return _rebuild(fn, args, resolved, search, sent)
 
 
 def _find_here(
@@ -151,7 +151,7 @@ def _find_here(
     return _final_plan(found, state.task, state.trials, resolved.place, compile_plan)
 
 
-def _plan_again(
+def _rebuild(
     fn: Callable[..., Any],
     args: Sequence[Any],
     resolved: ResolvedRequest,
