@@ -267,7 +267,7 @@ class Partitioned:
             known = self._specialized.get(key)
         except TypeError:
             raise PlanError(
-                f"static arguments must be hashable, got {tuple(call.static.items())}"
+                f"static arguments must be hashable, got {dict(call.static)}"
             ) from None
         if known is None:
             how = self.mesh, self.tactics, self.gather

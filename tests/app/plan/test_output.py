@@ -10,7 +10,7 @@ from meshwright.errors import PlanError
 @pytest.fixture(scope="module")
 def plan():
     x = jnp.ones((8, 8))
-    made = mw.partition(lambda x: x @ x, {"data": 4}, [mw.data_parallel("data")])
+    made = mw.partition(lambda x: x @ x, {"data": 4}, [mw.shard({"x": 0}, "data")])
     return made.plan(x).on("tpu-v5e")
 
 
