@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
-from meshwright.app.explain.candidates import CandidateTable
+from meshwright.app.explain.candidates import candidate_table
 from meshwright.app.explain.show import show_plan
 from meshwright.app.interop.shardings import named_leaves
 from meshwright.app.output.files import output_file, write_file
+from meshwright.app.output.table import Table
 from meshwright.app.record.json_form import (
     fields_from_json,
     record_to_json,
@@ -298,11 +299,11 @@ class Plan(PlanRecord):
         return plan_html(self)
 
     @property
-    def candidates(self) -> CandidateTable:
+    def candidates(self) -> Table:
         """The plans that the search simulated, as a table; see `search` for their data."""
         if self.search is None:
             raise PlanError("only a plan of mw.autoplan, made here, has candidates")
-        return CandidateTable(self.search)
+        return candidate_table(self.search)
 
     def named(self, name: str) -> Plan:
         """This plan under another name, which pages about it show."""

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from meshwright.app.output.progress import show_progress
 from meshwright.app.partition import Partitioned, partition
@@ -190,12 +189,3 @@ def takes_step(command: Callable[..., None]) -> Callable[..., None]:
 def make_console() -> Console:
     """Standard output, wide where it is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else _WIDE)
-
-
-def make_table(*titles: str) -> Table:
-    """A table without lines; a column is justified right if its title begins with `>`."""
-    table = Table(box=None, pad_edge=False)
-    for title in titles:
-        justify = "right" if title.startswith(">") else "left"
-        table.add_column(title.removeprefix(">"), justify=justify)
-    return table

@@ -5,15 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 
-from rich.table import Table
-
 from meshwright.app.autoplan import find_plan
-from meshwright.app.explain.candidates import CANDIDATE_TITLES, candidate_rows
 from meshwright.app.output.files import write_file
 from meshwright.app.output.numbers import show_bytes
 from meshwright.app.output.progress import show_progress
 from meshwright.app.plan import Plan
-from meshwright.cli.options import make_console, make_table
+from meshwright.cli.options import make_console
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import find_target
 from meshwright.planner.candidates.candidate import Candidate
@@ -54,7 +51,7 @@ def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None
         if as_json:
             print(text)
             return
-    make_console().print(search_table(plan.search))
+    make_console().print(plan.candidates)
     print(f"\n{search_text(plan.search)}\n")
     if plan.search.spelled is not None:
         print(f"{spelled_text(plan.search.spelled, plan.search.candidates[0])}\n")
@@ -69,14 +66,6 @@ def code_lines(code: str) -> str:
     if len(lines) > _LINES:
         title += f" (the first {_LINES} of {len(lines)} lines; --json has all as code)"
     return "\n".join([title, *(f"  {line}" for line in lines[:_LINES])])
-
-
-def search_table(search: SearchResult) -> Table:
-    """A row for each simulated plan, the best first, compared with the best."""
-    table = make_table(*CANDIDATE_TITLES)
-    for row in candidate_rows(search):
-        table.add_row(*row)
-    return table
 
 
 def spelled_text(spelled: Spelling, best: Candidate) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from meshwright.app.explain.candidates import CANDIDATE_TITLES, candidate_rows
+from meshwright.app.explain.candidates import candidate_table
 from meshwright.app.explain.overview import BOUNDS, show_tokens
 from meshwright.app.output.numbers import (
     show_bytes,
@@ -190,25 +190,15 @@ def draw_candidates(plan: PlanRecord) -> str:
     """A table of all plans that the search simulated; "" for a plan without a search."""
     if plan.search is None:
         return ""
-    looks = [' class="n"' if t.startswith(">") else "" for t in CANDIDATE_TITLES]
-    rows = [
-        "".join(
-            f"<td{look}>{text(cell)}</td>"
-            for look, cell in zip(looks, cells, strict=True)
-        )
-        for cells in candidate_rows(plan.search)
-    ]
-    tables = [
-        f'<div class="wide">{markup.table(CANDIDATE_TITLES, shown)}</div>'
-        for shown in (
-            [f"<tr>{row}</tr>" for row in part]
-            for part in (rows[:_CANDIDATES], rows[_CANDIDATES:])
-        )
-    ]
+    table = candidate_table(plan.search)
+    first, rest = (
+        f'<div class="wide">{markup.text_table(table.titles, rows)}</div>'
+        for rows in (table.rows[:_CANDIDATES], table.rows[_CANDIDATES:])
+    )
     return markup.section(
         "candidates",
         "Plans that the search compared",
         "The best plan is the first, and the one of this page. A dash stands for a plan "
         "that cannot be made.",
-        tables[0] + markup.more(len(rows) - _CANDIDATES, tables[1]),
+        first + markup.more(len(table.rows) - _CANDIDATES, rest),
     )
