@@ -9,19 +9,24 @@ import jax
 
 from meshwright.app.check.check import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
-from meshwright.app.check.wide import WideProgram, widen_program
 from meshwright.app.output.notices import warn_each
 from meshwright.app.step.init import find_state, list_arguments
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
-from meshwright.partitioner.tactics import Tactic
+from meshwright.partitioner.tactics import Recorded, Tactic, decisions_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured
-from meshwright.program.capture.wide_floats import can_widen, has_low_precision
+from meshwright.program.capture.wide_floats import (
+    can_widen,
+    has_low_precision,
+    widen_array,
+    widen_floats,
+)
 from meshwright.run.local import Executable, make_executable
+from meshwright.run.local.execute import run_program
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,27 +91,40 @@ class Specialized:
         return original
 
     @cached_property
-    def wide(self) -> WideProgram | None:
-        """The program in float32; `None` if it has no narrower floats, or cannot be."""
-        return widen_program(self.decided, self.mesh)
+    def wide(self) -> "Specialized | None":
+        """The same decisions about the program in float32.
+
+        `None` for a program without narrower floats, or with a `shard_map` of the user's.
+        """
+        work = self.decided.work
+        program = work.graph.program  # tactics have rewritten it already
+        if not has_low_precision(program) or not can_widen(program):
+            return None
+        wide = widen_floats(program)
+
+        def original(*args: Any, **kwargs: Any) -> list[Any]:
+            return run_program(wide, jax.tree_util.tree_leaves((args, kwargs)))
+
+        captured = replace(self.captured, program=wide, donated=())
+        same = Recorded(decisions_of(work), any_types=True)
+        return replace(self, fn=original, captured=captured, tactics=(same,))
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs, in float32 too if the program has narrower floats."""
-        wide = None if self.wide is None else self.wide.check(leaves)
         captured = self.captured
         rounding = narrowest_floats(captured.program, tolerance_of)
         report = check_outputs(
             captured.out_paths, self.original, self._run_kept, leaves, rounding
         )
-        if wide is None:
+        if self.wide is None:
             return report
-        pairs = zip(report.outputs, wide.outputs, strict=True)
+        pairs = zip(report.outputs, self.check_float32(leaves).outputs, strict=True)
         return CheckReport(tuple(replace(own, wide=other) for own, other in pairs))
 
     def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs with both programs computed in float32."""
         if self.wide is not None:
-            return self.wide.check(leaves)
+            return self.wide.check([widen_array(leaf) for leaf in leaves])
         program = self.captured.program
         if has_low_precision(program) and not can_widen(program):
             raise PlanError(
