@@ -69,9 +69,10 @@ class Specialized:
 
         The parameters are those of `find_state`.
         """
-        arguments = list_arguments(self.captured, self.names)
-        found = find_state(self.captured, arguments, state, chosen)
-        flat = [self.executable.in_shardings[i] for a in found for i in a.span]
+        shardings = self.executable.in_shardings
+        arguments = list_arguments(self.captured, self.names, shardings)
+        found = find_state(arguments, state, chosen)
+        flat = jax.tree_util.tree_leaves([argument.shardings for argument in found])
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(state), flat)
 
     # -- the check -----------------------------------------------------------------------
