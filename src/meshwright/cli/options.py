@@ -156,12 +156,11 @@ class StepOptions:
         """
         mesh = parse_mesh(self.mesh)
         with show_progress(f"loading {self.target}"):
-            found = find_target(self.target)
-            chosen = choose_tactics(found, self.schedule, self.tactics)
+            target = find_target(self.target)
+            chosen = choose_tactics(target, self.schedule, self.tactics)
             require_tactics(chosen)
             mesh.require_all(axes_of(chosen))
-            loaded = found.build()
-        return loaded, partition(loaded.fn, mesh, chosen, gather=self.gather)
+            return target, partition(target.fn, mesh, chosen, gather=self.gather)
 
     def plan(self) -> tuple[Target, Plan]:
         """The target, and the plan of its step for its own arguments."""

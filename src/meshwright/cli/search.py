@@ -30,14 +30,16 @@ def search_plan(
     """
     request.resolve()  # refuses wrong options before the target is built, which may be slow
     with show_progress(f"loading {text}"):
-        found = find_target(text)
+        target = find_target(text)
         if schedule is not None or tactics is not None:
-            request = replace(request, tactics=choose_tactics(found, schedule, tactics))
+            request = replace(
+                request, tactics=choose_tactics(target, schedule, tactics)
+            )
             request.resolve()
-        target = found.build()
+        fn, args = target.made
     with show_progress(f"searching a plan for {target.name}") as on_progress:
         request = replace(request, on_progress=on_progress)
-        return find_plan(target.fn, target.args, request).named(target.name)
+        return find_plan(fn, args, request).named(target.name)
 
 
 def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None:
