@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from meshwright.app.record.plan_record import (
+    Collective,
+    FixedSharding,
+    Leaf,
+    PlanRecord,
+    TacticEffect,
+    UncutWork,
+    code_text,
+)
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Gather
@@ -17,18 +26,6 @@ from meshwright.partitioner.tactics import (
     decisions_of,
 )
 from meshwright.predict.figures import read_figures
-
-if TYPE_CHECKING:
-    pass
-from meshwright.app.record.plan_record import (
-    Collective,
-    FixedSharding,
-    Leaf,
-    PlanRecord,
-    TacticEffect,
-    UncutWork,
-    code_text,
-)
 
 FORMAT = 3
 """Version of the JSON form; a plan of another version is refused."""

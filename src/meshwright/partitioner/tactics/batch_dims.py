@@ -54,14 +54,14 @@ def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     )
     for dim, extent in dims:
         yield [
-            (path, node, dim if shape[dim : dim + 1] == (extent,) else other)
+            (
+                path,
+                node,
+                dim if shape[dim : dim + 1] == (extent,) else shape.index(extent),
+            )
             for (path, node), shape in zip(leaves, shapes, strict=True)
-            if (other := _first(shape, extent)) is not None
+            if extent in shape
         ]
-
-
-def _first(shape: tuple[int, ...], extent: int) -> int | None:
-    return shape.index(extent) if extent in shape else None
 
 
 def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
