@@ -286,6 +286,12 @@ class Plan(PlanRecord):
     def __reduce__(self) -> tuple[Any, ...]:
         return Plan.from_json, (self.to_json(),)
 
+    def __copy__(self) -> Plan:
+        return self  # nothing in it changes, and `__reduce__` drops the program
+
+    def __deepcopy__(self, memo: object) -> Plan:
+        return self
+
     def describe(self, full: bool = False) -> str:
         """The plan as a page of text, which `print` prints; full: with every layer."""
         return show_plan(self, full)

@@ -1,5 +1,6 @@
 """A plan that is saved, loaded and given to `partition` decides the same again."""
 
+import copy
 import pickle
 import subprocess
 import sys
@@ -157,3 +158,9 @@ def test_a_plan_has_its_own_tactics():
         mw.Plan.load("/nowhere/plan.json")
     with pytest.raises(PlanError, match="there is no folder"):
         plan.save("/nowhere/plan.json")
+
+
+def test_a_copied_plan_keeps_its_program():
+    plan = mw.partition(train, MESH, TACTICS).plan(PARAMS, X)
+    for copied in (copy.copy(plan), copy.deepcopy({"plan": plan})["plan"]):
+        assert copied.decided is plan.decided
