@@ -93,7 +93,7 @@ class Specialized:
 
     @cached_property
     def wide(self) -> "Specialized | None":
-        """The same decisions about the program in float32.
+        """The stages of the program in float32, with the same decisions taken.
 
         `None` for a program without narrower floats, or with a `shard_map` of the user's.
         """
