@@ -286,6 +286,8 @@ MISUSES = {
     "memory is '16 gigs'; wanted a size such as '80GiB'": lambda: mw.autoplan(
         step, (STATE, X), machine="tpu-v5e", chips=4, memory="16 gigs"
     ),
+    "auto: budget_s is '5'; wanted": lambda: mw.auto("a", machine="h100", budget_s="5"),
+    "did you mean '16GiB'": lambda: mw.auto("a", machine="h100", memory=16),
     "'many' tokens per step; wanted 1 or more": lambda: plan().with_tokens("many"),
     "keep is 3; wanted names of ops": lambda: mw.recompute(3),
     "wanted a multiple of 2": lambda: plan(mesh={"a": 3}).on("tpu-v3"),

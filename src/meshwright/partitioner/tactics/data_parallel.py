@@ -104,13 +104,11 @@ def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds
         return best
     for candidates in (data_dims, product_rows):
         for seeds in candidates(work, leaves, axis):
-            trials.undo()
             other = trials.cut(seeds)
             if other.is_better(trial):
                 best, trial = seeds, other
         if trial.share > _LITTLE:
             break
-    trials.undo()
     trials.cut(best)
     return best
 
@@ -149,14 +147,15 @@ class _Trials:
 
     def __init__(self, work: Workspace, axis: str, tactic: str) -> None:
         self.work, self.axis, self.tactic = work, axis, tactic
-        self.mark, self.refusals = work.state.mark(), len(work.refusals)
+        self.start = work.mark()
         nodes = work.graph.input_nodes
         params = (nodes[p] for p in find_structure(work).params)
         self.whole = [node for node in params if not work.is_cut(node, axis)]
 
     def cut(self, seeds: Seeds) -> _Trial:
-        """Cut some seeds, and measure."""
+        """Undo the trial before, cut some seeds, and measure."""
         work, axis = self.work, self.axis
+        work.rollback(self.start)
         work.cut(seeds, axis, self.tactic)
         cuts_weights = any(work.is_cut(node, axis) for node in self.whole)
         return _Trial(
@@ -166,11 +165,6 @@ class _Trials:
             and not gathers(work, axis),
             not any(work.is_cut(node, axis) for _, node, _ in seeds),
         )
-
-    def undo(self) -> None:
-        """Return to the state before any trial."""
-        self.work.state.rollback(self.mark)
-        del self.work.refusals[self.refusals :]
 
 
 def _note_whole(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> None:

@@ -134,12 +134,11 @@ class _Search:
             seed = product.leaf(self.work, factor)
             if (product.node.index, factor) in self.refused or seed is None:
                 continue
-            mark, refusals = self.work.state.mark(), len(self.work.refusals)
+            mark = self.work.mark()
             cost, columns = self._try(seed)
             if cost is not None and cost.is_worth_it and not cost.summed:
                 return True
-            self.work.state.rollback(mark)
-            del self.work.refusals[refusals:]
+            self.work.rollback(mark)
             if cost is None or not cost.is_worth_it:
                 self.refused |= columns
             elif best is None or cost.summed < best[0]:

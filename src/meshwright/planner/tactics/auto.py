@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
+from meshwright.machine.memory_size import memory_bytes
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
 from meshwright.planner.candidates.proposal import OnProgress
@@ -33,15 +34,13 @@ class Auto:
     """Cut whatever saves time along some axes, on top of the decisions before.
 
     machine: the machine whose times count; a name means one of as many devices as the mesh
-    has. memory: bytes of a device, by default what the chip lets a program have. budget_s:
-    seconds of counted work, as in `autoplan`.
-    search: "program" or "tree", as in `autoplan`. on_progress: called with one line of text
-    per improvement of a tree search, and at the end.
+    has. memory, budget_s, search: as in `autoplan`. on_progress: called with one line of
+    text per improvement of a tree search, and at the end.
     """
 
     axes: tuple[str, ...]
     machine: Machine | str
-    memory: float | None = None
+    memory: float | str | None = None
     budget_s: float = 10.0
     search: str = "program"
     seed: int = 0
@@ -62,7 +61,9 @@ class Auto:
         op_prices = price_ops(work.graph.program, machine, work.mesh.num_devices)
         pricing = Pricing(machine, op_prices, EXPOSED, self.seed)
         usable = machine.chip.usable_bytes
-        limit = usable if self.memory is None else min(self.memory, usable)
+        limit = (
+            usable if self.memory is None else min(memory_bytes(self.memory), usable)
+        )
         find = _by_program if self.search == "program" else _by_tree
         meter = WorkMeter.for_budget(self.budget_s)
         tactics = find(self, work, pricing, limit, meter)
@@ -104,7 +105,7 @@ def auto(  # noqa: PLR0913  the options of a search
     axes: str | Sequence[str],
     *,
     machine: Machine | str,
-    memory: float | None = None,
+    memory: float | str | None = None,
     budget_s: float = 10.0,
     search: str = "program",
     seed: int = 0,
@@ -116,13 +117,16 @@ def auto(  # noqa: PLR0913  the options of a search
     tactics before it cut stays as it is; what they leave open is chosen by an integer
     program, as `autoplan` does for a whole mesh. `search="tree"` chooses cuts of inputs by
     tree search instead, and applies them as `shard` tactics. See `Auto` for the options.
-    Raises `TacticError` for wrong options or, when it is applied, if nothing fits.
+    Raises `TacticError` or `PlanError` for wrong options and, when it is applied,
+    `TacticError` if nothing fits.
     """
     chosen = (axes,) if isinstance(axes, str) else tuple(axes)
     if not chosen:
         raise TacticError("auto wants at least one axis")
-    if not budget_s > 0:
-        raise TacticError(f"auto: budget_s is {budget_s}; wanted seconds above 0")
+    if not isinstance(budget_s, int | float) or not budget_s > 0:
+        raise TacticError(f"auto: budget_s is {budget_s!r}; wanted seconds above 0")
+    if memory is not None:
+        memory_bytes(memory)  # an error now, not when the tactic is applied
     if search not in SEARCHES:
         raise TacticError(
             f"auto: search is {search!r}; wanted one of {', '.join(SEARCHES)}"
