@@ -56,12 +56,13 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
             + (f"; {torn[0]}" if torn else "")
         )
     work.refusals += torn
+    parts = work.mesh.size(axis)
+    fewer = (
+        f"an axis of fewer parts than the {parts} of {axis!r} may divide more, such as the "
+        "number of attention heads, or "
+    )
     note_uncut_work(
-        work,
-        axis,
-        tactic,
-        f"an axis of fewer parts than the {work.mesh.size(axis)} of {axis!r} may divide "
-        "more, such as the number of attention heads, or name cuts by mw.cut",
+        work, axis, tactic, (fewer if parts > 2 else "") + "name cuts by mw.cut"
     )
 
 
