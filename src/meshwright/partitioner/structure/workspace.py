@@ -1,6 +1,7 @@
 """The workspace of a tactic: the graph, the decisions so far, the names of the leaves.
 
-Patterns select leaves by globs over their names, or values by tags.
+Patterns select leaves by globs over their names, or values by tags. `Workspace.cut` words
+the refusal of a cut that is not possible.
 """
 
 import math

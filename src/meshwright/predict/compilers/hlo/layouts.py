@@ -1,4 +1,9 @@
-"""Bytes that values take in a device's memory: stored dtype, and padding to tiles."""
+"""Bytes that values take in a device's memory: stored dtype, and padding to tiles.
+
+XLA calls this a tiled layout: a TPU stores the two minor dims in tiles of 8 x 128 elements
+(`tile` of a chip). `Layouts.padded` counts the padding. The matrix unit pads products to
+its own size; see `predict/roofline/matrix_unit.py`.
+"""
 
 from __future__ import annotations
 
