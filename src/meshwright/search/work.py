@@ -36,7 +36,7 @@ class Meter(Protocol):
         ...
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Note that so many units of work have just been done."""
+        """Record units of work that have just been done."""
         ...
 
 
@@ -49,7 +49,7 @@ class WallMeter:
         return time.perf_counter()
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Do nothing: real time moves on by itself."""
+        """Does nothing, since real time moves on by itself."""
 
 
 REAL_TIME = WallMeter()

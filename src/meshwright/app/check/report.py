@@ -40,7 +40,7 @@ class OutputError:
 
     @property
     def ok(self) -> bool:
-        """True if the error is within the tolerance, in float32 too; one of NaN is not."""
+        """True if the error is within the tolerance, in float32 too; NaN never is."""
         is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
         return is_equal and (self.wide is None or self.wide.ok)
 

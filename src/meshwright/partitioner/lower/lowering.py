@@ -245,7 +245,7 @@ def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Ato
 
 
 def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
-    """A value that is partial along the axes of `need`, of one that is along some."""
+    """The value as a partial sum along all axes of `need`; it is one along some already."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)
     if not missing or scope.shared.carrier.routes.is_zero(atom):

@@ -80,9 +80,9 @@ def _start(graph: Graph) -> list[int]:
 
 
 def _lines(graph: Graph) -> list[int]:
-    """By value, the state inputs whose new values it may be a step towards, as bits.
+    """State inputs, as bits, whose new values may be computed from each value.
 
-    These are found from the outputs backwards, through elementwise ops and wires of
+    They are found from the outputs backwards, through elementwise ops and wires of
     loops that keep the shape.
     """
     lines = [0] * len(graph.values)

@@ -20,7 +20,7 @@ from meshwright.program.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A contracted dim of an op, by its number, where a dim of its result could stand."""
+    """A contracted dim of an op, by its number, for use in place of a dim of its result."""
 
     index: int
 

@@ -151,7 +151,7 @@ class _Search:
     def _try(
         self, seed: tuple[str, Node, int]
     ) -> tuple[_TrialBytes | None, set[tuple[int, int]]]:
-        """The bytes that a cut, now taken, concerns, and the matmuls cut by columns."""
+        """Take a cut; returns the bytes that it affects, and the matmuls cut by columns."""
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.tactic)

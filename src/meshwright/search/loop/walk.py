@@ -67,7 +67,7 @@ class Walker[S, A: Hashable]:
         return self._draw(state, actions, self._maybe_prior())
 
     def walk(self, states: list[S], actions: list[A], length: int) -> bool:
-        """Append states and actions in place; whether the walk may continue."""
+        """Append states and actions in place; returns whether the walk may continue."""
         problem, prior_fn = self.problem, self._maybe_prior()
         state = states[-1]
         for _ in range(length):

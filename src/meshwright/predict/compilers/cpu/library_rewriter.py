@@ -43,7 +43,10 @@ def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
 def _fused_results(
     program: Program, producers: Mapping[Atom, Op]
 ) -> tuple[dict[Op, Op], set[Op]]:
-    """Ops that stand for an op and a producer that it alone reads; those producers."""
+    """Each op that takes in a producer, with its replacement; and those producers.
+
+    The op is the only reader of the producer.
+    """
     reads: Counter[Atom] = Counter(program.outputs)
     reads.update(v for op in program.ops for v in op.operands)
     replaced: dict[Op, Op] = {}

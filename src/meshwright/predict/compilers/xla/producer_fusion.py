@@ -1,6 +1,6 @@
 """Producer fusion: whether consumers recompute what an elementwise op makes.
 
-XLA: `InstructionFusion`. The rules are in the main:
+XLA: `InstructionFusion`. The main rules are:
 
 - elementwise ops, broadcasts, slices and other moves of single elements are computed by
   their consumers; by several only if reading the operands takes little more than reading
@@ -54,8 +54,9 @@ DuplicationFn = Callable[[FusedOp, Value], bool | None]
 class ProducerFusion:
     """Decisions of XLA's producer fusion on the results of an op.
 
-    initializers: kinds of ops that compute the broadcast that they write into.
-    duplication: estimate that several products ask for; without one they count bytes.
+    initializers: kinds of ops that fill their own buffer if it starts as a broadcast.
+    duplication: says whether several products recompute an operand; without it, or if it
+        does not know, the bytes that are read decide.
     """
 
     initializers: frozenset[str] = frozenset()
