@@ -154,6 +154,6 @@ def _option(name: str) -> str:
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
-    """Whether an option was typed, be it with the value that it has by default."""
+    """Whether an option was typed, even if with its default value."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -29,7 +29,7 @@ class Work:
 
 
 class Meter(Protocol):
-    """Seconds since some start, which work moves on."""
+    """A clock, which may count seconds of work instead of real seconds."""
 
     def read(self) -> float:
         """Seconds since the meter's start."""
@@ -101,5 +101,5 @@ class WorkMeter:
         self._counted_s += work.seconds * units
 
     def advance(self, reading_s: float) -> None:
-        """Move on to a reading, that of a process which this one has waited for."""
+        """Advance to the reading of a process that this one has waited for."""
         self._counted_s = max(self._counted_s, reading_s)

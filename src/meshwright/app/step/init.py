@@ -21,7 +21,7 @@ class Argument:
 
     @property
     def span(self) -> range:
-        """Positions of its leaves among those of all arguments."""
+        """Positions of the argument's leaves among the leaves of all arguments."""
         return range(self.start, self.start + self.tree.num_leaves)
 
 

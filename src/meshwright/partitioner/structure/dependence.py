@@ -111,7 +111,7 @@ def _keeps_shape(node: Node) -> bool:
 def _visit_once(
     graph: Graph, program: Program, bits: list[int], lines: list[int], state: int
 ) -> None:
-    """Propagate through a program, its loops once, without the bits of updated state."""
+    """Propagate bits through a program, loops run once; drop the bits of updated state."""
     for op in program.ops:
         if not op.bodies:
             _flow(graph.op_node[op], bits)

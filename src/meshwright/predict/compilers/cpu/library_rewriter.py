@@ -107,7 +107,7 @@ def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
     """Whether dims are in the order that convolutions read.
 
-    That is batch, space, features; for a kernel space, input and output features.
+    Images have the order batch, space, features; kernels space, input and output features.
     spec: the dims of batch and features, or of output and input features; then space.
     """
     first, second, *space = spec
@@ -132,7 +132,7 @@ def reads_through(product: Op, op: Op | None) -> bool:
 def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) -> bool:
     """Whether an operand of a product is in the order that libraries read.
 
-    That is a batch of matrices. Left: batch, free, contracted dims; right: batch,
+    In order, a left operand has batch, free, contracted dims, and a right operand batch,
     contracted, free dims. order: positions of the dims in memory, from the outermost;
     `None` for row-major order.
     """

@@ -172,10 +172,10 @@ def _is_large_broadcast(value: Value, flow: Flow) -> bool:
 
 
 def _ends_a_product(producer: FusedOp) -> bool:
-    """Whether the product that a result is computed from should rather write it.
+    """Whether a result is the epilogue of the product that it is computed from.
 
-    That is so if nothing else needs the product, and the consumers of the result do not
-    read it element by element (output fusion).
+    It is if nothing else needs the product, and the consumers of the result do not read
+    it element by element. The fusion of the product then writes it (output fusion).
     """
     result, num_bytes = producer.op.results[0], producer.layouts.num_bytes
     kinds, producers = producer.flow.kinds, producer.flow.producers

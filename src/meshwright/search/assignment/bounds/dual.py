@@ -170,7 +170,7 @@ def ascend(dual: DualBound, steps: int) -> None:
 
 
 def _elimination(graph: CostGraph, plan: Elimination) -> Elimination:
-    """The elimination of all copies, each with a scope of at most one node, then `plan`."""
+    """An elimination of all copies, each with at most one neighbour, followed by `plan`."""
     num = len(plan.nodes)  # the copies follow the original nodes
     nodes = np.arange(len(graph.starts) - 1)
     copies = nodes[num:]
