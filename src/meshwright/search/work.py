@@ -42,7 +42,7 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WallMeter:
-    """Real time, whatever work is done."""
+    """Real time, which work that is counted does not change."""
 
     def read(self) -> float:
         """Seconds on the system's clock."""

@@ -61,7 +61,7 @@ class Sites:
         return f"{short} #{number + 1}"
 
     def names(self, nodes: Collection[Node]) -> Iterator[str]:
-        """Names that together select exactly these ops."""
+        """Names that together select exactly the given ops."""
         wanted = {node.index for node in nodes}
         for place in dict.fromkeys(self.place_of[i][0] for i in sorted(wanted)):
             alike = self.of[place]

@@ -58,7 +58,7 @@ class Mcts:
 
 
 class Stop(Enum):
-    """An option of every state in addition to its actions: to end the trajectory there."""
+    """The option of every state, beside its actions, to end the trajectory there."""
 
     HERE = "here"
 

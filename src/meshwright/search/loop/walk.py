@@ -169,7 +169,7 @@ def _mutate_once[S, A: Hashable](
 def _insert[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
 ) -> Trajectory[S, A]:
-    """A trajectory with a random action inserted at `index`, if any, then the rest."""
+    """A trajectory up to `index`, then a random possible action, then `rest`."""
     options = walker.problem.actions(old.states[index])
     if not options:
         return _continue(walker, old, index, rest)

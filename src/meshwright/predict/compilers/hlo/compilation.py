@@ -138,7 +138,7 @@ class Compilation:
     on_chip: tuple[OnChipCandidates, ...] = ()
 
     def after(self, *stages: Stage) -> Compilation:
-        """The compilation after the compiler's passes of these stages."""
+        """The compilation after all passes of the given stages."""
         compilation = self
         for each in self.compiler.passes:
             if each.stage in stages:

@@ -204,7 +204,7 @@ class _Builder:
 
 
 def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
-    """Values of a body that an op of another kind than these reads from memory."""
+    """Values of a body that ops of kinds other than `slice_readers` read from memory."""
     return {
         v
         for op in body.ops
