@@ -87,7 +87,7 @@ class Specialized:
 
     @cached_property
     def wide(self) -> WideProgram | None:
-        """The program in float32; `None` if it has no narrower floats, or cannot be."""
+        """The program in float32; `None` if no float is narrow, or if one must stay so."""
         return widen_program(self.decided, self.mesh)
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:

@@ -179,7 +179,7 @@ class _Search:
         return _TrialBytes(made, closed, summed, gathered), columns
 
     def _gathered(self, node: Node, sub_axis: str) -> int:
-        """Bytes of a node's cut operands and results that a reader needs without the cut."""
+        """Bytes of a node's cut operands and results that a reader needs uncut."""
         graph, state = self.work.graph, self.work.state
         readers = [
             (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]

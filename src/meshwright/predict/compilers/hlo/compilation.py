@@ -1,6 +1,7 @@
 """A compiler as a list of named passes, and the compilation that they work on.
 
 A pass takes a `Compilation` and returns a new one; it changes nothing in place.
+`docs/extending.md` says how to add one.
 """
 
 from __future__ import annotations
