@@ -152,7 +152,7 @@ class _Search:
     def _try(
         self, seed: tuple[str, Node, int]
     ) -> tuple[_TrialBytes | None, set[tuple[int, int]]]:
-        """The bytes that a cut, now taken, concerns, and the matmuls cut by columns."""
+        """Take a cut; returns the bytes that it affects, and the matmuls cut by columns."""
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.tactic)
@@ -180,7 +180,7 @@ class _Search:
         return _TrialBytes(made, closed, summed, gathered), columns
 
     def _gathered(self, node: Node, sub_axis: str) -> int:
-        """Bytes of the values around a node that are cut, and read otherwise."""
+        """Bytes of a node's cut operands and results that a reader needs uncut."""
         graph, state = self.work.graph, self.work.state
         readers = [
             (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]
