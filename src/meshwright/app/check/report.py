@@ -41,7 +41,7 @@ class OutputError:
 
     @property
     def ok(self) -> bool:
-        """True if the error is within the tolerance, in float32 too; one of NaN is not."""
+        """True if the error is within the tolerance, in float32 too; NaN never is."""
         is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
         return is_equal and (self.wide is None or self.wide.ok)
 
@@ -97,7 +97,7 @@ class CheckReport:
         return "\n".join([*map(str, self.outputs), self.summary])
 
     def table(self, full: bool = False) -> Table:
-        """A row for each output, or for all that differ only in the index of a layer.
+        """The errors as a table; outputs that differ only in a layer share a row.
 
         full: a row for each output.
         """

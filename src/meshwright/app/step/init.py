@@ -67,7 +67,7 @@ def find_state(
 def _runs(
     arguments: Sequence[Argument], parts: Sequence[Any]
 ) -> Iterator[list[Argument]]:
-    """Each row of consecutive arguments that fit parts one by one."""
+    """Consecutive arguments that fit the parts of a state one by one; each such run."""
     for first in range(len(arguments) - len(parts) + 1):
         run = list(arguments[first : first + len(parts)])
         pairs = zip(run, parts, strict=True)

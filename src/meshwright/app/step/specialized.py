@@ -134,7 +134,7 @@ class Specialized:
         return self.check(leaves)
 
     def _run_kept(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs for leaves of which none is donated: copies are, if any are."""
+        """The outputs; copies of leaves are donated, so that the leaves stay valid."""
         kept = list(leaves)
         for i in self.captured.donated:
             kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]
