@@ -17,6 +17,7 @@ from meshwright.partitioner.tactics.primitives import (
 )
 from meshwright.partitioner.tactics.recompute import Recompute, recompute
 from meshwright.partitioner.tactics.recorded import (
+    LONG,
     Decisions,
     Recorded,
     decisions_of,
@@ -27,6 +28,7 @@ from meshwright.partitioner.tactics.zero import fsdp, zero
 
 __all__ = [
     "FIRST_DIVISIBLE",
+    "LONG",
     "REPLICATED",
     "CutOps",
     "Decisions",
