@@ -56,6 +56,17 @@ TACTICS = {
     "axis 'model' is not in the mesh, which has data=4": (
         mw.shard({"batch": 0}, axis="model"),
     ),
+    "a pattern is empty; the program's leaves are: state.params.w, state.step, batch": (
+        mw.shard({"": 0}, axis="data"),
+    ),
+    "axis ['data'] is no name; wanted the name of one axis of the mesh, which has": (
+        mw.shard({"batch": 0}, axis=["data"]),
+    ),
+    "axis ('data', 'rows') is no name; wanted the name of one axis": (
+        mw.fsdp(("data", "rows")),
+    ),
+    "axis None is no name": (mw.data_parallel(None),),
+    "axis 3 is no name": (mw.replicate("batch", axis=3),),
     "axis 'rows' is not in the mesh, which has data=4": (
         mw.replicate("batch", axis="rows"),
     ),
@@ -89,6 +100,17 @@ def test_a_tactic_that_does_not_fit_is_refused(words):
             "shard wants a mapping from patterns to dims, got",
         ),
         (lambda: mw.replicate(), "replicate wants at least one pattern"),
+        (
+            lambda: mw.shard({0: 0}, "a"),
+            "shard: 0 is no pattern; wanted a text such as",
+        ),
+        (lambda: mw.replicate(None), "replicate: None is no pattern; wanted a text"),
+        (lambda: mw.replicate(["x"]), "replicate: ['x'] is no pattern"),
+        (lambda: mw.data_parallel("a", 1), "data_parallel: 1 is no pattern"),
+        (
+            lambda: mw.data_parallel("a", {"x": 1}),
+            "data_parallel: {'x': 1} is no pattern",
+        ),
     ],
 )
 def test_a_tactic_with_impossible_arguments_is_refused_when_it_is_made(make, words):
@@ -110,6 +132,15 @@ MESHES = {
     "axis name 'a b' is empty or holds one of": lambda: {"a b": 2},
     "7 is no mesh; wanted mw.Mesh, jax.sharding.Mesh or axis sizes": lambda: 7,
     "1 devices do not fill mesh data=4 of 4": lambda: mw.Mesh({"data": 4}, ["cpu"]),
+    "'cpu' is no device; wanted devices of jax.devices(), in one list": lambda: mw.Mesh(
+        {"data": 2}, ["cpu", "cpu"]
+    ),
+    "stands in mesh data=2 more than once": lambda: mw.Mesh(
+        {"data": 2}, jax.devices()[:1] * 2
+    ),
+    "devices are 2; wanted a list of jax.devices()": lambda: mw.Mesh({"data": 2}, 2),
+    "axes are None; wanted their sizes by name, such as": lambda: mw.Mesh(None),
+    "axes are [('data', 2)]; wanted their sizes": lambda: mw.Mesh([("data", 2)]),
 }
 
 
@@ -146,6 +177,10 @@ OPTIONS = {
     "no parameter named ['mode']; there are ['state', 'batch']": {
         "static_argnames": ("mode",)
     },
+    "arguments are given as '1'; wanted their numbers": {"static_argnums": "1"},
+    "arguments are given as 1.0; wanted their numbers": {"donate_argnums": 1.0},
+    "arguments are given as 1; wanted their names": {"static_argnames": 1},
+    "arguments are given as [None]; wanted their names": {"donate_argnames": [None]},
 }
 
 
@@ -199,6 +234,7 @@ PLANS = {
     "this is no plan: JSONDecodeError": "garbage",
     "this is no plan: KeyError('format')": "{}",
     "this is no plan: TypeError": "[]",
+    "this is no plan: RecursionError": "[" * 100_000,
     "plan has format 99; this is 3": '{"format": 99}',
     "this is no plan: KeyError('mesh')": '{"format": 3}',
 }
@@ -287,6 +323,12 @@ MISUSES = {
         step, (STATE, X), machine="tpu-v5e", chips=4, memory="16 gigs"
     ),
     "'many' tokens per step; wanted 1 or more": lambda: plan().with_tokens("many"),
+    "init wants a function that returns the state, got 3": lambda: mw.partition(
+        step, {"a": 1}
+    ).init(3),
+    "arguments are given as 'state'; wanted their numbers": lambda: mw.partition(
+        step, {"a": 1}
+    ).init(lambda: STATE, argnum="state"),
     "keep is 3; wanted names of ops": lambda: mw.recompute(3),
     "wanted a multiple of 2": lambda: plan(mesh={"a": 3}).on("tpu-v3"),
 }  # fmt: skip
