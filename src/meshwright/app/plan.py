@@ -20,7 +20,12 @@ from meshwright.app.record.json_form import (
     record_to_json,
     repeating_tactics,
 )
-from meshwright.app.record.plan_record import PlanRecord, code_text, figures_of
+from meshwright.app.record.plan_record import (
+    PlanRecord,
+    code_text,
+    figures_of,
+    require_plans,
+)
 from meshwright.app.record.rebuild import public_tactics
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine
@@ -98,7 +103,7 @@ class Plan(PlanRecord):
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with so many tokens in a step, whatever its inputs hold."""
-        if not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(per_step, bool) or not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
 
@@ -183,7 +188,7 @@ class Plan(PlanRecord):
         """
         from meshwright.app.report.trace_events import write_trace  # rarely used
 
-        write_trace((self, *others), path)
+        write_trace((self, *require_plans(others)), path)
 
     def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
         """Write an HTML page about a step into one file, with `others` in comparison.
@@ -192,7 +197,7 @@ class Plan(PlanRecord):
         """
         from meshwright.app.report.page import write_report  # rarely used
 
-        write_report(self, path, others)
+        write_report(self, path, require_plans(others))
 
     # -- for other programs --------------------------------------------------------------
 
@@ -276,9 +281,13 @@ class Plan(PlanRecord):
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan:
         """The plan that `save` wrote; `mw.partition(fn, plan)` runs it on any host."""
+        if not isinstance(path, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(
+                f"path is {path!r:.60}; wanted that of a file that save wrote"
+            )
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:  # no text in UTF-8, or no possible name
             raise PlanError(f"cannot read a plan from {path}: {error}") from None
         return Plan.from_json(text)
 

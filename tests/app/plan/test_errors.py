@@ -303,6 +303,10 @@ def test_what_users_mean_is_guessed():
         mw.machine("TPU v5e")
 
 
+def search(**options):
+    return mw.autoplan(step, (STATE, X), machine="tpu-v5e", chips=4, **options)
+
+
 MISUSES = {
     "tactics are None; wanted a list": lambda: mw.partition(step, {"a": 2}, None),
     "a plan goes where the mesh is": lambda: mw.partition(step, {"a": 2}, plan()),
@@ -323,6 +327,42 @@ MISUSES = {
         step, (STATE, X), machine="tpu-v5e", chips=4, memory="16 gigs"
     ),
     "'many' tokens per step; wanted 1 or more": lambda: plan().with_tokens("many"),
+    "path is None; wanted that of a file that save wrote": lambda: mw.Plan.load(None),
+    "cannot read a plan from a\0b: embedded null": lambda: mw.Plan.load("a\0b"),
+    "cannot write 'a\\x00b': embedded null byte": lambda: plan().save("a\0b"),
+    "True tokens per step; wanted 1 or more": lambda: plan().with_tokens(True),
+    "others holds 'x'; wanted a list of plans": lambda: plan().report("a.html", "x"),
+    "others holds 'None'; wanted a list of plans": lambda: plan().trace("a.json", None),
+    "wanted a list of plans to compare with": lambda: plan().report("a.html", plan()),
+    "there is no place ['iowa']": lambda: plan().on("tpu-v5e", ["iowa"]),
+    "there is no machine None; there are": lambda: plan().on(None),
+    "there is no machine ['tpu-v5e']": lambda: mw.machine(["tpu-v5e"]),
+    "Mesh(sizes=(('data', 4),)": lambda: plan().annotate(step, mw.Mesh({"data": 4})),
+    "{'data': 4} is no mesh of JAX; wanted one as of": lambda: plan().annotate(
+        step, {"data": 4}
+    ),
+    "the name of a tag is ": lambda: mw.tag("product", X),
+    "a rule is for names of primitives, such as 'sin'; got (3,)": lambda: mw.rule(3),
+    "got ()": lambda: mw.rule(),
+    "the rule of 'new' is 'i->i'; wanted a function of": lambda: mw.rule("new")("i->i"),
+    "batch cannot be an array of JAX: Dtype object": lambda: plan(
+        args=(STATE, np.array([None]))
+    ),
+    "batch cannot be an array of JAX: Python int": lambda: plan(args=(STATE, 2**40)),
+    "returns a str at out.0; wanted arrays, numbers": lambda: plan(
+        fn=lambda x: ("ok", x), args=(X,)
+    ),
+    "returns a set at out; wanted": lambda: plan(fn=lambda x: {1}, args=(X,)),
+    "seed is 'x'; wanted a whole number": lambda: search(seed="x"),
+    "seed is None; wanted a whole number": lambda: search(seed=None),
+    "budget_s is True; wanted seconds": lambda: search(budget_s=True),
+    "most_axes is True; wanted 1, 2 or 3": lambda: search(most_axes=True),
+    "on_progress is 3; wanted a function": lambda: search(on_progress=3),
+    "experts is 'no'; wanted True or False": lambda: search(experts="no"),
+    "auto: seed is 1.5; wanted": lambda: mw.auto("a", machine="h100", seed=1.5),
+    "auto: budget_s is '5'": lambda: mw.auto("a", machine="h100", budget_s="5"),
+    "did you mean '80GiB'": lambda: mw.auto("a", machine="h100", memory=80),
+    "memory is 'much'; wanted": lambda: mw.auto("a", machine="h100", memory="much"),
     "init wants a function that returns the state, got 3": lambda: mw.partition(
         step, {"a": 1}
     ).init(3),

@@ -28,3 +28,5 @@ def write_file(target: Path, content: bytes) -> None:
         target.write_bytes(content)
     except OSError as error:
         raise PlanError(f"cannot write {target}: {error.strerror}") from None
+    except ValueError as error:  # no possible name of a file
+        raise PlanError(f"cannot write {str(target)!r}: {error}") from None

@@ -1,0 +1,21 @@
+"""Checks of the options that `autoplan` and `auto` share."""
+
+import math
+
+from meshwright.planner.candidates.search_result import SEARCHES
+
+
+def wrong_option(
+    search: object, budget_s: object, seed: object, on_progress: object
+) -> str | None:
+    """What is wrong with the options of a search, in one sentence; `None` if nothing is."""
+    if search not in SEARCHES:
+        return f"search is {search!r}; wanted one of {', '.join(SEARCHES)}"
+    is_number = isinstance(budget_s, int | float) and not isinstance(budget_s, bool)
+    if not is_number or not 0 < budget_s < math.inf:
+        return f"budget_s is {budget_s!r}; wanted seconds above 0"
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        return f"seed is {seed!r}; wanted a whole number"
+    if on_progress is not None and not callable(on_progress):
+        return f"on_progress is {on_progress!r}; wanted a function of a line of text"
+    return None
