@@ -272,6 +272,10 @@ def indexes(state, batch):
     return [1, 2, 3][state["step"]] * batch
 
 
+def selects(state, batch):
+    return batch[batch > 0]
+
+
 def converts(state, batch):
     return np.asarray(batch) + 1
 
@@ -282,11 +286,15 @@ def converts(state, batch):
         (branches, r"which depends on batch at \S*test_errors.py:\d+: if batch.sum"),
         (indexes, r"which depends on state.step at \S*test_errors.py:\d+: return \[1"),
         (
+            selects,
+            r"value of an array at \S*test_errors.py:\d+: return batch\[batch",
+        ),
+        (
             converts,
             r"which depends on batch at \S*test_errors.py:\d+: return np.asarray",
         ),
     ],
-    ids=["branch", "index", "numpy"],
+    ids=["branch", "index", "mask", "numpy"],
 )
 def test_python_that_needs_a_value_is_named_with_its_line(fn, words):
     with pytest.raises(CaptureError, match=words):

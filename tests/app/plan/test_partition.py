@@ -121,6 +121,14 @@ def test_static_arguments_select_the_program():
     close(step("plus", X, n=3), X + 3)
 
 
+def test_the_derivative_of_an_integer_is_that_of_jit():
+    gradient = jax.grad(lambda s: (s["w"] * s["n"]).sum(), allow_int=True)
+    state = {"w": X, "n": np.int32(3)}
+    got = mw.partition(gradient, MESH, [mw.shard({"s.w": 0}, "x")])(state)
+    close(got["w"], np.full_like(X, 3))
+    assert got["n"].dtype == jax.jit(gradient)(state)["n"].dtype
+
+
 def test_static_arguments_that_are_equal_but_of_other_types_select_other_programs():
     """As in `jax.jit`: 2 == 2.0 == True, and the results have other dtypes."""
     step = mw.partition(lambda x, n: x * n, MESH, static_argnums=1)

@@ -127,6 +127,7 @@ def _trace(
 
 _NEEDS_VALUE = (
     jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
