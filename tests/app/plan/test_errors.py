@@ -362,6 +362,8 @@ MISUSES = {
     ),
     "returns a set at out; wanted": lambda: plan(fn=lambda x: {1}, args=(X,)),
     "seed is 'x'; wanted a whole number": lambda: search(seed="x"),
+    "seed is -1; wanted a whole number from 0 to 2147483647": lambda: search(seed=-1),
+    "seed is 2147483648; wanted": lambda: search(seed=2**31),
     "seed is None; wanted a whole number": lambda: search(seed=None),
     "budget_s is True; wanted seconds": lambda: search(budget_s=True),
     "most_axes is True; wanted 1, 2 or 3": lambda: search(most_axes=True),

@@ -4,6 +4,9 @@ import math
 
 from meshwright.planner.candidates.search_result import SEARCHES
 
+_SEEDS = 2**31
+"""Number of seeds: CP-SAT takes them as 32-bit integers with a sign."""
+
 
 def wrong_option(
     search: object, budget_s: object, seed: object, on_progress: object
@@ -14,8 +17,9 @@ def wrong_option(
     is_number = isinstance(budget_s, int | float) and not isinstance(budget_s, bool)
     if not is_number or not 0 < budget_s < math.inf:
         return f"budget_s is {budget_s!r}; wanted seconds above 0"
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        return f"seed is {seed!r}; wanted a whole number"
+    is_whole = isinstance(seed, int) and not isinstance(seed, bool)
+    if not is_whole or not 0 <= seed < _SEEDS:
+        return f"seed is {seed!r}; wanted a whole number from 0 to {_SEEDS - 1}"
     if on_progress is not None and not callable(on_progress):
         return f"on_progress is {on_progress!r}; wanted a function of a line of text"
     return None
