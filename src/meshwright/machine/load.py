@@ -91,8 +91,7 @@ def parse_machine(
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine {name!r}: {error}") from None
-    reader = _Reader(name)
-    reader.name = reader.text(table.pop("name", name), "name")
+    reader = _Reader(_Reader(name).text(table.pop("name", name), "name"))
     options: dict[str, Any] = {"title": reader.name}
     options |= {key: reader.text(table.pop(key), key) for key in _TEXTS if key in table}
     compiler = options.get("compiler", "cpu")

@@ -35,7 +35,7 @@ def _of_kind(value: Any, kind: type, where: str) -> Any:
     """The value itself; `PlanError` if it is of another class."""
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
-        names = {
+        names: dict[type, str] = {
             list: "a list",
             dict: "an object",
             str: "a text",

@@ -172,12 +172,12 @@ class PlanRecord:
 
 def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
     """The plans as a tuple; `PlanError` for what is no list of plans."""
-    given = tuple(plans) if isinstance(plans, Iterable) else (plans,)
+    if not isinstance(plans, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"others is {str(plans)[:60]!r}; wanted a list of plans")
+    given = tuple(plans)
     for plan in given:
-        if not isinstance(plan, PlanRecord) or plan is plans:
-            raise PlanError(
-                f"others holds {str(plan)[:60]!r}; wanted a list of plans to compare with"
-            )
+        if not isinstance(plan, PlanRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"others holds {str(plan)[:60]!r}; wanted a list of plans")
     return given
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.structure.cut_work import (
@@ -78,8 +79,8 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
     Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
     the tactic is applied.
     """
-    several = isinstance(inputs, tuple | list)
-    patterns = tuple(inputs) if several else () if inputs is None else (inputs,)
+    given: Any = () if inputs is None else inputs
+    patterns = tuple(given) if isinstance(given, tuple | list) else (given,)
     require_patterns("data_parallel", patterns)
     shown = patterns[0] if len(patterns) == 1 else list(patterns)
     options = f", inputs={shown!r}" if patterns else ""

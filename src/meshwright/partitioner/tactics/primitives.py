@@ -137,8 +137,11 @@ def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Repl
     if not patterns:
         raise TacticError("replicate wants at least one pattern")
     require_patterns("replicate", patterns)
-    several = isinstance(axis, tuple | list)
-    return Replicate(patterns, tuple(axis) if several else axis and (axis,))
+    if axis is None:
+        return Replicate(patterns)
+    return Replicate(
+        patterns, tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    )
 
 
 def _checked(dim: object, path: str, value: Value) -> int:

@@ -1,6 +1,7 @@
 """Checks of the options that `autoplan` and `auto` share."""
 
 import math
+from typing import Any
 
 from meshwright.planner.candidates.search_result import SEARCHES
 
@@ -8,9 +9,7 @@ _SEEDS = 2**31
 """Number of seeds: CP-SAT takes them as 32-bit integers with a sign."""
 
 
-def wrong_option(
-    search: object, budget_s: object, seed: object, on_progress: object
-) -> str | None:
+def wrong_option(search: Any, budget_s: Any, seed: Any, on_progress: Any) -> str | None:
     """What is wrong with the options of a search, in one sentence; `None` if nothing is."""
     if search not in SEARCHES:
         return f"search is {search!r}; wanted one of {', '.join(SEARCHES)}"
