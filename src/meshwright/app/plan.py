@@ -26,6 +26,7 @@ from meshwright.app.record.plan_record import (
     code_text,
     figures_of,
     leaf_at,
+    require_plans,
     tactics_of,
 )
 from meshwright.errors import PlanError
@@ -97,7 +98,7 @@ class Plan(PlanRecord):
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with so many tokens in a step, whatever its inputs hold."""
-        if not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(per_step, bool) or not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
 
@@ -182,7 +183,7 @@ class Plan(PlanRecord):
         """
         from meshwright.app.report.trace_events import write_trace  # rarely used
 
-        write_trace((self, *others), path)
+        write_trace((self, *require_plans(others)), path)
 
     def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
         """Write an HTML page about a step into one file, with `others` in comparison.
@@ -191,7 +192,7 @@ class Plan(PlanRecord):
         """
         from meshwright.app.report.page import write_report  # rarely used
 
-        write_report(self, path, others)
+        write_report(self, path, require_plans(others))
 
     # -- for other programs --------------------------------------------------------------
 
@@ -266,7 +267,7 @@ class Plan(PlanRecord):
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan:
         """The plan that `save` wrote; `mw.partition(fn, plan)` runs it on any host."""
-        return Plan.from_json(read_plan_file(Path(path)))
+        return Plan.from_json(read_plan_file(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Plan.from_json, (self.to_json(),)

@@ -115,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(arguments, prog_name="meshwright")
     except SystemExit as ended:
         status = ended.code
+        if isinstance(ended.__context__, BrokenPipeError):  # click's own end, status 1
+            status = _CLOSED
     except BrokenPipeError:
         _close_stdout()
         status = _CLOSED

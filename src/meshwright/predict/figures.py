@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.partitioner.lower import executions
 from meshwright.partitioner.structure.structure import find_structure
@@ -148,15 +148,3 @@ def _collectives(program: Program, found: Estimate) -> Iterator[tuple[float, int
     for op, times in executions(program):
         seconds, compiled_runs = known.get(op, (0.0, 0))
         yield seconds / (times or 1), compiled_runs
-
-
-def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
-    """The figures that `dataclasses.asdict` wrote to JSON."""
-    if fields is None:
-        return None
-    made = dict(fields)
-    made["largest"] = tuple(LiveValue(**live) for live in fields["largest"])
-    made["lines"] = tuple(LineTime(**line) for line in fields.get("lines", ()))
-    for name in ("collective_s", "collective_runs"):
-        made[name] = tuple(fields.get(name, ()))
-    return Figures(**made)

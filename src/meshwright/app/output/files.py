@@ -22,12 +22,14 @@ def output_file(path: str | PathLike[str]) -> Path:
     return target
 
 
-def read_plan_file(source: Path) -> str:
+def read_plan_file(path: str | PathLike[str]) -> str:
     """The text of a saved plan; `PlanError` if the file cannot be read as text."""
+    if not isinstance(path, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"path is {path!r:.60}; wanted that of a file that save wrote")
     try:
-        return source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(f"cannot read a plan from {source}: {error}") from None
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # no text in UTF-8, or no possible name
+        raise PlanError(f"cannot read a plan from {path}: {error}") from None
 
 
 def write_file(target: Path, content: bytes) -> None:
@@ -36,3 +38,5 @@ def write_file(target: Path, content: bytes) -> None:
         target.write_bytes(content)
     except OSError as error:
         raise PlanError(f"cannot write {target}: {error.strerror}") from None
+    except ValueError as error:  # no possible name of a file
+        raise PlanError(f"cannot write {str(target)!r}: {error}") from None

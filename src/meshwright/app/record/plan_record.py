@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -168,6 +168,17 @@ class PlanRecord:
     search: SearchResult | None = field(default=None, compare=False, repr=False)
     tokens_per_step: int | None = None
     token_input: str = ""
+
+
+def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
+    """The plans as a tuple; `PlanError` for what is no list of plans."""
+    if not isinstance(plans, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"others is {str(plans)[:60]!r}; wanted a list of plans")
+    given = tuple(plans)
+    for plan in given:
+        if not isinstance(plan, PlanRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"others holds {str(plan)[:60]!r}; wanted a list of plans")
+    return given
 
 
 def figures_of(plan: PlanRecord) -> Figures:

@@ -19,6 +19,7 @@ from meshwright.partitioner.tactics import Recorded, Tactic, decisions_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured
+from meshwright.program.capture.arguments import require_separate
 from meshwright.program.capture.wide_floats import (
     can_widen,
     has_low_precision,
@@ -61,6 +62,7 @@ class Specialized:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for the leaves of the traced arguments."""
+        require_separate(self.captured.paths, leaves, self.captured.donated)
         outputs = self.executable(leaves)
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 

@@ -193,6 +193,16 @@ def without_indices(path: str) -> str:
     return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
 
 
+def require_patterns(tactic: str, patterns: Iterable[object]) -> None:
+    """Raise `TacticError` for a pattern that is no text."""
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TacticError(
+                f"{tactic}: {pattern!r:.60} is no pattern; wanted a text such as "
+                "'batch.**', over the paths of the function's arguments"
+            )
+
+
 def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
     """(path, node) of every leaf or tag that a pattern matches; an error if none does."""
     if pattern.startswith("tag:"):
@@ -215,6 +225,8 @@ def _no_match(pattern: str, known: list[str]) -> str:
     there = ", ".join(sample) + more if known else "none"
     what = "tags" if pattern.startswith("tag:") else "leaves"
     hint = ""
+    if not pattern:
+        return f"a pattern is empty; the program's {what} are: {there}; '**' is all of them"
     if not pattern.startswith(("tag:", "**")) and any(
         matches(pattern + ".**", p) for p in known
     ):

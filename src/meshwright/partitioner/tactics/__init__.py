@@ -21,6 +21,7 @@ from meshwright.partitioner.tactics.primitives import (
 )
 from meshwright.partitioner.tactics.recompute import Recompute, recompute
 from meshwright.partitioner.tactics.recorded import (
+    LONG,
     Decisions,
     Recorded,
     decisions_of,
@@ -31,6 +32,7 @@ from meshwright.partitioner.tactics.zero import fsdp, zero
 
 __all__ = [
     "FIRST_DIVISIBLE",
+    "LONG",
     "REPLICATED",
     "CutOps",
     "Decisions",

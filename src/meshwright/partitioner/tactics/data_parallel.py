@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.structure.cut_work import (
@@ -12,7 +13,11 @@ from meshwright.partitioner.structure.cut_work import (
 )
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.workspace import Workspace, find_nodes
+from meshwright.partitioner.structure.workspace import (
+    Workspace,
+    find_nodes,
+    require_patterns,
+)
 from meshwright.partitioner.tactics.batch_dims import (
     Leaves,
     Seeds,
@@ -74,13 +79,9 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
     Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
     the tactic is applied.
     """
-    patterns = (inputs,) if isinstance(inputs, str) else tuple(inputs or ())
-    for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise TacticError(
-                f"data_parallel: inputs holds {pattern!r}; wanted patterns of paths, "
-                "as in inputs='batch.**'"
-            )
+    given: Any = () if inputs is None else inputs
+    patterns = tuple(given) if isinstance(given, tuple | list) else (given,)
+    require_patterns("data_parallel", patterns)
     shown = patterns[0] if len(patterns) == 1 else list(patterns)
     options = f", inputs={shown!r}" if patterns else ""
     return AxisTactic(f"data_parallel({axis!r}{options})", axis, _BatchCut(patterns))

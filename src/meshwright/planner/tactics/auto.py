@@ -8,8 +8,8 @@ from meshwright.machine import Machine, load_machine
 from meshwright.machine.memory_size import memory_bytes
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
+from meshwright.planner.candidates.options import wrong_option
 from meshwright.planner.candidates.proposal import OnProgress
-from meshwright.planner.candidates.search_result import SEARCHES
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
@@ -34,13 +34,15 @@ class Auto:
     """Cut whatever saves time along some axes, on top of the decisions before.
 
     machine: the machine whose times count; a name means one of as many devices as the mesh
-    has. memory, budget_s, search: as in `autoplan`. on_progress: called with one line of
-    text per improvement of a tree search, and at the end.
+    has. memory: bytes of a device, by default what the chip lets a program have. budget_s:
+    seconds of counted work, as in `autoplan`.
+    search: "program" or "tree", as in `autoplan`. on_progress: called with one line of text
+    per improvement of a tree search, and at the end.
     """
 
     axes: tuple[str, ...]
     machine: Machine | str
-    memory: float | str | None = None
+    memory: float | None = None
     budget_s: float = 10.0
     search: str = "program"
     seed: int = 0
@@ -61,9 +63,7 @@ class Auto:
         op_prices = price_ops(work.graph.program, machine, work.mesh.num_devices)
         pricing = Pricing(machine, op_prices, EXPOSED, self.seed)
         usable = machine.chip.usable_bytes
-        limit = (
-            usable if self.memory is None else min(memory_bytes(self.memory), usable)
-        )
+        limit = usable if self.memory is None else min(self.memory, usable)
         find = _by_program if self.search == "program" else _by_tree
         meter = WorkMeter.for_budget(self.budget_s)
         tactics = find(self, work, pricing, limit, meter)
@@ -117,21 +117,18 @@ def auto(  # noqa: PLR0913  the options of a search
     tactics before it cut stays as it is; what they leave open is chosen by an integer
     program, as `autoplan` does for a whole mesh. `search="tree"` chooses cuts of inputs by
     tree search instead, and applies them as `shard` tactics. See `Auto` for the options.
-    Raises `TacticError` or `PlanError` for wrong options and, when it is applied,
-    `TacticError` if nothing fits.
+    memory: "80GiB", or a number of bytes, as in `autoplan`.
+    Raises `TacticError` for wrong options or, when it is applied, if nothing fits, and
+    `PlanError` for a memory that is no size.
     """
     chosen = (axes,) if isinstance(axes, str) else tuple(axes)
     if not chosen:
         raise TacticError("auto wants at least one axis")
-    if not isinstance(budget_s, int | float) or not budget_s > 0:
-        raise TacticError(f"auto: budget_s is {budget_s!r}; wanted seconds above 0")
-    if memory is not None:
-        memory_bytes(memory)  # an error now, not when the tactic is applied
-    if search not in SEARCHES:
-        raise TacticError(
-            f"auto: search is {search!r}; wanted one of {', '.join(SEARCHES)}"
-        )
-    return Auto(chosen, machine, memory, budget_s, search, seed, on_progress)
+    wrong = wrong_option(search, budget_s, seed, on_progress)
+    if wrong is not None:
+        raise TacticError(f"auto: {wrong}")
+    limit = None if memory is None else memory_bytes(memory)
+    return Auto(chosen, machine, limit, budget_s, search, seed, on_progress)
 
 
 def _by_program(
