@@ -109,6 +109,19 @@ def ppo_unrolled(state, images, actions):
     return {"params": params, "mu": mu, "nu": nu}, total
 
 
+def ppo_indexed(state, images, actions):
+    """The same updates, each by a minibatch that is picked by its number."""
+    params, mu, nu = state["params"], state["mu"], state["nu"]
+    total = 0.0
+    batches, batched_actions = minibatches((images, actions), 2)
+    for i in range(2):
+        one = batches[i], batched_actions[i]
+        value, grads = jax.value_and_grad(ppo_loss)(params, *one)
+        params, mu, nu = adam(grads, params, mu, nu)
+        total += value
+    return {"params": params, "mu": mu, "nu": nu}, total
+
+
 def ppo_scanned(state, images, actions):
     """Two updates by minibatches in a scan."""
 
@@ -127,7 +140,7 @@ def ppo_arguments():
     return state, shape(16, 84, 84, 4), shape(16, dtype=jnp.int32)
 
 
-PPO = pytest.mark.parametrize("step", [ppo_unrolled, ppo_scanned])
+PPO = pytest.mark.parametrize("step", [ppo_unrolled, ppo_indexed, ppo_scanned])
 
 
 @PPO
