@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
@@ -131,6 +133,8 @@ def _wide_params(kind: str, params: Mapping[str, object]) -> Mapping[str, object
 def _wide_param(name: str, value: object) -> object:
     if name == "precision" and "BF16" in str(value):
         return None
+    if isinstance(value, Jaxpr):  # how a scatter combines two elements
+        return _wide_jaxpr(value)
     if isinstance(value, np.dtype | type):
         try:
             dtype = np.dtype(value)
@@ -138,3 +142,12 @@ def _wide_param(name: str, value: object) -> object:
             return value
         return np.dtype("float32") if is_low_precision(dtype.name) else value
     return value
+
+
+def _wide_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+    """A jaxpr without constants, traced again with float32 for inputs of low precision."""
+    inputs = [
+        jax.ShapeDtypeStruct(aval.shape, _wide_param("dtype", aval.dtype))
+        for aval in jaxpr.in_avals
+    ]
+    return jax.make_jaxpr(jaxpr_as_fun(ClosedJaxpr(jaxpr, ())))(*inputs).jaxpr
