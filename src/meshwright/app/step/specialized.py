@@ -21,7 +21,7 @@ from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured
 from meshwright.program.capture.wide_floats import can_widen, has_low_precision
-from meshwright.run.local import Executable, make_executable
+from meshwright.run.local import Executable, jax_mesh, make_executable
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +92,7 @@ class Specialized:
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs, in float32 too if the program has narrower floats."""
+        _require_one_process(self.mesh)
         wide = None if self.wide is None else self.wide.check(leaves)
         captured = self.captured
         rounding = narrowest_floats(captured.program, tolerance_of)
@@ -105,6 +106,7 @@ class Specialized:
 
     def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs with both programs computed in float32."""
+        _require_one_process(self.mesh)
         if self.wide is not None:
             return self.wide.check(leaves)
         program = self.captured.program
@@ -120,3 +122,14 @@ class Specialized:
         for i in self.captured.donated:
             kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]
         return self.executable(kept)
+
+
+def _require_one_process(mesh: Mesh) -> None:
+    """Raise `PlanError` if a mesh has devices of several processes."""
+    if jax_mesh(mesh).is_multi_process:
+        raise PlanError(
+            f"a check compares with one device of this process, but mesh {mesh} has "
+            f"devices of several processes; check in one process, on devices of its own "
+            "or virtual ones (XLA_FLAGS=--xla_force_host_platform_device_count="
+            f"{mesh.num_devices})"
+        )
