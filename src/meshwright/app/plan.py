@@ -13,15 +13,20 @@ from jax.sharding import PartitionSpec
 
 from meshwright.app.explain.candidates import CandidateTable
 from meshwright.app.explain.show import show_plan
-from meshwright.app.interop.shardings import named_leaves
-from meshwright.app.output.files import output_file, write_file
+from meshwright.app.interop.shardings import argument_shardings, result_shardings
+from meshwright.app.output.files import output_file, read_plan_file, write_file
 from meshwright.app.record.json_form import (
     fields_from_json,
     record_to_json,
     repeating_tactics,
 )
-from meshwright.app.record.plan_record import PlanRecord, code_text, figures_of
-from meshwright.app.record.rebuild import public_tactics
+from meshwright.app.record.plan_record import (
+    PlanRecord,
+    code_text,
+    figures_of,
+    leaf_at,
+    tactics_of,
+)
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.tactics import Tactic
@@ -49,14 +54,7 @@ class Plan(PlanRecord):
         What a search found is spelled as `mw.pin`. A plan that was read from JSON has its
         decisions as one tactic; its `code` spells them.
         """
-        if self.decided is not None:
-            return public_tactics(self.decided)
-        if not self.recorded:
-            raise PlanError(
-                "this plan was read from JSON, which cannot hold a tactic of your own that "
-                "rewrites the program; make the plan again"
-            )
-        return self.recorded
+        return tactics_of(self)
 
     @property
     def code(self) -> str:
@@ -218,9 +216,7 @@ class Plan(PlanRecord):
         `MeshError` if the mesh has other axes or axes that are not of type `Auto`. The
         derivative raises `CaptureError`: annotate the whole train step.
         """
-        from meshwright.app.interop.annotate import (
-            annotated,  # imported late: rarely used
-        )
+        from meshwright.app.interop.annotate import annotated  # rarely used
 
         tactics = repeating_tactics(self) or self.tactics
         return annotated(self, fn, tactics, mesh, (static_argnums, static_argnames))
@@ -246,19 +242,12 @@ class Plan(PlanRecord):
         Needs the mesh's devices. Keyword arguments are left out, as `jax.jit` wants. A
         plan read from JSON gives a flat tuple in the order of `inputs`.
         """
-        flat = named_leaves(self, self.inputs)
-        if self.decided is None:
-            return flat
-        args, _ = jax.tree_util.tree_unflatten(self.decided.captured.in_tree, flat)
-        return args
+        return argument_shardings(self)
 
     @property
     def out_shardings(self) -> Any:
         """Shardings for `jax.jit(fn, out_shardings=...)`, in the tree of the result."""
-        flat = named_leaves(self, self.outputs)
-        if self.decided is None:
-            return flat
-        return jax.tree_util.tree_unflatten(self.decided.captured.out_tree, flat)
+        return result_shardings(self)
 
     def to_json(self) -> str:
         """JSON text of the plan, without the program; `from_json` is the inverse."""
@@ -276,11 +265,7 @@ class Plan(PlanRecord):
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan:
         """The plan that `save` wrote; `mw.partition(fn, plan)` runs it on any host."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise PlanError(f"cannot read a plan from {path}: {error}") from None
-        return Plan.from_json(text)
+        return Plan.from_json(read_plan_file(Path(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Plan.from_json, (self.to_json(),)
@@ -310,9 +295,4 @@ class Plan(PlanRecord):
 
     def spec(self, path: str) -> PartitionSpec:
         """The `PartitionSpec` of one input or output leaf, by its path."""
-        for leaf in (*self.inputs, *self.outputs):
-            if leaf.path == path:
-                return leaf.partition_spec
-        raise PlanError(
-            f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}"
-        )
+        return leaf_at(self, path).partition_spec

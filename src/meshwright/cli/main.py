@@ -135,7 +135,7 @@ _CLOSED = 141
 
 
 def _close_stdout() -> None:
-    """Let what is still buffered go nowhere, so that Python's own exit stays quiet."""
+    """Discard buffered output, so that Python reports no broken pipe when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Files that plans, reports and traces are written into."""
+"""Files of plans, reports and traces: what is written into them, and read back."""
 
 from os import PathLike
 from os.path import isdir  # which does not raise, whatever the name
@@ -20,6 +20,14 @@ def output_file(path: str | PathLike[str]) -> Path:
     if isdir(target):
         raise PlanError(f"cannot write {target}: that is a folder")
     return target
+
+
+def read_plan_file(source: Path) -> str:
+    """The text of a saved plan; `PlanError` if the file cannot be read as text."""
+    try:
+        return source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"cannot read a plan from {source}: {error}") from None
 
 
 def write_file(target: Path, content: bytes) -> None:

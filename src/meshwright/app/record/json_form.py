@@ -100,10 +100,11 @@ def fields_from_json(text: str) -> dict[str, Any]:
 
 
 def repeating_tactics(plan: PlanRecord, always: bool = False) -> tuple[Tactic, ...]:
-    """The tactics that decide the same again, if the program is the same.
+    """The tactics that take a plan's decisions again for the same program.
 
-    For a plan that a search found, or always, they check that it is, and JSON can hold
-    them. There are none if a tactic of the user's own rewrites the program.
+    For a plan that a search found, and with `always` for any plan, these are `Recorded`
+    decisions: they check that the program is the same, and JSON can hold them. There are
+    none if a tactic of the user's own rewrites the program.
     """
     decided = plan.decided
     if decided is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jax.sharding import PartitionSpec
 
-from meshwright.app.record.rebuild import code_of
+from meshwright.app.record.rebuild import code_of, public_tactics
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
@@ -179,6 +179,16 @@ def figures_of(plan: PlanRecord) -> Figures:
     return plan.figures
 
 
+def leaf_at(plan: PlanRecord, path: str) -> Leaf:
+    """The first input or output of that path; `PlanError` if there is none."""
+    for leaf in (*plan.inputs, *plan.outputs):
+        if leaf.path == path:
+            return leaf
+    raise PlanError(
+        f"no leaf {path!r}; there are {[leaf.path for leaf in plan.inputs][:8]}"
+    )
+
+
 def estimate_of(plan: PlanRecord) -> Estimate:
     """The simulated step of a plan; `PlanError` if the plan has none."""
     if plan.estimate is None:
@@ -188,6 +198,18 @@ def estimate_of(plan: PlanRecord) -> Estimate:
             "from the program, and name the machine"
         )
     return plan.estimate
+
+
+def tactics_of(plan: PlanRecord) -> tuple[Tactic, ...]:
+    """Tactics that decide the same; `PlanError` if JSON could not hold them."""
+    if plan.decided is not None:
+        return public_tactics(plan.decided)
+    if not plan.recorded:
+        raise PlanError(
+            "this plan was read from JSON, which cannot hold a tactic of your own that "
+            "rewrites the program; make the plan again"
+        )
+    return plan.recorded
 
 
 def code_text(plan: PlanRecord) -> str:

@@ -87,7 +87,7 @@ class Specialized:
 
     @cached_property
     def wide(self) -> WideProgram | None:
-        """The program in float32; `None` if it has no narrower floats, or cannot be."""
+        """The program in float32; `None` if no float is narrow, or if one must stay so."""
         return widen_program(self.decided, self.mesh)
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
@@ -117,7 +117,7 @@ class Specialized:
         return self.check(leaves)
 
     def _run_kept(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs for leaves of which none is donated: copies are, if any are."""
+        """The outputs; copies of leaves are donated, so that the leaves stay valid."""
         kept = list(leaves)
         for i in self.captured.donated:
             kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]

@@ -1,6 +1,7 @@
 """The workspace of a tactic: the graph, the decisions so far, the names of the leaves.
 
-Patterns select leaves by globs over their names, or values by tags.
+Patterns select leaves by globs over their names, or values by tags. `Workspace.cut` words
+the refusal of a cut that is not possible.
 """
 
 import math
@@ -19,7 +20,7 @@ from meshwright.program.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A contracted dim of an op, by its number, where a dim of its result could stand."""
+    """A contracted dim of an op, by its number, for use in place of a dim of its result."""
 
     index: int
 

@@ -1,4 +1,8 @@
-"""Tactics: the decisions that a user lists, applied one after another."""
+"""Tactics: the decisions that a user lists, applied one after another.
+
+Begin reading at `tactic.py`, then `primitives.py`. A tactic cuts dims by `Workspace.cut`
+(`partitioner/structure/workspace.py`), which words the refusal of what cannot be cut.
+"""
 
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.workspace import Workspace

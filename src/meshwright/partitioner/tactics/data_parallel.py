@@ -94,7 +94,7 @@ def data_leaves(work: Workspace) -> Leaves:
 
 
 def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
-    """Cut the dim of the data along which most of the work is independent; the seeds.
+    """Cut the dim of the data along which most work is independent; returns its seeds.
 
     The guess stands if it cuts nearly all, or nothing: the batch is not divisible then.
     """
@@ -127,11 +127,11 @@ was found: cuts of rows leave inputs whole."""
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The cuts of one candidate, summed up.
+    """A summary of the cuts of one candidate.
 
-    share: of the work. is_clean: it cuts no weight, and the first product not on a dim
-    over which it sums, as tensor parallelism would, and nothing is gathered, as time is
-    before a loop. is_empty: it cuts nothing.
+    share: the share of the work that is cut. is_clean: the candidate cuts no weight and no
+    dim over which the first product sums, as tensor parallelism does, and needs no
+    gather, as a cut of time before a loop does. is_empty: it cuts nothing.
     """
 
     share: float
