@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+from jax.extend.core import Jaxpr
 
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
@@ -144,10 +145,10 @@ def _wide_param(name: str, value: object) -> object:
     return value
 
 
-def _wide_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+def _wide_jaxpr(jaxpr: Any) -> Jaxpr:
     """A jaxpr without constants, traced again with float32 for inputs of low precision."""
-    inputs = [
-        jax.ShapeDtypeStruct(aval.shape, _wide_param("dtype", aval.dtype))
-        for aval in jaxpr.in_avals
-    ]
-    return jax.make_jaxpr(jaxpr_as_fun(ClosedJaxpr(jaxpr, ())))(*inputs).jaxpr
+    dtypes = [_wide_param("dtype", aval.dtype) for aval in jaxpr.in_avals]
+    inputs = [jax.ShapeDtypeStruct((), dtype) for dtype in dtypes]  # single elements
+    return jax.make_jaxpr(lambda *args: jax.core.eval_jaxpr(jaxpr, (), *args))(
+        *inputs
+    ).jaxpr
