@@ -171,6 +171,25 @@ def test_moments_of_several_updates_are_no_parameters(step):
     assert len(found.optimizer) == 4
 
 
+def test_microbatches_are_cut_where_a_cut_of_the_length_would_gather():
+    def loss(w, x):
+        scores = jax.nn.softmax(jnp.einsum("bsd,btd->bst", x @ w["q"], x @ w["k"]))
+        return jnp.mean((jnp.einsum("bst,btd->bsd", scores, x) @ w["o"] - x) ** 2)
+
+    def step(w, x):
+        def add(total, x):
+            return jax.tree.map(jnp.add, total, jax.grad(loss)(w, x)), None
+
+        zeros = jax.tree.map(jnp.zeros_like, w)
+        grads, _ = jax.lax.scan(add, zeros, x.reshape((2, -1, *x.shape[1:])))
+        return jax.tree.map(lambda w, g: w - 0.1 * g, w, grads)
+
+    w = {name: shape(32, 32) for name in "qko"}
+    plan = mw.partition(step, MESH, [DP]).plan(w, shape(16, 16, 32))
+    kinds = {kind for kind, count in plan.counts.items() if count}
+    assert kinds == {"all_reduce"}  # of gradients
+
+
 # -- time before batch -------------------------------------------------------------------
 
 

@@ -53,9 +53,9 @@ def _inputs(plan: PlanRecord, full: bool) -> list[str]:
         return lines + [f"  {leaf}" for leaf in plan.inputs]
     lines += [f"  {counted(line, n)}" for line, n in fold_leaves(cut)]
     if whole:
-        more = " more" if cut else ""
+        more = "more" if cut else "inputs"
         size = show_bytes(sum(leaf.num_bytes for leaf in whole))
-        lines.append(f"  {len(whole)}{more}, whole on every device, {size} together")
+        lines.append(f"  {len(whole)} {more}, whole on every device, {size} together")
     return lines
 
 

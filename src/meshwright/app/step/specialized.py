@@ -26,7 +26,7 @@ from meshwright.program.capture.wide_floats import (
     widen_array,
     widen_floats,
 )
-from meshwright.run.local import Executable, make_executable
+from meshwright.run.local import Executable, jax_mesh, make_executable
 from meshwright.run.local.execute import run_program
 
 
@@ -114,6 +114,7 @@ class Specialized:
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs, in float32 too if the program has narrower floats."""
+        _require_one_process(self.mesh)
         captured = self.captured
         rounding = narrowest_floats(captured.program, tolerance_of)
         report = check_outputs(
@@ -126,6 +127,7 @@ class Specialized:
 
     def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs with both programs computed in float32."""
+        _require_one_process(self.mesh)
         if self.wide is not None:
             return self.wide.check([widen_array(leaf) for leaf in leaves])
         program = self.captured.program
@@ -141,3 +143,14 @@ class Specialized:
         for i in self.captured.donated:
             kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]
         return self.executable(kept)
+
+
+def _require_one_process(mesh: Mesh) -> None:
+    """Raise `PlanError` if a mesh has devices of several processes."""
+    if jax_mesh(mesh).is_multi_process:
+        raise PlanError(
+            f"a check compares with one device of this process, but mesh {mesh} has "
+            f"devices of several processes; check in one process, on devices of its own "
+            "or virtual ones (XLA_FLAGS=--xla_force_host_platform_device_count="
+            f"{mesh.num_devices})"
+        )

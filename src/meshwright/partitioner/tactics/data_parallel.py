@@ -73,8 +73,9 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
     inputs: pattern, or several, of the leaves that carry the batch; by default those
         that are neither state nor weights nor PRNG keys nor scalars.
     The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If that leaves
-    part of the matrix products whole, or cuts weights, the other dims are tried, and the
-    rows of the largest product: minibatches may be made inside the step. The dim that
+    part of the matrix products whole, cuts weights, or needs values gathered, the other
+    dims are tried. If they are no better, the rows of the largest product are: minibatches
+    may be made inside the step. The dim that
     cuts most of the work is taken. A warning says what even that leaves whole.
     Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
     the tactic is applied.
@@ -108,7 +109,7 @@ def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds
             other = trials.cut(seeds)
             if other.is_better(trial):
                 best, trial = seeds, other
-        if trial.share > _LITTLE:
+        if trial.is_clean and trial.share > _LITTLE:
             break
     trials.cut(best)
     return best
@@ -119,7 +120,8 @@ _ENOUGH = 0.95
 _MORE = 0.1
 """Share of the work that another dim must cut beyond the guess to be taken instead."""
 _LITTLE = 0.2
-"""Share of the work up to which rows of a product are tried, which leave inputs whole."""
+"""Share of the work up to which rows of a product are tried even if a clean cut of the data
+was found: cuts of rows leave inputs whole."""
 
 
 @dataclass(frozen=True, slots=True)
