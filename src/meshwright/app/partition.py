@@ -53,9 +53,9 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
 
     fn: a function of pytrees, as for `jax.jit`, or a jitted function, whose static and
         donated arguments stay static and donated.
-    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`, also one
-        that was loaded on another host: its mesh, tactics and `gather` are used, and a
-        call raises `TacticError` if the function is not the one that was planned.
+    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`, made here or
+        loaded: its mesh, decisions and `gather` are used, and a call raises `TacticError`
+        if the function or the types of its arguments are not those that were planned.
     tactics: are applied in order; each is propagated before the next is applied.
     gather: "shared", the default, gathers a value once for all ops that need it whole;
         "at_use" gathers it anew for each of them, so that the whole value is not kept.

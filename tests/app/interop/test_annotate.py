@@ -112,18 +112,19 @@ def test_a_decision_that_no_argument_shows_is_kept_by_the_compiler():
     assert "all-gather" in text
 
 
-def test_a_loaded_plan_annotates_and_refuses_another_function():
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_plan_annotates_and_refuses_another_function(is_loaded):
     fn, args, tactics = CASES["block"]
     plan = mw.partition(fn, MESH, tactics).plan(*args)
-    loaded = mw.Plan.from_json(plan.to_json())
-    got = jax.jit(loaded.annotate(fn))(*args)
+    plan = mw.Plan.from_json(plan.to_json()) if is_loaded else plan
+    got = jax.jit(plan.annotate(fn))(*args)
     np.testing.assert_allclose(got["y"], fn(*args)["y"], rtol=1e-4, atol=1e-5)
 
     def other(params, x):
         return block(params, x)["y"].sum()
 
     with pytest.raises(TacticError, match="made for another program"):
-        loaded.annotate(other)(*args)
+        plan.annotate(other)(*args)
 
 
 def test_static_arguments_and_keywords_work():

@@ -125,15 +125,23 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
 @pytest.mark.parametrize("words", WRONG)
-def test_a_plan_of_another_program_is_refused_with_the_difference(words):
+def test_a_plan_of_another_program_is_refused_with_the_difference(words, is_loaded):
     fn, params = WRONG[words]
-    plan = pickle.loads(
-        pickle.dumps(mw.partition(train, MESH, TACTICS).plan(PARAMS, X))
-    )
+    plan = mw.partition(train, MESH, TACTICS).plan(PARAMS, X)
+    plan = pickle.loads(pickle.dumps(plan)) if is_loaded else plan
     with pytest.raises(TacticError, match="the plan was made for") as error:
         mw.partition(fn, plan).plan(params, X)
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_plan_of_another_batch_size_is_refused_with_both_sizes(is_loaded):
+    plan = mw.partition(jnp.tanh, MESH, [mw.shard({"x": 0}, "data")]).plan(X)
+    plan = pickle.loads(pickle.dumps(plan)) if is_loaded else plan
+    with pytest.raises(TacticError, match=r"x is 'input f32\[32, 16\]', and was"):
+        mw.partition(jnp.tanh, plan)(jnp.ones((32, 16)))
 
 
 def test_another_program_that_divides_an_axis_is_named_by_its_first_difference():

@@ -58,7 +58,7 @@ _HINTS: dict[str, Any] = {
 
 def record_to_json(plan: PlanRecord) -> str:
     """JSON text of everything but the program; `fields_from_json` is the inverse."""
-    tactics = repeating_tactics(plan, always=True)
+    tactics = repeating_tactics(plan)
     fields = {
         "format": FORMAT,
         "mesh": plan.mesh.shape,
@@ -105,18 +105,15 @@ def fields_from_json(text: str) -> dict[str, Any]:
         ) from error
 
 
-def repeating_tactics(plan: PlanRecord, always: bool = False) -> tuple[Tactic, ...]:
+def repeating_tactics(plan: PlanRecord) -> tuple[Tactic, ...]:
     """The tactics that take a plan's decisions again for the same program.
 
-    For a plan that a search found, and with `always` for any plan, these are `Recorded`
-    decisions: they check that the program is the same, and JSON can hold them. There are
-    none if a tactic of the user's own rewrites the program.
+    These are `Recorded` decisions: they check that the program is the same, and JSON can
+    hold them. There are none if a tactic of the user's own rewrites the program.
     """
     decided = plan.decided
     if decided is None:
         return plan.recorded
-    if plan.search is None and not always:
-        return decided.tactics
     rewriting = [t for t in decided.tactics if t.rewrite is not None]
     if not all(isinstance(tactic, Recompute) for tactic in rewriting):
         return ()
