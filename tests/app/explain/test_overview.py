@@ -6,8 +6,9 @@ import pytest
 
 import meshwright as mw
 from meshwright.app.explain.fold import fold_leaves
-from meshwright.app.output.numbers import show_bytes, show_si
+from meshwright.app.output.numbers import show_si
 from meshwright.app.record.plan_record import Leaf
+from meshwright.machine.memory_size import show_bytes
 
 
 def struct(*shape):
@@ -68,6 +69,12 @@ def test_loops_count_with_their_iterations():
     args = struct(64, 64), struct(64, 64), struct(8, 64)
     whole = mw.partition(loop, {"a": 2}).plan(*args)
     assert [each.share for each in whole.uncut] == pytest.approx([0.9, 0.1])
+
+
+def test_a_plan_without_collectives_says_so_in_place_of_a_table():
+    text = str(mw.partition(step, {"model": 16}).plan(*shapes(8)))
+    assert "\nno collectives\n" in text
+    assert "collectives per step" not in text
 
 
 def test_figures_come_first(megatron):

@@ -13,8 +13,9 @@ from meshwright.app.output.collapse import (
     index_free,
     merge,
 )
-from meshwright.app.output.numbers import show_bytes, show_seconds
+from meshwright.app.output.numbers import show_seconds
 from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
+from meshwright.machine.memory_size import show_bytes
 
 _LARGEST = 10
 _NAME, _COUNT, _LINE = 20, 12, 78
@@ -26,8 +27,7 @@ def show_plan(plan: PlanRecord, full: bool = False) -> str:
 
     full: with a line for every leaf, collective and message, also if layers are alike.
     """
-    lines = [*show_overview(plan, full), "", "collectives per step", *_counts(plan)]
-    lines += ["", *_inputs(plan, full)]
+    lines = [*show_overview(plan, full), "", *_counts(plan), "", *_inputs(plan, full)]
     groups = _groups(plan)
     if groups:
         most = len(groups) if full else _LARGEST
@@ -105,12 +105,15 @@ Group = list[tuple[int, Collective]]
 
 
 def _counts(plan: PlanRecord) -> list[str]:
-    """The table of collectives after each tactic."""
+    """The table of collectives after each tactic, or "no collectives"."""
+    if not any(any(step.counts.values()) for step in plan.steps):
+        return ["no collectives"]
     names = [
         kind.replace("_", "-").replace("reduce-scatter", "red-scatter")
         for kind in plan.counts
     ]
-    rows = [f"{'after':{_NAME}}" + "".join(f"{name:>{_COUNT}}" for name in names)]
+    rows = ["collectives per step"]
+    rows.append(f"{'after':{_NAME}}" + "".join(f"{name:>{_COUNT}}" for name in names))
     for step in plan.steps:
         if step.is_idle and step is plan.steps[0]:
             continue  # the user's code has no sharding constraints
