@@ -65,6 +65,18 @@ def test_what_is_joined_along_its_batch_is_cut_all_the_same():
     assert spec(plan, "inputs.words") == ("data", None, None)
 
 
+def test_a_step_without_products_counts_all_ops_and_advises_to_cut_its_data():
+    def step(table, ids):
+        grads = jax.grad(lambda t: jnp.sum(jnp.square(t[ids])))(table)
+        return table - grads
+
+    warning = r"\d\d% of the work \(FLOPs of all ops\) .* shard\(\{'ids': 0\}"
+    with pytest.warns(mw.MeshwrightWarning, match=warning):
+        mw.partition(step, MESH, [mw.data_parallel("data")]).plan(
+            normal(16, 8), jnp.arange(16).reshape(8, 2)
+        )
+
+
 def test_where_a_scan_runs_over_dim_0_the_batch_is_dim_1():
     def loss(p, chunk):
         return jnp.mean(jnp.tanh(chunk @ p) ** 2)

@@ -1,6 +1,6 @@
 """Share of a step's work that is cut along an axis, in FLOPs of matrix products.
 
-A program without products counts the operations of all of its ops. Optimizer steps and
+A program without products counts the FLOPs of all of its ops. Optimizer steps and
 norms are left out otherwise: they are cheap, and no cut of the batch divides the first.
 """
 
@@ -69,7 +69,10 @@ def note_uncut_work(work: Workspace, axis: str, tactic: str, advice: str) -> Non
     if uncut <= MOST_UNCUT:
         return
     places = f"most of it at {', '.join(uncut_places(work, axis))}"
-    share = f"{uncut:.0%} of the work (FLOPs of matrix products)"
+    kinds = {task.node.label for task in tasks_of(work.graph)}
+    is_products = all(has_trait(kind, Trait.CONTRACTION) for kind in kinds)
+    counted = "matrix products" if is_products else "all ops"
+    share = f"{uncut:.0%} of the work (FLOPs of {counted})"
     work.refusals.append(Refusal(share, axis, f"left whole, {places}"))
     work.warnings.append(
         f"{tactic} leaves {share} whole along {axis!r}, {places}; {advice}"

@@ -42,13 +42,7 @@ class _BatchCut:
             why = "; ".join(map(str, work.refusals[done:])) or "it has no dims"
             raise TacticError(f"{tactic} cuts nothing: {why}")
         _note_whole(work, leaves, seeds, axis)
-        note_uncut_work(
-            work,
-            axis,
-            tactic,
-            "if another dim of the data is the batch, name it, as in "
-            f"shard({{{leaves[0][0]!r}: 1}}, axis={axis!r})",
-        )
+        note_uncut_work(work, axis, tactic, _advice(work, leaves, seeds, axis))
 
     def _leaves(self, work: Workspace, tactic: str) -> Leaves:
         if self.inputs:
@@ -168,6 +162,25 @@ class _Trials:
             and not gathers(work, axis),
             not any(work.is_cut(node, axis) for _, node, _ in seeds),
         )
+
+
+def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:
+    """The tactic to try in place of a cut, for a leaf that the step does not update.
+
+    A leaf of the type of a result may be a parameter in a step without `donate_argnums`.
+    """
+    program = work.graph.program
+    results = {(atom.shape, atom.dtype) for atom in program.outputs}
+    asked = {path: dim for path, _, dim in seeds}
+    for path, node in leaves:
+        value = work.value(node)
+        others = [d for d in range(len(value.shape)) if d != asked.get(path)]
+        if others and (value.shape, value.dtype) not in results:
+            return (
+                "if another dim of the data is the batch, name it, as in "
+                f"shard({{{path!r}: {others[0]}}}, axis={axis!r})"
+            )
+    return "name the batch by shard, or ops by cut"
 
 
 def _note_whole(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> None:
