@@ -10,11 +10,11 @@ import typer
 import meshwright.cli.options as options
 from meshwright.app.check import sample
 from meshwright.app.explain.show import show_refusals
-from meshwright.app.output.numbers import show_bytes
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
+from meshwright.machine.memory_size import show_bytes
 from meshwright.run.local import find_devices
 
 

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from meshwright.app.output.numbers import show_bytes, show_count
+from meshwright.app.output.numbers import show_count
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import AsJson, make_console
 from meshwright.cli.target import load_module
 from meshwright.errors import TargetError, did_you_mean
+from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.capture import capture

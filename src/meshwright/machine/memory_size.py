@@ -1,4 +1,4 @@
-"""Sizes of memory as users write them: `80GiB`, `512 MB`, or a number of bytes."""
+"""Sizes of memory as text: read as users write them, and shown in KiB, MiB and GiB."""
 
 import math
 import re
@@ -10,6 +10,15 @@ _UNITS = {
     "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
+
+BINARY_UNITS = (
+    (2**50, "PiB"),
+    (2**40, "TiB"),
+    (2**30, "GiB"),
+    (2**20, "MiB"),
+    (2**10, "KiB"),
+)
+"""Bytes and name of each unit in which sizes are shown, the largest first."""
 
 _SIZE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*([a-z]*)\s*", re.I)
 
@@ -38,6 +47,18 @@ def memory_bytes(size: float | str) -> float:
             f"memory is {num_bytes:g} bytes of a device; did you mean '{number:g}GiB'?"
         )
     return num_bytes
+
+
+def show_bytes(num_bytes: float) -> str:
+    """A size with three digits: `3.16 TiB`; from 1,000 of a unit on in the next one.
+
+    >>> show_bytes(2**34), show_bytes(1000 * 2**20), show_bytes(999)
+    ('16.0 GiB', '0.977 GiB', '999 B')
+    """
+    for size, unit in BINARY_UNITS:
+        if abs(num_bytes) >= size * 999.5 / 1024:
+            return f"{f'{num_bytes / size:#.3g}'.rstrip('.')} {unit}"
+    return f"{num_bytes:.0f} B"
 
 
 def _read(size: float | str) -> tuple[float | None, str | None]:

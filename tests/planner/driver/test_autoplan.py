@@ -233,7 +233,6 @@ WRONG = {
     "wanted seconds above 0": {"budget_s": 0},
     "leaves nothing to decide": {"chips": 1},
     "has 4 devices": {"mesh": {"data": 4}},
-    "nothing fits: the smallest plan found": {"memory": 1000},
 }
 
 
@@ -244,6 +243,16 @@ def test_a_wrong_option_is_refused_with_its_reason(words):
     with pytest.raises(MeshwrightError) as error:
         mw.autoplan(fn, args, **options)
     assert words in str(error.value)
+
+
+def test_a_memory_that_nothing_fits_is_refused_in_a_unit_of_its_size():
+    fn, args = MLP
+    words = (
+        r"nothing fits: the smallest plan found .* needs \d+\.\d KiB per device, and "
+        r"1\.00 KiB are allowed; use \d+ times the chips"
+    )
+    with pytest.raises(MeshwrightError, match=words):
+        mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=5, memory="1KiB")
 
 
 def test_a_step_that_computes_nothing_is_refused():

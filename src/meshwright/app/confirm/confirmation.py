@@ -12,11 +12,12 @@ from meshwright.app.confirm.account import (
     predicted_account,
     sum_known,
 )
-from meshwright.app.output.numbers import show_bytes, show_count, show_seconds
+from meshwright.app.output.numbers import show_count, show_seconds
 from meshwright.app.output.progress import show_progress
 from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine, preset_names
+from meshwright.machine.memory_size import show_bytes
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.confirm import BACKENDS, DeviceStep, confirm, find_backend
 

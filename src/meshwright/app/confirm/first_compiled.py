@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from meshwright.app.confirm.confirmation import Confirmation, confirm_placed
-from meshwright.app.output.numbers import show_bytes
 from meshwright.app.record.plan_record import PlanRecord
 from meshwright.errors import CompilerError, PlanError
+from meshwright.machine.memory_size import show_bytes
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.search_result import REJECTED, SearchResult
 

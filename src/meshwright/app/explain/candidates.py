@@ -3,8 +3,9 @@
 import re
 from textwrap import shorten
 
-from meshwright.app.output.numbers import show_bytes, show_seconds
+from meshwright.app.output.numbers import show_seconds
 from meshwright.app.output.table import Table
+from meshwright.machine.memory_size import show_bytes
 from meshwright.planner.candidates.candidate import Candidate, differences
 from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.predict.simulate.timeline import COMPUTE

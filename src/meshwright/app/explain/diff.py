@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.app.output.collapse import collapsed
-from meshwright.app.output.numbers import show_bytes, show_seconds, show_share
+from meshwright.app.output.numbers import show_seconds, show_share
 from meshwright.app.record.plan_record import Leaf, PlanRecord
 from meshwright.errors import PlanError
+from meshwright.machine.memory_size import show_bytes
 from meshwright.program.ir import Sharding
 
 _NONE = "-"

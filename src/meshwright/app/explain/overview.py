@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from meshwright.app.output.collapse import group_by
 from meshwright.app.output.numbers import (
-    show_bytes,
     show_count,
     show_dollars,
     show_seconds,
@@ -12,6 +11,7 @@ from meshwright.app.output.numbers import (
     show_si,
 )
 from meshwright.app.record.plan_record import PlanRecord
+from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
 _LINES = 4

@@ -1,20 +1,15 @@
 """Quantities as text, with three digits and a prefix.
 
-Sizes of memory are in KiB, MiB and GiB everywhere. Rates are in decimal units, such as
-GB/s, as vendors give them.
+Rates are in decimal units, such as GB/s, as vendors give them; sizes of memory are binary
+(`machine/memory_size.py`).
 """
 
 import math
 
+from meshwright.machine.memory_size import BINARY_UNITS
+
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SMALL = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
-_BYTES = (
-    (2**50, "PiB"),
-    (2**40, "TiB"),
-    (2**30, "GiB"),
-    (2**20, "MiB"),
-    (2**10, "KiB"),
-)
 
 
 def show_si(value: float, unit: str) -> str:
@@ -37,18 +32,6 @@ def show_si(value: float, unit: str) -> str:
 def show_seconds(value: float) -> str:
     """A time: `4.48 ms`."""
     return show_si(value, "s")
-
-
-def show_bytes(num_bytes: float) -> str:
-    """A size with three digits: `3.16 TiB`; from 1,000 of a unit on in the next one.
-
-    >>> show_bytes(2**34), show_bytes(1000 * 2**20), show_bytes(999)
-    ('16.0 GiB', '0.977 GiB', '999 B')
-    """
-    for size, unit in _BYTES:
-        if abs(num_bytes) >= size * 999.5 / 1024:
-            return f"{f'{num_bytes / size:#.3g}'.rstrip('.')} {unit}"
-    return f"{num_bytes:.0f} B"
 
 
 def show_count(value: float) -> str:
@@ -85,8 +68,9 @@ def nice_ticks(end: float, wanted: int) -> list[float]:
 def nice_byte_ticks(end: float, wanted: int) -> list[float]:
     """Sizes from 0 to `end` for an axis, which are round in the unit of `end`.
 
+    >>> from meshwright.machine.memory_size import show_bytes
     >>> [show_bytes(at) for at in nice_byte_ticks(16 * 2**30, 4)]
     ['0 B', '5.00 GiB', '10.0 GiB', '15.0 GiB']
     """
-    unit = next((size for size, _ in _BYTES if end >= size), 1)
+    unit = next((size for size, _ in BINARY_UNITS if end >= size), 1)
     return [at * unit for at in nice_ticks(end / unit, wanted)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from meshwright.app.explain.names import shorten
 from meshwright.app.output.collapse import collapse, group_by
-from meshwright.app.output.numbers import show_bytes, show_seconds
+from meshwright.app.output.numbers import show_seconds
 from meshwright.app.record.plan_record import (
     PlanRecord,
     TacticEffect,
@@ -15,6 +15,7 @@ from meshwright.app.record.plan_record import (
 )
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
+from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.lower import executions
 from meshwright.predict.simulate.timeline import collective_overlaps
 from meshwright.program.ir import Op

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.app.output.collapse import group_by
-from meshwright.app.output.numbers import show_bytes, show_seconds, show_share, show_si
+from meshwright.app.output.numbers import show_seconds, show_share, show_si
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, Tooltips, kind_of_span, text
 from meshwright.app.report.trace_events import bound_of
+from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.simulate.timeline import kernel_runs

@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 
 from meshwright.app.output.collapse import collapse, group_by
-from meshwright.app.output.numbers import show_bytes
 from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import NONE, TIMES, Tooltips, text
 from meshwright.machine import Mesh
+from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import show_type
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from meshwright.app.explain.candidates import candidate_table
 from meshwright.app.explain.overview import BOUNDS, show_tokens
 from meshwright.app.output.numbers import (
-    show_bytes,
     show_count,
     show_dollars,
     show_seconds,
@@ -15,6 +14,7 @@ from meshwright.app.output.numbers import (
 from meshwright.app.record.plan_record import PlanRecord, estimate_of, figures_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
+from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
 _SMALLEST = 1e-6

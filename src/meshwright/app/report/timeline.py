@@ -1,16 +1,12 @@
 """The timeline of a step on each stream of a device, above its memory curve."""
 
-from meshwright.app.output.numbers import (
-    nice_byte_ticks,
-    nice_ticks,
-    show_bytes,
-    show_seconds,
-)
+from meshwright.app.output.numbers import nice_byte_ticks, nice_ticks, show_seconds
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report import markup
 from meshwright.app.report import trace_events as trace
 from meshwright.app.report.live_values import ValueGroup, live_groups
 from meshwright.app.report.markup import TIMES, Tooltips, text
+from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from meshwright.machine import Mesh
+from meshwright.machine.memory_size import show_bytes
 from meshwright.planner.candidates.proposal import Proposal, counts_memory
 from meshwright.planner.driver.mesh_programs import (
     FIRST_ROUNDS,
@@ -186,7 +187,7 @@ def _find_on(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
     expert_choices = state.experts.choices_on(mesh)
 
     def solve_within(limit: float, known: Optimum) -> Optimum:
-        task.on_progress(f"solving {mesh} within {limit / 2**30:.3g} GiB per device")
+        task.on_progress(f"solving {mesh} within {show_bytes(limit)} per device")
         seconds = max(_NEXT_SHARE * (ends - clock()), SHORTEST_S)
         starts = [known.choices, *expert_choices]
         job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=limit)

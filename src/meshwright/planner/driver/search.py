@@ -9,6 +9,7 @@ that recompute more in the backward pass are searched last (`recomputation`).
 
 from functools import partial
 
+from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND
@@ -27,8 +28,8 @@ from meshwright.planner.solve.work_rates import SPELL
 from meshwright.planner.spelling.spelling import spellings
 from meshwright.planner.spelling.tactic_patterns import tactics_as_code
 
-SPELLED = "auto, spelled"
-"""Name of a found plan that was written as ordinary tactics."""
+SPELLED = "auto, as tactics"
+"""Name of a found plan that was written as ordinary tactics, such as `mw.megatron`."""
 
 _READING = 4
 """Least time to read the expert plans of a mesh and simulate one, in simulations."""
@@ -93,7 +94,7 @@ def _rewrite_until_fitting(first: SearchState) -> SearchState:
         if found is None or found[0] in tried:
             break
         last.task.on_progress(
-            f"recomputing more in the backward pass, to save {saved_bytes / 2**30:.1f} GiB"
+            f"recomputing more in the backward pass, to save {show_bytes(saved_bytes)}"
         )
         tried.add(found[0])
         last = following(first, mesh, found[0])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh
+from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather, Lowered
 from meshwright.partitioner.tactics import Tactic
@@ -73,9 +74,9 @@ class Trials:
         budget.count(SIMULATE, len(space.graph.nodes))
         budget.simulation_s = max(budget.simulation_s, budget.clock() - began)
         if not candidate.why_not:
-            gib = candidate.peak_memory_bytes / 2**30
+            memory = show_bytes(candidate.peak_memory_bytes)
             self.task.on_progress(
-                f"{name} on {mesh}: {candidate.step_time_s * 1e3:.1f} ms, {gib:.1f} GiB"
+                f"{name} on {mesh}: {candidate.step_time_s * 1e3:.1f} ms, {memory}"
             )
         return candidate
 
@@ -128,17 +129,11 @@ class Trials:
             return "no plan was found: nothing in this program can be sharded this way"
         least = min(run, key=lambda c: c.peak_memory_bytes)
         limit = self.task.limit
-        needed, allowed = _gib(least.peak_memory_bytes), _gib(limit)
+        needed = least.peak_memory_bytes
         return (
-            f"nothing fits: the smallest plan found ({least.name} on "
-            f"{least.mesh}) needs {needed} GiB per device, and {allowed} "
-            f"GiB are allowed; use {least.peak_memory_bytes / limit:.2f} times the "
-            "chips, a batch smaller by that factor, chips with more memory, or "
-            "recompute more in the backward pass (mw.recompute)"
+            f"nothing fits: the smallest plan found ({least.name} on {least.mesh}) needs "
+            f"{show_bytes(needed)} per device, and {show_bytes(limit)} are allowed; use "
+            f"{math.ceil(needed / limit):,} times the chips, a batch smaller by that "
+            "factor, chips with more memory, or recompute more in the backward pass "
+            "(mw.recompute)"
         )
-
-
-def _gib(num_bytes: float) -> str:
-    """GiB as text: one decimal, or three significant digits below 1 GiB."""
-    gib = num_bytes / 2**30
-    return f"{gib:.1f}" if gib >= 1 else f"{gib:.3g}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
-from meshwright.machine.memory_size import memory_bytes
+from meshwright.machine.memory_size import memory_bytes, show_bytes
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
 from meshwright.planner.candidates.options import wrong_option
@@ -93,11 +93,11 @@ class Auto:
         """Report the price of what was found; `TacticError` if it does not fit."""
         if num_bytes > limit:
             raise TacticError(
-                f"{self} finds nothing that fits into {limit / 2**30:.1f} GiB a device"
+                f"{self} finds nothing that fits into {show_bytes(limit)} a device"
             )
         if self.on_progress is not None:
             self.on_progress(
-                f"{self}: {seconds * 1e3:.1f} ms, {num_bytes / 2**30:.1f} GiB by the model"
+                f"{self}: {seconds * 1e3:.1f} ms, {show_bytes(num_bytes)} by the model"
             )
 
 
