@@ -149,6 +149,30 @@ def test_an_array_given_as_two_arguments_is_refused_if_one_is_donated():
     close(step({"w": w, "ema": jnp.copy(w)}, X)[0], X + 1)
 
 
+@pytest.mark.parametrize("mesh", [{"x": 1}, MESH])
+def test_two_arrays_in_the_same_memory_are_refused_if_one_is_donated(mesh):
+    """As `jax.device_put` gives for an array that is on the device already."""
+
+    def average(s, x):
+        return {"w": s["w"] + x.sum(), "ema": s["ema"] + 1}
+
+    step = mw.partition(average, mesh, [mw.shard({"x": 0}, "x")], donate_argnums=0)
+    w = jnp.ones((8, 8))
+    alias = jax.device_put(w, jax.devices()[0])
+    assert alias is not w
+    with pytest.raises(
+        PlanError, match=r"s\.ema and s\.w are arrays in the same memory"
+    ):
+        step({"w": w, "ema": alias}, X)
+    state = {
+        "w": jnp.ones((8, 8)),
+        "ema": jnp.ones((8, 8)),
+    }
+    for _ in range(2):
+        state = step(state, X)
+    close(state["ema"], np.full((8, 8), 3))
+
+
 def test_an_array_that_an_earlier_call_took_is_named():
     step = mw.partition(lambda s, x: s["w"] + x, MESH, donate_argnames="s")
     state = {"w": jnp.ones((8, 8))}

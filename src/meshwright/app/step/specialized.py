@@ -19,7 +19,7 @@ from meshwright.partitioner.tactics import Recorded, Tactic, decisions_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured
-from meshwright.program.capture.arguments import require_separate
+from meshwright.program.capture.arguments import require_own_memory, require_separate
 from meshwright.program.capture.wide_floats import (
     can_widen,
     has_low_precision,
@@ -62,8 +62,18 @@ class Specialized:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for the leaves of the traced arguments."""
-        require_separate(self.captured.paths, leaves, self.captured.donated)
-        outputs = self.executable(leaves)
+        paths, donated = self.captured.paths, self.captured.donated
+        require_separate(paths, leaves, donated)
+        placed = self.executable.place(leaves)
+        # Placing an array may leave one device's part in the memory of another array. Only
+        # that device would then refuse to run, and the others would wait for it.
+        if any(placed[i] is not leaves[i] for i in donated):
+            require_own_memory(paths, placed, donated)
+        try:
+            outputs = self.executable.run(placed)
+        except jax.errors.JaxRuntimeError:
+            require_own_memory(paths, placed, donated)
+            raise
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 
     def state_shardings(self, state: Any, chosen: Sequence[str] | None) -> Any:

@@ -45,6 +45,7 @@ class CallArguments:
             return fn(*full, **keywords, **more)
 
         bound.__name__ = getattr(fn, "__name__", "")
+        bound.__wrapped__ = fn  # which JAX's messages name
         return bound
 
 
@@ -138,6 +139,38 @@ def require_separate(
                 f"donated and be used once more; give one of them as a copy, such as "
                 "jnp.copy(x), or donate neither"
             )
+
+
+def require_own_memory(
+    paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[int]
+) -> None:
+    """Raise `PlanError` if a donated array shares memory with another leaf.
+
+    `jax.device_put` to the device where an array lies gives such an array.
+    """
+    owner = {buffer: i for i in donated for buffer in _buffers(leaves[i])}
+    for i, leaf in enumerate(leaves if owner else ()):
+        for buffer in _buffers(leaf):
+            other = owner.get(buffer, i)
+            if other != i:
+                raise PlanError(
+                    f"{paths[i]} and {paths[other]} are arrays in the same memory, which "
+                    "cannot be donated and be used once more; give one of them as a copy, "
+                    "such as jnp.copy(x), or donate neither"
+                )
+
+
+def _buffers(leaf: Any) -> list[tuple[Any, int]]:
+    """The device and the address of each part of an array in this process.
+
+    None of PRNG keys, which have no address, and of arrays without elements.
+    """
+    is_key = jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
+    if is_key or not _is_array(leaf) or leaf.is_deleted() or not leaf.size:
+        return []
+    parts = [shard.data for shard in leaf.addressable_shards]
+    kept = (part for part in parts if not part.is_deleted())
+    return [(part.device, part.unsafe_buffer_pointer()) for part in kept]
 
 
 def _is_array(leaf: Any) -> bool:

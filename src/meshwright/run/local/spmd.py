@@ -109,8 +109,15 @@ class Executable:
 
     def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """Outputs for leaves in any sharding, under any mesh of the caller's context."""
+        return self.run(self.place(leaves))
+
+    def place(self, leaves: Sequence[Any]) -> list[Any]:
+        """The leaves in the program's shardings; those that have them are not copied."""
         pairs = zip(leaves, self.in_shardings, strict=True)
-        placed = [_place(leaf, sharding) for leaf, sharding in pairs]
+        return [_place(leaf, sharding) for leaf, sharding in pairs]
+
+    def run(self, placed: Sequence[Any]) -> tuple[Any, ...]:
+        """Outputs for leaves that `place` has placed."""
         if jax.sharding.get_abstract_mesh().empty:
             return self.jitted(*placed)
         with jax.set_mesh(self.mesh):
