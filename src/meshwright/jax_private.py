@@ -4,6 +4,7 @@ The module is tested with jax 0.10.0 and 0.12.0.1.
 """
 
 import importlib
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,15 @@ def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
     one class for both, whose `.jaxpr` is the object itself.
     """
     return getattr(jaxpr, "jaxpr", jaxpr), list(getattr(jaxpr, "consts", ()))
+
+
+def name_arguments(flat: Any, fn: Any, paths: Sequence[str]) -> None:
+    """Make JAX's messages about `flat` name the function `fn`, and arguments by paths.
+
+    A message says, say, that a shape depends on the value of the argument `config.n`.
+    """
+    known = jax.api_util.debug_info("jit", fn, paths, {})
+    flat.__fun_debug_info__ = known._replace(arg_names=tuple(paths))
 
 
 def expanded(eqn: Any) -> Any:

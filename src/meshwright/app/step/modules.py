@@ -63,6 +63,7 @@ def warn_about_lost_changes(
         return result
 
     watched.__name__ = getattr(fn, "__name__", "")
+    watched.__wrapped__ = fn  # which JAX's messages name
     return watched
 
 

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import CaptureError
-from meshwright.jax_private import is_ordered
+from meshwright.jax_private import is_ordered, name_arguments
 from meshwright.program.capture.convert import convert
 from meshwright.program.capture.kernel import read_kernels
 from meshwright.program.ir import Program
@@ -83,9 +83,9 @@ def capture(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
     try:
-        program, out_paths, out_tree, out_avals = _trace(fn, in_tree, leaves)
+        program, out_paths, out_tree, out_avals = _trace(fn, in_tree, leaves, paths)
     except _NEEDS_VALUE as error:
-        raise CaptureError(_value_needed(error, paths)) from error
+        raise CaptureError(_value_needed(error)) from error
     return Captured(
         program,
         paths,
@@ -101,9 +101,12 @@ def capture(
 
 
 def _trace(
-    fn: Callable[..., Any], in_tree: Any, leaves: Sequence[Any]
+    fn: Callable[..., Any], in_tree: Any, leaves: Sequence[Any], paths: Sequence[str]
 ) -> tuple[Program, list[Any], Any, Sequence[Any]]:
-    """The program of `fn`; the paths, the structure and the avals of its result."""
+    """The program of `fn`; the paths, the structure and the avals of its result.
+
+    paths: of the leaves, by which JAX's own messages name them.
+    """
     out_paths: list[Any] = []
     out_trees: list[Any] = []
 
@@ -117,6 +120,7 @@ def _trace(
         out_trees[:] = [tree]
         return [leaf for _, leaf in with_paths]
 
+    name_arguments(flat, fn, paths)
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
     program = unflatten_products(eliminate_common_subexpressions(convert(jaxpr)))
@@ -133,19 +137,17 @@ _NEEDS_VALUE = (
 )
 
 
-def _value_needed(error: Exception, paths: Sequence[str]) -> str:
+def _value_needed(error: Exception) -> str:
     """The message for a tracing error, with the user's line and names of arguments."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((_INSTALLED, _PACKAGE, "<"))]
     place = f" at {own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else ""
-    found = re.search(r"the values? of the arguments? (.*?)[.\n]", str(error))
-    numbers = re.findall(r"flat_leaves\[(\d+)\]", found[0] if found else "")
-    names = ", ".join(paths[int(n)] for n in numbers)
-    depends = f", which depends on {names}" if names else ""
+    found = re.search(r"the values? of the arguments? (.+)\.$", str(error), re.M)
+    depends = f", which depends on {found[1]}" if found else ""
     return (
         f"Python needs the value of an array{depends}{place}; arrays have no values while "
         "a function is traced: use jnp.where or lax.cond for a choice, lax.fori_loop for a "
-        "loop, and static_argnums for an argument that is no array"
+        "loop, and pass an argument that is no array, such as a size, in static_argnums"
     )
 
 
