@@ -77,6 +77,18 @@ def test_a_plan_without_collectives_says_so_in_place_of_a_table():
     assert "collectives per step" not in text
 
 
+def test_parts_of_axes_are_explained_where_shardings_name_them():
+    def fold(x):
+        return mw.tag(x.reshape(16, 16), "rows")
+
+    tactics = [mw.shard({"tag:rows": 0}, "data")]
+    plan = mw.partition(fold, {"data": 4}, tactics).plan(struct(2, 8, 16))
+    assert "x: f32[2, 8, 16] [data:0, data:1, -]" in str(plan)
+    told = "parts of axes: 'data:0' (the first factor of 'data', 4 = 2 x 2), 'data:1'"
+    assert told in str(plan)
+    assert told in str(mw.Plan.from_json(plan.to_json()))
+
+
 def test_figures_come_first(megatron):
     lines = str(megatron.on("tpu-v5e")).splitlines()
     assert lines[0] == "step: mesh model=16, 16 devices of tpu-v5e, gather shared"

@@ -6,13 +6,20 @@ import itertools
 import math
 import operator
 
+import jax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.errors import MeshError
-from meshwright.partitioner.propagate import Graph, split_axes, user_axes, whole_axes
+from meshwright.partitioner.propagate import (
+    Graph,
+    show_axis,
+    split_axes,
+    user_axes,
+    whole_axes,
+)
 from meshwright.program.capture import capture
 from meshwright.program.ir import Sharding
 from tests.partitioner.propagate.programs import f32
@@ -77,8 +84,9 @@ def test_an_axis_to_be_kept_is_its_own_unit():
 
 
 def test_the_devices_of_the_mesh_stay():
-    mesh = mw.Mesh({"m": 8}, devices="abcdefgh")
-    assert split_axes(reshaped((4, 8)), mesh)[0].devices == tuple("abcdefgh")
+    devices = tuple(jax.devices()[7::-1])
+    mesh = mw.Mesh({"m": 8}, devices=devices)
+    assert split_axes(reshaped((4, 8)), mesh)[0].devices == devices
 
 
 UNITS = {"m": ("m:0", "m:1"), "n": ("n",), "k": ("k:0", "k:1", "k:2")}
@@ -107,6 +115,18 @@ def test_whole_axes_undoes_the_split(order, first, second):
 )
 def test_part_of_an_axis_is_no_axis(dims):
     assert whole_axes(Sharding(dims), ALL) is None
+
+
+@pytest.mark.parametrize(
+    ("axis", "name"),
+    [
+        ("n", "'n'"),
+        ("k:0", "'k:0' (the first factor of 'k', 12 = 2 x 2 x 3)"),
+        ("k:2", "'k:2' (the third factor of 'k', 12 = 2 x 2 x 3)"),
+    ],
+)
+def test_a_sub_axis_is_shown_with_the_axis_that_it_is_a_factor_of(axis, name):
+    assert show_axis(axis, {"k:0": 2, "k:1": 2, "k:2": 3, "n": 5}) == name
 
 
 def test_an_axis_is_named_once_in_order():

@@ -6,6 +6,7 @@ from meshwright.app.explain.fixed import show_fixed
 from meshwright.app.explain.fold import fold_leaves
 from meshwright.app.explain.names import shorten
 from meshwright.app.explain.overview import show_overview
+from meshwright.app.explain.sub_axes import explain_sub_axes
 from meshwright.app.output.collapse import (
     collapsed,
     counted,
@@ -49,11 +50,13 @@ def _inputs(plan: PlanRecord, full: bool) -> list[str]:
     cut = [leaf for leaf in plan.inputs if any(leaf.spec)]
     whole = [leaf for leaf in plan.inputs if not any(leaf.spec)]
     lines = ["shardings of the inputs"]
+    if parts := explain_sub_axes(plan):
+        lines.append(f"  parts of axes: {parts}")
     if full:
         return lines + [f"  {leaf}" for leaf in plan.inputs]
     lines += [f"  {counted(line, n)}" for line, n in fold_leaves(cut)]
     if whole:
-        more = "more" if cut else "inputs"
+        more = "more" if cut else "input" + "s" * (len(whole) > 1)
         size = show_bytes(sum(leaf.num_bytes for leaf in whole))
         lines.append(f"  {len(whole)} {more}, whole on every device, {size} together")
     return lines

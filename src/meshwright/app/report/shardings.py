@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from meshwright.app.explain.sub_axes import explain_sub_axes
 from meshwright.app.output.collapse import collapse, group_by
 from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
 from meshwright.app.report import markup
@@ -41,6 +42,8 @@ def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
         "mesh axis that partitions it, the outermost axis first; its solid part belongs "
         "to the first device."
     )
+    if parts := explain_sub_axes(plan):
+        lead += f" Parts of axes: {parts}."
     return markup.section("shardings", "Shardings of the inputs", lead, body)
 
 

@@ -11,6 +11,7 @@ from meshwright.partitioner.propagate.propagator import Propagator
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 from meshwright.partitioner.propagate.sub_axes import (
     join_sub_axes,
+    show_axis,
     split_axes,
     user_axes,
     whole_axes,
@@ -27,6 +28,7 @@ __all__ = [
     "State",
     "SumRoutes",
     "join_sub_axes",
+    "show_axis",
     "split_axes",
     "user_axes",
     "whole_axes",

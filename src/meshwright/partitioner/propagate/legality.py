@@ -7,15 +7,17 @@ propagation leaves the dim out.
 
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.state import State
+from meshwright.partitioner.propagate.sub_axes import show_axis
 
 
 def why_not(state: State, node: Node, axis: str, factor: int) -> str | None:
     """One sentence why an axis cannot cut a factor of a node; `None` if it can."""
     if axis in state.blocked[node.index]:
-        return f"{node.label} is kept whole along {axis!r}"
+        return f"{node.label} is kept whole along {show_axis(axis, state.size)}"
     taken = state.factor_of[node.index].get(axis)
     if taken is not None:
-        return f"{axis!r} cuts another dim of this {node.label} already"
+        named = show_axis(axis, state.size)
+        return f"{named} cuts another dim of this {node.label} already"
     size = state.size[axis]
     parts = state.parts(node, factor) * size
     extent = node.sizes[factor]
@@ -27,7 +29,8 @@ def why_not(state: State, node: Node, axis: str, factor: int) -> str | None:
     for value, dims in node.outs if state.scattered else ():
         for dim, factors in enumerate(dims):
             if factor in factors and not state.is_available(value, dim, axis):
-                return f"{axis!r} does not divide dim {dim} of the reduce-scattered sum"
+                named = show_axis(axis, state.size)
+                return f"{named} does not divide dim {dim} of the reduce-scattered sum"
     if node.has_products:
         return _why_not_product(state, node, factor)
     return None

@@ -118,3 +118,25 @@ def join_sub_axes(
 def user_axes(axes: Iterable[str]) -> tuple[str, ...]:
     """The user's axes that sub-axes are part of, each once, in order."""
     return tuple(dict.fromkeys(axis.partition(SUB_AXIS)[0] for axis in axes))
+
+
+def show_axis(axis: str, sizes: Mapping[str, int]) -> str:
+    """The quoted name of an axis; of a sub-axis with the sizes that it is a factor of.
+
+    sizes: of all sub-axes, major to minor.
+
+    >>> show_axis("data:0", {"data:0": 2, "data:1": 4, "model": 2})
+    "'data:0' (the first factor of 'data', 8 = 2 x 4)"
+    """
+    user, mark, position = axis.partition(SUB_AXIS)
+    if not mark:
+        return repr(axis)
+    factors = [size for name, size in sizes.items() if user_axes((name,)) == (user,)]
+    which = _ORDINALS[min(int(position), len(_ORDINALS) - 1)]
+    product = " x ".join(map(str, factors))
+    return (
+        f"{axis!r} (the {which} factor of {user!r}, {math.prod(factors)} = {product})"
+    )
+
+
+_ORDINALS = ("first", "second", "third", "next")

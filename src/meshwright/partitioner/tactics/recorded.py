@@ -8,6 +8,7 @@ that one, and where it first differs.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -225,10 +226,10 @@ def _named(work: Workspace, position: int) -> str:
 
 
 def _shown(sub_axes: Mapping[str, tuple[tuple[str, int], ...]]) -> str:
-    return ", ".join(
-        "".join(
-            f"{name}={size}" if len(parts) == 1 else f"({name}={size})"
-            for name, size in parts
-        )
-        for parts in sub_axes.values()
-    )
+    """Axes with their sizes, and the sizes of their sub-axes: `data=4 (2 x 2), model=2`."""
+    shown: list[str] = []
+    for axis, parts in sub_axes.items():
+        sizes = [size for _, size in parts]
+        split = f" ({' x '.join(map(str, sizes))})" if len(sizes) > 1 else ""
+        shown.append(f"{axis}={math.prod(sizes)}{split}")
+    return ", ".join(shown)
