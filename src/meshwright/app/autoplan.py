@@ -163,12 +163,13 @@ def _rebuild(
     captured = partition(fn, best.mesh).capture(*args)
     made = make_plan(captured, best.mesh, best.tactics, Gather.SHARED)
     plan = made.on(resolved.machine, resolved.place, donate_state=True)
+    plan = replace(plan, search=search)
     if plan.to_json() != sent.to_json():
         raise PlanError(
             "the function or its constants differ between process 0 and this one, so that "
             f"the plan of process 0 gives another step here:\n{diff(sent, plan)}"
         )
-    return replace(plan, search=search)
+    return plan
 
 
 def _task(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
-from meshwright.app.explain.candidates import candidate_table
+from meshwright.app.explain.candidates import TITLES, candidate_table
 from meshwright.app.explain.show import show_plan
 from meshwright.app.interop.shardings import argument_shardings, result_shardings
 from meshwright.app.output.files import output_file, read_plan_file, write_file
@@ -253,7 +253,8 @@ class Plan(PlanRecord):
 
     def to_json(self) -> str:
         """JSON text of the plan, without the program; `from_json` is the inverse."""
-        return record_to_json(self)
+        rows = self.recorded_candidates if self.search is None else self.candidates.rows
+        return record_to_json(self, rows)
 
     @staticmethod
     def from_json(text: str) -> Plan:
@@ -292,10 +293,19 @@ class Plan(PlanRecord):
 
     @property
     def candidates(self) -> Table:
-        """The plans that the search simulated, as a table; see `search` for their data."""
-        if self.search is None:
-            raise PlanError("only a plan of mw.autoplan, made here, has candidates")
-        return candidate_table(self.search)
+        """The plans that the search simulated, as a table; see `search` for their data.
+
+        A loaded plan has the table, but no `search`. Raises `PlanError` for a plan that no
+        search found.
+        """
+        if self.search is not None:
+            return candidate_table(self.search)
+        if not self.recorded_candidates:
+            raise PlanError(
+                "this plan was made of given tactics; only a plan that mw.autoplan found "
+                "has candidates"
+            )
+        return Table(TITLES, self.recorded_candidates)
 
     def named(self, name: str) -> Plan:
         """This plan under another name, which pages about it show."""

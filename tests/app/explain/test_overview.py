@@ -174,5 +174,5 @@ def test_a_plan_is_html_with_all_text_escaped(megatron):
 
 
 def test_a_plan_without_a_search_has_no_candidates(megatron):
-    with pytest.raises(mw.errors.PlanError, match=r"only a plan of mw\.autoplan"):
+    with pytest.raises(mw.errors.PlanError, match="made of given tactics"):
         _ = megatron.candidates

@@ -79,6 +79,16 @@ def test_a_loaded_plan_makes_the_same_device_program(case, tmp_path):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+def test_a_loaded_plan_of_a_search_keeps_the_table_of_candidates():
+    found = mw.autoplan(
+        train, (PARAMS, X), machine="tpu-v5e", mesh={"data": 4}, budget_s=1
+    )
+    loaded = pickle.loads(pickle.dumps(found))
+    assert len(loaded.candidates.rows) == len(found.search.candidates) > 1
+    assert loaded.candidates == found.candidates
+    assert mw.Plan.from_json(loaded.to_json()).candidates == found.candidates
+
+
 OTHER = """
 import jax, sys
 import meshwright as mw

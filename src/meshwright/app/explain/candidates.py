@@ -10,7 +10,8 @@ from meshwright.planner.candidates.candidate import Candidate, differences
 from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.predict.simulate.timeline import COMPUTE
 
-_TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first")
+TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first")
+"""Titles of the table of simulated plans."""
 
 _REASON = 76
 """Letters of the reason why a plan is not possible."""
@@ -22,7 +23,7 @@ _MOST, _WORTH = 3, 0.1
 def candidate_table(search: SearchResult) -> Table:
     """A row for each simulated plan, the best first, compared with the best."""
     best = search.candidates[0]
-    return Table(_TITLES, tuple(_cells(each, best) for each in search.candidates))
+    return Table(TITLES, tuple(_cells(each, best) for each in search.candidates))
 
 
 def _cells(candidate: Candidate, best: Candidate) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -30,7 +30,7 @@ from meshwright.partitioner.tactics import (
 )
 from meshwright.predict.figures import Figures
 
-FORMAT = 3
+FORMAT = 4
 """Version of the JSON form; a plan of another version is refused."""
 
 _ROWS = {
@@ -51,13 +51,17 @@ _HINTS: dict[str, Any] = {
     "tokens_per_step": int | None,
     "token_input": str,
     "recompute": tuple[tuple[str, ...], ...],
+    "candidates": tuple[tuple[str, str, str, str, str, str], ...],
     "code": tuple[str, ...],
 }
 """Types of the fields in JSON, without `format` and `decisions`."""
 
 
-def record_to_json(plan: PlanRecord) -> str:
-    """JSON text of everything but the program; `fields_from_json` is the inverse."""
+def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str:
+    """JSON text of everything but the program; `fields_from_json` is the inverse.
+
+    candidates: the rows of the table of plans that a search simulated.
+    """
     tactics = repeating_tactics(plan)
     fields = {
         "format": FORMAT,
@@ -74,6 +78,7 @@ def record_to_json(plan: PlanRecord) -> str:
         "decisions": [
             t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
         ],
+        "candidates": [list(row) for row in candidates],
         "code": code_text(plan).splitlines(),
     }
     return json.dumps(fields, indent=1)
@@ -95,6 +100,7 @@ def fields_from_json(text: str) -> dict[str, Any]:
             _decisions(each) for each in checked(fields["decisions"], list, "decisions")
         ]
         read["mesh"], read["gather"] = Mesh(read["mesh"]), Gather(read["gather"])
+        read["recorded_candidates"] = read.pop("candidates")
         read["recorded_code"] = "\n".join(read.pop("code"))
         rewriting = [Recompute(names) for names in read.pop("recompute")]
         return {**read, "recorded": (*rewriting, *map(Recorded, decisions))}

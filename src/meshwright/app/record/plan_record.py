@@ -143,7 +143,10 @@ class PlanRecord:
     estimate: the simulated step behind `figures`; `None` where either is.
     recorded, recorded_code: for a plan that was read from JSON, the tactics that decide
         the same again, and Python code of such tactics.
-    search: how `autoplan` found the plan; `None` for a plan made of given tactics.
+    recorded_candidates: for a searched plan that was read from JSON, the rows of the table
+        of simulated plans.
+    search: how `autoplan` found the plan; `None` for a plan made of given tactics, or read
+        from JSON.
     fixed: shardings in the user's own code that cut a value, or keep it whole.
     tokens_per_step: tokens of a step, of all devices; `None` if the program has none.
     token_input: path of the input that holds them, "" if the number was given.
@@ -164,6 +167,9 @@ class PlanRecord:
     decided: Decided | None = field(default=None, compare=False, repr=False)
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)
     recorded_code: str = field(default="", compare=False, repr=False)
+    recorded_candidates: tuple[tuple[str, ...], ...] = field(
+        default=(), compare=False, repr=False
+    )
     estimate: Estimate | None = field(default=None, compare=False, repr=False)
     search: SearchResult | None = field(default=None, compare=False, repr=False)
     tokens_per_step: int | None = None
