@@ -35,10 +35,11 @@ def main(rank: int, count: int, port: str) -> None:
     }
     x = rng.normal(size=(16, 8)).astype("f4")
     wanted = step(step(state, x)[0], x)
+    cut = mw.shard({"x": 0}, "data")
     run = mw.partition(
         step,
         {"data": 2, "model": 2},
-        [mw.shard({"x": 0}, "data"), mw.shard({"state.up": 1}, "model")],
+        [cut, mw.shard({"state.up": 1}, "model")],
     )
     got = run(run(state, x)[0], x)
     for w, g in zip(jax.tree.leaves(wanted), jax.tree.leaves(got), strict=True):
@@ -48,6 +49,15 @@ def main(rank: int, count: int, port: str) -> None:
         run.check(state, x)
     except PlanError as error:
         print(error)
+    noise = mw.partition(
+        lambda key, x: x + jax.random.normal(key, x.shape), {"data": 4}, [cut]
+    )
+    key, here = jax.random.key(0), jax.local_devices()[0]
+    wanted = x + jax.random.normal(key, x.shape)
+    for given in (key, jax.device_put(key, here)):
+        for shard in noise(given, jax.device_put(x, here)).addressable_shards:
+            np.testing.assert_allclose(shard.data, wanted[shard.index], atol=1e-5)
+    print(f"process {rank} of {count}: keys and local arrays are placed")
     print(f"process {rank} of {count}: equal on {jax.device_count()} devices")
 
 

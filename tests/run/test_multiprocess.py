@@ -12,4 +12,5 @@ def test_two_processes_run_one_step():
         assert "mesh data=2,model=2 has devices of several processes" in out, err[
             -3000:
         ]
+        assert f"process {rank} of 2: keys and local arrays" in out, err[-3000:]
         assert f"process {rank} of 2: equal on 4 devices" in out, err[-3000:]

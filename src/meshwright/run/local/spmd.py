@@ -170,7 +170,8 @@ def outermost_sharding(
 def _place(leaf: Any, sharding: NamedSharding) -> Any:
     """An array of any sharding, a NumPy array or a scalar, moved to a sharding.
 
-    In a multi-process run, NumPy arrays must be equal on all processes.
+    In a multi-process run, NumPy arrays and arrays of one process's devices must be equal
+    on all processes.
     """
     if isinstance(leaf, Tracer):
         return leaf  # inside another transformation, which places it
@@ -184,4 +185,17 @@ def _place(leaf: Any, sharding: NamedSharding) -> Any:
             and leaf.sharding.device_set == sharding.device_set
         ):
             return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
+        if leaf.is_fully_addressable and not sharding.is_fully_addressable:
+            return _place_whole(leaf, sharding)
     return jax.device_put(leaf, sharding)
+
+
+def _place_whole(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+    """An array of this process, placed on the devices of all of them.
+
+    `jax.device_put` takes neither PRNG keys nor arrays that are committed to a device here.
+    """
+    if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.device_put(np.asarray(leaf), sharding)
+    numbers = jax.device_put(np.asarray(jax.random.key_data(leaf)), sharding)
+    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))
