@@ -80,7 +80,7 @@ class SearchState:
         )
 
     def _proof(self, plan: Candidate) -> tuple[float, float]:
-        """Predicted seconds of a plan and their lower bound, at the prices with the least gap.
+        """Predicted seconds of a plan and a lower bound, at the prices with the least gap.
 
         A plan given as tactics has no prices of its own; its mesh's solution stands in.
         """
