@@ -1,9 +1,9 @@
 """Evaluation of a state: seconds of a step and peak memory, looked up in a model's tables.
 
 The first step is to decide which partial sums are passed on to readers; the others are
-reduced where they are made. The decisions about each group then make a code, which is looked up
-among the codes of its strategies. A value with several readers is kept in the form (a
-sharding) that is cheapest for all together.
+reduced where they are made. The decisions about each group then make a code, which is
+looked up among the codes of its strategies. A value with several readers is kept in the
+form (a sharding) that is cheapest for all together.
 """
 
 from typing import NamedTuple
