@@ -1,9 +1,6 @@
 """Machines from TOML: the presets of Meshwright, and the user's own files.
 
-A new chip is a new TOML file in `machine/presets`; `Chip` and `Gpu` (`chip.py`) and `Level`
-(`machine.py`) name its entries.
-
-A number is written alone or with its source:
+A new chip is a new file in `machine/presets`. A number is written alone or with its source:
 
     hbm_bytes_per_s = { value = 819e9, source = "Cloud TPU documentation, v5e" }
 

@@ -68,8 +68,7 @@ def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
 class ExpertPlans:
     """The experts' strategies, applied once on each mesh and remembered.
 
-    candidates: list of all candidates; a strategy that raises an error is added to it, with
-        the error as the reason.
+    candidates: list to which strategies that raise an error are added, with the reason.
     """
 
     def __init__(self, space: Space, candidates: list[Candidate]) -> None:

@@ -50,10 +50,8 @@ class EvaluationBuffers(NamedTuple):
 
     carried, left: the results of `place_reductions`, [G, A] and [V, A].
     codes: code of each group's decisions, [G].
-    choices: number of the strategy of each group, then of the form of each shared value,
-        [G + K].
-    curve: bytes at each moment, [T].
-    totals: seconds of each form of one shared value.
+    choices: numbers of each group's strategy and each shared value's form, [G + K].
+    curve: bytes at each moment, [T]. totals: seconds of each form of one shared value.
     """
 
     carried: Ints
@@ -239,10 +237,7 @@ def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
 
 @compiled_in_place
 def drop_unmatched(columns: Columns, axis: int, carried: Ints, left: Bools) -> bool:
-    """Undo partial sums that not all readers accept or that do not arrive; True if any.
-
-    One call may make others invalid, so it is repeated until it returns False.
-    """
+    """Undo partial sums that not all readers accept or that do not arrive; True if any."""
     is_changed = False
     for value in columns.travellers:
         if left[value, axis]:

@@ -67,10 +67,7 @@ def propose(state: SearchState) -> list[Proposal]:
 
 
 def experts_that_may_fit(state: SearchState) -> list[Proposal]:
-    """Expert plans that may fit, on meshes whose solution may fit.
-
-    They are simulated when no other plan has fitted.
-    """
+    """Expert plans that may fit, on meshes whose solution may fit, for when nothing did."""
     programs, known = state.programs, list[Proposal]()
     most = _most_bytes(state)
     for mesh in programs.ranked_meshes():
@@ -184,11 +181,7 @@ def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
 
 
 def _find_on(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
-    """Plans of one mesh that need less memory than its solution.
-
-    Each solve starts from a plan that is known already and from the experts' plans.
-    ends: reading of the clock at which no further solve starts.
-    """
+    """Plans of one mesh that need less memory; solves start from known and expert plans."""
     programs, task, clock = state.programs, state.task, state.budget.clock
     own, priced = programs.solutions[mesh], programs.priced[mesh]
     expert_choices = state.experts.choices_on(mesh)

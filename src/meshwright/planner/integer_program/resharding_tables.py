@@ -106,10 +106,7 @@ class ReshardingTables:
         return np.array([float(self.compute.parts(a)) for a, _ in shardings.by_choice])
 
     def _copy_shares(self, produced: ResultShardings, kept: ResultShardings) -> Floats:
-        """Share of a value's bytes that its copy in a kept sharding takes, [P, K].
-
-        It is 0 if the value is produced in that sharding, since there is no copy.
-        """
+        """Share of a value that its kept copy takes, [P, K]; 0 if kept as produced."""
         numbers = {axes: i for i, (axes, _) in enumerate(kept.by_choice)}
         rows, columns = (
             np.array([numbers[axes] for axes, _ in each.by_choice])

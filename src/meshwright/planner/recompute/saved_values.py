@@ -131,10 +131,9 @@ class Residuals:
     def within(self, num_bytes: float) -> frozenset[Value]:
         """A cheap selection of values to save, of at most `num_bytes`.
 
-        If no selection is that small, it is the smallest one. Bisection finds the lowest
-        price per byte at which the cheapest selection fits. Values of equal layers are
-        dropped at the same price, so much room may be left. It is filled with values that
-        the next lower price would save, those of the last layers first.
+        If none is that small, it is the smallest. Bisection finds the lowest price per byte
+        at which the cheapest selection fits. Equal layers drop their values at the same
+        price, which may leave room: values of the last layers then fill it.
         """
         low, high = map(math.log, _PRICE_RANGE)
         best, larger = self.cheapest(_PRICE_RANGE[1]), self.saved_by_default

@@ -76,8 +76,7 @@ class CutProblem:
     limit: bytes of a device. A state that does not fit costs more than every state that
         does: its value times its excess, plus the value of the start.
     axes: mesh axes along which inputs may be cut, all by default.
-    value_of: the number to minimize over states that fit.
-    meter: counts the states that are made and priced.
+    value_of: the number to minimize. meter: counts states that are made and priced.
     """
 
     def __init__(

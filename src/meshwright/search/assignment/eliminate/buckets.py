@@ -117,8 +117,7 @@ def eliminate(
 ) -> None:
     """Set `picks` to an optimal choice for each step of the elimination, [S].
 
-    unary: the result of `fixed_costs`. A message about one node's choices alone is added
-        to that node's row, in place.
+    unary: the result of `fixed_costs`; messages about a single node are added to its row.
     """
     messages, num_received = empty_messages(graph, elimination)
     order, sizes = elimination.order, elimination.sizes
@@ -231,8 +230,7 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
     """Set the message of a step: the least total for each combination of its scope.
 
     step: the step's number, and the number of tables that it sums.
-    index: scratch array for the scope's current choices, all zero at first.
-    total: scratch array for the sum over tables, one entry per choice of the node.
+    index, total: scratch, the scope's current choices (zero at first) and sums over tables.
     """
     s, count = step
     offsets, strides = addends.offsets, addends.strides

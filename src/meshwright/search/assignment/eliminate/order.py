@@ -1,7 +1,4 @@
-"""Greedy orders in which nodes are eliminated: the one with the smallest message is next.
-
-`plan_elimination` orders all nodes of a graph, `optimise` those of a subset.
-"""
+"""Greedy orders of elimination: the node with the smallest message is always next."""
 
 import heapq
 import math
@@ -31,8 +28,7 @@ def plan_elimination(
 
     While every message is too large, the node with most neighbours is kept fixed.
 
-    log_cap: base-2 logarithm of the largest allowed work of a message, which is its
-        entries times the choices of its sender.
+    log_cap: base-2 logarithm of the largest allowed work of a message (`num_entries`).
     has_ended: polled every 64 nodes; once it holds, the remaining nodes are kept fixed.
     noise: per node, between 0 and 1; randomises which nodes are kept fixed.
     """
@@ -61,10 +57,9 @@ def plan_elimination(
 def plan_within(
     graph: CostGraph, work: float, has_ended: Callable[[], bool] = lambda: False
 ) -> Elimination:
-    """The order that keeps fewest nodes fixed with its work within a budget.
+    """The order that keeps fewest nodes fixed with work in a budget, or that of least work.
 
-    If no order's work is within the budget, it is the one of least work.
-    work: limit of `num_entries`.
+    work: limit of `num_entries`
     """
     best = plan_elimination(graph, _CAPS[0], has_ended)
     least = num_entries(graph, best)

@@ -139,12 +139,9 @@ def add_usages(
 
 @compiled
 def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
-    """Turn the changes of `add_usages` into excesses; split off what every choice takes.
+    """Turn the changes of `add_usages` into excesses, in place.
 
-    On entry, `segments.excess` holds the change of memory from the segment before; on
-    return, the memory beyond the segment's smallest choice.
-    base: by row, the change of the sum of smallest choices is added.
-    most: by row, the change of the sum of largest excesses is added.
+    base, most: at each row, changes of the sums of smallest choices and largest excesses.
     """
     excess = segments.excess
     for i in range(len(starts) - 1):
@@ -169,11 +166,7 @@ def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> 
 
 @compiled
 def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
-    """Set `kept` for segments with a row that can bind and an excess that has changed.
-
-    row_after: number of rows before each row that can bind. An excess has changed if it
-        differs from that of the node's last segment that was kept.
-    """
+    """Set `kept` for segments with a binding row whose excess differs from the last kept."""
     blocks, excess = segments.block_starts, segments.excess
     for i in range(len(segments.starts) - 1):
         last = -1
