@@ -166,7 +166,7 @@ def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> 
 
 @compiled
 def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
-    """Set `kept` for segments with a binding row whose excess differs from the last kept."""
+    """Mark segments with a binding row whose excess differs from the last marked one."""
     blocks, excess = segments.block_starts, segments.excess
     for i in range(len(segments.starts) - 1):
         last = -1
