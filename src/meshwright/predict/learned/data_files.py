@@ -7,6 +7,7 @@ read it. What they have no place for, the `Origin`, is beside it in `NAME.json`.
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,12 @@ def read_tuning_proto(path: Path) -> list[MeasuredGraph]:
 def _measured_kernel(kernel: Any) -> MeasuredGraph:
     runs = [run for run in kernel.runs if _is_valid(run)]
     tilings = [run.op_config.tile_size_config for run in runs]
-    default_ns = _default_ns(kernel.module.name, runs)
+    origin = _origin(kernel.runs)
+    if origin.default is None:
+        raise LearnedError(
+            f"kernel {kernel.module.name} has no valid run of the default configuration"
+        )
+    default_ns = runs[origin.default].profile.compute_time_ns
     return MeasuredGraph(
         kernel.module.name,
         graph_of_proto(kernel.module),
@@ -139,7 +145,7 @@ def _measured_kernel(kernel: Any) -> MeasuredGraph:
         None,
         np.array([run.profile.compute_time_ns for run in runs], np.int64),
         np.full(len(runs), default_ns, np.int64),
-        _origin(kernel.runs),
+        origin,
     )
 
 
@@ -170,17 +176,11 @@ def _is_valid(run: Any) -> bool:
     return not run.error and run.profile.compute_time_ns > 1
 
 
-def _default_ns(name: str, runs: Sequence[Any]) -> int:
-    """Nanoseconds of the first run with the default configuration."""
-    for run in runs:
-        if run.is_default:
-            return run.profile.compute_time_ns
-    raise LearnedError(f"kernel {name} has no valid run of the default configuration")
-
-
 def _origin(runs: Sequence[Any]) -> Origin:
+    valid = [run for run in runs if _is_valid(run)]
+    default = next((i for i, run in enumerate(valid) if run.is_default), None)
     failed = [(str(i), "error") for i, run in enumerate(runs) if not _is_valid(run)]
-    return Origin(TPU_GRAPHS.compiler, host=TPU_GRAPHS.host, errors=tuple(failed))
+    return replace(TPU_GRAPHS, default=default, errors=tuple(failed))
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:

@@ -33,6 +33,7 @@ class Origin:
 
     compiler, version, host: the compiler and the machine. columns: what the 24 or 18
         configuration features mean, if not what TpuGraphs says.
+    default: number of the compiler's own configuration, if features do not tell it.
     pass_ns: one tuple per pass over all configurations, in their order.
     errors: configurations that failed, with the error; they have no row in the arrays.
     """
@@ -41,6 +42,7 @@ class Origin:
     version: str = ""
     host: str = ""
     columns: str = ""
+    default: int | None = None
     pass_ns: tuple[tuple[int, ...], ...] = ()
     errors: tuple[tuple[str, str], ...] = ()
 
@@ -56,6 +58,7 @@ class Origin:
             "version": self.version,
             "host": self.host,
             "columns": self.columns,
+            "default": self.default,
             "pass_ns": [list(times) for times in self.pass_ns],
             "spread": [round(share, 4) for share in self.spread],
             "errors": [list(pair) for pair in self.errors],
@@ -63,7 +66,8 @@ class Origin:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Origin:
-        known = {name: form[name] for name in ("compiler", "version", "host", "columns")}
+        texts = ("compiler", "version", "host", "columns")
+        known = {name: form[name] for name in (*texts, "default")}
         return cls(
             **known,
             pass_ns=tuple(map(tuple, form["pass_ns"])),
@@ -130,6 +134,12 @@ class MeasuredGraph:
         return Collection.TILE if self.config_nodes is None else Collection.LAYOUT
 
     @property
+    def layout_nodes(self) -> NDArray[np.int64]:
+        """Nodes whose layouts are chosen [nc]; none for tilings."""
+        none = np.zeros(0, np.int64)
+        return none if self.config_nodes is None else self.config_nodes
+
+    @property
     def num_configs(self) -> int:
         return len(self.config_feat)
 
@@ -147,6 +157,8 @@ class MeasuredGraph:
     @property
     def default_config(self) -> int | None:
         """The compiler's own choice: layouts all -1, or the tiling timed as normalizer."""
+        if self.origin.default is not None:
+            return self.origin.default
         if self.collection is Collection.LAYOUT:
             is_default = (self.config_feat == NO_DIM).all(axis=(1, 2))
             found = np.flatnonzero(is_default)
@@ -159,12 +171,14 @@ class MeasuredGraph:
         """The same graph with these configurations only, in this order."""
         runtime, normalizer = self.runtime_ns, self.normalizer_ns
         passes = tuple(tuple(p[i] for i in configs) for p in self.origin.pass_ns)
+        places = np.flatnonzero(configs == self.origin.default)
+        default = int(places[0]) if len(places) else None
         return replace(
             self,
             config_feat=self.config_feat[configs],
             runtime_ns=None if runtime is None else runtime[configs],
             normalizer_ns=None if normalizer is None else normalizer[configs],
-            origin=replace(self.origin, pass_ns=passes),
+            origin=replace(self.origin, pass_ns=passes, default=default),
         )
 
     def without_duplicates(self) -> MeasuredGraph:

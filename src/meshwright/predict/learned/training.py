@@ -1,0 +1,161 @@
+"""The training loop: epochs over graphs, with a curve, checkpoints and resumption."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from meshwright.errors import LearnedError
+from meshwright.predict.learned.measured_graph import MeasuredGraph
+from meshwright.predict.learned.metrics import Ranking
+from meshwright.predict.learned.segments import (
+    SegmentedGraph,
+    make_head_step,
+    make_step,
+    train_segments,
+)
+from meshwright.predict.learned.trained_model import (
+    CurvePoint,
+    TrainedModel,
+    TrainingConfig,
+    check_collection,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """A file in which a training is kept every so many epochs, and taken up again."""
+
+    path: Path
+    every: int = 10
+
+
+def train(
+    graphs: Sequence[MeasuredGraph],
+    config: TrainingConfig,
+    *,
+    valid: Sequence[MeasuredGraph] = (),
+    checkpoints: Checkpoints | None = None,
+    on_epoch: Callable[[CurvePoint], None] = lambda point: None,
+) -> TrainedModel:
+    """A model trained to rank the configurations of each graph.
+
+    If the checkpoint exists already, training goes on from there; the result is the same
+    as without the interruption. `valid` graphs are only evaluated, in ten epochs of all.
+    """
+    for measured in (*graphs, *valid):
+        check_collection(config.network.collection, measured)
+    usable = [g for g in graphs if len(np.unique(g.targets)) > 1]
+    if not usable:
+        raise LearnedError(
+            f"none of {len(graphs)} graphs has two configurations with different times: "
+            "there is nothing to rank"
+        )
+    model = _start(usable, config, checkpoints)
+    optimizer = make_optimizer(config, len(usable))
+    state = _optimizer_state(model, optimizer)
+    segmented = [SegmentedGraph.of(measured, model) for measured in usable]
+    step, head_step = make_step(config, optimizer), make_head_step(config, optimizer)
+    for epoch in range(len(model.curve), config.epochs):
+        random, losses = np.random.default_rng([config.seed, epoch]), list[float]()
+        for number in random.permutation(len(segmented)):
+            graph = segmented[number]
+            if _is_head_epoch(config, epoch):
+                params, state, loss = head_step(model, graph, state, random)
+            else:
+                params, state, loss = train_segments(model, graph, state, step, random)
+            model = model.with_params(params)
+            losses.append(loss)
+        opa = _valid_opa(model, valid, epoch)
+        point = CurvePoint(epoch, float(np.mean(losses)), opa)
+        model = replace(model, curve=(*model.curve, point))
+        on_epoch(point)
+        is_due = checkpoints is not None and (epoch + 1) % checkpoints.every == 0
+        if checkpoints and (is_due or epoch + 1 == config.epochs):
+            _with_state(model, state, segmented).save(checkpoints.path)
+    return _with_state(model, state, segmented)
+
+
+def make_optimizer(config: TrainingConfig, steps_per_epoch: int) -> Any:
+    """AdamW with a linear warm-up and a cosine decay over the whole training."""
+    try:
+        import optax
+    except ImportError as missing:
+        raise LearnedError(
+            "training needs the package optax: install the extra `meshwright[learned]`"
+        ) from missing
+    steps = config.epochs * steps_per_epoch
+    warmup = int(config.warmup * steps)
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0, config.learning_rate, warmup, max(steps, warmup + 1)
+    )
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        optax.adamw(schedule, weight_decay=config.weight_decay),
+    )
+
+
+def evaluate(
+    model: TrainedModel, graphs: Sequence[MeasuredGraph], repeats: int = 1
+) -> dict[str, Ranking]:
+    """Metrics by the name of the graph."""
+    return {
+        g.name: Ranking.of(model.scores(g, repeats=repeats), g.targets) for g in graphs
+    }
+
+
+def _start(
+    graphs: Sequence[MeasuredGraph],
+    config: TrainingConfig,
+    checkpoints: Checkpoints | None,
+) -> TrainedModel:
+    """The model of the checkpoint if there is one, else a new one."""
+    if checkpoints is None or not checkpoints.path.exists():
+        return TrainedModel.new(config, graphs)
+    model = TrainedModel.load(checkpoints.path)
+    if model.config != config:
+        raise LearnedError(
+            f"{checkpoints.path} was trained with {model.config}, not with {config}: give "
+            "the same options to go on, or another file"
+        )
+    return model
+
+
+def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:
+    state = optimizer.init(model.params)
+    if not model.optimizer_state:
+        return state
+    return jax.tree.unflatten(jax.tree.structure(state), model.optimizer_state)
+
+
+def _with_state(
+    model: TrainedModel, state: Any, graphs: Sequence[SegmentedGraph]
+) -> TrainedModel:
+    """The model with all that a later run needs to go on."""
+    leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(state))
+    table: dict[str, Any] = {}
+    if model.config.segments:
+        table = {graph.measured.name: graph.table for graph in graphs}
+    return replace(model, optimizer_state=leaves, table=table)
+
+
+def _is_head_epoch(config: TrainingConfig, epoch: int) -> bool:
+    return config.segments is not None and (
+        epoch >= config.epochs - config.segments.head_epochs
+    )
+
+
+def _valid_opa(
+    model: TrainedModel, valid: Sequence[MeasuredGraph], epoch: int
+) -> float:
+    """Mean OPA on the validation graphs; NaN in epochs without an evaluation."""
+    epochs = model.config.epochs
+    if not valid or (epoch + 1) % math.ceil(epochs / 10) and epoch + 1 < epochs:
+        return math.nan
+    return Ranking.mean(list(evaluate(model, valid).values())).opa
