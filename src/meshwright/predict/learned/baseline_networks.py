@@ -33,7 +33,8 @@ def init_early_join_sage(key: Any, config: NetworkConfig, num_features: int) -> 
     inputs = num_features + MAX_RANK + _SAGE_OPCODE_WIDTH + NUM_TILE_FEATURES
     widths = [inputs, *[width] * (_SAGE_LAYERS - 1)]
     return {
-        "opcode": 0.05 * jax.random.normal(next(keys), (NUM_OPCODES, _SAGE_OPCODE_WIDTH)),
+        "opcode": 0.05
+        * jax.random.normal(next(keys), (NUM_OPCODES, _SAGE_OPCODE_WIDTH)),
         "layers": [dense(next(keys), 2 * n, width) for n in widths],
         "hidden": [dense(next(keys), width, width) for _ in range(2)],
         "score": dense(next(keys), width, 1),
@@ -65,7 +66,8 @@ def init_residual_gcn(key: Any, config: NetworkConfig, num_features: int) -> Par
         return [dense(next(keys), inputs, width), dense(next(keys), width, width)]
 
     return {
-        "opcode": 0.05 * jax.random.normal(next(keys), (NUM_OPCODES, _GCN_OPCODE_WIDTH)),
+        "opcode": 0.05
+        * jax.random.normal(next(keys), (NUM_OPCODES, _GCN_OPCODE_WIDTH)),
         "before": mlp(inputs),
         "layers": [mlp(width + extra) for _ in range(_GCN_LAYERS)],
         "hidden": dense(next(keys), 3 * width, width)["kernel"],

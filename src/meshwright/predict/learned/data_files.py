@@ -1,7 +1,7 @@
 """Files of data sets: TpuGraphs' npz, read and written, and its raw protobufs, read.
 
 A file `NAME.npz` has exactly the arrays that TpuGraphs publishes, so that its own loaders
-read it. What they have no place for, the `Origin`, is beside it in `NAME.json`.
+read it. What they have no place for, the `Provenance`, is beside it in `NAME.json`.
 """
 
 import json
@@ -22,7 +22,7 @@ from meshwright.predict.learned.measured_graph import (
     TPU_GRAPHS,
     Collection,
     MeasuredGraph,
-    Origin,
+    Provenance,
 )
 
 _GRAPH_KEYS = ("node_feat", "node_opcode", "edge_index")
@@ -74,18 +74,20 @@ def read_npz(path: Path) -> MeasuredGraph:
         return MeasuredGraph(
             path.stem,
             graph,
-            arrays["node_config_feat" if is_layout else "config_feat"].astype(np.float32),
+            arrays["node_config_feat" if is_layout else "config_feat"].astype(
+                np.float32
+            ),
             arrays["node_config_ids"].astype(np.int64) if is_layout else None,
             _times(arrays, "config_runtime"),
             _times(arrays, "config_runtime_normalizers"),
-            _read_origin(path.with_suffix(".json")),
+            _read_provenance(path.with_suffix(".json")),
         )
     except LearnedError as error:
         raise LearnedError(f"{path}: {error}") from error
 
 
 def write_npz(folder: Path, measured: MeasuredGraph) -> Path:
-    """Write `NAME.npz` in TpuGraphs' format, and `NAME.json` with the origin."""
+    """Write `NAME.npz` in TpuGraphs' format, and `NAME.json` with the provenance."""
     graph = measured.graph
     arrays: dict[str, NDArray[Any]] = {
         "node_feat": graph.node_feat,
@@ -105,7 +107,7 @@ def write_npz(folder: Path, measured: MeasuredGraph) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{measured.name}.npz"
     np.savez_compressed(path, allow_pickle=False, **arrays)
-    text = json.dumps(measured.origin.to_json(), indent=1)
+    text = json.dumps(measured.provenance.to_json(), indent=1)
     path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
     return path
 
@@ -130,22 +132,25 @@ def read_tuning_proto(path: Path) -> list[MeasuredGraph]:
 def _measured_kernel(kernel: Any) -> MeasuredGraph:
     runs = [run for run in kernel.runs if _is_valid(run)]
     tilings = [run.op_config.tile_size_config for run in runs]
-    origin = _origin(kernel.runs)
-    if origin.default is None:
+    provenance = _provenance(kernel.runs)
+    if provenance.default is None:
         raise LearnedError(
             f"kernel {kernel.module.name} has no valid run of the default configuration"
         )
-    default_ns = runs[origin.default].profile.compute_time_ns
+    default_ns = runs[provenance.default].profile.compute_time_ns
     return MeasuredGraph(
         kernel.module.name,
         graph_of_proto(kernel.module),
         np.stack(
-            [tile_features(t.kernel_bounds, t.output_bounds, t.input_bounds) for t in tilings]
+            [
+                tile_features(t.kernel_bounds, t.output_bounds, t.input_bounds)
+                for t in tilings
+            ]
         ),
         None,
         np.array([run.profile.compute_time_ns for run in runs], np.int64),
         np.full(len(runs), default_ns, np.int64),
-        origin,
+        provenance,
     )
 
 
@@ -164,7 +169,7 @@ def _measured_program(program: Any, path: Path) -> MeasuredGraph:
         np.stack([np.stack(list(map(_node_layouts, layouts))) for layouts in nodes]),
         np.array(program.config_index_to_node, np.int64),
         np.array([run.profile.compute_time_ns for run in runs], np.int64),
-        origin=_origin(program.runs),
+        provenance=_provenance(program.runs),
     )
 
 
@@ -176,7 +181,7 @@ def _is_valid(run: Any) -> bool:
     return not run.error and run.profile.compute_time_ns > 1
 
 
-def _origin(runs: Sequence[Any]) -> Origin:
+def _provenance(runs: Sequence[Any]) -> Provenance:
     valid = [run for run in runs if _is_valid(run)]
     default = next((i for i, run in enumerate(valid) if run.is_default), None)
     failed = [(str(i), "error") for i, run in enumerate(runs) if not _is_valid(run)]
@@ -202,10 +207,12 @@ def _times(arrays: Mapping[str, NDArray[Any]], key: str) -> NDArray[np.int64] | 
     return times.astype(np.int64)
 
 
-def _read_origin(path: Path) -> Origin:
+def _read_provenance(path: Path) -> Provenance:
     if not path.exists():
         return TPU_GRAPHS
     try:
-        return Origin.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return Provenance.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as fault:
-        raise LearnedError(f"{path} is no valid origin of a data set: {fault}") from fault
+        raise LearnedError(
+            f"{path} is no valid provenance of a data set: {fault}"
+        ) from fault

@@ -125,6 +125,6 @@ def _padded(numbers: Iterable[float], length: int) -> list[float]:
 
 
 def _summed(numbers: Iterable[int], length: int, of_none: int = 1) -> list[float]:
-    """The first `length` numbers, then sum and product of all; `of_none` if there are none."""
+    """The first `length` numbers, then sum and product of all; of no numbers `of_none`."""
     kept = list(numbers)
     return [*_padded(kept, length), sum(kept), math.prod(kept) if kept else of_none]

@@ -28,7 +28,7 @@ _REGISTER = 128
 
 
 class Lesson(Enum):
-    """What winners of Kaggle's contest "Fast or Slow?" found to help; each can be left out."""
+    """A finding of winners of Kaggle's contest "Fast or Slow?"; each can be left out."""
 
     PADDING = "padding"  # a missing dim of a layout is -1, not 0
     PRUNING = "pruning"  # only configurable nodes and their neighbours are kept
@@ -98,7 +98,7 @@ class Scaler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphPart:
-    """A segment of a graph, or a whole one: its arrays, and its columns of `config_feat`."""
+    """A segment of a graph, or a whole one, with its columns of `config_feat`."""
 
     arrays: GraphArrays
     places: NDArray[np.int64]
@@ -180,7 +180,9 @@ def config_arrays(
     return np.pad(layouts, rest, constant_values=-1)
 
 
-def config_places(measured: MeasuredGraph, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+def config_places(
+    measured: MeasuredGraph, nodes: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Places in `config_nodes` of the configurable nodes that are among `nodes`."""
     return np.flatnonzero(np.isin(measured.layout_nodes, nodes))
 

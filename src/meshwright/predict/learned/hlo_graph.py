@@ -25,8 +25,8 @@ class HloGraph:
     """A module of n instructions, in the order of the module, with m edges.
 
     node_feat: [n, 140]. node_opcode: [n], numbers of `OPCODES`, 0 if unknown.
-    edge_index: [m, 2], rows (user, operand), and (caller, root) for each computation that an
-        instruction calls; sorted, each once.
+    edge_index: [m, 2], rows (user, operand), and (caller, root) for each computation that
+        an instruction calls; sorted, each once.
     node_splits: [k], starts of the program's large computations, from 0, and the end.
     """
 

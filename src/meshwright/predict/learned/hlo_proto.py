@@ -53,8 +53,9 @@ _MESSAGES: Mapping[str, str] = MappingProxyType(
 )
 """Fields of each message as `name:number`, then `*` if repeated, then the type.
 
-The type is a message's name, `s` for a string, `b` for bytes, `u` for an unsigned integer; integers of
-all widths, enums and booleans are otherwise read as int64, which shares their encoding.
+The type is a message's name, `s` for a string, `b` for bytes, `u` for an unsigned integer.
+Integers of all widths, enums and booleans are otherwise read as int64, which has the same
+encoding.
 """
 
 _SCALARS = {"": 3, "u": 4, "s": 9, "b": 12}

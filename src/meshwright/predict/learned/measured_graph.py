@@ -21,14 +21,14 @@ from meshwright.predict.learned.hlo_graph import HloGraph
 
 
 class Collection(Enum):
-    """What a configuration chooses: one tiling of a kernel, or layouts in a program."""
+    """The kind of choice that is ranked: tilings of a kernel, or layouts in a program."""
 
     TILE = "tile"
     LAYOUT = "layout"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Provenance:
     """How runtimes were measured.
 
     compiler, version, host: the compiler and the machine. columns: what the 24 or 18
@@ -65,7 +65,7 @@ class Origin:
         }
 
     @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> Origin:
+    def from_json(cls, form: Mapping[str, Any]) -> Provenance:
         texts = ("compiler", "version", "host", "columns")
         known = {name: form[name] for name in (*texts, "default")}
         return cls(
@@ -75,7 +75,7 @@ class Origin:
         )
 
 
-TPU_GRAPHS = Origin("TPU compiler", host="TPU v3", columns="as TpuGraphs")
+TPU_GRAPHS = Provenance("TPU compiler", host="TPU v3", columns="as TpuGraphs")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ class MeasuredGraph:
     config_nodes: NDArray[np.int64] | None
     runtime_ns: NDArray[np.int64] | None
     normalizer_ns: NDArray[np.int64] | None = None
-    origin: Origin = field(default=TPU_GRAPHS)
+    provenance: Provenance = field(default=TPU_GRAPHS)
 
     def __post_init__(self) -> None:
         nodes, n = self.config_nodes, self.graph.num_nodes
@@ -145,7 +145,7 @@ class MeasuredGraph:
 
     @property
     def targets(self) -> NDArray[np.float64]:
-        """What models rank [c]: times, over those of the default where known."""
+        """Times that models rank [c], divided by those of the default where known."""
         if self.runtime_ns is None:
             raise LearnedError(
                 f"{self.name} has no runtimes, as files of TpuGraphs' test split: use the "
@@ -157,8 +157,8 @@ class MeasuredGraph:
     @property
     def default_config(self) -> int | None:
         """The compiler's own choice: layouts all -1, or the tiling timed as normalizer."""
-        if self.origin.default is not None:
-            return self.origin.default
+        if self.provenance.default is not None:
+            return self.provenance.default
         if self.collection is Collection.LAYOUT:
             is_default = (self.config_feat == NO_DIM).all(axis=(1, 2))
             found = np.flatnonzero(is_default)
@@ -168,17 +168,17 @@ class MeasuredGraph:
         return int(np.argmin(np.abs(self.targets - 1)))
 
     def take(self, configs: NDArray[np.int64]) -> MeasuredGraph:
-        """The same graph with these configurations only, in this order."""
+        """A measured graph with these configurations only, in this order."""
         runtime, normalizer = self.runtime_ns, self.normalizer_ns
-        passes = tuple(tuple(p[i] for i in configs) for p in self.origin.pass_ns)
-        places = np.flatnonzero(configs == self.origin.default)
+        passes = tuple(tuple(p[i] for i in configs) for p in self.provenance.pass_ns)
+        places = np.flatnonzero(configs == self.provenance.default)
         default = int(places[0]) if len(places) else None
         return replace(
             self,
             config_feat=self.config_feat[configs],
             runtime_ns=None if runtime is None else runtime[configs],
             normalizer_ns=None if normalizer is None else normalizer[configs],
-            origin=replace(self.origin, pass_ns=passes, default=default),
+            provenance=replace(self.provenance, pass_ns=passes, default=default),
         )
 
     def without_duplicates(self) -> MeasuredGraph:

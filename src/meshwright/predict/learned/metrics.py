@@ -43,7 +43,8 @@ def tile_score(scores: Floats, times: Floats) -> float:
 
 def kendall_tau(scores: Floats, times: Floats) -> float:
     """Kendall's tau-b between scores and times, from -1 to 1; 0 if either is constant."""
-    tau = float(kendalltau(scores, times).statistic)
+    result: Any = kendalltau(scores, times)
+    tau = float(result.statistic)
     return 0.0 if math.isnan(tau) else tau
 
 

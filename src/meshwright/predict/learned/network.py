@@ -58,7 +58,7 @@ def init_params(key: Any, config: NetworkConfig, num_features: int) -> Params:
         config_inputs = NUM_LAYOUT_FEATURES * config.layout_width
     layers: list[Params] = []
     for _ in range(config.num_layers):
-        layer = {
+        layer: dict[str, Any] = {
             "itself": dense(next(keys), width, width),
             "operands": dense(next(keys), width, width),
             "users": dense(next(keys), width, width),
@@ -69,7 +69,8 @@ def init_params(key: Any, config: NetworkConfig, num_features: int) -> Params:
             layer["temperature"] = jnp.array(0.5)
         layers.append(layer)
     return {
-        "opcode": 0.1 * jax.random.normal(next(keys), (NUM_OPCODES, config.opcode_width)),
+        "opcode": 0.1
+        * jax.random.normal(next(keys), (NUM_OPCODES, config.opcode_width)),
         "layout": jax.random.normal(next(keys), (_LAYOUT_SYMBOLS, config.layout_width)),
         "node": dense(next(keys), node_inputs, width),
         "config": dense(next(keys), config_inputs, width),
@@ -149,14 +150,14 @@ def _convolve(layer: Params, graph: GraphArrays, x: Any, mask: Any) -> Any:
 
 
 def mean_of_operands(graph: GraphArrays, x: Any) -> Any:
-    """For each node the mean over its operands of x [N, C, H]."""
+    """Mean of x [N, C, H] over the operands of each node."""
     users, operands = graph.by_user
     total = jax.ops.segment_sum(x[operands], users, len(x), indices_are_sorted=True)
     return total * graph.per_operands[:, None, None]
 
 
 def mean_of_users(graph: GraphArrays, x: Any) -> Any:
-    """For each node the mean over its users of x [N, C, H]."""
+    """Mean of x [N, C, H] over the users of each node."""
     users, operands = graph.by_operand
     total = jax.ops.segment_sum(x[users], operands, len(x), indices_are_sorted=True)
     return total * graph.per_users[:, None, None]

@@ -23,7 +23,7 @@ from meshwright.predict.learned.graph_arrays import (
 )
 from meshwright.predict.learned.losses import LOSSES
 from meshwright.predict.learned.measured_graph import MeasuredGraph
-from meshwright.predict.learned.network import Params, head_scores, node_vectors
+from meshwright.predict.learned.network import Params, graph_scores, head_scores, node_vectors
 from meshwright.predict.learned.trained_model import (
     ARCHITECTURES,
     SegmentOptions,
@@ -80,17 +80,23 @@ def make_step(config: TrainingConfig, optimizer: Any) -> StepFn:
     """
     _, score_fn = ARCHITECTURES[config.architecture]
     loss_fn = LOSSES[config.loss]
+    score_parts: Any = jax.vmap(score_fn, (None, 0, 0, None))
 
-    def step_loss(params: Params, inputs: Any, stale: Any, rest: Any) -> tuple[Any, Any]:
+    def step_loss(
+        params: Params, inputs: Any, stale: Any, rest: Any
+    ) -> tuple[Any, Any]:
         weights, times, mask = rest
-        scores = jax.vmap(score_fn, (None, 0, 0, None))(params, *inputs, mask).T
+        scores = score_parts(params, *inputs, mask).T
         fresh = scores - (scores * mask[:, None]).sum(axis=0) / mask.sum()
         total = stale + weights * fresh.sum(axis=1)
         return loss_fn(total, times, mask), fresh
 
+    gradient: Any = jax.value_and_grad(step_loss, has_aux=True)
+
     @jax.jit
-    def step(params: Params, state: Any, *arguments: Any) -> tuple[Params, Any, Any, Any]:
-        gradient = jax.value_and_grad(step_loss, has_aux=True)
+    def step(
+        params: Params, state: Any, *arguments: Any
+    ) -> tuple[Params, Any, Any, Any]:
         (loss, fresh), grads = gradient(params, *arguments)
         updates, state = optimizer.update(grads, state, params)
         return add_updates(params, updates), state, loss, fresh
@@ -132,19 +138,20 @@ def make_head_step(config: TrainingConfig, optimizer: Any) -> Callable[..., Any]
     It holds one segment at a time: first all scores, then the gradient of the loss by
     them, then each segment's part of the gradient by the head.
     """
-    loss_fn = LOSSES[config.loss]
+    loss_and_slopes: Any = jax.value_and_grad(LOSSES[config.loss])
 
     @jax.jit
     def part_scores(params: Params, inputs: Any, mask: Any) -> Any:
-        vectors = node_vectors(params, *inputs, mask)
-        return head_scores(params, inputs[0], *vectors).sum(axis=0)
+        graph, features = inputs
+        return graph_scores(params, graph, features, mask)
 
     @jax.jit
     def head_gradient(params: Params, inputs: Any, mask: Any, slopes: Any) -> Any:
-        vectors = node_vectors(params, *inputs, mask)
+        graph, features = inputs
+        vectors = node_vectors(params, graph, features, mask)
 
         def weighted(head: Params) -> Any:
-            scores = head_scores({**params, "head": head}, inputs[0], *vectors)
+            scores = head_scores({**params, "head": head}, graph, *vectors)
             return (scores.sum(axis=0) * slopes).sum()
 
         return jax.grad(weighted)(params["head"])
@@ -163,9 +170,10 @@ def make_head_step(config: TrainingConfig, optimizer: Any) -> Callable[..., Any]
         params, times = model.params, graph.measured.targets[configs]
         parts = range(len(graph.parts))
         total = sum(
-            part_scores(params, graph.inputs(model, part, configs), mask) for part in parts
+            part_scores(params, graph.inputs(model, part, configs), mask)
+            for part in parts
         )
-        loss, slopes = jax.value_and_grad(loss_fn)(total, times, mask)
+        loss, slopes = loss_and_slopes(total, times, mask)
         gradients = None
         for part in parts:
             inputs = graph.inputs(model, part, configs)
@@ -179,7 +187,7 @@ def make_head_step(config: TrainingConfig, optimizer: Any) -> Callable[..., Any]
 def sample_configs(
     graph: SegmentedGraph, count: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Numbers of `count` different configurations, padded if there are fewer, and a mask."""
+    """Numbers of `count` configurations, padded if there are fewer, and a mask."""
     num_configs = graph.measured.num_configs
     chosen = random.permutation(num_configs)[:count]
     mask = (np.arange(count) < len(chosen)).astype(np.float32)

@@ -122,7 +122,7 @@ class TrainingConfig:
         network["collection"] = Collection(network["collection"])
         network["lessons"] = frozenset(map(Lesson, network["lessons"]))
         segments = form["segments"]
-        rest = {
+        rest: dict[str, Any] = {
             "network": NetworkConfig(**network),
             "architecture": Architecture(form["architecture"]),
             "loss": Loss(form["loss"]),
@@ -156,7 +156,9 @@ class TrainedModel:
     table: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, config: TrainingConfig, graphs: Sequence[MeasuredGraph]) -> TrainedModel:
+    def new(
+        cls, config: TrainingConfig, graphs: Sequence[MeasuredGraph]
+    ) -> TrainedModel:
         """An untrained model, scaled to a training set."""
         scaler = Scaler.fit(graphs, config.network.lessons)
         init_fn, _ = ARCHITECTURES[config.architecture]
@@ -166,7 +168,7 @@ class TrainedModel:
 
     def scores(
         self, measured: MeasuredGraph, batch: int = 128, seed: int = 0, repeats: int = 1
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float64]:
         """Scores of all configurations of a graph [c]; the lowest is predicted fastest.
 
         batch: configurations that are compared with each other at a time; `repeats`
@@ -179,12 +181,14 @@ class TrainedModel:
         _, score_fn = ARCHITECTURES[self.config.architecture]
         jitted: Any = jax.jit(score_fn)
         random = np.random.default_rng(seed)
-        total = np.zeros(measured.num_configs, np.float32)
+        total = np.zeros(measured.num_configs)
         for _ in range(repeats):
             for configs, mask in batches(measured.num_configs, batch, random):
                 for part in parts:
                     features = config_arrays(measured, configs, part, self.scaler)
-                    scores = np.asarray(jitted(self.params, part.arrays, features, mask))
+                    scores = np.asarray(
+                        jitted(self.params, part.arrays, features, mask)
+                    )
                     total[configs[mask > 0]] += scores[mask > 0]
         return total / repeats
 
@@ -221,14 +225,16 @@ class TrainedModel:
             raise LearnedError(f"there is no model {path}") from None
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise LearnedError(
-                f"{path} is no model of `meshwright learned train` ({fault}): train it again"
+                f"{path} is no model of `meshwright learned train` ({fault}): train again"
             ) from fault
         init_fn, _ = ARCHITECTURES[config.architecture]
         form = jax.eval_shape(
             lambda key: init_fn(key, config.network, len(scaler.node_mean)),
             jax.random.key(0),
         )
-        params = jax.tree.unflatten(jax.tree.structure(form), _numbered(arrays, "param_"))
+        params = jax.tree.unflatten(
+            jax.tree.structure(form), _numbered(arrays, "param_")
+        )
         curve = (CurvePoint(int(e), loss, opa) for e, loss, opa in arrays["curve"])
         table = {k[6:]: rows for k, rows in arrays.items() if k.startswith("table_")}
         state = tuple(_numbered(arrays, "state_"))

@@ -156,6 +156,7 @@ def _valid_opa(
 ) -> float:
     """Mean OPA on the validation graphs; NaN in epochs without an evaluation."""
     epochs = model.config.epochs
-    if not valid or (epoch + 1) % math.ceil(epochs / 10) and epoch + 1 < epochs:
+    is_due = (epoch + 1) % math.ceil(epochs / 10) == 0 or epoch + 1 == epochs
+    if not valid or not is_due:
         return math.nan
     return Ranking.mean(list(evaluate(model, valid).values())).opa
