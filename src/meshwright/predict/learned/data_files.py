@@ -190,7 +190,7 @@ def _provenance(runs: Sequence[Any]) -> Provenance:
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as fault:
         raise LearnedError(

@@ -23,7 +23,12 @@ from meshwright.predict.learned.graph_arrays import (
 )
 from meshwright.predict.learned.losses import LOSSES
 from meshwright.predict.learned.measured_graph import MeasuredGraph
-from meshwright.predict.learned.network import Params, graph_scores, head_scores, node_vectors
+from meshwright.predict.learned.network import (
+    Params,
+    graph_scores,
+    head_scores,
+    node_vectors,
+)
 from meshwright.predict.learned.trained_model import (
     ARCHITECTURES,
     SegmentOptions,

@@ -217,7 +217,7 @@ class TrainedModel:
     def load(cls, path: Path) -> TrainedModel:
         """The model of a file that `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {key: archive[key] for key in archive.files}
             config = TrainingConfig.from_json(json.loads(str(arrays["config"])))
             scaler = Scaler(*(arrays[name] for name in Scaler.__dataclass_fields__))
