@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from meshwright.app.check.sample import sample_arguments
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import AsJson, TargetText
 from meshwright.cli.target import load_target
@@ -70,8 +71,9 @@ def collect(
     built = load_target(target)
     name = built.name.rpartition("/")[2].replace(".py", "").replace(":", "-")
     plan = CollectionPlan(configs, passes, seed)
+    args = sample_arguments(built.fn, built.args, seed)
     with show_progress("collecting") as show:
-        measured = collect_layouts(name, built.fn, built.args, plan, out, show)
+        measured = collect_layouts(name, built.fn, args, plan, out, show)
     path = write_npz(out, measured)
     provenance = measured.provenance
     print(f"{measured}, {len(provenance.errors)} failed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from meshwright.predict.learned.graph_arrays import (
     config_arrays,
     graph_parts,
 )
-from meshwright.predict.learned.losses import LOSSES
+from meshwright.predict.learned.losses import LOSSES, Loss
 from meshwright.predict.learned.measured_graph import MeasuredGraph
 from meshwright.predict.learned.network import (
     Params,
@@ -31,9 +32,9 @@ from meshwright.predict.learned.network import (
 )
 from meshwright.predict.learned.trained_model import (
     ARCHITECTURES,
+    Architecture,
     SegmentOptions,
     TrainedModel,
-    TrainingConfig,
 )
 
 WHOLE = SegmentOptions(num_nodes=1, trained=1, kept=0, head_epochs=0)
@@ -75,16 +76,17 @@ class SegmentedGraph:
 StepFn = Callable[..., tuple[Params, Any, Any, Any]]
 
 
-def make_step(config: TrainingConfig, optimizer: Any) -> StepFn:
+@cache
+def make_step(architecture: Architecture, loss: Loss, optimizer: Any) -> StepFn:
     """A compiled step that trains a few segments of one graph.
 
-    Its arguments are parameters, the optimizer's state, the stacked inputs of the trained
-    segments, stale scores [C], weights [C] of the fresh ones, times and mask [C]. It
-    returns new parameters and state, the loss, and the fresh scores [C, S], relative to
-    their mean over configurations.
+    Its arguments are the learning rate, parameters, the optimizer's state, the stacked
+    inputs of the trained segments, stale scores [C], and a tuple of weights [C] of the
+    fresh ones, times and mask [C]. It returns new parameters and state, the loss, and the
+    fresh scores [C, S], relative to their mean over configurations.
     """
-    _, score_fn = ARCHITECTURES[config.architecture]
-    loss_fn = LOSSES[config.loss]
+    _, score_fn = ARCHITECTURES[architecture]
+    loss_fn = LOSSES[loss]
     score_parts: Any = jax.vmap(score_fn, (None, 0, 0, None))
 
     def step_loss(
@@ -100,11 +102,11 @@ def make_step(config: TrainingConfig, optimizer: Any) -> StepFn:
 
     @jax.jit
     def step(
-        params: Params, state: Any, *arguments: Any
+        rate: Any, params: Params, state: Any, *arguments: Any
     ) -> tuple[Params, Any, Any, Any]:
         (loss, fresh), grads = gradient(params, *arguments)
         updates, state = optimizer.update(grads, state, params)
-        return add_updates(params, updates), state, loss, fresh
+        return descend(params, updates, rate), state, loss, fresh
 
     return step
 
@@ -117,6 +119,8 @@ def train_segments(
     random: np.random.Generator,
 ) -> tuple[Params, Any, float]:
     """Parameters, state and loss after one step on random segments of one graph.
+
+    step: what `make_step` returns, for one learning rate.
 
     A fresh score stands for itself and for the segments whose stored scores are dropped
     or missing: in expectation its weight is kept + (1 - kept) J / S.
@@ -137,13 +141,17 @@ def train_segments(
     return params, state, float(loss)
 
 
-def make_head_step(config: TrainingConfig, optimizer: Any) -> Callable[..., Any]:
+@cache
+def make_head_step(loss: Loss, optimizer: Any) -> Callable[..., Any]:
     """A function that trains the head of a network on fresh vectors of all segments.
+
+    Its arguments are the learning rate, the model, a graph, the optimizer's state and a
+    random generator. It returns parameters, state and loss.
 
     It holds one segment at a time: first all scores, then the gradient of the loss by
     them, then each segment's part of the gradient by the head.
     """
-    loss_and_slopes: Any = jax.value_and_grad(LOSSES[config.loss])
+    loss_and_slopes: Any = jax.value_and_grad(LOSSES[loss])
 
     @jax.jit
     def part_scores(params: Params, inputs: Any, mask: Any) -> Any:
@@ -162,14 +170,16 @@ def make_head_step(config: TrainingConfig, optimizer: Any) -> Callable[..., Any]
         return jax.grad(weighted)(params["head"])
 
     @jax.jit
-    def update(params: Params, state: Any, head_grads: Any) -> tuple[Params, Any]:
+    def update(
+        rate: Any, params: Params, state: Any, head_grads: Any
+    ) -> tuple[Params, Any]:
         zeros = jax.tree.map(jnp.zeros_like, params)
         updates, state = optimizer.update({**zeros, "head": head_grads}, state, params)
-        head = add_updates(params["head"], updates["head"])
+        head = descend(params["head"], updates["head"], rate)
         return {**params, "head": head}, state
 
     def step(
-        model: TrainedModel, graph: SegmentedGraph, state: Any, random: Any
+        rate: Any, model: TrainedModel, graph: SegmentedGraph, state: Any, random: Any
     ) -> tuple[Params, Any, float]:
         configs, mask = sample_configs(graph, model.config.configs_per_step, random)
         params, times = model.params, graph.measured.targets[configs]
@@ -183,8 +193,10 @@ def make_head_step(config: TrainingConfig, optimizer: Any) -> Callable[..., Any]
         for part in parts:
             inputs = graph.inputs(model, part, configs)
             of_part = head_gradient(params, inputs, mask, slopes)
-            gradients = add_updates(gradients, of_part) if gradients else of_part
-        return *update(params, state, gradients), float(loss)
+            gradients = (
+                jax.tree.map(jnp.add, gradients, of_part) if gradients else of_part
+            )
+        return *update(rate, params, state, gradients), float(loss)
 
     return step
 
@@ -204,6 +216,6 @@ def stack(inputs: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *inputs)
 
 
-def add_updates(tree: Any, updates: Any) -> Any:
-    """The sum of two trees of arrays."""
-    return jax.tree.map(jnp.add, tree, updates)
+def descend(params: Any, updates: Any, rate: Any) -> Any:
+    """Parameters after a step of that learning rate against the updates."""
+    return jax.tree.map(lambda old, update: old - rate * update, params, updates)

@@ -103,6 +103,10 @@ class TrainingConfig:
                 f"{self}: epochs must be at least 1, configs_per_step at least 2 and "
                 "learning_rate positive"
             )
+        if not 0 <= self.warmup < 1:
+            raise LearnedError(
+                f"warmup is {self.warmup}: give a share from 0 to below 1"
+            )
         if self.segments and self.architecture is not Architecture.OURS:
             raise LearnedError(
                 f"graph segment training needs a sum over nodes: {self.architecture.value}"
@@ -162,8 +166,9 @@ class TrainedModel:
         """An untrained model, scaled to a training set."""
         scaler = Scaler.fit(graphs, config.network.lessons)
         init_fn, _ = ARCHITECTURES[config.architecture]
+        jitted: Any = jax.jit(init_fn, static_argnums=(1, 2))
         key = jax.random.key(config.seed)
-        params = init_fn(key, config.network, len(scaler.node_mean))
+        params = jitted(key, config.network, len(scaler.node_mean))
         return cls(config, scaler, params)
 
     def scores(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +59,23 @@ def train(
             "there is nothing to rank"
         )
     model = _start(usable, config, checkpoints)
-    optimizer = make_optimizer(config, len(usable))
+    optimizer = make_optimizer(config.weight_decay)
     state = _optimizer_state(model, optimizer)
     segmented = [SegmentedGraph.of(measured, model) for measured in usable]
-    step, head_step = make_step(config, optimizer), make_head_step(config, optimizer)
+    step = make_step(config.architecture, config.loss, optimizer)
+    head_step = make_head_step(config.loss, optimizer)
     for epoch in range(len(model.curve), config.epochs):
         random, losses = np.random.default_rng([config.seed, epoch]), list[float]()
-        for number in random.permutation(len(segmented)):
-            graph = segmented[number]
+        for place, number in enumerate(random.permutation(len(segmented))):
+            done = epoch + place / len(segmented)
+            graph, rate = segmented[number], learning_rate(config, done / config.epochs)
             if _is_head_epoch(config, epoch):
-                params, state, loss = head_step(model, graph, state, random)
+                params, state, loss = head_step(rate, model, graph, state, random)
             else:
-                params, state, loss = train_segments(model, graph, state, step, random)
+                step_fn = partial(step, rate)
+                params, state, loss = train_segments(
+                    model, graph, state, step_fn, random
+                )
             model = model.with_params(params)
             losses.append(loss)
         opa = _valid_opa(model, valid, epoch)
@@ -82,23 +88,28 @@ def train(
     return _with_state(model, state, segmented)
 
 
-def make_optimizer(config: TrainingConfig, steps_per_epoch: int) -> Any:
-    """AdamW with a linear warm-up and a cosine decay over the whole training."""
+@cache
+def make_optimizer(weight_decay: float) -> Any:
+    """AdamW (Loshchilov and Hutter, ICLR 2019) of clipped gradients, for a rate of 1."""
     try:
         import optax
     except ImportError as missing:
         raise LearnedError(
             "training needs the package optax: install the extra `meshwright[learned]`"
         ) from missing
-    steps = config.epochs * steps_per_epoch
-    warmup = int(config.warmup * steps)
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0, config.learning_rate, warmup, max(steps, warmup + 1)
-    )
     return optax.chain(
         optax.clip_by_global_norm(1.0),
-        optax.adamw(schedule, weight_decay=config.weight_decay),
+        optax.scale_by_adam(),
+        optax.add_decayed_weights(weight_decay),
     )
+
+
+def learning_rate(config: TrainingConfig, share: float) -> float:
+    """The learning rate after a share of all steps: linear warm-up, then half a cosine."""
+    if share < config.warmup:
+        return config.learning_rate * share / config.warmup
+    rest = (share - config.warmup) / (1 - config.warmup)
+    return config.learning_rate * (1 + math.cos(math.pi * rest)) / 2
 
 
 def evaluate(

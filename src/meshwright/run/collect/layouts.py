@@ -11,10 +11,11 @@ from platform import processor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from meshwright.errors import LearnedError
-from meshwright.jax_private import HloProgram
+from meshwright.jax_private import HloProgram, is_key
 from meshwright.predict.learned import (
     MeasuredGraph,
     Provenance,
@@ -59,8 +60,8 @@ def collect_layouts(
     collection is started again. Configurations that lead to the same program are merged;
     one that fails, or computes other numbers than the default, is kept as an error.
     """
-    lowered = jax.jit(fn).lower(*args)
-    program = _Program.of(lowered, jax.tree.leaves(args))
+    lowered = jax.jit(fn, keep_unused=True).lower(*args)
+    program = _Program.of(lowered, list(map(_plain_array, jax.tree.leaves(args))))
     configs = [*program.sample(plan)]
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal.open(folder / f"{name}.partial.jsonl", program, plan)
@@ -200,7 +201,7 @@ def _compile_all(
             continue
         try:
             executable = program.compile(config)
-            results = [np.asarray(x, np.float64) for x in executable(*program.leaves)]
+            results = list(map(np.asarray, executable(*program.leaves)))
         except (ValueError, RuntimeError) as fault:
             if number == 0:
                 raise
@@ -219,8 +220,19 @@ def _compile_all(
 
 def _is_close(result: Any, expected: Any) -> bool:
     """Whether two results differ by no more than another order of additions explains."""
-    scale = max(float(np.max(np.abs(expected), initial=0)), 1e-30)
-    return bool(np.max(np.abs(result - expected), initial=0) <= 1e-3 * scale)
+    one, other = (
+        np.asarray(x, np.result_type(x, np.float32)) for x in (result, expected)
+    )
+    is_float = jnp.issubdtype(result.dtype, jnp.inexact)
+    share = max(1e-3, 4 * float(jnp.finfo(result.dtype).eps) if is_float else 0)
+    scale = float(np.max(np.abs(other), initial=0, where=np.isfinite(other)))
+    return np.allclose(one, other, rtol=0, atol=share * scale, equal_nan=True)
+
+
+def _plain_array(leaf: Any) -> Any:
+    """An argument as compiled programs take it: typed keys are arrays of integers."""
+    array = jnp.asarray(leaf)
+    return jax.random.key_data(array) if is_key(array.dtype) else array
 
 
 def fingerprint(optimized: str) -> str:
