@@ -158,7 +158,8 @@ def _config_rows(measured: MeasuredGraph) -> NDArray[np.float32]:
     fixed = np.log1p(np.abs(np.concatenate([counts, largest])))
     if measured.collection is Collection.TILE:
         tilings = measured.config_feat
-        root = graph.node_feat[graph.node_feat[:, 0] > 0][-1, DIM_COLUMNS]
+        backwards = graph.node_feat[::-1]
+        root = backwards[np.argmax(backwards[:, 0]), DIM_COLUMNS]  # the last root
         tiles = np.maximum(tilings[:, 8:14], 1)
         own = [tilings, np.ceil(np.maximum(root, 1) / tiles), np.log1p(tilings)]
     else:

@@ -6,6 +6,7 @@ read it. What they have no place for, the `Provenance`, is beside it in `NAME.js
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,7 @@ def read_folder(folder: Path) -> list[MeasuredGraph]:
 
 def read_npz(path: Path) -> MeasuredGraph:
     """One graph of TpuGraphs' npz format, tile or layout by its keys."""
-    arrays = _load(path)
+    arrays = read_arrays(path)
     is_layout = "node_config_feat" in arrays
     collection = Collection.LAYOUT if is_layout else Collection.TILE
     missing = [key for key in _KEYS[collection] if key not in arrays]
@@ -84,6 +85,19 @@ def read_npz(path: Path) -> MeasuredGraph:
         )
     except LearnedError as error:
         raise LearnedError(f"{path}: {error}") from error
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an npz file, by name."""
+    faults = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (*faults, AttributeError) as fault:  # the last for a bare npy array
+        raise LearnedError(
+            f"{path} is no readable npz file ({fault}): the file is missing, corrupt or of"
+            " another kind; fetch or write it again"
+        ) from fault
 
 
 def write_npz(folder: Path, measured: MeasuredGraph) -> Path:
@@ -186,17 +200,6 @@ def _provenance(runs: Sequence[Any]) -> Provenance:
     default = next((i for i, run in enumerate(valid) if run.is_default), None)
     failed = [(str(i), "error") for i, run in enumerate(runs) if not _is_valid(run)]
     return replace(TPU_GRAPHS, default=default, errors=tuple(failed))
-
-
-def _load(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as fault:
-        raise LearnedError(
-            f"{path} is no readable npz file ({fault}): the file is corrupt or of another"
-            " kind; fetch or write it again"
-        ) from fault
 
 
 def _times(arrays: Mapping[str, NDArray[Any]], key: str) -> NDArray[np.int64] | None:

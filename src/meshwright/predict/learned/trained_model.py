@@ -21,6 +21,7 @@ from meshwright.predict.learned.baseline_networks import (
     init_residual_gcn,
     residual_gcn,
 )
+from meshwright.predict.learned.data_files import read_arrays
 from meshwright.predict.learned.graph_arrays import (
     Lesson,
     Scaler,
@@ -221,14 +222,11 @@ class TrainedModel:
     @classmethod
     def load(cls, path: Path) -> TrainedModel:
         """The model of a file that `save` wrote."""
+        arrays = read_arrays(path)
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                arrays = {key: archive[key] for key in archive.files}
             config = TrainingConfig.from_json(json.loads(str(arrays["config"])))
             scaler = Scaler(*(arrays[name] for name in Scaler.__dataclass_fields__))
-        except FileNotFoundError:
-            raise LearnedError(f"there is no model {path}") from None
-        except (OSError, ValueError, KeyError, TypeError) as fault:
+        except (ValueError, KeyError, TypeError) as fault:
             raise LearnedError(
                 f"{path} is no model of `meshwright learned train` ({fault}): train again"
             ) from fault

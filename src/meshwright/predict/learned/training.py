@@ -42,13 +42,16 @@ def train(
     config: TrainingConfig,
     *,
     valid: Sequence[MeasuredGraph] = (),
+    start: TrainedModel | None = None,
     checkpoints: Checkpoints | None = None,
     on_epoch: Callable[[CurvePoint], None] = lambda point: None,
 ) -> TrainedModel:
     """A model trained to rank the configurations of each graph.
 
     If the checkpoint exists already, training goes on from there; the result is the same
-    as without the interruption. `valid` graphs are only evaluated, in ten epochs of all.
+    as without the interruption. Otherwise it begins with the parameters and the scaling of
+    `start`, a model of the same network, or with random ones. `valid` graphs are only
+    evaluated, in ten epochs of all.
     """
     for measured in (*graphs, *valid):
         check_collection(config.network.collection, measured)
@@ -58,7 +61,10 @@ def train(
             f"none of {len(graphs)} graphs has two configurations with different times: "
             "there is nothing to rank"
         )
-    model = _start(usable, config, checkpoints)
+    if checkpoints and checkpoints.path.exists():
+        model = _resume(checkpoints.path, config)
+    else:
+        model = _begin(usable, config, start)
     optimizer = make_optimizer(config.weight_decay)
     state = _optimizer_state(model, optimizer)
     segmented = [SegmentedGraph.of(measured, model) for measured in usable]
@@ -121,21 +127,31 @@ def evaluate(
     }
 
 
-def _start(
-    graphs: Sequence[MeasuredGraph],
-    config: TrainingConfig,
-    checkpoints: Checkpoints | None,
-) -> TrainedModel:
-    """The model of the checkpoint if there is one, else a new one."""
-    if checkpoints is None or not checkpoints.path.exists():
-        return TrainedModel.new(config, graphs)
-    model = TrainedModel.load(checkpoints.path)
+def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
+    """The model of a checkpoint of the same training."""
+    model = TrainedModel.load(path)
     if model.config != config:
         raise LearnedError(
-            f"{checkpoints.path} was trained with {model.config}, not with {config}: give "
-            "the same options to go on, or another file"
+            f"{path} was trained with {model.config}, not with {config}: give the same "
+            "options to go on, or another file"
         )
     return model
+
+
+def _begin(
+    graphs: Sequence[MeasuredGraph], config: TrainingConfig, start: TrainedModel | None
+) -> TrainedModel:
+    """A model with no epochs behind it, with random parameters or those of `start`."""
+    if start is None:
+        return TrainedModel.new(config, graphs)
+    known = start.config
+    same = (known.network, known.architecture)
+    if same != (config.network, config.architecture):
+        raise LearnedError(
+            f"the model to start from is {same}, not {config.network}, "
+            f"{config.architecture}: give the same network"
+        )
+    return TrainedModel(config, start.scaler, start.params)
 
 
 def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:
