@@ -13,7 +13,7 @@ import typer
 from meshwright.app.check.sample import sample_arguments
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.options import AsJson, TargetText
-from meshwright.cli.target import load_target
+from meshwright.cli.target import find_target
 from meshwright.errors import LearnedError
 from meshwright.predict.learned import (
     Architecture,
@@ -44,7 +44,7 @@ learned_command = typer.Typer(
 DataPath = Annotated[
     Path, typer.Argument(help="file or folder of .npz or .pb files, as of TpuGraphs")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="random seed")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="random seed")]
 
 
 @learned_command.command("collect")
@@ -68,7 +68,7 @@ def collect(
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     from meshwright.run.collect.layouts import CollectionPlan, collect_layouts
 
-    built = load_target(target)
+    built = find_target(target)
     name = built.name.rpartition("/")[2].replace(".py", "").replace(":", "-")
     plan = CollectionPlan(configs, passes, seed)
     args = sample_arguments(built.fn, built.args, seed)

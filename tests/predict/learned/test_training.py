@@ -60,14 +60,14 @@ def test_layouts_of_an_unseen_program_are_ranked(loss):
     config = small(loss=loss, epochs=60, learning_rate=1e-2)
     model = train([layout_program(seed=s) for s in range(6)], config)
     unseen = [layout_program(seed=s) for s in range(9, 12)]
-    assert Ranking.mean(list(evaluate(model, unseen).values())).tau > 0.75
+    assert Ranking.mean(evaluate(model, unseen)).tau > 0.75
     assert model.curve[-1].loss < model.curve[0].loss / 2
 
 
 def test_tilings_of_an_unseen_kernel_are_ranked():
     config = small(TILE, epochs=30, learning_rate=1e-2)
     model = train([kernel(seed=s) for s in range(4)], config)
-    ranking = Ranking.mean(list(evaluate(model, [kernel(seed=9)]).values()))
+    ranking = Ranking.mean(evaluate(model, [kernel(seed=9)]))
     assert ranking.tau > 0.7
     assert ranking.top_errors[5] == 0
 
@@ -153,6 +153,8 @@ def test_data_that_cannot_be_ranked_is_refused():
     with pytest.raises(LearnedError, match="tile collection, the model is for layout"):
         train([kernel()], small())
     measured = layout_program()
+    with pytest.raises(LearnedError, match="two graphs are named 'program0'"):
+        train([measured, measured], small())
     flat = replace(measured, runtime_ns=np.full(measured.num_configs, 7))
     with pytest.raises(LearnedError, match="nothing to rank"):
         train([flat], small())
@@ -284,7 +286,7 @@ def test_segments_learn_what_whole_graphs_learn():
     options = SegmentOptions(num_nodes=6, trained=1, head_epochs=5)
     config = small(epochs=60, learning_rate=1e-2, segments=options)
     model = train([layout_program(seed=s) for s in range(6)], config)
-    ranking = Ranking.mean(list(evaluate(model, [layout_program(seed=9)]).values()))
+    ranking = Ranking.mean(evaluate(model, [layout_program(seed=9)]))
     assert ranking.tau > 0.6
 
 

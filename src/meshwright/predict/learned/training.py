@@ -61,6 +61,7 @@ def train(
             f"none of {len(graphs)} graphs has two configurations with different times: "
             "there is nothing to rank"
         )
+    _require_names(usable)
     if checkpoints and checkpoints.path.exists():
         model = _resume(checkpoints.path, config)
     else:
@@ -120,11 +121,21 @@ def learning_rate(config: TrainingConfig, share: float) -> float:
 
 def evaluate(
     model: TrainedModel, graphs: Sequence[MeasuredGraph], repeats: int = 1
-) -> dict[str, Ranking]:
-    """Metrics by the name of the graph."""
-    return {
-        g.name: Ranking.of(model.scores(g, repeats=repeats), g.targets) for g in graphs
-    }
+) -> list[Ranking]:
+    """Metrics of a model's ranking of each graph."""
+    scores = (model.scores(measured, repeats=repeats) for measured in graphs)
+    return [Ranking.of(s, g.targets) for s, g in zip(scores, graphs, strict=True)]
+
+
+def _require_names(graphs: Sequence[MeasuredGraph]) -> None:
+    """Raise if two graphs share a name, by which a checkpoint keeps scores of segments."""
+    names = [measured.name for measured in graphs]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise LearnedError(
+            f"two graphs are named {twice[0]!r}: train on collections with distinct names, "
+            "such as one folder of TpuGraphs at a time"
+        )
 
 
 def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
@@ -186,4 +197,4 @@ def _valid_opa(
     is_due = (epoch + 1) % math.ceil(epochs / 10) == 0 or epoch + 1 == epochs
     if not valid or not is_due:
         return math.nan
-    return Ranking.mean(list(evaluate(model, valid).values())).opa
+    return Ranking.mean(evaluate(model, valid)).opa
