@@ -31,6 +31,20 @@ def test_plan_as_json_is_a_plan_and_nothing_else(run, mlp):
     assert mw.Plan.from_json(done.out).counts["all_reduce"] == 2
 
 
+def test_what_a_target_prints_is_not_in_the_json(run, mlp, write):
+    write("loud.py", f"from mlp import *\nprint('loaded')\n{LOUD}")
+    done = run("plan", "loud.py:loud", "--mesh", "data=4", "--schedule", "dp", "--json")
+    assert json.loads(done.out)["name"] == "loud.py:loud"
+    assert done.err == "loaded\nbuilt\n"
+
+
+LOUD = """
+def loud():
+    print("built")
+    return target()
+"""
+
+
 def test_plan_saves_itself(run, mlp, tmp_path):
     done = run("plan", mlp, *MESH, "--schedule", "dp", "--out", "plan.json")
     assert done.status == 0, done.err

@@ -102,7 +102,7 @@ def find_plan(
 ) -> Plan:
     """The best plan found for `fn(*args)` under the options of `autoplan`.
 
-    compile_plan: in place of the machine's real compiler, if plans are to be compiled.
+    compile_plan: takes the place of the machine's real compiler, if plans are compiled.
     """
     if not isinstance(args, tuple | list):
         raise PlanError(

@@ -25,7 +25,9 @@ def check_command(
     options_of_step: options.StepOptions,
     as_json: options.AsJson = False,
     full: options.Full = False,
-    seed: Annotated[int, typer.Option("--seed", help="random seed of the inputs")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="random seed of the inputs")
+    ] = 0,
 ) -> None:
     """Run original and partitioned on virtual devices and compare every output.
 

@@ -114,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(arguments, prog_name="meshwright")
     except SystemExit as ended:
         status = ended.code
+        if isinstance(ended.__context__, BrokenPipeError):  # click's own end, status 1
+            status = _CLOSED
     except BrokenPipeError:
         _close_stdout()
         status = _CLOSED
@@ -135,7 +137,7 @@ _CLOSED = 141
 
 
 def _close_stdout() -> None:
-    """Let what is still buffered go nowhere, so that Python's own exit stays quiet."""
+    """Discard buffered output, so that Python reports no broken pipe when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -115,7 +115,9 @@ SearchName = Annotated[
         help="search on --mesh, too: program (integer program) or tree (tree search)",
     ),
 ]
-SearchSeed = Annotated[int, typer.Option("--seed", help="random seed of the search")]
+SearchSeed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="random seed of the search")
+]
 ConfirmFound = Annotated[
     bool,
     typer.Option("--confirm", help="compile the found plan with the real compiler"),

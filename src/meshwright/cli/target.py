@@ -10,6 +10,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -98,6 +99,8 @@ def load_module(place: str) -> ModuleType:
     if not place.endswith(".py"):
         return _run_import(place, lambda: importlib.import_module(place))
     path = Path(place).resolve()
+    if path.is_dir():
+        raise TargetError(f"{place} is a folder; wanted a file, as in {place}/model.py")
     if not path.is_file():
         near = sorted(p.name for p in path.parent.glob("*.py"))
         there = f"; {path.parent} has {', '.join(near)}" if near else ""
@@ -136,7 +139,8 @@ def _is_file(origin: str | None, path: Path) -> bool:
 
 def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
-        return load()
+        with redirect_stdout(sys.stderr):
+            return load()
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{place}.".startswith(f"{missing}."):
@@ -151,7 +155,7 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError):
-        at = f" ({error.filename}:{error.lineno})"
+        at = f" ({error.filename}:{error.lineno})" if error.filename else ""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {text}{at}"
 
@@ -202,10 +206,11 @@ def _call(
     """The function and arguments that a target returns, after a check of their types."""
     _require_bind(make, (), f"{name} is called without arguments")
     try:
-        made = make()
+        with redirect_stdout(sys.stderr):  # what is printed is no result of the command
+            made = make()
     except MeshwrightError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         find_devices()  # a platform that cannot start is a clearer reason
         raise TargetError(f"{name}() failed: {_describe(error)}") from error
     if not isinstance(made, tuple | list) or len(made) != 2:

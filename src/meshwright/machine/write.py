@@ -169,7 +169,10 @@ def _extent(group: Samples) -> str:
 
 
 def _cached_bytes(copies: Samples) -> int:
-    """Bytes of the largest copy over twice as fast as the very largest; else the least."""
+    """Bytes of the largest copy with more than twice the rate of the largest of all.
+
+    If there is none, the bytes of the smallest copy.
+    """
     by_size = sorted(copies, key=lambda s: s[0].size)
     (first, _), (last, last_s) = by_size[0], by_size[-1]
     fast = [p.size for p, op_s in by_size if p.size / op_s > 2 * last.size / last_s]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.partitioner.lower import executions
 from meshwright.partitioner.structure.structure import find_structure
@@ -156,15 +156,3 @@ def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:
             yield from _spans(span.inner)
         else:
             yield span.fusion.root, span.end_s - span.start_s
-
-
-def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
-    """The figures that `dataclasses.asdict` wrote to JSON."""
-    if fields is None:
-        return None
-    made = dict(fields)
-    made["largest"] = tuple(LiveValue(**live) for live in fields["largest"])
-    made["lines"] = tuple(LineTime(**line) for line in fields.get("lines", ()))
-    for name in ("collective_s", "collective_runs"):
-        made[name] = tuple(fields.get(name, ()))
-    return Figures(**made)

@@ -40,7 +40,7 @@ class OutputError:
 
     @property
     def ok(self) -> bool:
-        """True if the error is within the tolerance, in float32 too; one of NaN is not."""
+        """True if the error is within the tolerance, in float32 too; NaN never is."""
         is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
         return is_equal and (self.wide is None or self.wide.ok)
 
@@ -96,7 +96,7 @@ class CheckReport:
         return "\n".join([*map(str, self.outputs), self.summary])
 
     def rows(self, full: bool = False) -> list[tuple[str, ...]]:
-        """Cells of a table, titles first: an output, or those alike up to layers, a row.
+        """Cells of a table, titles first; outputs that differ only in a layer share a row.
 
         full: a row for each output. A title begins with `>` above a column of numbers.
         """

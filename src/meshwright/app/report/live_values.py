@@ -1,4 +1,7 @@
-"""Live values of a step: the largest groups of them while each fusion runs."""
+"""Live values of a step: the largest groups of them while each fusion runs.
+
+`timeline.py` shows them beside the memory curve that it draws.
+"""
 
 import heapq
 from collections import defaultdict

@@ -21,7 +21,7 @@ class Argument:
 
     @property
     def span(self) -> range:
-        """Positions of its leaves among those of all arguments."""
+        """Positions of the argument's leaves among the leaves of all arguments."""
         return range(self.start, self.start + self.tree.num_leaves)
 
 
@@ -75,7 +75,7 @@ def find_state(
 def _runs(
     captured: Captured, arguments: Sequence[Argument], parts: Sequence[Any]
 ) -> Iterator[list[Argument]]:
-    """Each row of consecutive arguments that fit parts one by one."""
+    """Consecutive arguments that fit the parts of a state one by one; each such run."""
     for first in range(len(arguments) - len(parts) + 1):
         run = list(arguments[first : first + len(parts)])
         pairs = zip(run, parts, strict=True)

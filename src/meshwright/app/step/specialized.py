@@ -20,6 +20,7 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured
+from meshwright.program.capture.arguments import require_separate
 from meshwright.program.capture.wide_floats import can_widen, has_low_precision
 from meshwright.run.local import Executable, make_executable
 
@@ -56,6 +57,7 @@ class Specialized:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for the leaves of the traced arguments."""
+        require_separate(self.captured.paths, leaves, self.captured.donated)
         outputs = self.executable(leaves)
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 
@@ -87,7 +89,7 @@ class Specialized:
 
     @cached_property
     def wide(self) -> WideProgram | None:
-        """The program in float32; `None` if it has no narrower floats, or cannot be."""
+        """The program in float32; `None` if no float is narrow, or if one must stay so."""
         return widen_program(self.decided, self.mesh)
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
@@ -115,7 +117,7 @@ class Specialized:
         return self.check(leaves)
 
     def _run_kept(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs for leaves of which none is donated: copies are, if any are."""
+        """The outputs; copies of leaves are donated, so that the leaves stay valid."""
         kept = list(leaves)
         for i in self.captured.donated:
             kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]

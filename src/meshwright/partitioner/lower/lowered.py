@@ -1,4 +1,7 @@
-"""The device program that lowering returns, and the number of its collectives."""
+"""The device program that lowering returns, and the number of its collectives.
+
+`lowering.lower` makes it; `Scope.read` in `scope.py` does what `Gather` says.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

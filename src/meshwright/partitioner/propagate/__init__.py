@@ -1,4 +1,8 @@
-"""Propagation: from the cuts of a few values to a sharding of every value."""
+"""Propagation: from the cuts of a few values to a sharding of every value.
+
+Begin reading at `propagator.py`. `legality.py` says why a cut is not possible, for
+instance of a dim that an axis does not divide.
+"""
 
 from meshwright.partitioner.propagate.carry import Carrier
 from meshwright.partitioner.propagate.graph import Graph, Node

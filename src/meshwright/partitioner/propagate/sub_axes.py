@@ -1,4 +1,4 @@
-"""Splits mesh axes into sub-axes, so that each reshape can use what fits of an axis.
+"""Splits mesh axes into sub-axes, so that a reshape can use the part of an axis that fits.
 
 Example: a dim of 4 heads times 64 is cut along an axis of 8. The cut is 4 ways over heads
 and 2 ways within a head: the axis spills over to the next factor. Propagation knows only

@@ -83,7 +83,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """The operands in which an op is jointly linear, with all that are this value."""
+        """Operands in which a node is jointly linear, with all uses of a value."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
@@ -111,7 +111,7 @@ class SumRoutes:
         return found
 
     def is_delayed(self, value: int) -> bool:
-        """Whether a sum that an accumulator takes in costs least after its loop."""
+        """Whether reducing a sum after its accumulator's loop moves fewer bytes."""
         known = self._delayed.get(value)
         if known is None:
             known = self._delayed[value] = self._saves_bytes(value)
@@ -125,7 +125,7 @@ class SumRoutes:
         return self._later(value, *step) < self._here(value) * (1 - 1e-9)
 
     def has_sum(self, value: int) -> bool:
-        """Whether some sum upstream of a value may reach it before it is reduced."""
+        """Whether the partial sum of some op upstream may reach a value unreduced."""
         return self._find_before(value) > 0
 
     def sources(self, node: Node) -> list[int]:
@@ -147,7 +147,7 @@ class SumRoutes:
         return self.is_cheap(value) or self.is_delayed(value)
 
     def _step(self, value: int) -> tuple[Node, int] | None:
-        """The only reader, if it is linear or hands the value on; and what it makes."""
+        """A value's only reader, if it is linear or a wire, and that reader's result."""
         readers = self.graph.consumers[value]
         if len(readers) != 1 or value in self.outputs:
             return None
@@ -175,19 +175,19 @@ class SumRoutes:
                 yield self.graph.number[atom]
 
     def _here(self, value: int) -> float:
-        """Bytes of all copies of a value that are made in a step."""
+        """Bytes of a value, times the number of times that a step makes it."""
         times = self._iterations.get(value, 1)
         return float(num_bytes(self.graph.values[value]) * times)
 
     def _later(self, value: int, reader: Node, result: int) -> float:
-        """Bytes that are reduced for a value if its reader takes it partial."""
+        """A value's share of the bytes reduced later, if its reader takes it partial."""
         addends = self._addends(reader, result, value)
         total = sum(map(self._find_before, addends))
         own = addends.count(value) * self._find_before(value)
         return self._after[result] * (own / total if total else 1 / len(addends))
 
     def _find_after(self, value: int) -> None:
-        """Note the fewest bytes to reduce for a value, at the value or later."""
+        """Record the fewest bytes to reduce for a value, either at the value or later."""
         passed: list[int] = []
         while value not in self._after:
             passed.append(value)

@@ -16,7 +16,7 @@ from meshwright.program.ops import Trait, has_trait, work_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """An op, and the operations that it takes in a step, loops multiplied."""
+    """An op, and its operations in a step, over all iterations of loops."""
 
     node: Node
     flops: int
@@ -92,9 +92,9 @@ def first_cut_sums(work: Workspace, axis: str) -> bool:
 
 
 def gathers(work: Workspace, axis: str) -> bool:
-    """Whether some op reads a value whole, or cut otherwise, that an axis cuts.
+    """Whether an axis cuts some value that an op reads whole or with another cut.
 
-    Nothing of one example is needed for another one, up to sums, where a batch is cut.
+    A cut of the batch needs no such gather: up to sums, examples are independent.
     """
     state, graph = work.state, work.graph
     sub_axes = work.sub_axes[axis]

@@ -91,8 +91,8 @@ def _trained(
     """The state that outputs other than state depend on, such as a loss.
 
     An output that depends on all of the state, such as the norm of the new parameters,
-    tells nothing, unless less than all acts on it before the first update. If no output
-    tells anything, the influence of the leaves decides.
+    tells nothing, unless only part of the state acts on it before the first update. If
+    no output tells anything, `_influential` decides.
     """
     everything = sum(1 << i for i in state)
     told = {o for o, _ in _outputs(graph, depends)} - graph.ties.keys()
@@ -111,9 +111,10 @@ def _trained(
 
 
 def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
-    """Leaves that many new leaves depend on: a parameter acts on every gradient.
+    """State leaves on which many updated leaves depend, as on a parameter.
 
-    Optimizer state acts on itself and on its parameter: fewer than five leaves.
+    A parameter acts on every gradient. Optimizer state acts on itself and on its
+    parameter, which are fewer than five leaves.
     """
     count = dict.fromkeys(state, 0)
     for position, bits in _outputs(graph, depends):
@@ -169,10 +170,10 @@ def _only(bits: int, leaves: set[int]) -> int | None:
 
 
 def _group(path: str, others: Sequence[str]) -> str | None:
-    """The largest subtree of an argument that a leaf is in, and none of the others is.
+    """The largest subtree of an argument that contains a leaf and none of the others.
 
-    `None` if that is the leaf alone beside others in one tree, as `y` of `batch.x @
-    batch.y`: it may be data.
+    `None` if that is a single leaf of a tree with other leaves, which may be data, as
+    `y` in `batch.x @ batch.y`.
     """
     parts = path.split(".")
     for length in range(1, len(parts) + 1):

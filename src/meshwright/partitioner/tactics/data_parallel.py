@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.structure.cut_work import (
@@ -12,7 +13,11 @@ from meshwright.partitioner.structure.cut_work import (
 )
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.workspace import Workspace, find_nodes
+from meshwright.partitioner.structure.workspace import (
+    Workspace,
+    find_nodes,
+    require_patterns,
+)
 from meshwright.partitioner.tactics.batch_dims import (
     Leaves,
     Seeds,
@@ -74,13 +79,9 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
     Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
     the tactic is applied.
     """
-    patterns = (inputs,) if isinstance(inputs, str) else tuple(inputs or ())
-    for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise TacticError(
-                f"data_parallel: inputs holds {pattern!r}; wanted patterns of paths, "
-                "as in inputs='batch.**'"
-            )
+    given: Any = () if inputs is None else inputs
+    patterns = tuple(given) if isinstance(given, tuple | list) else (given,)
+    require_patterns("data_parallel", patterns)
     shown = patterns[0] if len(patterns) == 1 else list(patterns)
     options = f", inputs={shown!r}" if patterns else ""
     return AxisTactic(f"data_parallel({axis!r}{options})", axis, _BatchCut(patterns))
@@ -93,7 +94,7 @@ def data_leaves(work: Workspace) -> Leaves:
 
 
 def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
-    """Cut the dim of the data along which most of the work is independent; the seeds.
+    """Cut the dim of the data along which most work is independent; returns its seeds.
 
     The guess stands if it cuts nearly all, or nothing: the batch is not divisible then.
     """
@@ -125,11 +126,11 @@ _LITTLE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The cuts of one candidate, summed up.
+    """A summary of the cuts of one candidate.
 
-    share: of the work. is_clean: it cuts no weight, and the first product not on a dim
-    over which it sums, as tensor parallelism would, and nothing is gathered, as time is
-    before a loop. is_empty: it cuts nothing.
+    share: the share of the work that is cut. is_clean: the candidate cuts no weight and no
+    dim over which the first product sums, as tensor parallelism does, and needs no
+    gather, as a cut of time before a loop does. is_empty: it cuts nothing.
     """
 
     share: float

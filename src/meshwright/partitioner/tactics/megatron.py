@@ -56,12 +56,13 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
             + (f"; {torn[0]}" if torn else "")
         )
     work.refusals += torn
+    parts = work.mesh.size(axis)
+    fewer = (
+        f"an axis of fewer parts than the {parts} of {axis!r} may divide more, such as the "
+        "number of attention heads, or "
+    )
     note_uncut_work(
-        work,
-        axis,
-        tactic,
-        f"an axis of fewer parts than the {work.mesh.size(axis)} of {axis!r} may divide "
-        "more, such as the number of attention heads, or name cuts by mw.cut",
+        work, axis, tactic, (fewer if parts > 2 else "") + "name cuts by mw.cut"
     )
 
 
@@ -151,7 +152,7 @@ class _Search:
     def _try(
         self, seed: tuple[str, Node, int]
     ) -> tuple[_TrialBytes | None, set[tuple[int, int]]]:
-        """The bytes that a cut, now taken, concerns, and the matmuls cut by columns."""
+        """Take a cut; returns the bytes that it affects, and the matmuls cut by columns."""
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.tactic)
@@ -179,7 +180,7 @@ class _Search:
         return _TrialBytes(made, closed, summed, gathered), columns
 
     def _gathered(self, node: Node, sub_axis: str) -> int:
-        """Bytes of the values around a node that are cut, and read otherwise."""
+        """Bytes of a node's cut operands and results that a reader needs uncut."""
         graph, state = self.work.graph, self.work.state
         readers = [
             (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]

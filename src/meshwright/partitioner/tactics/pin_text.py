@@ -223,7 +223,7 @@ def _read_dims(work: Workspace, name: str, text: str) -> list[Axes]:
 
 
 def _sub_axes(work: Workspace, name: str, axis: str) -> Axes:
-    """The sub-axes of an axis, or the one sub-axis that is meant."""
+    """The sub-axes of an axis of the mesh; a sub-axis itself if `axis` names one."""
     if axis in work.state.size:
         return (axis,)
     if axis in work.sub_axes:

@@ -182,16 +182,16 @@ class Runs:
         return self._of_value.get(value, 1.0)
 
     def of_node(self, node: Node) -> float:
-        """Executions of a node: as many as its results are produced."""
+        """The number of times that a node runs, and makes its results, in a step."""
         if node.outs and node.outs[0][0] in self._of_invariant:
             return self._of_invariant[node.outs[0][0]]
         return max((self.of_value(v) for v, _ in (*node.outs, *node.ins)), default=1.0)
 
     def of_reading(self, node: Node, value: int) -> float:
-        """How often a value is brought to a node.
+        """The number of times that a value is brought to a node in a step.
 
-        As often as it is produced if the node is a wire of a region, else as often as the
-        node runs; a loop invariant once for the whole loop.
+        If the node is a wire of a region, this happens each time that the value is made;
+        otherwise, each time that the node runs. A loop invariant is brought once.
         """
         if value in self._of_invariant:
             return self._of_invariant[value]

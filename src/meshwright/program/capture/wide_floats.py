@@ -122,7 +122,7 @@ class _PrimitiveOnOriginalDtypes:
 
 
 def _wide_params(kind: str, params: Mapping[str, object]) -> Mapping[str, object]:
-    """Parameters with float32 for dtypes of low precision, without such algorithms."""
+    """Parameters with float32 for narrow dtypes, and without low-precision algorithms."""
     if kind == "reduce_precision":
         return {**params, "exponent_bits": 8, "mantissa_bits": 23}
     return {name: _wide_param(name, value) for name, value in params.items()}

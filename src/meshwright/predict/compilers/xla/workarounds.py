@@ -110,7 +110,7 @@ class _Dataflow:
         self.num_reads: Counter[int] = Counter()
 
     def accumulated(self) -> Iterator[tuple[int, _Reduction]]:
-        """Reductions that the loop only accumulates, each after its result's position."""
+        """Reductions that the loop only accumulates, as (result position, reduction)."""
         ends = [(result, wire) for _, result, wire in loop_carries(self.loop)]
         for number in {body for _, wire in ends for body, _ in wire.outputs}:
             body = self.loop.bodies[number]
