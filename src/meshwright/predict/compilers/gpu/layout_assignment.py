@@ -12,7 +12,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import Origins
+from meshwright.predict.compilers.hlo.compilation import (
+    Compilation,
+    Origins,
+    Rewrite,
+)
+from meshwright.predict.compilers.xla.pipeline import assign_layouts
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -21,6 +26,11 @@ Order = tuple[int, ...]
 more than one element. Dims of one element may be anywhere."""
 
 COPY = "copy_p"
+
+
+def assign_gpu_layouts(compilation: Compilation) -> Compilation:
+    """The compilation with those copies, and with the minor dims of its values."""
+    return assign_layouts(Rewrite(copy_between_orders)(compilation))
 
 
 def copy_between_orders(program: Program, origins: Origins) -> Program:

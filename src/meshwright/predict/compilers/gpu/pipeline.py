@@ -1,4 +1,4 @@
-"""The pipeline of XLA's GPU compiler: XLA's common passes, and asynchronous collectives."""
+"""The pipeline of XLA's GPU compiler, and how it forms fusions."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from meshwright.predict.compilers.gpu.collective_pipeliner import pipeline_colle
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     LatencyHidingScheduler,
 )
-from meshwright.predict.compilers.gpu.layout_assignment import copy_between_orders
+from meshwright.predict.compilers.gpu.layout_assignment import assign_gpu_layouts
 from meshwright.predict.compilers.gpu.priority_fusion import decide
 from meshwright.predict.compilers.hlo.compilation import (
     Compiler,
@@ -17,10 +17,9 @@ from meshwright.predict.compilers.hlo.compilation import (
 )
 from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.compilers.hlo.policies import BufferPolicy
+from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
 from meshwright.predict.compilers.xla.pipeline import (
     CALL_INLINER,
-    INSTRUCTION_FUSION,
-    LAYOUT_ASSIGNMENT,
     MULTI_OUTPUT_FUSION,
     OUTPUT_FUSION,
 )
@@ -39,9 +38,8 @@ GPU_FUSION = replace(
 PASSES = (
     Pass("collective-pipeliner", Stage.OPS, Rewrite(pipeline_collectives)),
     CALL_INLINER,
-    Pass("layout-assignment", Stage.OPS, Rewrite(copy_between_orders)),
-    LAYOUT_ASSIGNMENT,
-    INSTRUCTION_FUSION,
+    Pass("layout-assignment", Stage.LAYOUTS, assign_gpu_layouts),
+    Pass("priority-fusion", Stage.FUSION, fuse_instructions),
     OUTPUT_FUSION,
     Pass(
         "latency-hiding-scheduler",
