@@ -121,7 +121,7 @@ def test_a_plan_that_partitions_nothing_says_so_once_for_all_layers(run, write):
     done = run("plan", place, "--mesh", "model=3", "--schedule", "mp")
     assert done.status == 0, done.err
     assert "\nnothing was cut: every device does the whole step\n" in done.out
-    assert "  6, whole on every device, 2.25 KiB together\n" in done.out
+    assert "  6 inputs, whole on every device, 2.25 KiB together\n" in done.out
     assert done.out.count("3 parts do not divide extent 8") == 1
     assert "layers.*.w along 'model'" in done.out
     assert "(x5)" in done.out

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
-from meshwright.app.explain.candidates import CandidateTable
+from meshwright.app.explain.candidates import candidate_table
 from meshwright.app.explain.show import show_plan
 from meshwright.app.interop.shardings import argument_shardings, result_shardings
 from meshwright.app.output.files import output_file, read_plan_file, write_file
+from meshwright.app.output.table import Table
 from meshwright.app.record.json_form import (
     fields_from_json,
     record_to_json,
@@ -271,6 +272,12 @@ class Plan(PlanRecord):
     def __reduce__(self) -> tuple[Any, ...]:
         return Plan.from_json, (self.to_json(),)
 
+    def __copy__(self) -> Plan:
+        return self  # nothing in it changes, and `__reduce__` drops the program
+
+    def __deepcopy__(self, memo: object) -> Plan:
+        return self
+
     def describe(self, full: bool = False) -> str:
         """The plan as a page of text, which `print` prints; full: with every layer."""
         return show_plan(self, full)
@@ -284,11 +291,11 @@ class Plan(PlanRecord):
         return plan_html(self)
 
     @property
-    def candidates(self) -> CandidateTable:
+    def candidates(self) -> Table:
         """The plans that the search simulated, as a table; see `search` for their data."""
         if self.search is None:
             raise PlanError("only a plan of mw.autoplan, made here, has candidates")
-        return CandidateTable(self.search)
+        return candidate_table(self.search)
 
     def named(self, name: str) -> Plan:
         """This plan under another name, which pages about it show."""

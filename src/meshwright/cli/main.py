@@ -109,6 +109,7 @@ def group(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; an error is one message on stderr and status 2."""
     warnings.formatwarning = format_warning
+    _open_closed_streams()
     status: int | str | None = 2
     try:
         app(arguments, prog_name="meshwright")
@@ -134,6 +135,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 _CLOSED = 141
 """Exit status if nobody reads the output: that of a program that SIGPIPE ends."""
+
+
+def _open_closed_streams() -> None:
+    """Let what is written to streams that the caller has closed (`>&-`) go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  until exit
+            setattr(sys, name, stream)
 
 
 def _close_stdout() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import meshwright
-from meshwright.cli.target import FoundTarget
+from meshwright.cli.target import Target
 from meshwright.errors import TacticError, TargetError, did_you_mean
 from meshwright.partitioner import tactics as verbs
 from meshwright.partitioner.decide import require_tactics
@@ -13,7 +13,7 @@ from meshwright.partitioner.tactics import Tactic
 
 
 def choose_tactics(
-    target: FoundTarget, schedule: str | None, written: str | None
+    target: Target, schedule: str | None, written: str | None
 ) -> tuple[Tactic, ...]:
     """The tactics of `--schedule` or `--tactics`; by default the only schedule."""
     if written is not None:
@@ -36,7 +36,7 @@ def choose_tactics(
     return tuple(chosen)
 
 
-def _offer(target: FoundTarget) -> str:
+def _offer(target: Target) -> str:
     if target.schedules:
         names = ", ".join(target.schedules)
         return f"{target.name} offers {names} (--schedule NAME), or write --tactics"

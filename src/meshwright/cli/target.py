@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,23 +24,10 @@ from meshwright.run.local import find_devices
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A function and its arguments, with the schedules and targets of its module.
+    """A function and its arguments, which are made when they are first used.
 
-    others: the other targets of the module, by name.
-    """
-
-    name: str
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    schedules: Mapping[str, Sequence[Tactic]]
-    others: Mapping[str, Callable[[], Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class FoundTarget:
-    """A target whose function is not called yet, since that may take long.
-
-    make: the function that returns (fn, args). The other fields are those of `Target`.
+    make: the function that returns both, which may take long. others: the other targets of
+    the module, by name.
     """
 
     name: str
@@ -47,13 +35,23 @@ class FoundTarget:
     schedules: Mapping[str, Sequence[Tactic]]
     others: Mapping[str, Callable[[], Any]]
 
-    def build(self) -> Target:
-        """The target; a `TargetError` says what its function returned instead."""
-        fn, args = _call(self.name, self.make)
-        return Target(self.name, fn, args, self.schedules, self.others)
+    @cached_property
+    def made(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """The function and its arguments; a `TargetError` says what else was returned."""
+        return _call(self.name, self.make)
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The function."""
+        return self.made[0]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Its arguments."""
+        return self.made[1]
 
 
-def find_target(text: str) -> FoundTarget:
+def find_target(text: str) -> Target:
     """The target that `text` names; a `TargetError` lists the targets that there are."""
     place, name = _split(text)
     module = load_module(place)
@@ -68,12 +66,7 @@ def find_target(text: str) -> FoundTarget:
         )
     others = {n: f for n, f in found.items() if n != name}
     schedules = _named_table(module, place, "schedules")
-    return FoundTarget(f"{place}:{name}", make, schedules, others)
-
-
-def load_target(text: str) -> Target:
-    """The target that `text` names, built."""
-    return find_target(text).build()
+    return Target(f"{place}:{name}", make, schedules, others)
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -334,6 +334,7 @@ MISUSES = {
     "memory is '16 gigs'; wanted a size such as '80GiB'": lambda: mw.autoplan(
         step, (STATE, X), machine="tpu-v5e", chips=4, memory="16 gigs"
     ),
+    "did you mean '16GiB'": lambda: mw.auto("a", machine="h100", memory=16),
     "'many' tokens per step; wanted 1 or more": lambda: plan().with_tokens("many"),
     "path is None; wanted that of a file that save wrote": lambda: mw.Plan.load(None),
     "cannot read a plan from a\0b: embedded null": lambda: mw.Plan.load("a\0b"),

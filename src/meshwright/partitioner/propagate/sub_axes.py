@@ -103,6 +103,18 @@ def whole_axes(sharding: Sharding, sub_axes: Sequence[str]) -> Sharding | None:
     return Sharding(tuple(dims))
 
 
+def join_sub_axes(
+    axes: tuple[str, ...], sub_axes: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """The axes of one dim, with complete runs of sub-axes replaced by their axis."""
+    for axis, parts in sub_axes.items():
+        for i in range(len(axes) - len(parts) + 1):
+            if axes[i : i + len(parts)] == parts:
+                rest = {a: p for a, p in sub_axes.items() if a != axis}
+                return join_sub_axes((*axes[:i], axis, *axes[i + len(parts) :]), rest)
+    return axes
+
+
 def user_axes(axes: Iterable[str]) -> tuple[str, ...]:
     """The user's axes that sub-axes are part of, each once, in order."""
     return tuple(dict.fromkeys(axis.partition(SUB_AXIS)[0] for axis in axes))

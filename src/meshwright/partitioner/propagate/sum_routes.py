@@ -11,7 +11,8 @@ leave a rematted region or a branch.
 from collections.abc import Iterator
 
 from meshwright.partitioner.propagate.graph import Graph, Node
-from meshwright.program.ir import Atom, Literal, Op, Program, Value, num_bytes
+from meshwright.program.analysis.executions import op_executions
+from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
@@ -29,8 +30,11 @@ class SumRoutes:
         self._delayed: dict[int, bool] = {}
         self._numbers: dict[Op, list[int | None]] = {}
         self._sources: dict[int, list[int]] = {}
-        self._iterations: dict[int, int] = {}
-        self._count_iterations(graph.program, 1)
+        self._executions = {
+            graph.number[result]: times
+            for op, times in op_executions(graph.program)
+            for result in op.results
+        }
 
     def numbers(self, op: Op) -> list[int | None]:
         """The number of each operand; `None` for a literal."""
@@ -176,7 +180,7 @@ class SumRoutes:
 
     def _here(self, value: int) -> float:
         """Bytes of a value, times the number of times that a step makes it."""
-        times = self._iterations.get(value, 1)
+        times = self._executions.get(value, 1)
         return float(num_bytes(self.graph.values[value]) * times)
 
     def _later(self, value: int, reader: Node, result: int) -> float:
@@ -240,17 +244,6 @@ class SumRoutes:
             )
             self._before[last] = min(self._here(last), before)
         return self._before[value]
-
-    def _count_iterations(self, program: Program, times: int) -> None:
-        """Note how often each value of a nested program is made in a step."""
-        for op in program.ops:
-            if times > 1:
-                for result in op.results:
-                    self._iterations[self.graph.number[result]] = times
-            length = op.params["length"] if op.kind == "scan" else 1
-            assert isinstance(length, int)
-            for body in op.bodies:
-                self._count_iterations(body, times * length)
 
 
 def linear_sets(node: Node) -> tuple[frozenset[int], ...]:

@@ -96,20 +96,21 @@ def gathers(work: Workspace, axis: str) -> bool:
 
     A cut of the batch needs no such gather: up to sums, examples are independent.
     """
-    state, graph = work.state, work.graph
-    sub_axes = work.sub_axes[axis]
-    for value, readers in enumerate(graph.consumers):
-        for sub_axis in sub_axes:
-            dim = state.dim_on(value, sub_axis)
-            if dim is None or dim < 0:
-                continue
-            for reader in (graph.nodes[index] for index in readers):
-                if reader.input_position is None and any(
-                    sharding.dim_of(sub_axis) != dim
-                    for sharding in state.reads(reader, value)
-                ):
-                    return True
-    return False
+    return any(
+        reads_otherwise(work, work.graph.nodes[index], value, sub_axis)
+        for value, readers in enumerate(work.graph.consumers)
+        for index in readers
+        for sub_axis in work.sub_axes[axis]
+    )
+
+
+def reads_otherwise(work: Workspace, reader: Node, value: int, sub_axis: str) -> bool:
+    """Whether an op reads a value, which a sub-axis cuts, whole or cut on another dim."""
+    dim = work.state.dim_on(value, sub_axis)
+    if dim is None or dim < 0 or reader.input_position is not None:
+        return False
+    reads = work.state.reads(reader, value)
+    return any(sharding.dim_of(sub_axis) != dim for sharding in reads)
 
 
 def _is_cut(work: Workspace, node: Node, axis: str) -> bool:

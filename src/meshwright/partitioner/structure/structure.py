@@ -3,7 +3,8 @@
 State is every input whose updated value the step returns (`graph.ties`). Parameters are
 the state that the loss depends on. Other state is optimizer state, which includes the
 statistics of a batch norm. All other inputs with dims are data, except for PRNG keys and
-for weights that the step reads and does not return.
+for weights that the step reads and does not return. Such weights are floats, or integers
+of 8 bits or less: quantized weights.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from meshwright.partitioner.structure.dependence import (
 )
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.ir import is_small_integer
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.factors import is_inexact
 
@@ -53,12 +55,13 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
     values = graph.program.inputs
     arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
     floats = {i for i in range(len(values)) if is_inexact(values[i].dtype)}
+    quantized = {i for i in arrays - floats if is_small_integer(values[i].dtype)}
     state = set(graph.ties.values())
     trained = _trained(graph, depends, first, state & floats)
-    loose = (floats & arrays) - state
+    loose = ((floats & arrays) | quantized) - state
     weights, fed = _weights(graph, early, loose | (trained & arrays), trained)
     # All leaves of a subtree that holds weights and no data are weights.
-    others = [paths[i] for i in sorted(fed | (arrays - floats - state))]
+    others = [paths[i] for i in sorted(fed | (arrays - floats - state - weights))]
     groups = {_group(paths[i], others) for i in weights} - {None}
     frozen = {i for i in loose - fed if any(_is_in(paths[i], g) for g in groups)}
     carried = {

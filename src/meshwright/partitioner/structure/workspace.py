@@ -118,6 +118,16 @@ class Workspace:
                     else:
                         self.state.block(node, sub_axis)
 
+    def mark(self) -> tuple[int, int, int]:
+        """The current point, to which `rollback` can return."""
+        return self.state.mark(), len(self.refusals), len(self.warnings)
+
+    def rollback(self, mark: tuple[int, int, int]) -> None:
+        """Undo all decisions, refusals and warnings since `mark`."""
+        decisions, refusals, warnings = mark
+        self.state.rollback(decisions)
+        del self.refusals[refusals:], self.warnings[warnings:]
+
     def is_cut(self, node: Node, axis: str) -> bool:
         """Whether the axis cuts the result of a node."""
         return any(u in self.state.factor_of[node.index] for u in self.sub_axes[axis])

@@ -11,7 +11,7 @@ from itertools import islice
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.cut_work import note_uncut_work
+from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
@@ -135,12 +135,11 @@ class _Search:
             seed = product.leaf(self.work, factor)
             if (product.node.index, factor) in self.refused or seed is None:
                 continue
-            mark, refusals = self.work.state.mark(), len(self.work.refusals)
+            mark = self.work.mark()
             cost, columns = self._try(seed)
             if cost is not None and cost.is_worth_it and not cost.summed:
                 return True
-            self.work.state.rollback(mark)
-            del self.work.refusals[refusals:]
+            self.work.rollback(mark)
             if cost is None or not cost.is_worth_it:
                 self.refused |= columns
             elif best is None or cost.summed < best[0]:
@@ -181,17 +180,14 @@ class _Search:
 
     def _gathered(self, node: Node, sub_axis: str) -> int:
         """Bytes of a node's cut operands and results that a reader needs uncut."""
-        graph, state = self.work.graph, self.work.state
+        graph = self.work.graph
         readers = [
             (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]
         ]
         readers += [(v, node) for v, _ in node.ins]
-        moved = 0
-        for value, reader in readers:
-            dim = state.dim_on(value, sub_axis)
-            is_forward = reader.index <= self.last and reader.input_position is None
-            if dim is None or dim < 0 or not is_forward:
-                continue
-            if any(s.dim_of(sub_axis) != dim for s in state.reads(reader, value)):
-                moved += num_bytes(graph.values[value])
-        return moved
+        return sum(
+            num_bytes(graph.values[value])
+            for value, reader in readers
+            if reader.index <= self.last
+            and reads_otherwise(self.work, reader, value, sub_axis)
+        )

@@ -189,12 +189,6 @@ def _require_known(decisions: Decisions, state: State) -> None:
 
 def _require_same(decisions: Decisions, work: Workspace) -> None:
     """Raise `TacticError` with the first difference between two programs or meshes."""
-    sizes = _sized(work)
-    if sizes != dict(decisions.sub_axes):
-        raise TacticError(
-            f"the plan was made for the mesh axes {_shown(decisions.sub_axes)}, "
-            f"but here they are {_shown(sizes)}"
-        )
     kinds, nodes, digest = _fingerprint(work.graph)
     for position, (old, new) in enumerate(zip(decisions.nodes, nodes, strict=False)):
         if decisions.kinds[old] != kinds[new]:
@@ -213,6 +207,12 @@ def _require_same(decisions: Decisions, work: Workspace) -> None:
         raise TacticError(
             "the plan was made for another program: all ops have the same types, but they "
             "read other values or work on other dims; make the plan again"
+        )
+    sizes = _sized(work)  # they depend on the program as well
+    if sizes != dict(decisions.sub_axes):
+        raise TacticError(
+            f"the plan was made for the mesh axes {_shown(decisions.sub_axes)}, "
+            f"but here they are {_shown(sizes)}"
         )
 
 

@@ -25,6 +25,7 @@ from scipy.sparse.csgraph import connected_components
 
 from meshwright.partitioner.propagate import Graph, Node, State
 from meshwright.partitioner.structure.sites import refined_labels
+from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Program
 
 _ROUNDS = 3
@@ -205,9 +206,8 @@ def _nested_programs(
 ) -> Iterator[tuple[Program, float]]:
     yield program, iterations
     for op in program.ops:
-        length = op.params.get("length", 1) if op.kind == "scan" else 1
         for body in op.bodies:
-            yield from _nested_programs(body, iterations * float(length))  # pyright: ignore[reportArgumentType]
+            yield from _nested_programs(body, iterations * num_iterations(op))
 
 
 def _first_label(state: State, node: Node) -> tuple[object, ...]:

@@ -74,7 +74,7 @@ class _Reduction:
 
 def _is_reshape(op: Op) -> bool:
     """Whether a result has the elements of the first operand, perhaps in another shape."""
-    if len(op.results) != 1:  # a split's results have parts of it
+    if len(op.results) != 1:  # such as those of a split
         return False
     (result,), operand = op.results, op.operands[0]
     is_moved = op.kind != BARRIER and any(has_trait(op.kind, t) for t in _MOVES)
