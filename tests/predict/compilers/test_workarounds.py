@@ -253,12 +253,3 @@ def test_complex_sums_are_reduce_scattered_as_real_and_imaginary_parts():
     text = str(jax.make_jaxpr(partitioned)(params, X[0, :, 0]))
     (line,) = [each for each in text.splitlines() if "= reduce_scatter[" in each]
     assert ":f32[" in line
-
-
-def test_a_sum_that_a_loop_splits_needs_no_barrier():
-    def iteration(w, c, x):
-        summed = product(w, x)
-        left, right = jnp.split(summed, 2, axis=1)
-        return c + summed * summed + jnp.concatenate([right, left], axis=1)
-
-    assert barriers(scanned(iteration), (A, ZEROS, X[:, :, 0]), CUT[:1]) == 0
