@@ -55,7 +55,9 @@ def same_params(one, other):
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize(
+    "loss", [Loss.HINGE, pytest.param(Loss.LIST_MLE, marks=pytest.mark.slow)]
+)
 def test_layouts_of_an_unseen_program_are_ranked(loss):
     config = small(loss=loss, epochs=60, learning_rate=1e-2)
     model = train([layout_program(seed=s) for s in range(6)], config)
@@ -162,6 +164,7 @@ def test_data_that_cannot_be_ranked_is_refused():
         small(architecture=Architecture.LAYOUT_BASELINE, segments=SegmentOptions())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "network", "graph"),
     [
@@ -282,6 +285,7 @@ def test_the_head_is_trained_by_its_exact_gradient_and_nothing_else_moves():
         jax.tree.map(np.testing.assert_array_equal, part, model.params[name])
 
 
+@pytest.mark.slow
 def test_segments_learn_what_whole_graphs_learn():
     options = SegmentOptions(num_nodes=6, trained=1, head_epochs=5)
     config = small(epochs=60, learning_rate=1e-2, segments=options)

@@ -68,7 +68,7 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     """Each dim of the largest product's result that its weight lacks.
 
     No input has this dim where a step divides its data into minibatches. Products of the
-    same source line and shape, as an unrolled loop over minibatches has, are cut alike.
+    same source line and form, as an unrolled loop over minibatches has, are cut alike.
     """
     del leaves  # they are cut only as propagation finds
     size = work.mesh.size(axis)
@@ -79,10 +79,9 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     largest = max(products, key=lambda product: flops.get(product.node.index, 0))
     node = largest.node
     alike = [
-        product.node
-        for product in products
-        if (product.node.label, product.node.source) == (node.label, node.source)
-        and work.value(product.node).shape == work.value(node).shape
+        other
+        for other in work.graph.nodes
+        if other.signature == node.signature and str(other.source) == str(node.source)
     ]
     special = node.rule.special if node.rule is not None else frozenset[int]()
     for factor in largest.rows:
