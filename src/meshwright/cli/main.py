@@ -40,6 +40,10 @@ COMMANDS = {
         "Programs (program)",
         "List the programs of the zoo: parameters, FLOPs a step, memory on one device.",
     ),
+    "learned": (
+        "Predictions (predict)",
+        "Collect data, train and evaluate models that rank tilings and layouts.",
+    ),
     "iopddl": (
         "Solvers (search)",
         "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.",
@@ -69,8 +73,10 @@ class _LazyGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """The command of a name, from the module of that name."""
+    """The command of a name, or its group of commands, from the module of that name."""
     function = getattr(import_module(f"meshwright.cli.{name}"), f"{name}_command")
+    if isinstance(function, typer.Typer):
+        return typer.main.get_command(function)
     single = typer.Typer(add_completion=False)
     single.command(name)(function)
     return typer.main.get_command(single)
