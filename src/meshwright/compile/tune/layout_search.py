@@ -1,0 +1,189 @@
+"""The search for layouts: baseline, sites, choices one after another, and a last check."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from meshwright.compile.tune.gain_model import GainModel
+from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.problem import LayoutProblem, State, question_of
+from meshwright.compile.tune.sites import Site
+from meshwright.compile.tune.verdict import Judge, Question, Verdict
+from meshwright.errors import CompilerError, SearchError
+from meshwright.program.ir import Program
+from meshwright.search.engines.surrogate import Surrogate
+from meshwright.search.loop.engine import Budget, Stopped, search
+
+type Baseline = Literal["default", "auto"]
+
+_RESERVED = 3
+"""Programs that are judged beside the search: default, AUTO, and the result once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    default, auto: verdicts without choices, arguments in the default layouts or in those
+        that the compiler chooses. baseline: the better of them.
+    best: the chosen layouts, () if none are better than the baseline. verdict: on them.
+    charged: their cost, with the charge for what has no estimate.
+    gains: by name of a site, the relative cost that its choice saves.
+    judged: programs that were judged. failures: reasons of those that did not compile.
+    history: least cost after each judged program.
+    """
+
+    default: Verdict
+    auto: Verdict
+    best: State
+    verdict: Verdict
+    charged: float
+    gains: Mapping[str, float]
+    judged: int
+    failures: tuple[str, ...]
+    history: tuple[float, ...]
+    stopped: Stopped
+
+    @property
+    def baseline(self) -> Baseline:
+        """The better of the two programs without choices."""
+        return "auto" if self.auto.cost < self.default.cost else "default"
+
+    @property
+    def base(self) -> Verdict:
+        """The verdict on the baseline."""
+        return self.auto if self.baseline == "auto" else self.default
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Limits of a search.
+
+    budget: programs to judge. losses: trials in a row without a gain that end the search.
+    charge: cost of one byte that instructions without an estimate write beyond those of
+        the baseline.
+    """
+
+    budget: int
+    seed: int
+    losses: int = 24
+    charge: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.budget <= _RESERVED:
+            raise SearchError(
+                f"a budget of {self.budget} programs; wanted more than {_RESERVED}, which "
+                "are the two baselines and the last check"
+            )
+
+
+@dataclass(slots=True, eq=False)
+class LayoutSearch:
+    """One search: asks the judge what the journal does not know, and keeps count.
+
+    name: of the program and the judge, in the journal. show: is told how the search goes.
+    asked: keys of the programs that were judged. costs: least cost after each of them.
+    """
+
+    program: Program
+    sites: Mapping[str, Site]
+    judge: Judge
+    model: GainModel
+    options: SearchOptions
+    journal: Journal
+    name: str
+    show: Callable[[str], None] = lambda text: None
+    asked: set[str] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+
+    def run(self) -> Found:
+        """The best layouts within the budget, never worse than the baseline."""
+        default = self._ask((), False)
+        auto = self._ask((), True) if self.judge.chooses_entry else default
+        base = min(default, auto, key=lambda verdict: verdict.cost)
+        if not math.isfinite(base.cost):
+            raise CompilerError(f"the program itself does not compile: {default.error}")
+        is_auto = auto.cost < default.cost
+
+        def cost(state: State) -> float:
+            return self._charged(self._ask(state, is_auto), base)
+
+        options = self.options
+        result = search(
+            LayoutProblem(self.sites, cost),
+            Surrogate(options.seed, self.model, losses=options.losses),
+            Budget(evaluations=options.budget - _RESERVED + 1),
+        )
+        verdict = self._ask(result.state, is_auto)
+        found = Found(
+            default=default,
+            auto=auto,
+            best=result.state,
+            verdict=verdict,
+            charged=self._charged(verdict, base),
+            gains=self._gains(result.state, is_auto, base),
+            judged=len(self.asked),
+            failures=tuple(self.failures),
+            history=tuple(self.costs),
+            stopped=result.stopped,
+        )
+        return self._checked(found) if found.best else found
+
+    def _checked(self, found: Found) -> Found:
+        """The result judged once more, its layouts written out; the baseline if worse."""
+        question = self._question(found.best, found.baseline == "auto")
+        written = {
+            i: layout
+            for i, layout in enumerate(found.verdict.in_layouts)
+            if layout is not None and found.baseline == "auto"
+        }
+        last = self.judge.confirm(
+            replace(question, inputs={**written, **question.inputs})
+        )
+        charged = self._charged(last, found.base)
+        judged = found.judged + 1
+        if charged < found.base.cost * (1 - last.spread):
+            return replace(found, verdict=last, charged=charged, judged=judged)
+        base = found.base
+        return replace(
+            found, best=(), verdict=base, charged=base.cost, gains={}, judged=judged
+        )
+
+    def _gains(self, best: State, is_auto: bool, base: Verdict) -> dict[str, float]:
+        """Savings of each choice: against the state without it, if that was judged."""
+        cost = self._charged(self._ask(best, is_auto), base)
+        gains: dict[str, float] = {}
+        for choice in best:
+            rest = tuple(each for each in best if each != choice)
+            known = self.journal.verdicts.get(self._key(rest, is_auto))
+            if known is not None and math.isfinite(known.cost):
+                gains[choice.site] = self._charged(known, base) / cost - 1
+        return gains
+
+    def _charged(self, verdict: Verdict, base: Verdict) -> float:
+        """The cost, with a charge for bytes that moved to where none are estimated."""
+        more = verdict.unestimated_bytes - base.unestimated_bytes
+        return verdict.cost + self.options.charge * max(0, more)
+
+    def _question(self, state: State, is_auto: bool) -> Question:
+        return question_of(self.program, self.sites, state, is_auto)
+
+    def _key(self, state: State, is_auto: bool) -> str:
+        entry = "auto" if is_auto else "default"
+        return " ".join((self.name, entry, *map(str, state)))
+
+    def _ask(self, state: State, is_auto: bool) -> Verdict:
+        key = self._key(state, is_auto)
+        known = self.journal.verdicts.get(key)
+        if known is None:
+            known = self.judge.judge(self._question(state, is_auto))
+            self.journal.note(key, known)
+        if key not in self.asked:
+            self.asked.add(key)
+            least = min(self.costs[-1:] + [known.cost])
+            self.costs.append(least)
+            self.failures += [known.error] if known.error else []
+            self.show(f"{len(self.asked)} programs, {least:.6g} {self.judge.unit}")
+        return known
