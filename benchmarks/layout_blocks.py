@@ -234,9 +234,7 @@ def depthwise(batch=8, side=28, width=128):
 def stem(batch=16, side=64, width=64):
     def forward(p, x):
         y = jax.nn.relu(_batch_norm(_conv(x, p["a"], 2), p["scale"]))
-        y = lax.reduce_window(
-            y, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"
-        )
+        y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
         return _conv(y, p["b"])
 
     params = {"a": _shaped(7, 7, 3, width), "scale": _shaped(width)}

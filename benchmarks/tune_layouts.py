@@ -45,7 +45,7 @@ def geometric_mean(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("blocks", nargs="*", default=list(BLOCKS))
+    parser.add_argument("blocks", nargs="*", default=[])
     parser.add_argument("--chips", default="tpu-v5e,tpu-v6e")
     parser.add_argument("--budget", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
@@ -62,7 +62,9 @@ def main():
                 known = {**read(options.results), key: figures}
                 options.results.write_text(json.dumps(known, indent=1) + "\n")
     known = read(options.results)
-    print(f"{len(known)} results, {geometric_mean([r['speed_up'] for r in known.values()]):.3f}x")
+    print(
+        f"{len(known)} results, {geometric_mean([r['speed_up'] for r in known.values()]):.3f}x"
+    )
 
 
 def read(path):

@@ -46,9 +46,9 @@ def _size(extent: int, tile: int) -> str:
 def padding(shape: tuple[int, ...], order: tuple[int, ...]) -> float:
     """Bytes after padding to tiles, as a multiple of the bytes without."""
     minor, second = shape[order[-1]], shape[order[-2]]
-    return (
-        math.ceil(minor / _LANES) * _LANES / minor
-    ) * (math.ceil(second / _SUBLANES) * _SUBLANES / second)
+    return (math.ceil(minor / _LANES) * _LANES / minor) * (
+        math.ceil(second / _SUBLANES) * _SUBLANES / second
+    )
 
 
 def best_padding(site: Site) -> float:

@@ -16,7 +16,7 @@ from meshwright.compile.tune.constrain import constrain
 from meshwright.compile.tune.gain_model import GainModel, shipped_weights
 from meshwright.compile.tune.journal import Journal
 from meshwright.compile.tune.layout_search import Found, LayoutSearch, SearchOptions
-from meshwright.compile.tune.problem import Choice, State, question_of
+from meshwright.compile.tune.problem import Choice, question_of
 from meshwright.compile.tune.sites import Site, find_sites
 from meshwright.compile.tune.tuned import TunedLayout, TunedLayouts, fingerprint_of
 from meshwright.compile.tune.verdict import Judge
@@ -59,10 +59,12 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
     step = tuned_step(decided)
     machine = machine_of(backend, decided.lowered.mesh.num_devices)
     host = host_of(machine) if machine else cpu_host(step.lowered.mesh.num_devices)
-    fingerprint = fingerprint_of(str(program), (str(decided.lowered.mesh),))
+    fingerprint = _fingerprint(decided)
     with CompilerServer(host, timeout_s) as server:
         judge: Judge = (
-            EstimateJudge(server, step) if machine else MeasuringJudge(server, step, seed)
+            EstimateJudge(server, step)
+            if machine
+            else MeasuringJudge(server, step, seed)
         )
         search = LayoutSearch(
             program,
@@ -76,7 +78,27 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
         )
         found = search.run()
     result = _result(found, sites, captured, (backend, judge.unit, fingerprint, seed))
-    return replace(result, fn=tuned_function(decided, sites, found.best, result))
+    return replace(result, fn=tuned_function(decided, sites, result))
+
+
+def apply_layouts(decided: Decided, layouts: TunedLayouts) -> TunedLayouts:
+    """Layouts that were read from JSON, with their function made from a lowered program.
+
+    Raises `PlanError` if they were tuned for another program.
+    """
+    program = decided.lowered.program
+    if layouts.fingerprint != _fingerprint(decided):
+        raise PlanError(
+            f"these layouts were tuned for another program than {decided.captured.name}, or "
+            "for arguments of other shapes; tune it anew"
+        )
+    sites = {s.name: s for s in find_sites(program, decided.captured.paths)}
+    return replace(layouts, fn=tuned_function(decided, sites, layouts))
+
+
+def _fingerprint(decided: Decided) -> str:
+    lowered = decided.lowered
+    return fingerprint_of(str(lowered.program), (str(lowered.mesh),))
 
 
 def machine_of(backend: str, num_devices: int) -> Machine | None:
@@ -174,13 +196,14 @@ def _changed(
 
 
 def tuned_function(
-    decided: Decided, sites: dict[str, Site], best: State, result: TunedLayouts
+    decided: Decided, sites: dict[str, Site], result: TunedLayouts
 ) -> Callable[..., Any]:
     """The function with the chosen layouts, of the original's arguments.
 
     It is compiled when it is first called, for this process's devices.
     """
     captured, lowered = decided.captured, decided.lowered
+    best = tuple(Choice(a.site, a.order, a.with_twin) for a in result.layouts)
     question = question_of(lowered.program, sites, best, is_auto=False)
     program = constrain(lowered.program, question.layouts)
     compiled: list[Any] = []
@@ -193,7 +216,9 @@ def tuned_function(
                 f"{captured.in_tree}; got {tree}"
             )
         if not compiled:
-            compiled.extend(_compile(replace(lowered, program=program), result, decided))
+            compiled.extend(
+                _compile(replace(lowered, program=program), result, decided)
+            )
         jitted, formats = compiled
         placed = [jax.device_put(x, f) for x, f in zip(leaves, formats, strict=True)]
         return jax.tree_util.tree_unflatten(captured.out_tree, jitted(*placed))

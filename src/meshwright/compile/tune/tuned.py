@@ -49,7 +49,7 @@ class TunedLayouts:
         where they are not the default.
     judged: programs compiled. failures: reasons of those that did not compile.
     fingerprint: of the program. fn: the tuned function of the original's arguments;
-        `None` if read from JSON, see `apply`.
+        `None` if read from JSON, see `mw.with_layouts`.
     """
 
     name: str
@@ -86,7 +86,7 @@ class TunedLayouts:
         if self.fn is None:
             raise PlanError(
                 "layouts read from JSON have no function; call "
-                "mw.tune(fn, args, layouts=...) with the function that was tuned"
+                "mw.with_layouts(fn, args, layouts) with the function that was tuned"
             )
         return self.fn(*args, **kwargs)
 

@@ -83,9 +83,7 @@ def format_of(layout: Any, sharding: Any) -> Any:
     return Format(chosen, sharding)
 
 
-def figures(
-    request: dict[str, Any], compiled: Any, compile_s: float
-) -> dict[str, Any]:
+def figures(request: dict[str, Any], compiled: Any, compile_s: float) -> dict[str, Any]:
     """Figures of a compiled step; its program is written where the request says."""
     memory: Any = compiled.memory_analysis()
     costs = compiled.cost_analysis() or {}

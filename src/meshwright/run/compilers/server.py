@@ -194,7 +194,9 @@ class CompilerServer:
 
 
 def _environment(host: CompilerHost) -> dict[str, str]:
-    flags = os.environ.get("XLA_FLAGS", "") + " " + host.environment.get("XLA_FLAGS", "")
+    flags = (
+        os.environ.get("XLA_FLAGS", "") + " " + host.environment.get("XLA_FLAGS", "")
+    )
     if host.platform != "cpu":
         flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", flags)
     return {

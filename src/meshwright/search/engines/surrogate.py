@@ -43,7 +43,7 @@ class Surrogate:
 
     seed: int
     model: Model
-    jumps: float = 0.2
+    jumps: float = 0.3
     near: float = 0.02
     least_gain: float = 1e-3
     losses: int | None = None
@@ -51,7 +51,9 @@ class Surrogate:
 
     def __post_init__(self) -> None:
         if not 0 <= self.jumps < 1:
-            raise SearchError(f"jumps is {self.jumps}; wanted a share from 0 to below 1")
+            raise SearchError(
+                f"jumps is {self.jumps}; wanted a share from 0 to below 1"
+            )
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         climb = _Climb(self, problem, random.Random(self.seed))
@@ -82,7 +84,8 @@ class _Climb[S, A: Hashable]:
         state = self._state(self.path)
         actions = list(self.problem.actions(state))
         weights = self.engine.model.weights(state, actions)
-        ranked = sorted(range(len(actions)), key=lambda i: -weights[i])
+        ties = [self.rng.random() for _ in actions]
+        ranked = sorted(range(len(actions)), key=lambda i: (-weights[i], ties[i]))
         if self.rng.random() < self.engine.jumps:
             several = self._several(state, [actions[i] for i in ranked])
             if several and several not in self.tried:
