@@ -8,6 +8,8 @@ from typing import Any
 import jax
 
 from meshwright.compile.tune.constrain import constrain
+from meshwright.compile.tune.kernel_costs import examples_of
+from meshwright.compile.tune.kernels import Kernel, read_kernels
 from meshwright.compile.tune.verdict import Question, Verdict, failed
 from meshwright.errors import CompilerError
 from meshwright.partitioner.lower import Lowered
@@ -30,10 +32,8 @@ class TunedStep:
     kept_inputs: frozenset[int]
     kept_outputs: frozenset[int]
 
-    def compile_on(
-        self, server: CompilerServer, key: str, question: Question
-    ) -> dict[str, Any]:
-        """The server's answer for this program with chosen layouts."""
+    def with_choices(self, question: Question) -> tuple[DeviceStep, Entry]:
+        """The step with chosen layouts, and the layouts of its arguments and results."""
         program = constrain(self.lowered.program, question.layouts)
         step = DeviceStep(
             replace(self.lowered, program=program), self.avals, self.donated
@@ -44,7 +44,7 @@ class TunedStep:
             for i in range(len(self.lowered.outputs))
         )
         inputs = question.entry_inputs(len(self.avals), self.kept_inputs)
-        return server.compile(key, step, Entry(inputs, outputs))
+        return step, Entry(inputs, outputs)
 
 
 def _verdict(answer: dict[str, Any], cost: float) -> Verdict:
@@ -77,13 +77,22 @@ class EstimateJudge:
     step: TunedStep
     unit: str = "cycles"
     chooses_entry: bool = True
+    screens: bool = True
+
+    def screen(self, question: Question) -> list[Kernel] | None:
+        try:
+            return read_kernels(self.server.screen(*self.step.with_choices(question)))
+        except CompilerError:
+            return None
 
     def judge(self, question: Question) -> Verdict:
         try:
-            answer = self.step.compile_on(self.server, "", question)
+            answer = self.server.compile("", *self.step.with_choices(question))
         except CompilerError as error:
             return failed(str(error))
-        return _verdict(answer, estimated_cycles(answer["hlo"]))
+        verdict = _verdict(answer, estimated_cycles(answer["hlo"]))
+        kernels = read_kernels(answer["optimized"])
+        return replace(verdict, examples=examples_of(kernels, answer["hlo"]))
 
     def confirm(self, question: Question) -> Verdict:
         return self.judge(question)
@@ -107,8 +116,13 @@ class MeasuringJudge:
     seed: int
     unit: str = "s"
     chooses_entry: bool = False
+    screens: bool = False
     default_s: float = 0.0
     count: int = 0
+
+    def screen(self, question: Question) -> list[Kernel] | None:
+        del question
+        return None
 
     def judge(self, question: Question) -> Verdict:
         return self._measured(question, _PASSES)
@@ -120,7 +134,7 @@ class MeasuringJudge:
         try:
             if self.default_s == 0.0:
                 self._start()
-            answer = self.step.compile_on(self.server, "chosen", question)
+            answer = self.server.compile("chosen", *self.step.with_choices(question))
             first, other = self._measure(("default", "chosen"), passes)
         except CompilerError as error:
             return failed(str(error))
@@ -130,7 +144,8 @@ class MeasuringJudge:
 
     def _start(self) -> None:
         """Compile the program with the default layouts, which all are compared with."""
-        self.step.compile_on(self.server, "default", Question({}, {}, False))
+        plain = self.step.with_choices(Question({}, {}, False))
+        self.server.compile("default", *plain)
         (times,) = self._measure(("default",), _PASSES)
         self.default_s = median(times)
 

@@ -1,12 +1,15 @@
 """The search for layouts: baseline, sites, choices one after another, and a last check."""
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshwright.compile.tune.gain_model import GainModel
 from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.kernel_costs import KernelCosts, async_bytes, same_program
+from meshwright.compile.tune.kernels import Kernel
 from meshwright.compile.tune.problem import LayoutProblem, State, question_of
 from meshwright.compile.tune.sites import Site
 from meshwright.compile.tune.verdict import Judge, Question, Verdict
@@ -16,6 +19,13 @@ from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
 
 type Baseline = Literal["default", "auto"]
+
+_EACH_ROUND = 2
+"""Programs that are compiled between two searches by predicted costs."""
+_MEMORY = 200
+"""Latest predicted gains that the model of a later round knows."""
+_LEAST_GAIN = 1e-3
+"""Relative gain that counts as one."""
 
 _RESERVED = 3
 """Programs that are judged beside the search: default, AUTO, and the result once more."""
@@ -30,7 +40,8 @@ class Found:
     best: the chosen layouts, () if none are better than the baseline. verdict: on them.
     charged: their cost, with the charge for what has no estimate.
     gains: by name of a site, the relative cost that its choice saves.
-    judged: programs that were judged. failures: reasons of those that did not compile.
+    judged: programs that were judged. screened: programs of which no code was generated.
+    failures: reasons of those that did not compile.
     history: least cost after each judged program.
     """
 
@@ -41,6 +52,7 @@ class Found:
     charged: float
     gains: Mapping[str, float]
     judged: int
+    screened: int
     failures: tuple[str, ...]
     history: tuple[float, ...]
     stopped: Stopped
@@ -62,13 +74,14 @@ class SearchOptions:
 
     budget: programs to judge. losses: trials in a row without a gain that end the search.
     charge: cost of one byte that instructions without an estimate write beyond those of
-        the baseline.
+        the baseline. screens: programs to screen before the first is compiled.
     """
 
     budget: int
     seed: int
-    losses: int = 24
+    losses: int = 12
     charge: float = 0.0
+    screens: int = 160
 
     def __post_init__(self) -> None:
         if self.budget <= _RESERVED:
@@ -84,6 +97,8 @@ class LayoutSearch:
 
     name: of the program and the judge, in the journal. show: is told how the search goes.
     asked: keys of the programs that were judged. costs: least cost after each of them.
+    known: costs of kernels. kernels: those of screened states, `None` if that failed.
+    compiled: programs that were chosen to be compiled, as sets of kernels.
     """
 
     program: Program
@@ -97,6 +112,9 @@ class LayoutSearch:
     asked: set[str] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
+    known: KernelCosts = field(default_factory=KernelCosts)
+    kernels: dict[State, list[Kernel] | None] = field(default_factory=dict)
+    compiled: set[object] = field(default_factory=set)
 
     def run(self) -> Found:
         """The best layouts within the budget, never worse than the baseline."""
@@ -107,6 +125,31 @@ class LayoutSearch:
             raise CompilerError(f"the program itself does not compile: {default.error}")
         is_auto = auto.cost < default.cost
 
+        if self.judge.screens:
+            best, stopped, gains = self._screened(is_auto, base)
+        else:
+            best, stopped, gains = self._direct(is_auto, base)
+        verdict = self._ask(best, is_auto)
+        found = Found(
+            default=default,
+            auto=auto,
+            best=best,
+            verdict=verdict,
+            charged=self._charged(verdict, base),
+            gains=gains,
+            judged=len(self.asked),
+            screened=len(self.kernels),
+            failures=tuple(self.failures),
+            history=tuple(self.costs),
+            stopped=stopped,
+        )
+        return self._checked(found) if found.best else found
+
+    def _direct(
+        self, is_auto: bool, base: Verdict
+    ) -> tuple[State, Stopped, dict[str, float]]:
+        """The best state of a search that judges every candidate."""
+
         def cost(state: State) -> float:
             return self._charged(self._ask(state, is_auto), base)
 
@@ -116,20 +159,91 @@ class LayoutSearch:
             Surrogate(options.seed, self.model, losses=options.losses),
             Budget(evaluations=options.budget - _RESERVED + 1),
         )
-        verdict = self._ask(result.state, is_auto)
-        found = Found(
-            default=default,
-            auto=auto,
-            best=result.state,
-            verdict=verdict,
-            charged=self._charged(verdict, base),
-            gains=self._gains(result.state, is_auto, base),
-            judged=len(self.asked),
-            failures=tuple(self.failures),
-            history=tuple(self.costs),
-            stopped=result.stopped,
+        gains = self._gains(result.state, is_auto, base)
+        return result.state, result.stopped, gains
+
+    # -- with screens ------------------------------------------------------------------
+
+    def _screened(
+        self, is_auto: bool, base: Verdict
+    ) -> tuple[State, Stopped, dict[str, float]]:
+        """The best state of rounds that screen many candidates and compile few.
+
+        Each round searches by predicted costs from the best state, and compiles the
+        candidates that promise most, whose kernels make the next predictions better.
+        """
+        options, best, losses = self.options, (), 0
+        least, stopped = base.cost, "evaluations"
+        try:
+            for number in itertools.count():
+                promising = self._round(number, best, is_auto, least)
+                for state in promising:
+                    if len(self.asked) >= options.budget - 1:
+                        return best, "evaluations", self._shares(best, is_auto)
+                    cost = self._charged(self._ask(state, is_auto), base)
+                    losses = 0 if cost < least * (1 - _LEAST_GAIN) else losses + 1
+                    if cost < least:
+                        best, least = state, cost
+                if losses >= options.losses or not promising:
+                    stopped = "stalled"
+                    break
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        return best, stopped, self._shares(best, is_auto)
+
+    def _round(
+        self, number: int, best: State, is_auto: bool, least: float
+    ) -> list[State]:
+        """States to compile next, by rising predicted cost, no two alike."""
+
+        def cost(state: State) -> float:
+            return self._predicted(state, is_auto)
+
+        count = self.options.screens if number == 0 else self.options.screens // 4
+        for rest in _without_one(best):
+            cost(rest)
+        model = GainModel(self.sites, self.model.prior, list(self.model.seen))
+        search(
+            LayoutProblem(self.sites, cost, best),
+            Surrogate(self.options.seed + number, model),
+            Budget(evaluations=count),
         )
-        return self._checked(found) if found.best else found
+        self.model.seen[:] = model.seen[-_MEMORY:]
+        ranked = sorted(self.kernels, key=lambda s: (cost(s), len(s), str(s)))
+        chosen: list[State] = []
+        for state in ranked:
+            kernels = self.kernels[state]
+            if len(chosen) == _EACH_ROUND or kernels is None or cost(state) >= least:
+                break
+            program = frozenset(same_program(kernels).items())
+            if program not in self.compiled:
+                self.compiled.add(program)
+                chosen.append(state)
+        return chosen
+
+    def _predicted(self, state: State, is_auto: bool) -> float:
+        """The predicted cost of a state, exact if all of its kernels are known."""
+        if state not in self.kernels:
+            self.kernels[state] = self.judge.screen(self._question(state, is_auto))
+            self.show(f"{len(self.asked)} programs, {len(self.kernels)} screened")
+        kernels, plain = self.kernels[state], self.kernels.get(())
+        if kernels is None or plain is None:
+            return math.inf if state else self.costs[-1]
+        more = async_bytes(kernels) - async_bytes(plain)
+        return self.known.predict(kernels) + self.options.charge * max(0.0, more)
+
+    def _shares(self, best: State, is_auto: bool) -> dict[str, float]:
+        """Savings of each choice, by the predicted costs of the states without it."""
+        if not best:
+            return {}
+        cost = self._predicted(best, is_auto)
+        rests = zip(best, _without_one(best), strict=True)
+        return {
+            choice.site: self._predicted(rest, is_auto) / cost - 1
+            for choice, rest in rests
+        }
+
+    # -- verdicts ----------------------------------------------------------------------
 
     def _checked(self, found: Found) -> Found:
         """The result judged once more, its layouts written out; the baseline if worse."""
@@ -182,8 +296,15 @@ class LayoutSearch:
             self.journal.note(key, known)
         if key not in self.asked:
             self.asked.add(key)
+            self.known.learn(known.examples)
             least = min(self.costs[-1:] + [known.cost])
             self.costs.append(least)
             self.failures += [known.error] if known.error else []
             self.show(f"{len(self.asked)} programs, {least:.6g} {self.judge.unit}")
         return known
+
+
+def _without_one(state: State) -> Iterator[State]:
+    """The states without one of the choices, in their order."""
+    for choice in state:
+        yield tuple(each for each in state if each != choice)

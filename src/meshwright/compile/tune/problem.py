@@ -33,25 +33,29 @@ type State = tuple[Choice, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayoutProblem:
-    """States, choices and costs for `search`; `cost_fn` asks the judge."""
+    """States, choices and costs for `search`; `cost_fn` asks the judge or guesses.
+
+    An action chooses the layout of a site, or another one for it. begin: the start.
+    """
 
     sites: Mapping[str, Site]
     cost_fn: Callable[[State], float]
+    begin: State = ()
 
     def start(self) -> State:
-        return ()
+        return self.begin
 
     def actions(self, state: State) -> Sequence[Choice]:
-        taken = {choice.site for choice in state}
         return [
             choice
-            for name, site in self.sites.items()
-            if name not in taken
+            for site in self.sites.values()
             for choice in choices_of(site)
+            if choice not in state
         ]
 
     def apply(self, state: State, action: Choice) -> State:
-        return tuple(sorted((*state, action), key=lambda choice: choice.site))
+        others = (choice for choice in state if choice.site != action.site)
+        return tuple(sorted((*others, action), key=lambda choice: choice.site))
 
     def cost(self, state: State) -> float:
         return self.cost_fn(state)

@@ -148,10 +148,10 @@ def _result(
         name=captured.name or "function",
         backend=backend,
         unit=unit,
-        default=found.default,
-        auto=found.auto,
+        default=replace(found.default, examples=()),
+        auto=replace(found.auto, examples=()),
         baseline=found.baseline,
-        tuned=found.verdict,
+        tuned=replace(found.verdict, examples=()),
         charged=found.charged,
         layouts=tuple(_layout(c, sites[c.site], found) for c in found.best),
         argument_layouts=_changed(
@@ -161,6 +161,7 @@ def _result(
             captured.out_paths, found.verdict.out_layouts, found.default.out_layouts
         ),
         judged=found.judged,
+        screened=found.screened,
         failures=found.failures,
         stopped=found.stopped,
         history=found.history,

@@ -47,7 +47,8 @@ class TunedLayouts:
     charged: the tuned cost, with the charge for what the compiler does not estimate.
     layouts: the chosen ones. argument_layouts, result_layouts: by path, major to minor,
         where they are not the default.
-    judged: programs compiled. failures: reasons of those that did not compile.
+    judged: programs compiled. screened: programs of which no code was generated.
+    failures: reasons of those that did not compile.
     fingerprint: of the program. fn: the tuned function of the original's arguments;
         `None` if read from JSON, see `mw.with_layouts`.
     """
@@ -64,6 +65,7 @@ class TunedLayouts:
     argument_layouts: Mapping[str, tuple[int, ...]]
     result_layouts: Mapping[str, tuple[int, ...]]
     judged: int
+    screened: int
     failures: tuple[str, ...]
     stopped: str
     history: tuple[float, ...]
@@ -143,7 +145,9 @@ class TunedLayouts:
 
 
 def _lines(tuned: TunedLayouts) -> Iterator[str]:
-    judged = f"{tuned.judged} programs judged, {len(tuned.failures)} did not compile"
+    judged = f"{tuned.judged} programs compiled of {tuned.screened} screened"
+    if tuned.failures:
+        judged += f", {len(tuned.failures)} failed"
     yield f"{tuned.name} on {tuned.backend}: {judged}, stopped: {tuned.stopped}"
     rows = [("default", tuned.default), ("AUTO arguments", tuned.auto)]
     rows.append(("tuned", tuned.tuned))

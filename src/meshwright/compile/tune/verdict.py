@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, Protocol
 
 from meshwright.compile.tune.constrain import Layouts
+from meshwright.compile.tune.kernel_costs import Example
+from meshwright.compile.tune.kernels import Kernel
 from meshwright.run.compilers.server import EntryLayout
 
 
@@ -23,6 +25,7 @@ class Verdict:
     temp_bytes: temporary memory.
     in_layouts, out_layouts: layouts of arguments and results, major to minor.
     error: why there is no cost, "" if there is one.
+    examples: kernels with the compiler's estimates, from which other programs are guessed.
     """
 
     cost: float
@@ -34,10 +37,15 @@ class Verdict:
     in_layouts: tuple[tuple[int, ...] | None, ...] = ()
     out_layouts: tuple[tuple[int, ...] | None, ...] = ()
     error: str = ""
+    examples: tuple[Example, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; an infinite cost is `None`."""
-        return {**asdict(self), "cost": self.cost if math.isfinite(self.cost) else None}
+        return {
+            **asdict(self),
+            "cost": self.cost if math.isfinite(self.cost) else None,
+            "examples": [astuple(each) for each in self.examples],
+        }
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Verdict:
@@ -47,7 +55,11 @@ class Verdict:
             key: tuple(None if each is None else tuple(each) for each in fields[key])
             for key in ("in_layouts", "out_layouts")
         }
-        return Verdict(**{**fields, **layouts, "cost": cost})
+        examples = tuple(
+            Example(key, kind, tuple(features), cycles)
+            for key, kind, features, cycles in fields.get("examples", ())
+        )
+        return Verdict(**{**fields, **layouts, "cost": cost, "examples": examples})
 
 
 def failed(reason: str) -> Verdict:
@@ -87,6 +99,15 @@ class Judge(Protocol):
     @property
     def chooses_entry(self) -> bool:
         """Whether the compiler can choose layouts of arguments and results."""
+        ...
+
+    @property
+    def screens(self) -> bool:
+        """Whether `screen` can be asked, which takes much less time than `judge`."""
+        ...
+
+    def screen(self, question: Question) -> list[Kernel] | None:
+        """The kernels of the program, not yet compiled; `None` if that fails."""
         ...
 
     def judge(self, question: Question) -> Verdict:

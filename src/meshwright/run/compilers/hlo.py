@@ -171,7 +171,7 @@ _FREE = frozenset(
 class Unestimated:
     """Instructions of one execution that have no estimate of cycles, loops multiplied.
 
-    async_copies: asynchronous copies and slices.
+    async_copies: asynchronous copies, slices and collectives.
     num_bytes: bytes that all unestimated instructions write, custom calls included.
     """
 
@@ -183,7 +183,7 @@ def unestimated(text: str) -> Unestimated:
     """What scheduled HLO does beside the instructions that `estimated_cycles` adds up."""
     module = parse_hlo(text)
     copies = total = 0
-    for name, runs in _control_runs(module).items():
+    for name, runs in control_runs(module).items():
         for each in module.computations[name]:
             if (
                 each.opcode in _FREE
@@ -191,13 +191,15 @@ def unestimated(text: str) -> Unestimated:
                 or _CYCLES.search(each.rest)
             ):
                 continue
-            copies += runs * each.opcode.endswith(("copy-start", "slice-start"))
-            arrays = map(_array_bytes, _ARRAY.finditer(each.type))
-            total += runs * max(arrays, default=0)
+            copies += runs * each.opcode.endswith("-start")
+            sizes = sorted(map(_array_bytes, _ARRAY.finditer(each.type)))
+            # The type of a start has its operand as well, which is no smaller.
+            place = -2 if each.opcode.endswith("-start") else -1
+            total += runs * (sizes[place] if len(sizes) >= -place else 0)
     return Unestimated(copies, total)
 
 
-def _control_runs(module: Module) -> dict[str, int]:
+def control_runs(module: Module) -> dict[str, int]:
     """Executions of the entry, and of bodies of loops and branches below it."""
     inner = {
         callee
@@ -211,6 +213,17 @@ def _control_runs(module: Module) -> dict[str, int]:
         for name, runs in module.runs.items()
         if name in module.computations and name not in inner
     }
+
+
+def kernel_cycles(text: str) -> dict[str, float]:
+    """Estimated cycles of one execution, by instruction, where there is an estimate."""
+    found: dict[str, float] = {}
+    for lines in parse_hlo(text).computations.values():
+        for each in lines:
+            estimate = _CYCLES.search(each.rest)
+            if estimate and int(estimate[1]) < _UNKNOWN_CYCLES:
+                found[each.name] = float(estimate[1])
+    return found
 
 
 def hlo_collectives(

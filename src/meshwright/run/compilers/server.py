@@ -39,11 +39,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class CompilerHost:
-    """The platform to compile for, and the environment of the process that does."""
+    """The platform to compile for, and the environment of the process that does.
+
+    program: file pattern of the optimised program in the compiler's dump; "" if it is not
+        dumped, and then programs cannot be screened.
+    """
 
     platform: str
     target: Target
     environment: Mapping[str, str]
+    program: str = ""
 
 
 def host_of(machine: Machine) -> CompilerHost:
@@ -51,7 +56,8 @@ def host_of(machine: Machine) -> CompilerHost:
     backend = find_backend(machine)
     quiet = {k: v for k, v in backend.environment.items() if "LOG" not in k}
     quiet.pop("TPU_VMODULE", None)
-    return CompilerHost(backend.platform, backend.target(machine), quiet)
+    target = backend.target(machine)
+    return CompilerHost(backend.platform, target, quiet, backend.program)
 
 
 def cpu_host(num_devices: int = 1) -> CompilerHost:
@@ -95,28 +101,43 @@ class CompilerServer:
         key: name under which it can be measured.
         Raises `CompilerError` if the compiler fails, or takes longer than `timeout_s`.
         """
-        exported = Path(self._folder.name) / "step.bin"
+        request = self._request(step, entry)
+        answer = self._ask({**request, "do": "compile", "key": key})
+        return {**answer, "hlo": Path(request["hlo"]).read_text(encoding="utf-8")}
+
+    def screen(self, step: DeviceStep, entry: Entry) -> str:
+        """The optimised program of a step, of which no code is generated.
+
+        It takes a small part of the time of `compile`: most of it goes into code.
+        """
+        return self._ask({**self._request(step, entry), "do": "screen"})["optimized"]
+
+    def _request(self, step: DeviceStep, entry: Entry) -> dict[str, Any]:
+        folder = Path(self._folder.name)
+        exported = folder / "step.bin"
         exported.write_bytes(export_step(step, self.host.platform))
-        hlo = Path(self._folder.name) / "compiled.hlo"
         sizes = dict(step.lowered.mesh.sizes)
         topology, options = self.host.target
-        answer = self._ask(
-            {
-                "do": "compile",
-                "key": key,
-                "step": str(exported),
-                "hlo": str(hlo),
-                "platform": self.host.platform,
-                "topology": topology,
-                "topology_options": options,
-                "mesh_shape": list(sizes.values()),
-                "axes": list(sizes),
-                "donated": list(step.donated),
-                "in_layouts": list(entry.inputs),
-                "out_layouts": list(entry.outputs),
-            }
-        )
-        return {**answer, "hlo": hlo.read_text(encoding="utf-8")}
+        return {
+            "step": str(exported),
+            "hlo": str(folder / "compiled.hlo"),
+            "dump": str(self._dump) if self.host.program else "",
+            "pattern": self.host.program,
+            "platform": self.host.platform,
+            "topology": topology,
+            "topology_options": options,
+            "mesh_shape": list(sizes.values()),
+            "axes": list(sizes),
+            "donated": list(step.donated),
+            "in_layouts": list(entry.inputs),
+            "out_layouts": list(entry.outputs),
+        }
+
+    @property
+    def _dump(self) -> Path:
+        path = Path(self._folder.name) / "dump"
+        path.mkdir(exist_ok=True)
+        return path
 
     def measure(
         self, keys: Sequence[str], passes: int, least_s: float, seed: int
@@ -166,7 +187,7 @@ class CompilerServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=_environment(self.host),
+                env=_environment(self.host, self._dump),
                 start_new_session=True,  # Ctrl-C ends the search, not a compilation
             )
             log.close()
@@ -193,10 +214,12 @@ class CompilerServer:
                         pipe.close()
 
 
-def _environment(host: CompilerHost) -> dict[str, str]:
+def _environment(host: CompilerHost, dump: Path) -> dict[str, str]:
     flags = (
         os.environ.get("XLA_FLAGS", "") + " " + host.environment.get("XLA_FLAGS", "")
     )
+    if host.program:
+        flags += f" --xla_dump_to={dump}"
     if host.platform != "cpu":
         flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", flags)
     return {

@@ -6,9 +6,11 @@ answered by one line. What the compiler itself prints goes to stderr.
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,10 +31,38 @@ def compile_kept(request: dict[str, Any]) -> dict[str, Any]:
     costs = compiled.cost_analysis() or {}
     return {
         **found,
+        "optimized": _dumped(request) if request["dump"] else "",
         "bytes_accessed": costs.get("bytes accessed"),
         "in_layouts": _layouts(compiled.input_formats[0]),
         "out_layouts": _layouts(compiled.output_formats),
     }
+
+
+_NO_CODE = "meshwright_no_code"
+"""A custom call that no compiler knows: it ends a compilation where code generation begins."""
+
+
+def screen(request: dict[str, Any]) -> dict[str, Any]:
+    """The optimised program of a step, of which no code is generated.
+
+    It is what the compiler dumps; all passes over HLO have run on it.
+    """
+    try:
+        compile_request(request, last=_NO_CODE)
+    except jax.errors.JaxRuntimeError as error:
+        if _NO_CODE not in str(error):
+            raise
+    return {"optimized": _dumped(request)}
+
+
+def _dumped(request: dict[str, Any]) -> str:
+    """Text of the largest optimised program in the dump, which is emptied."""
+    folder, pattern = Path(request["dump"]), request["pattern"]
+    found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_size)
+    text = found[-1].read_text(encoding="utf-8") if found else ""
+    for path in [*folder.iterdir()]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return text
 
 
 def _layouts(formats: Any) -> list[list[int] | None]:
@@ -92,7 +122,12 @@ def forget(request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-_ACTIONS = {"compile": compile_kept, "measure": measure, "forget": forget}
+_ACTIONS = {
+    "compile": compile_kept,
+    "screen": screen,
+    "measure": measure,
+    "forget": forget,
+}
 
 
 def serve() -> None:
