@@ -53,6 +53,21 @@ def attention(batch=4, length=512, width=512, heads=8):
     return _trained(forward, params, _shaped(batch, length, width))
 
 
+def transformer(batch=8, length=512, width=512, heads=8, hidden=2048):
+    def forward(p, x):
+        q = jnp.einsum("btd,dhk->bthk", x, p["q"])
+        k = jnp.einsum("btd,dhk->bthk", x, p["k"])
+        v = jnp.einsum("btd,dhk->bthk", x, p["v"])
+        x = x + jnp.einsum("bthk,hkd->btd", _attend(q, k, v), p["o"])
+        return x + jax.nn.gelu(x @ p["up"]) @ p["down"]
+
+    each = width // heads
+    params = {name: _shaped(width, heads, each) for name in "qkv"}
+    params["o"] = _shaped(heads, each, width)
+    params |= {"up": _shaped(width, hidden), "down": _shaped(hidden, width)}
+    return _trained(forward, params, _shaped(batch, length, width))
+
+
 def cross_attention(batch=4, length=256, memory=512, width=512, heads=8):
     def forward(p, x, memory):
         def split(y, w):
@@ -297,6 +312,7 @@ BLOCKS = {
     fn.__name__: fn
     for fn in (
         attention,
+        transformer,
         cross_attention,
         grouped_query,
         window_attention,

@@ -23,6 +23,8 @@ _LIMIT = 0.3
 _SITE, _MINOR, _PART, _OWN = 0.012, 0.008, 0.006, 0.004
 """Variances of gains that choices share, by what they have in common."""
 _NOISE = 1e-4
+_MOST_SEEN = 64
+"""Latest gains that are taken into account."""
 _OPTIMISM = 1.0
 """Standard deviations that are added to the mean of a choice."""
 
@@ -57,6 +59,8 @@ class GainModel:
     prior: Mapping[str, float]
     seen: list[tuple[Choice, float]] = field(default_factory=list)
     _means: dict[Choice, float] = field(default_factory=dict)
+    _codes: dict[Choice, tuple[int, ...]] = field(default_factory=dict)
+    _numbers: dict[object, int] = field(default_factory=dict)
 
     def weights(self, state: State, actions: Sequence[Choice]) -> Sequence[float]:
         """Upper confidence bounds of gains, which are taken to be alike in every state."""
@@ -65,10 +69,11 @@ class GainModel:
             return []
         means = np.array([self._mean(action) for action in actions])
         prior = np.full(len(actions), _SITE + _MINOR + _PART + _OWN)
-        if not self.seen:
+        seen = self.seen[-_MOST_SEEN:]
+        if not seen:
             return (means + _OPTIMISM * np.sqrt(prior)).tolist()
-        known = [choice for choice, _ in self.seen]
-        surprise = np.array([gain - self._mean(c) for c, gain in self.seen])
+        known = [choice for choice, _ in seen]
+        surprise = np.array([gain - self._mean(c) for c, gain in seen])
         within = self._covariance(known, known) + _NOISE * np.eye(len(known))
         across = self._covariance(actions, known)
         solved = np.linalg.solve(within, np.column_stack([surprise, across.T]))
@@ -92,23 +97,24 @@ class GainModel:
     def _covariance(
         self, first: Sequence[Choice], second: Sequence[Choice]
     ) -> np.ndarray:
-        one, two = self._labels(first), self._labels(second)
-        variances = (_SITE, _MINOR, _PART, _OWN)
-        return sum(
-            (
-                variance * (a[:, None] == b[None, :])
-                for variance, a, b in zip(variances, one, two, strict=True)
-            ),
-            np.zeros((len(first), len(second))),
-        )
+        one, two = self._codes_of(first), self._codes_of(second)
+        total = np.zeros((len(first), len(second)))
+        for index, variance in enumerate((_SITE, _MINOR, _PART, _OWN)):
+            total += variance * (one[:, index, None] == two[None, :, index])
+        return total
 
-    def _labels(self, choices: Sequence[Choice]) -> list[np.ndarray]:
-        """By kind of likeness, a label for each choice; equal ones are alike."""
-        texts: list[list[str]] = [[], [], [], []]
+    def _codes_of(self, choices: Sequence[Choice]) -> np.ndarray:
+        """Four numbers for each choice, one by kind of likeness; equal ones are alike."""
         for choice in choices:
-            site, (second, minor) = self.sites[choice.site], choice.order[-2:]
-            texts[0].append(choice.site)
-            texts[1].append(f"{choice.site} {second} {minor}")
-            texts[2].append(f"{site.role} {site.dims[second]}{site.dims[minor]}")
-            texts[3].append(str(choice))
-        return [np.array(each, dtype=object) for each in texts]
+            if choice not in self._codes:
+                self._codes[choice] = tuple(map(self._code, self._likeness(choice)))
+        return np.array([self._codes[choice] for choice in choices])
+
+    def _code(self, label: object) -> int:
+        return self._numbers.setdefault(label, len(self._numbers))
+
+    def _likeness(self, choice: Choice) -> tuple[object, ...]:
+        """What choices have in common that say something about each other."""
+        site, minors = self.sites[choice.site], choice.order[-2:]
+        letters = "".join(site.dims[d] for d in minors)
+        return choice.site, (choice.site, minors), (site.role, letters), choice

@@ -13,6 +13,10 @@ _WIDTH = 0.5
 """Distance of features, in units of e, at which a known kernel counts 1/e as much."""
 _OTHER_KIND = 2.0
 """Distance between kernels of different kinds."""
+_MARGIN, _MARGIN_COUNT = 0.1, 10
+"""The error that guesses are taken to have, as if so many had been seen."""
+_MOST_ERROR = 0.7
+"""Larger errors, by a factor of 2, count as this."""
 _FLOOR = 50.0
 """Cycles of a kernel of which nothing is known."""
 
@@ -40,20 +44,29 @@ class KernelCosts:
     """Cycles of kernels by key, and a guess for keys that were never compiled.
 
     The guess is the mean logarithm of known cycles, weighted by likeness of features
-    (Nadaraya and Watson's estimator), shifted by the bytes and operations that differ.
+    (Nadaraya and Watson's estimator) and scaled by the bytes that are moved.
+    A search picks what is guessed too low, so that guesses are raised by the mean error of
+    those that were compiled, and by a margin before any was.
+    errors: logarithms of estimates by guesses.
     """
 
     known: dict[str, float] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
     guesses: dict[str, float] = field(default_factory=dict)
+    errors: list[float] = field(default_factory=list)
 
     def learn(self, examples: Iterable[Example]) -> None:
         """Take note of kernels that were compiled."""
         for example in examples:
-            if example.key not in self.known:
-                self.known[example.key] = example.cycles
-                if example.cycles > 0:
-                    self.examples.append(example)
+            if example.key in self.known:
+                continue
+            self.known[example.key] = example.cycles
+            if example.cycles > 0:
+                self.examples.append(example)
+                guess = self.guesses.get(example.key)
+                if guess is not None:
+                    error = math.log(example.cycles / guess)
+                    self.errors.append(max(-_MOST_ERROR, min(_MOST_ERROR, error)))
         self.guesses.clear()
 
     def predict(self, kernels: Sequence[Kernel]) -> float:
@@ -70,7 +83,9 @@ class KernelCosts:
             return self.known[kernel.key]
         if kernel.key not in self.guesses:
             self.guesses[kernel.key] = self._guess(kernel)
-        return self.guesses[kernel.key]
+        mean = sum(self.errors, _MARGIN * _MARGIN_COUNT)
+        error = mean / (len(self.errors) + _MARGIN_COUNT)
+        return self.guesses[kernel.key] * math.exp(max(error, 0.0))
 
     def _guess(self, kernel: Kernel) -> float:
         if not self.examples:
@@ -78,10 +93,11 @@ class KernelCosts:
         features = np.array([each.features for each in self.examples])
         gaps = features - np.array(kernel.features)
         kinds = np.array([each.kind != kernel.kind for each in self.examples])
-        distance = np.abs(gaps).sum(1) + _OTHER_KIND * kinds
+        distance = np.abs(gaps[:, 1:]).sum(1) + 0.3 * np.abs(gaps[:, 0])
+        distance += _OTHER_KIND * kinds
         weights = np.exp(-(distance - distance.min()) / _WIDTH)
-        # The nearest kernels' cycles, scaled by how much more this one moves.
-        logs = np.log([each.cycles for each in self.examples]) - gaps[:, :3].max(1)
+        # What the nearest kernels take for a byte, times the bytes of this one.
+        logs = np.log([each.cycles for each in self.examples]) - gaps[:, 0]
         return float(np.exp((weights * logs).sum() / weights.sum()))
 
 

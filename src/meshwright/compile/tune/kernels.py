@@ -164,10 +164,7 @@ def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
     """The main op of a kernel, and where products have their minor dims."""
     products = [line for line in body if line.opcode in ("convolution", "dot")]
     if products:
-        arrays = read_arrays(products[0].type)
-        layout = arrays[0].layout if arrays else ()
-        labels = re.search(r"dim_labels=(\S+?),", products[0].rest + ",")
-        return f"product {labels[1] if labels else ''} {layout}"
+        return f"product {_minors(products[0], body)}"
     opcodes = {line.opcode for line in body} or {each.opcode}
     for opcode in ("scatter", "gather", "sort", "reduce-window", "reduce", "transpose"):
         if opcode in opcodes:
@@ -175,16 +172,39 @@ def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
     return "copy" if opcodes <= {"copy", "bitcast", "parameter"} else "elementwise"
 
 
+def _minors(product: Instruction, body: Sequence[Instruction]) -> str:
+    """The parts of the two minor dims of both operands and the result of a product.
+
+    By the letters of XLA's dim labels: batch, feature, input, output, space.
+    """
+    labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", product.rest)
+    if labels is None:
+        return ""
+    types = {line.name: line.type for line in body}
+    names = [*_operands(product)[:2], product.name]
+    parts: list[str] = []
+    for name, letters in zip(names, labels.groups(), strict=True):
+        arrays = read_arrays(types.get(name, ""))
+        order = arrays[0].layout[:2] if arrays else ()
+        parts.append("".join(letters[d] for d in order if d < len(letters)))
+    return " ".join(parts)
+
+
 def _features(
     operands: Sequence[Array], results: Sequence[Array], body: Sequence[Instruction]
 ) -> Iterator[float]:
-    """Logarithms of: bytes of main memory, bytes on chip, operations, elements; ops."""
+    """Logarithms of: bytes moved, operations, elements; shares and numbers after them.
+
+    Bytes on chip count a quarter of those of main memory.
+    """
     every = [*operands, *results]
-    yield _log(sum(a.num_bytes for a in every if not a.is_on_chip))
-    yield _log(sum(a.num_bytes for a in every if a.is_on_chip))
+    on_chip = sum(a.num_bytes for a in every if a.is_on_chip)
+    whole = sum(a.num_bytes for a in every)
+    minors = {a.layout[0] for a in every if len(a.layout) > 1}
+    yield _log(whole - 0.75 * on_chip)
     yield _log(sum(map(_product_flops, body)))
     yield _log(sum(math.prod(a.dims) for line in body for a in read_arrays(line.type)))
-    minors = {a.layout[0] for a in every if len(a.layout) > 1}
+    yield on_chip / max(whole, 1.0)
     yield float(len(minors))
     yield float(sum(line.opcode in ("transpose", "copy") for line in body))
 

@@ -22,8 +22,10 @@ type Baseline = Literal["default", "auto"]
 
 _EACH_ROUND = 2
 """Programs that are compiled between two searches by predicted costs."""
-_MEMORY = 200
-"""Latest predicted gains that the model of a later round knows."""
+_HOPELESS = 1.3
+"""Predicted cost, as a multiple of the least one, from which nothing is compiled."""
+_EACH_CHOICE = 2e-3
+"""Relative gain by which one more choice has to pay."""
 _LEAST_GAIN = 1e-3
 """Relative gain that counts as one."""
 
@@ -184,7 +186,8 @@ class LayoutSearch:
                     losses = 0 if cost < least * (1 - _LEAST_GAIN) else losses + 1
                     if cost < least:
                         best, least = state, cost
-                if losses >= options.losses or not promising:
+                losses += 0 if promising else _EACH_ROUND
+                if losses >= options.losses:
                     stopped = "stalled"
                     break
         except KeyboardInterrupt:
@@ -208,13 +211,18 @@ class LayoutSearch:
             Surrogate(self.options.seed + number, model),
             Budget(evaluations=count),
         )
-        self.model.seen[:] = model.seen[-_MEMORY:]
-        ranked = sorted(self.kernels, key=lambda s: (cost(s), len(s), str(s)))
+        self.model.seen[:] = model.seen
+        # Choices that hardly matter are left out.
+        ranked = sorted(
+            self.kernels, key=lambda s: (cost(s) * (1 + _EACH_CHOICE * len(s)), str(s))
+        )
         chosen: list[State] = []
         for state in ranked:
             kernels = self.kernels[state]
-            if len(chosen) == _EACH_ROUND or kernels is None or cost(state) >= least:
+            if len(chosen) == _EACH_ROUND or cost(state) >= least * _HOPELESS:
                 break
+            if kernels is None:
+                continue
             program = frozenset(same_program(kernels).items())
             if program not in self.compiled:
                 self.compiled.add(program)

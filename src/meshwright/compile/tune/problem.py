@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from meshwright.compile.tune.sites import Site, orders
 from meshwright.compile.tune.verdict import Question
@@ -64,13 +65,14 @@ class LayoutProblem:
         return state
 
 
-def choices_of(site: Site) -> list[Choice]:
+@cache
+def choices_of(site: Site) -> tuple[Choice, ...]:
     """All layouts of a site, alone and together with its gradient's."""
     twins = (False, True) if site.twins else (False,)
-    return [
+    return tuple(
         Choice(site.name, order, twin)
         for order, twin in itertools.product(orders(len(site.shape)), twins)
-    ]
+    )
 
 
 def question_of(

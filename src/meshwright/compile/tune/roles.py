@@ -184,7 +184,9 @@ def _gradient(value: Value, maker: Op, uses: Mapping[Value, Uses]) -> Value | No
 
 def _signatures(uses: Mapping[Value, Uses]) -> dict[Value, str]:
     """A hash of the ops around each value, after Weisfeiler and Lehman."""
-    labels = {v: _hash(f"{v} {u.role} {u.dims} {u.source}") for v, u in uses.items()}
+    # Inputs of equal layers differ in a number in their paths.
+    places = {v: "#" if u.maker is None else u.source for v, u in uses.items()}
+    labels = {v: _hash(f"{v} {u.role} {u.dims} {places[v]}") for v, u in uses.items()}
     for _ in range(_DEPTH):
         labels = {v: _hash(" ".join(_around(v, u, labels))) for v, u in uses.items()}
     return labels

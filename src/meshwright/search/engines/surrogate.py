@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
 from meshwright.search.loop.problem import Problem
+from meshwright.search.loop.walk import Walker
 
 
 class Model(Protocol):
@@ -34,20 +35,24 @@ class Surrogate:
     A step adds the action of the largest weight that was not tried in this state, or, with
     probability `jumps`, two or three actions at once, each of a large weight. A gain makes
     the new state the best one; near misses are tried again there. Every gain is followed by
-    trials without one of the earlier actions, which so lose what no longer pays.
+    trials without one of the earlier actions, so that the path loses what no longer pays.
+    When every action was tried, the search starts again from a random state.
 
+    model: weighs actions; without one all weigh the same.
     near: relative loss up to which an action is tried again after the next gain.
     least_gain: relative gain below which a state is not better.
-    patience: candidates in a row without a gain that end the search.
+    losses: steps in a row without a gain that end the search; `None` is no limit.
+    longest: limit on the actions of the random walk to a new start.
     """
 
     seed: int
-    model: Model
+    model: Model | None = None
     jumps: float = 0.3
     near: float = 0.02
     least_gain: float = 1e-3
     losses: int | None = None
-    patience: int | None = 1000
+    longest: int = 64
+    patience: int | None = 10_000
 
     def __post_init__(self) -> None:
         if not 0 <= self.jumps < 1:
@@ -57,16 +62,18 @@ class Surrogate:
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         climb = _Climb(self, problem, random.Random(self.seed))
+        yield from climb.begin(())
         while self.losses is None or climb.losses < self.losses:
             added = climb.propose()
-            if not added:
-                return False
-            yield from climb.try_adding(added)
+            if added:
+                yield from climb.try_adding(added)
+            else:
+                yield from climb.begin(climb.random_path())
         return False
 
 
 class _Climb[S, A: Hashable]:
-    """The state of one search: the best state so far, and what was tried from it."""
+    """The state of one search: the state it climbs from, and what was tried from it."""
 
     def __init__(
         self, engine: Surrogate, problem: Problem[S, A], rng: random.Random
@@ -75,25 +82,39 @@ class _Climb[S, A: Hashable]:
         self.problem = problem
         self.rng = rng
         self.path: tuple[A, ...] = ()
-        self.best = math.nan
+        self.best = math.inf
         self.tried: dict[tuple[A, ...], float] = {}
         self.losses = 0
+
+    def begin(self, path: tuple[A, ...]) -> Exploration[S, A]:
+        """Climb from the end of a path."""
+        self.path, self.tried = path, {}
+        self.losses += bool(path)
+        self.best = yield self._candidate(path)
+        return False
+
+    def random_path(self) -> tuple[A, ...]:
+        """The actions of a random walk from the start."""
+        walker = Walker(self.problem, self.rng, None, self.engine.longest)
+        actions = list[A]()
+        length = int((self.engine.longest + 1) ** self.rng.random())
+        walker.walk([self.problem.start()], actions, length)
+        return tuple(actions)
 
     def propose(self) -> tuple[A, ...]:
         """Actions to add to the best state; empty if all single ones were tried."""
         state = self._state(self.path)
         actions = list(self.problem.actions(state))
-        weights = self.engine.model.weights(state, actions)
+        model = self.engine.model
+        weights = model.weights(state, actions) if model else [0.0] * len(actions)
         ties = [self.rng.random() for _ in actions]
-        ranked = sorted(range(len(actions)), key=lambda i: (-weights[i], ties[i]))
+        order = sorted(range(len(actions)), key=lambda i: (-weights[i], ties[i]))
+        ranked = [actions[i] for i in order]
         if self.rng.random() < self.engine.jumps:
-            several = self._several(state, [actions[i] for i in ranked])
+            several = self._several(state, ranked)
             if several and several not in self.tried:
                 return several
-        for i in ranked:
-            if (actions[i],) not in self.tried:
-                return (actions[i],)
-        return ()
+        return next(((a,) for a in ranked if (a,) not in self.tried), ())
 
     def _several(self, state: S, ranked: Sequence[A]) -> tuple[A, ...]:
         """Two or three actions that can follow one another, drawn from the best ones."""
@@ -108,37 +129,43 @@ class _Climb[S, A: Hashable]:
         return tuple(chosen) if len(chosen) > 1 else ()
 
     def try_adding(self, added: tuple[A, ...]) -> Exploration[S, A]:
-        if math.isnan(self.best):
-            start = self.problem.start()
-            self.best = yield self.problem.key(start), start, ()
-        before = self.best
-        cost = yield self._candidate((*self.path, *added))
-        self.tried[added] = cost / before - 1
-        self.engine.model.learn(added, before, cost)
-        if cost < before * (1 - self.engine.least_gain):
-            earlier = self.path
-            self._accept((*self.path, *added), cost)
-            for action in earlier if len(added) == 1 else (*earlier, *added):
-                yield from self._try_without(action)
-        else:
+        before, earlier = self.best, self.path
+        cost = yield self._candidate((*earlier, *added))
+        self.tried[added] = cost
+        if self.engine.model:
+            self.engine.model.learn(added, before, cost)
+        if not self._is_gain(cost):
             self.losses += 1
+            return False
+        self._accept((*earlier, *added), cost)
+        for action in earlier if len(added) == 1 else (*earlier, *added):
+            yield from self._try_without(action)
         return False
 
+    def _is_gain(self, cost: float) -> bool:
+        if math.isinf(self.best):
+            return cost < self.best
+        return cost < self.best - self.engine.least_gain * abs(self.best)
+
     def _try_without(self, action: A) -> Exploration[S, A]:
-        """Drop an action of the best state if the cost does not rise."""
-        rest = tuple(each for each in self.path if each != action)
-        if not rest or len(rest) == len(self.path):
+        """Drop an action of the best state if the rest is possible and costs no more."""
+        path: list[A] = []
+        state = self.problem.start()
+        for each in self.path:
+            if each != action and each in self.problem.actions(state):
+                path.append(each)
+                state = self.problem.apply(state, each)
+        if len(path) != len(self.path) - 1:
             return False
-        cost = yield self._candidate(rest)
-        self.engine.model.learn((action,), cost, self.best)
+        cost = yield self._candidate(tuple(path))
         if cost <= self.best:
-            self._accept(rest, cost)
+            self._accept(tuple(path), cost)
         return False
 
     def _accept(self, path: tuple[A, ...], cost: float) -> None:
         self.path, self.best, self.losses = path, cost, 0
-        near = self.engine.near
-        self.tried = {a: loss for a, loss in self.tried.items() if loss > near}
+        limit = cost + self.engine.near * abs(cost)
+        self.tried = {a: found for a, found in self.tried.items() if found > limit}
 
     def _candidate(self, path: tuple[A, ...]) -> tuple[Hashable, S, tuple[A, ...]]:
         state = self._state(path)
