@@ -83,7 +83,7 @@ class SearchOptions:
     seed: int
     losses: int = 12
     charge: float = 0.0
-    screens: int = 160
+    screens: int = 240
 
     def __post_init__(self) -> None:
         if self.budget <= _RESERVED:

@@ -86,12 +86,14 @@ def find_backend(machine: Machine) -> Backend:
         )
     name = machine.compiler
     for module in backend.modules:
-        if not _is_installed(module):
-            raise CompilerError(
-                f"the {name.upper()} compiler needs {module}: "
-                f"pip install 'meshwright[{name}]'"
-            )
+        require_module(module, f"the {name.upper()} compiler", name)
     return backend
+
+
+def require_module(module: str, what: str, extra: str) -> None:
+    """Raise `CompilerError` if a module is missing, with the extra that installs it."""
+    if not _is_installed(module):
+        raise CompilerError(f"{what} needs {module}: pip install 'meshwright[{extra}]'")
 
 
 def _is_installed(module: str) -> bool:

@@ -21,7 +21,12 @@ from typing import Any, Self
 from meshwright.errors import CompilerError
 from meshwright.machine import Machine
 from meshwright.run.compilers.backend import Target
-from meshwright.run.compilers.confirm import DeviceStep, export_step, find_backend
+from meshwright.run.compilers.confirm import (
+    DeviceStep,
+    export_step,
+    find_backend,
+    require_module,
+)
 
 _CHILD = "meshwright.run.compilers.server_child"
 
@@ -61,7 +66,11 @@ def host_of(machine: Machine) -> CompilerHost:
 
 
 def cpu_host(num_devices: int = 1) -> CompilerHost:
-    """The host that compiles for this machine's CPU, and runs on one thread."""
+    """The host that compiles for this machine's CPU, and runs on one thread.
+
+    Raises `CompilerError` without flatbuffers, in which programs reach its process.
+    """
+    require_module("flatbuffers", "the measuring of layouts", "tune")
     flags = (
         "--xla_cpu_multi_thread_eigen=false "
         f"--xla_force_host_platform_device_count={num_devices}"
