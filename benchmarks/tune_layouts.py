@@ -62,9 +62,8 @@ def main():
                 known = {**read(options.results), key: figures}
                 options.results.write_text(json.dumps(known, indent=1) + "\n")
     known = read(options.results)
-    print(
-        f"{len(known)} results, {geometric_mean([r['speed_up'] for r in known.values()]):.3f}x"
-    )
+    mean = geometric_mean([result["speed_up"] for result in known.values()])
+    print(f"{len(known)} results, {mean:.3f}x")
 
 
 def read(path):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.compile.tune.tuned import TunedLayouts
 
 
-def tune(
+def tune(  # noqa: PLR0913  the options of a search
     fn: Callable[..., Any] | PlanRecord,
     args: Sequence[Any] | None = None,
     *,

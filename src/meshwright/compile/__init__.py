@@ -1,1 +1,1 @@
-"""What becomes of a program below its plan: choices of the compiler, and devices."""
+"""Choices below a plan: those that are otherwise left to the compiler."""

@@ -37,8 +37,8 @@ ENTRY %main (a: bf16[8,64], b: bf16[64,256]) -> bf16[8,256] {
   %b = bf16[64,256]{ORDER:T(8,128)(2,1)} parameter(1)
   %copy-start = (bf16[8,64]{1,0:T(8,128)(2,1)S(1)}, bf16[8,64]{1,0}, u32[]) copy-start(%a)
   %copy-done = bf16[8,64]{1,0:T(8,128)(2,1)S(1)} copy-done(%copy-start)
-  %f = bf16[8,256]{1,0:T(8,128)(2,1)} fusion(%copy-done, %b), kind=kOutput, calls=%fused.1, backend_config={CYCLES_700}
-  %w = (s32[], bf16[8,256]{1,0}) while(%f), condition=%condition, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+  %f = bf16[8,256]{1,0:T(8,128)(2,1)} fusion(%copy-done, %b), calls=%fused.1, backend_config={CYCLES_700}
+  %w = (s32[], bf16[8,256]{1,0}) while(%f), condition=%condition, body=%body, TRIPS
   ROOT %x = bf16[8,256]{1,0} custom-call(%w), custom_call_target="Sort"
 }
 """
@@ -46,6 +46,7 @@ ENTRY %main (a: bf16[8,64], b: bf16[64,256]) -> bf16[8,256] {
 
 def text(order="1,0", final=False):
     found = BODY.replace("ORDER", order)
+    found = found.replace("TRIPS", 'backend_config={"known_trip_count":{"n":"5"}}')
     for cycles in (10, 700):
         estimate = f'{{"estimated_cycles":"{cycles}"}}' if final else "{}"
         found = found.replace(f"{{CYCLES_{cycles}}}", estimate)

@@ -10,7 +10,7 @@ import pytest
 from meshwright.compile.tune.gain_model import GainModel
 from meshwright.compile.tune.journal import Journal
 from meshwright.compile.tune.kernel_costs import Example
-from meshwright.compile.tune.kernels import Kernel
+from meshwright.compile.tune.kernels import HloKernel
 from meshwright.compile.tune.layout_search import LayoutSearch, SearchOptions
 from meshwright.compile.tune.problem import choices_of
 from meshwright.compile.tune.sites import find_sites
@@ -59,10 +59,10 @@ class FakeJudge:
         self.num_screened += 1
         found, moved = self.kernels(question)
         kernels = [
-            Kernel(key, key, 1, key[:2], (math.log(cost),), False, 0.0)
+            HloKernel(key, key, 1, key[:2], (math.log(cost),), False, 0.0)
             for key, cost in found
         ]
-        copy = Kernel("copy", "copy", 1, "copy", (1.0,), True, 1000.0 * moved)
+        copy = HloKernel("copy", "copy", 1, "copy", (1.0,), True, 1000.0 * moved)
         return [*kernels, copy]
 
     def judge(self, question):

@@ -133,7 +133,7 @@ def test_measuring_without_flatbuffers_is_an_error_that_names_the_extra(monkeypa
 
 def test_an_unknown_backend_is_refused_with_the_known_ones():
     with pytest.raises(
-        CompilerError, match="no backend 'tpu-v5'.*there are xla-cpu, tpu"
+        CompilerError, match=r"no backend 'tpu-v5'.*there are xla-cpu, tpu"
     ):
         mw.tune(step, arguments(), backend="tpu-v5")
 

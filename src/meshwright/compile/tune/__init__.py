@@ -1,1 +1,1 @@
-"""Layouts of a program's values, chosen by its compiler's own estimates or by measurement."""
+"""Layouts of a program's values, chosen by the compiler's estimates or by measurement."""

@@ -9,7 +9,7 @@ import jax
 
 from meshwright.compile.tune.constrain import constrain
 from meshwright.compile.tune.kernel_costs import examples_of
-from meshwright.compile.tune.kernels import Kernel, read_kernels
+from meshwright.compile.tune.kernels import HloKernel, read_kernels
 from meshwright.compile.tune.verdict import Question, Verdict, failed
 from meshwright.errors import CompilerError
 from meshwright.partitioner.lower import Lowered
@@ -79,7 +79,7 @@ class EstimateJudge:
     chooses_entry: bool = True
     screens: bool = True
 
-    def screen(self, question: Question) -> list[Kernel] | None:
+    def screen(self, question: Question) -> list[HloKernel] | None:
         try:
             return read_kernels(self.server.screen(*self.step.with_choices(question)))
         except CompilerError:
@@ -120,7 +120,7 @@ class MeasuringJudge:
     default_s: float = 0.0
     count: int = 0
 
-    def screen(self, question: Question) -> list[Kernel] | None:
+    def screen(self, question: Question) -> list[HloKernel] | None:
         del question
         return None
 

@@ -3,19 +3,19 @@
 import math
 from collections.abc import Iterator
 
-from meshwright.compile.tune.problem import Choice
+from meshwright.compile.tune.problem import LayoutChoice
 from meshwright.compile.tune.sites import Site
 
 _LANES, _SUBLANES = 128, 8
 """The tile to which a TPU pads the two minor dims."""
 
 
-def features(site: Site, choice: Choice) -> dict[str, float]:
+def features(site: Site, choice: LayoutChoice) -> dict[str, float]:
     """Feature values by name; they are the same for sites of the same part and form."""
     return dict(_features(site, choice))
 
 
-def _features(site: Site, choice: Choice) -> Iterator[tuple[str, float]]:
+def _features(site: Site, choice: LayoutChoice) -> Iterator[tuple[str, float]]:
     made, _, read = site.role.partition(">")
     rank, order = len(site.shape), choice.order
     minor, second = order[-1], order[-2]

@@ -1,8 +1,8 @@
-"""A Gaussian process over the gains of choices, whose mean was learned from other programs.
+"""A Gaussian process over the gains of choices, around a mean that ships with the package.
 
-The mean is linear in `features`; its weights are fitted to collected runs and shipped in
-`gain_weights.json`. Within a run, covariances tell what one choice says about others: of the
-same site, of the same site with the same minor dim, of the same part in other layers.
+The mean is linear in `features`; its weights are shipped in `gain_weights.json`. Within a
+run, covariances tell what one choice says about others: of the same site, of the same site
+with the same minor dims, of the same part elsewhere.
 """
 
 import json
@@ -15,7 +15,7 @@ from importlib.resources import files
 import numpy as np
 
 from meshwright.compile.tune.features import features
-from meshwright.compile.tune.problem import Choice, State
+from meshwright.compile.tune.problem import LayoutChoice, State
 from meshwright.compile.tune.sites import Site
 
 _LIMIT = 0.3
@@ -57,12 +57,12 @@ class GainModel:
 
     sites: Mapping[str, Site]
     prior: Mapping[str, float]
-    seen: list[tuple[Choice, float]] = field(default_factory=list)
-    _means: dict[Choice, float] = field(default_factory=dict)
-    _codes: dict[Choice, tuple[int, ...]] = field(default_factory=dict)
+    seen: list[tuple[LayoutChoice, float]] = field(default_factory=list)
+    _means: dict[LayoutChoice, float] = field(default_factory=dict)
+    _codes: dict[LayoutChoice, tuple[int, ...]] = field(default_factory=dict)
     _numbers: dict[object, int] = field(default_factory=dict)
 
-    def weights(self, state: State, actions: Sequence[Choice]) -> Sequence[float]:
+    def weights(self, state: State, actions: Sequence[LayoutChoice]) -> Sequence[float]:
         """Upper confidence bounds of gains, which are taken to be alike in every state."""
         del state
         if not actions:
@@ -81,21 +81,21 @@ class GainModel:
         bound = _OPTIMISM * np.sqrt(np.maximum(spread, 0.0))
         return (means + across @ solved[:, 0] + bound).tolist()
 
-    def learn(self, added: Sequence[Choice], before: float, after: float) -> None:
+    def learn(self, added: Sequence[LayoutChoice], before: float, after: float) -> None:
         gain = cut_gain(before, after)
         if len(added) > 1 and gain < 0:
             return  # nobody knows which of them it was
         for choice in added:
             self.seen.append((choice, gain / len(added)))
 
-    def _mean(self, choice: Choice) -> float:
+    def _mean(self, choice: LayoutChoice) -> float:
         if choice not in self._means:
             found = features(self.sites[choice.site], choice)
             self._means[choice] = linear_gain(found, self.prior)
         return self._means[choice]
 
     def _covariance(
-        self, first: Sequence[Choice], second: Sequence[Choice]
+        self, first: Sequence[LayoutChoice], second: Sequence[LayoutChoice]
     ) -> np.ndarray:
         one, two = self._codes_of(first), self._codes_of(second)
         total = np.zeros((len(first), len(second)))
@@ -103,7 +103,7 @@ class GainModel:
             total += variance * (one[:, index, None] == two[None, :, index])
         return total
 
-    def _codes_of(self, choices: Sequence[Choice]) -> np.ndarray:
+    def _codes_of(self, choices: Sequence[LayoutChoice]) -> np.ndarray:
         """Four numbers for each choice, one by kind of likeness; equal ones are alike."""
         for choice in choices:
             if choice not in self._codes:
@@ -113,7 +113,7 @@ class GainModel:
     def _code(self, label: object) -> int:
         return self._numbers.setdefault(label, len(self._numbers))
 
-    def _likeness(self, choice: Choice) -> tuple[object, ...]:
+    def _likeness(self, choice: LayoutChoice) -> tuple[object, ...]:
         """What choices have in common that say something about each other."""
         site, minors = self.sites[choice.site], choice.order[-2:]
         letters = "".join(site.dims[d] for d in minors)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.compile.tune.kernels import Kernel
+from meshwright.compile.tune.kernels import HloKernel
 from meshwright.run.compilers.hlo import kernel_cycles
 
 _WIDTH = 0.5
@@ -31,7 +31,7 @@ class Example:
     cycles: float
 
 
-def examples_of(kernels: Iterable[Kernel], final: str) -> tuple[Example, ...]:
+def examples_of(kernels: Iterable[HloKernel], final: str) -> tuple[Example, ...]:
     """The kernels of a program with the estimates in its final text."""
     cycles = kernel_cycles(final)
     return tuple(
@@ -69,15 +69,15 @@ class KernelCosts:
                     self.errors.append(max(-_MOST_ERROR, min(_MOST_ERROR, error)))
         self.guesses.clear()
 
-    def predict(self, kernels: Sequence[Kernel]) -> float:
+    def predict(self, kernels: Sequence[HloKernel]) -> float:
         """Cycles of a program of these kernels."""
         return sum(k.runs * self.cycles_of(k) for k in kernels if not k.is_async)
 
-    def num_unknown(self, kernels: Sequence[Kernel]) -> int:
+    def num_unknown(self, kernels: Sequence[HloKernel]) -> int:
         """Kernels that were never compiled."""
         return sum(k.key not in self.known and not k.is_async for k in kernels)
 
-    def cycles_of(self, kernel: Kernel) -> float:
+    def cycles_of(self, kernel: HloKernel) -> float:
         """Cycles of one execution."""
         if kernel.key in self.known:
             return self.known[kernel.key]
@@ -87,7 +87,7 @@ class KernelCosts:
         error = mean / (len(self.errors) + _MARGIN_COUNT)
         return self.guesses[kernel.key] * math.exp(max(error, 0.0))
 
-    def _guess(self, kernel: Kernel) -> float:
+    def _guess(self, kernel: HloKernel) -> float:
         if not self.examples:
             return _FLOOR
         features = np.array([each.features for each in self.examples])
@@ -101,14 +101,15 @@ class KernelCosts:
         return float(np.exp((weights * logs).sum() / weights.sum()))
 
 
-def async_bytes(kernels: Sequence[Kernel]) -> float:
+def async_bytes(kernels: Sequence[HloKernel]) -> float:
     """Bytes that kernels without estimates write in one execution."""
     return sum(k.runs * k.num_bytes for k in kernels if k.is_async)
 
 
-def same_program(kernels: Sequence[Kernel]) -> Mapping[str, int]:
-    """How often each kernel runs: equal for programs of equal cost."""
-    counts: dict[str, int] = {}
+def same_program(kernels: Sequence[HloKernel]) -> Mapping[str, int]:
+    """Executions of each kernel by key, and asynchronous bytes: equal at equal cost."""
+    counts: dict[str, int] = {"async bytes": int(async_bytes(kernels))}
     for kernel in kernels:
-        counts[kernel.key] = counts.get(kernel.key, 0) + kernel.runs
+        if not kernel.is_async:
+            counts[kernel.key] = counts.get(kernel.key, 0) + kernel.runs
     return counts

@@ -26,7 +26,7 @@ _LANES, _SUBLANES = 128, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class HloKernel:
     """One instruction that runs as a kernel.
 
     key: equal for kernels of equal cost. runs: executions, loops multiplied.
@@ -85,13 +85,13 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in text.split(",") if n)
 
 
-def read_kernels(text: str) -> list[Kernel]:
+def read_kernels(text: str) -> list[HloKernel]:
     """The kernels of an optimised program, in order."""
     module = parse_hlo(text)
     types = {
         each.name: each.type for lines in module.computations.values() for each in lines
     }
-    found: list[Kernel] = []
+    found: list[HloKernel] = []
     for name, runs in control_runs(module).items():
         for each in module.computations[name]:
             if each.opcode not in _FREE and not each.opcode.endswith("-done"):
@@ -101,7 +101,7 @@ def read_kernels(text: str) -> list[Kernel]:
 
 def _kernel(
     each: Instruction, runs: int, module: Module, types: Mapping[str, str]
-) -> Kernel:
+) -> HloKernel:
     operands = [_type_of(name, types) for name in _operands(each)]
     called = _CALLS.search(each.rest)
     body = module.computations.get(called[1], ()) if called else ()
@@ -111,7 +111,7 @@ def _kernel(
     # The type of a start has its operand as well, which is no smaller.
     place = -2 if is_start else -1
     arrays = [array for text in operands for array in read_arrays(text)]
-    return Kernel(
+    return HloKernel(
         name=each.name,
         key=_key(each, operands, body),
         runs=runs,

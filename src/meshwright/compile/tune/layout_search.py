@@ -9,7 +9,7 @@ from typing import Literal
 from meshwright.compile.tune.gain_model import GainModel
 from meshwright.compile.tune.journal import Journal
 from meshwright.compile.tune.kernel_costs import KernelCosts, async_bytes, same_program
-from meshwright.compile.tune.kernels import Kernel
+from meshwright.compile.tune.kernels import HloKernel
 from meshwright.compile.tune.problem import LayoutProblem, State, question_of
 from meshwright.compile.tune.sites import Site
 from meshwright.compile.tune.verdict import Judge, Question, Verdict
@@ -35,7 +35,7 @@ _RESERVED = 3
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """The result of a search for layouts.
 
     default, auto: verdicts without choices, arguments in the default layouts or in those
         that the compiler chooses. baseline: the better of them.
@@ -115,7 +115,7 @@ class LayoutSearch:
     failures: list[str] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
     known: KernelCosts = field(default_factory=KernelCosts)
-    kernels: dict[State, list[Kernel] | None] = field(default_factory=dict)
+    kernels: dict[State, list[HloKernel] | None] = field(default_factory=dict)
     compiled: set[object] = field(default_factory=set)
 
     def run(self) -> Found:
@@ -202,6 +202,10 @@ class LayoutSearch:
         def cost(state: State) -> float:
             return self._predicted(state, is_auto)
 
+        cost(())
+        plain = self.kernels[()]
+        if plain is not None:
+            self.compiled.add(frozenset(same_program(plain).items()))
         count = self.options.screens if number == 0 else self.options.screens // 4
         for rest in _without_one(best):
             cost(rest)

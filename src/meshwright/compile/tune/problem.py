@@ -13,7 +13,7 @@ from meshwright.program.ir import Program, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LayoutChoice:
     """The layout of one site, and of its gradient too if `with_twin`.
 
     order: dims major to minor.
@@ -28,7 +28,7 @@ class Choice:
         return f"{self.site}{twin} {self.order}".replace(" (", "(").replace(", ", ",")
 
 
-type State = tuple[Choice, ...]
+type State = tuple[LayoutChoice, ...]
 """Choices sorted by site, at most one for each."""
 
 
@@ -46,7 +46,7 @@ class LayoutProblem:
     def start(self) -> State:
         return self.begin
 
-    def actions(self, state: State) -> Sequence[Choice]:
+    def actions(self, state: State) -> Sequence[LayoutChoice]:
         return [
             choice
             for site in self.sites.values()
@@ -54,7 +54,7 @@ class LayoutProblem:
             if choice not in state
         ]
 
-    def apply(self, state: State, action: Choice) -> State:
+    def apply(self, state: State, action: LayoutChoice) -> State:
         others = (choice for choice in state if choice.site != action.site)
         return tuple(sorted((*others, action), key=lambda choice: choice.site))
 
@@ -66,11 +66,11 @@ class LayoutProblem:
 
 
 @cache
-def choices_of(site: Site) -> tuple[Choice, ...]:
+def choices_of(site: Site) -> tuple[LayoutChoice, ...]:
     """All layouts of a site, alone and together with its gradient's."""
     twins = (False, True) if site.twins else (False,)
     return tuple(
-        Choice(site.name, order, twin)
+        LayoutChoice(site.name, order, twin)
         for order, twin in itertools.product(orders(len(site.shape)), twins)
     )
 

@@ -16,7 +16,7 @@ from meshwright.compile.tune.constrain import constrain
 from meshwright.compile.tune.gain_model import GainModel, shipped_weights
 from meshwright.compile.tune.journal import Journal
 from meshwright.compile.tune.layout_search import Found, LayoutSearch, SearchOptions
-from meshwright.compile.tune.problem import Choice, question_of
+from meshwright.compile.tune.problem import LayoutChoice, question_of
 from meshwright.compile.tune.sites import Site, find_sites
 from meshwright.compile.tune.tuned import TunedLayout, TunedLayouts, fingerprint_of
 from meshwright.compile.tune.verdict import Judge
@@ -89,8 +89,8 @@ def apply_layouts(decided: Decided, layouts: TunedLayouts) -> TunedLayouts:
     program = decided.lowered.program
     if layouts.fingerprint != _fingerprint(decided):
         raise PlanError(
-            f"these layouts were tuned for another program than {decided.captured.name}, or "
-            "for arguments of other shapes; tune it anew"
+            f"these layouts were tuned for another program than {decided.captured.name}, "
+            "or for arguments of other shapes; tune it anew"
         )
     sites = {s.name: s for s in find_sites(program, decided.captured.paths)}
     return replace(layouts, fn=tuned_function(decided, sites, layouts))
@@ -170,7 +170,7 @@ def _result(
     )
 
 
-def _layout(choice: Choice, site: Site, found: Found) -> TunedLayout:
+def _layout(choice: LayoutChoice, site: Site, found: Found) -> TunedLayout:
     return TunedLayout(
         site=choice.site,
         order=choice.order,
@@ -204,7 +204,7 @@ def tuned_function(
     It is compiled when it is first called, for this process's devices.
     """
     captured, lowered = decided.captured, decided.lowered
-    best = tuple(Choice(a.site, a.order, a.with_twin) for a in result.layouts)
+    best = tuple(LayoutChoice(a.site, a.order, a.with_twin) for a in result.layouts)
     question = question_of(lowered.program, sites, best, is_auto=False)
     program = constrain(lowered.program, question.layouts)
     compiled: list[Any] = []

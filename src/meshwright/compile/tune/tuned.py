@@ -19,8 +19,8 @@ _FORMAT = "meshwright layouts"
 class TunedLayout:
     """The layout of one site.
 
-    site, order, with_twin: as in `problem.Choice`. type: of each value. count: number of
-        values, those of equal layers together.
+    site, order, with_twin: as in `problem.LayoutChoice`. type: of each value.
+    count: number of values, those of equal layers together.
     role: what makes and reads the values. source: source line, or the input's path.
     gain: relative cost that this layout saves, the others in place; `None` if the program
         without it alone was not judged.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from meshwright.compile.tune.constrain import Layouts
 from meshwright.compile.tune.kernel_costs import Example
-from meshwright.compile.tune.kernels import Kernel
+from meshwright.compile.tune.kernels import HloKernel
 from meshwright.run.compilers.server import EntryLayout
 
 
@@ -51,15 +51,15 @@ class Verdict:
     def from_json(fields: Mapping[str, Any]) -> Verdict:
         """The verdict that `to_json` wrote."""
         cost = math.inf if fields["cost"] is None else fields["cost"]
-        layouts = {
-            key: tuple(None if each is None else tuple(each) for each in fields[key])
-            for key in ("in_layouts", "out_layouts")
-        }
-        examples = tuple(
+        given: dict[str, Any] = dict(fields)
+        for key in ("in_layouts", "out_layouts"):
+            given[key] = tuple(e if e is None else tuple(e) for e in fields[key])
+        given["cost"] = cost
+        given["examples"] = tuple(
             Example(key, kind, tuple(features), cycles)
             for key, kind, features, cycles in fields.get("examples", ())
         )
-        return Verdict(**{**fields, **layouts, "cost": cost, "examples": examples})
+        return Verdict(**given)
 
 
 def failed(reason: str) -> Verdict:
@@ -106,7 +106,7 @@ class Judge(Protocol):
         """Whether `screen` can be asked, which takes much less time than `judge`."""
         ...
 
-    def screen(self, question: Question) -> list[Kernel] | None:
+    def screen(self, question: Question) -> list[HloKernel] | None:
         """The kernels of the program, not yet compiled; `None` if that fails."""
         ...
 

@@ -39,7 +39,7 @@ def compile_kept(request: dict[str, Any]) -> dict[str, Any]:
 
 
 _NO_CODE = "meshwright_no_code"
-"""A custom call that no compiler knows: it ends a compilation where code generation begins."""
+"""A custom call that no compiler knows; it ends a compilation before code is generated."""
 
 
 def screen(request: dict[str, Any]) -> dict[str, Any]:
