@@ -12,19 +12,32 @@ import math
 import time
 from pathlib import Path
 
-from layout_blocks import BLOCKS, SMALLER
+from layout_blocks import BLOCKS, SMALLER, window_attention
 
+import meshwright as mw
 from meshwright.compile.tune.tune import on_one_device, tune_layouts
 
 RESULTS = Path(__file__).parent / "results" / "tune_layouts.json"
 
 
+def sharded():
+    """A step over 8 chips, whose device program is tuned on its local shapes."""
+    fn, args = window_attention(batch=32)
+    return mw.partition(fn, {"data": 8}, [mw.data_parallel("data")]).plan(*args)
+
+
+def program_of(name):
+    """The lowered program of a block, or of the sharded plan."""
+    if name == "sharded":
+        return sharded().decided
+    return on_one_device(*{**BLOCKS, **SMALLER}[name]())
+
+
 def tune_block(name, chip, options):
     """The figures of one block on one chip."""
-    fn, args = {**BLOCKS, **SMALLER}[name]()
     start_s = time.perf_counter()
     tuned = tune_layouts(
-        on_one_device(fn, args),
+        program_of(name),
         chip,
         options.budget,
         options.seed,
@@ -53,7 +66,7 @@ def main():
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.journals.mkdir(parents=True, exist_ok=True)
-    for name in options.blocks or list(BLOCKS):
+    for name in options.blocks or [*BLOCKS, "sharded"]:
         for chip in options.chips.split(","):
             key = f"{name} {chip}"
             known = read(options.results)

@@ -37,7 +37,7 @@ ENTRY %main (a: bf16[8,64], b: bf16[64,256]) -> bf16[8,256] {
   %b = bf16[64,256]{ORDER:T(8,128)(2,1)} parameter(1)
   %copy-start = (bf16[8,64]{1,0:T(8,128)(2,1)S(1)}, bf16[8,64]{1,0}, u32[]) copy-start(%a)
   %copy-done = bf16[8,64]{1,0:T(8,128)(2,1)S(1)} copy-done(%copy-start)
-  %f = bf16[8,256]{1,0:T(8,128)(2,1)} fusion(%copy-done, %b), calls=%fused.1, backend_config={CYCLES_700}
+  %f = bf16[8,256]{1,0:T(8,128)(2,1)} fusion(%copy-done, %b), calls=%fused.1, b={CYCLES_700}
   %w = (s32[], bf16[8,256]{1,0}) while(%f), condition=%condition, body=%body, TRIPS
   ROOT %x = bf16[8,256]{1,0} custom-call(%w), custom_call_target="Sort"
 }

@@ -115,10 +115,9 @@ class TunedLayouts:
                 raise ValueError("another format or version")
             for key in ("default", "auto", "tuned"):
                 fields[key] = Verdict.from_json(fields[key])
-            fields["layouts"] = tuple(
-                TunedLayout(**{**each, "order": tuple(each["order"])})
-                for each in fields["layouts"]
-            )
+            for layout in fields["layouts"]:
+                layout["order"] = tuple(layout["order"])
+            fields["layouts"] = tuple(TunedLayout(**each) for each in fields["layouts"])
             for key in ("argument_layouts", "result_layouts"):
                 fields[key] = {path: tuple(o) for path, o in fields[key].items()}
             for key in ("failures", "history"):
