@@ -20,7 +20,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 
 import meshwright as mw
-from meshwright.cli.target import load_target
+from meshwright.cli.target import find_target
 from meshwright.run.compilers.hlo import hlo_collectives
 
 DATA, MODEL = mw.data_parallel("data"), mw.megatron("model")
@@ -43,7 +43,7 @@ def main(wanted: list[str]) -> None:
     for name, (target, tactics) in CASES.items():
         if wanted and name not in wanted:
             continue
-        loaded = load_target(target)
+        loaded = find_target(target)
         fn, args = loaded.fn, loaded.args
         plan = mw.partition(fn, {"data": 4, "model": 2}, tactics).plan(*args)
         ends = {"in_shardings": plan.in_shardings, "out_shardings": plan.out_shardings}

@@ -69,7 +69,7 @@ def is_ordered(effect: Any) -> bool:
 
 
 def settle_slice(part: Any) -> Any:
-    """The slice `part` of a whole array, kept apart from what reads it if it must be.
+    """The slice `part` of a whole array, behind a barrier if XLA would fuse it wrongly.
 
     Before jaxlib 0.12, XLA for CPUs fuses a slice with an update in place of it, and
     then writes the new elements to wrong places (jaxlib 0.9.2 to 0.11.2).

@@ -50,6 +50,12 @@ def test_check_compares_every_output_and_succeeds(run, mlp):
     assert "equal: 2 outputs, largest error" in done.out
 
 
+def test_a_seed_is_a_whole_number_from_0_on(run, mlp):
+    done = run("check", mlp, "--mesh", "data=4", "--schedule", "dp", "--seed", "-1")
+    assert done.status == 2
+    assert "Invalid value for '--seed'" in done.err
+
+
 def test_check_as_json(run, mlp):
     done = run("check", mlp, *MESH, "--schedule", "dp+mp", "--json")
     fields = json.loads(done.out)

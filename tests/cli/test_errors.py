@@ -19,10 +19,12 @@ OTHERS = {
     "noargs.py": "schedules = {'a': []}\ndef target(): return (lambda x: x), 5\n",
     "fails.py": "schedules = {'a': []}\ndef target(): raise OSError('disk')\n",
     "object.py": "target = 5\n",
+    "nul.py": "\0",
     "badschedules.py": f"schedules = 3\n{FN}(1.0,)\n",
     "badschedule.py": f"schedules = {{'a': 3}}\n{FN}(1.0,)\n",
     "notactic.py": f"schedules = {{'a': [3]}}\n{FN}(1.0,)\n",
     "noarray.py": f"schedules = {{'a': []}}\n{FN}('text',)\n",
+    "ends.py": "import sys\nschedules = {'a': []}\ndef target(): sys.exit(3)\n",
     "static.py": f"schedules = {{'a': []}}\n{FN}(object(),)\n",
 }
 
@@ -104,6 +106,19 @@ CASES = {
         "noargs.py:target() returned 5 (int) as args; wanted a tuple of arguments"
     ),
     ("fails.py", *MESH): "fails.py:target() failed: OSError: disk (",
+    ("ends.py", *MESH): "ends.py:target() failed: SystemExit: 3 (",
+    (
+        "folder.py",
+        *MESH,
+    ): "folder.py is a folder; wanted a file, as in folder.py/model.py",
+    ("nul.py", *MESH): "SyntaxError: source code string cannot contain null bytes\n",
+    ("mlp.py", *MESH, "--tactics", " "): "tactics are empty; write some, such as",
+    ("mlp.py", *MESH, "--tactics", "fsdp(axis='data', axis='model')"): (
+        "cannot make fsdp(axis='data', axis='model'): each option is written once"
+    ),
+    ("mlp.py", *MESH, "--tactics", "fsdp('data', **{'stage': 3})"): (
+        "each option is written once, by its name"
+    ),
     ("object.py:target", *MESH): "object.py:target is 5 (int), not a function",
     ("badschedules.py", *MESH): "schedules is 3 (int); wanted {name: [tactics]}",
     ("badschedule.py", *MESH): "schedule 'a' is 3, not a list of tactics",
@@ -117,6 +132,7 @@ CASES = {
 def test_wrong_input_is_one_message(arguments, run, mlp, write):
     for name, text in OTHERS.items():
         write(name, text)
+    write("folder.py/model.py", "")
     done = run("plan", *arguments)
     assert CASES[arguments] in done.err
     assert done.err.startswith("error: ")

@@ -1,5 +1,6 @@
 """The list of commands: printed at once, without what the commands need."""
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -33,6 +34,26 @@ def test_help_and_version_import_neither_jax_nor_numba():
             check=True,
         )
         assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("meshwright ex", ["explain"]),
+        ("meshwright plan --mac", ["--machine"]),
+        ("meshwright plan zoo/gpt.py --gather sh", ["shared"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(typed, offered):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "meshwright"],
+        env={**os.environ, **words, "_MESHWRIGHT_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == offered
 
 
 def test_the_version_is_that_of_the_package():

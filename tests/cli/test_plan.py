@@ -31,6 +31,20 @@ def test_plan_as_json_is_a_plan_and_nothing_else(run, mlp):
     assert mw.Plan.from_json(done.out).counts["all_reduce"] == 2
 
 
+def test_what_a_target_prints_is_not_in_the_json(run, mlp, write):
+    write("loud.py", f"from mlp import *\nprint('loaded')\n{LOUD}")
+    done = run("plan", "loud.py:loud", "--mesh", "data=4", "--schedule", "dp", "--json")
+    assert json.loads(done.out)["name"] == "loud.py:loud"
+    assert done.err == "loaded\nbuilt\n"
+
+
+LOUD = """
+def loud():
+    print("built")
+    return target()
+"""
+
+
 def test_plan_saves_itself(run, mlp, tmp_path):
     done = run("plan", mlp, *MESH, "--schedule", "dp", "--out", "plan.json")
     assert done.status == 0, done.err
@@ -107,7 +121,7 @@ def test_a_plan_that_partitions_nothing_says_so_once_for_all_layers(run, write):
     done = run("plan", place, "--mesh", "model=3", "--schedule", "mp")
     assert done.status == 0, done.err
     assert "\nnothing was cut: every device does the whole step\n" in done.out
-    assert "  6, whole on every device, 2.25 KiB together\n" in done.out
+    assert "  6 inputs, whole on every device, 2.25 KiB together\n" in done.out
     assert done.out.count("3 parts do not divide extent 8") == 1
     assert "layers.*.w along 'model'" in done.out
     assert "(x5)" in done.out

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 import meshwright as mw
-from meshwright.cli.search import code_lines, search_table, search_text, spelled_text
+from meshwright.app.explain.candidates import candidate_table
+from meshwright.cli.search import code_lines, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import (
@@ -102,8 +103,11 @@ BEST = candidate("best", {"compute": 1.0, "all_reduce exposed": 0.1})
 
 def compared(other):
     """The last cell of a plan's row."""
-    table = search_table(SearchResult((BEST, other), LIMIT, 1.0, 0.9, 3.0, 1, 1))
-    return list(table.columns[-1].cells)[1]
+    return compare(BEST, other).rows[1][-1]
+
+
+def compare(*candidates):
+    return candidate_table(SearchResult(candidates, LIMIT, 1.0, 0.9, 3.0, 1, 1))
 
 
 CELLS = {
@@ -117,6 +121,17 @@ CELLS = {
     "does not fit: 512 MiB more than 2.00 GiB": ({"compute": 0.5}, 5 * 2**29),
     "": ({"compute": 1.0, "all_reduce exposed": 0.1, "all_gather hidden": 9.0}, 2**30),
 }  # fmt: skip
+
+
+def test_candidates_print_aligned_and_are_html_in_notebooks():
+    table = compare(BEST, candidate("<other>", {"compute": 11.0}, 2**30))
+    titles, best, other = str(table).splitlines()
+    assert titles.split()[:5] == ["plan", "mesh", "step", "times", "memory"]
+    ends = best.index("1.10 s") + 6, other.index("11.0 s") + 6, titles.index("step") + 4
+    assert len(set(ends)) == 1
+    html = table._repr_html_()
+    assert "&lt;other&gt;" in html
+    assert 'text-align:right">11.0 s' in html
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.cli.target import load_target
+from meshwright.cli.target import find_target
 from meshwright.errors import TargetError
 
 MODEL = (
@@ -15,7 +15,7 @@ def test_a_file_in_a_package_imports_its_neighbours(write):
     write("pack_a/sub/__init__.py", "")
     write("pack_a/sub/layers.py", "width = 7.0\n")
     place = write("pack_a/sub/model.py", MODEL.format(package="pack_a.sub."))
-    assert load_target(place).args == (7.0,)
+    assert find_target(place).args == (7.0,)
 
 
 def test_a_file_of_a_package_elsewhere_imports_its_neighbours(
@@ -24,10 +24,10 @@ def test_a_file_of_a_package_elsewhere_imports_its_neighbours(
     write("far/pack_b/__init__.py", "")
     write("far/pack_b/layers.py", "width = 6.0\n")
     place = write("far/pack_b/model.py", MODEL.format(package="pack_b."))
-    assert load_target(place).args == (6.0,)
+    assert find_target(place).args == (6.0,)
     (tmp_path / "near").mkdir()
     monkeypatch.chdir(tmp_path / "near")
-    assert load_target(f"../{place}:target").args == (6.0,)
+    assert find_target(f"../{place}:target").args == (6.0,)
 
 
 def test_a_plain_file_imports_its_neighbours_and_from_the_working_directory(write):
@@ -35,7 +35,7 @@ def test_a_plain_file_imports_its_neighbours_and_from_the_working_directory(writ
     write("at_root.py", "")
     text = "import at_root\nfrom layers_c import width\n"
     text += "def t(): return (lambda x: x), [width]\n"
-    assert load_target(write("scripts/model_c.py", text)).args == (5.0,)
+    assert find_target(write("scripts/model_c.py", text)).args == (5.0,)
 
 
 def test_a_file_may_have_the_name_of_another_module(write):
@@ -43,7 +43,7 @@ def test_a_file_may_have_the_name_of_another_module(write):
     import json
 
     place = write("json.py", "def target(): return (lambda x: x), (4.0,)\n")
-    loaded = load_target(place)
+    loaded = find_target(place)
     assert loaded.args == (4.0,)
     assert json.loads("1") == 1
 
@@ -51,7 +51,7 @@ def test_a_file_may_have_the_name_of_another_module(write):
 def test_a_module_is_found_by_name(write):
     write("pack_d/__init__.py", "")
     write("pack_d/model.py", "def make(): return (lambda x: x), (3.0,)\n")
-    loaded = load_target("pack_d.model:make")
+    loaded = find_target("pack_d.model:make")
     assert loaded.name == "pack_d.model:make"
     assert loaded.args == (3.0,)
 
@@ -60,12 +60,12 @@ def test_functions_imported_from_elsewhere_are_no_targets(write):
     text = "from functools import reduce\nfrom os import getcwd\n"
     text += "class Model: ...\ndef _private(): ...\n"
     text += "def mine(): return (lambda x: x), (2.0,)\n"
-    assert load_target(write("own.py", text)).name == "own.py:mine"
+    assert find_target(write("own.py", text)).name == "own.py:mine"
 
 
 def test_the_zoo_loads_by_path(monkeypatch, request):
     monkeypatch.chdir(request.config.rootpath)
-    target = load_target("zoo/gpt.py:t32")
+    target = find_target("zoo/gpt.py:t32")
     assert "bp+mp+z3" in target.schedules
     assert set(target.others) >= {"tiny", "t48"}
 
@@ -73,7 +73,7 @@ def test_the_zoo_loads_by_path(monkeypatch, request):
 def test_a_module_may_offer_targets_by_any_name(write):
     text = "def make(): return (lambda x: x), (3.0,)\n"
     place = write("family.py", text + "targets = {'1.3b': make}\n")
-    loaded = load_target(f"{place}:1.3b")
+    loaded = find_target(f"{place}:1.3b")
     assert loaded.args == (3.0,)
     assert "make" in loaded.others
 
@@ -81,4 +81,4 @@ def test_a_module_may_offer_targets_by_any_name(write):
 def test_targets_that_are_no_table_are_refused(write):
     place = write("list_of_targets.py", "targets = ['a']\n")
     with pytest.raises(TargetError, match=r"targets is .*wanted \{name: function\}"):
-        load_target(place)
+        find_target(place)

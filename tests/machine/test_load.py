@@ -55,6 +55,14 @@ def test_every_number_of_a_preset_has_a_source(name):
     assert all(machine.sources.values())
 
 
+def test_levels_that_are_no_tables_are_refused():
+    text = "levels = 3\n" + MINE.partition("[[levels]]")[0]
+    with pytest.raises(
+        MachineError, match=r"levels is 3; wanted tables \[\[levels\]\]"
+    ):
+        parse_machine(text, "mine", 1)
+
+
 def test_a_file_of_the_user_needs_no_sources(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(MINE)
@@ -77,6 +85,20 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
             "= 1e8\nefficiency = { again = [[1.0, 0.5]] }",
             r"unknown entry chip.efficiency.again; wanted one of convolution, memory",
         ),
+        (
+            "16e9",
+            "{ val = 16e9 }",
+            r"unknown entry chip.hbm_bytes.val; did you mean 'value'",
+        ),
+        ("[4, 4]", "[4.5, 4]", r"levels\[0\].extents is 4.5; wanted a whole number"),
+        ("wraps_at = 4", "wraps_at = 1.5", r"wraps_at is 1.5; wanted a whole number"),
+        (
+            "title =",
+            "devices_per_chip = 1.5\ntitle =",
+            r"per_chip is 1.5; wanted a whole",
+        ),
+        ('"Mine"', "5", r"title is 5; wanted a text in quotes"),
+        ('"links"', "[]", r"levels\[0\].name is \[\]; wanted a text in quotes"),
         ("15e9", "17e9", r"usable_bytes 1.7e\+10 exceeds hbm_bytes"),
         ("= 1e8", "= 1e8\nwindow_bytes = 2e8", "window_bytes 2e.08 exceeds on_chip"),
         ("= 1e8", "= 1e8\nplaced_bytes = 2e8", "placed_bytes 2e.08 exceeds on_chip"),

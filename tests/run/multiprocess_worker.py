@@ -24,6 +24,7 @@ def main(rank: int, count: int, port: str) -> None:
     import numpy as np
 
     import meshwright as mw
+    from meshwright.errors import PlanError
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
@@ -43,6 +44,10 @@ def main(rank: int, count: int, port: str) -> None:
     for w, g in zip(jax.tree.leaves(wanted), jax.tree.leaves(got), strict=True):
         for shard in g.addressable_shards:
             np.testing.assert_allclose(shard.data, w[shard.index], atol=1e-5)
+    try:
+        run.check(state, x)
+    except PlanError as error:
+        print(error)
     print(f"process {rank} of {count}: equal on {jax.device_count()} devices")
 
 

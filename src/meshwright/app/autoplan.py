@@ -102,7 +102,7 @@ def find_plan(
 ) -> Plan:
     """The best plan found for `fn(*args)` under the options of `autoplan`.
 
-    compile_plan: in place of the machine's real compiler, if plans are to be compiled.
+    compile_plan: takes the place of the machine's real compiler, if plans are compiled.
     """
     if not isinstance(args, tuple | list):
         raise PlanError(
@@ -206,9 +206,21 @@ def _final_plan(
     compile_plan: CompilePlan | None,
 ) -> Plan:
     """The plan of the best candidate, or of the first one that compiles."""
+    space, last = task.space, trials.lowered
+    given = [tactic for tactic in space.given if tactic.rewrite is not None]
 
-    def plan_of(candidate: Candidate) -> Plan:
-        return _plan_of(candidate, task, trials, place)
+    def plan_of(best: Candidate) -> Plan:
+        """The plan of a candidate, simulated; a device program that is known is kept."""
+        is_same = given == [t for t in best.tactics if t.rewrite is not None]
+        made = make_plan(
+            space.original,
+            best.mesh,
+            best.tactics,
+            Gather.SHARED,
+            space.graph if is_same else None,
+            last[1] if is_same and last and last[0] is best else None,
+        )
+        return made.on(space.machine, place, donate_state=True)
 
     if compile_plan is None:
         plan = plan_of(search.candidates[0])
@@ -219,22 +231,3 @@ def _final_plan(
     for note in search.notes:
         task.on_progress(note)
     return replace(plan, search=search)
-
-
-def _plan_of(
-    best: Candidate, task: SearchTask, trials: Trials, place: Location | None
-) -> Plan:
-    """The plan of a candidate, simulated; the best one's device program is reused."""
-    space, last = task.space, trials.lowered
-    rewrites, given = (
-        [tactic for tactic in tactics if tactic.rewrite is not None]
-        for tactics in (best.tactics, space.given)
-    )
-    return make_plan(
-        space.original,
-        best.mesh,
-        best.tactics,
-        Gather.SHARED,
-        space.graph if rewrites == given else None,
-        last[1] if rewrites == given and last and last[0] is best else None,
-    ).on(space.machine, place, donate_state=True)

@@ -58,7 +58,7 @@ class Hosts:
         return f"meshwright/plan/{self.number}"
 
     def send(self, asked: Sequence[str], found: object) -> None:
-        """Give all other processes a result, or an exception, of what was asked for."""
+        """Send a result, or the exception in its place, to all other processes."""
         text = zlib.compress(pickle.dumps((tuple(asked), found)))
         pieces = range(0, len(text), _PIECE_BYTES)
         for number, start in enumerate(pieces):

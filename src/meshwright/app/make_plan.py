@@ -31,24 +31,9 @@ def make_plan(
     graph: as in `apply_tactics`.
     known: the lowered program under all these tactics, if the caller has it already.
     """
-    effects: list[TacticEffect] = []
-    snapshot = describe.Snapshot()
-    lowered, counts = known, dict[str, int]()
-    counted_version = -1  # of the state, when `counts` was made
-
-    def after_tactic(tactic: Tactic | None, work: Workspace) -> None:
-        nonlocal snapshot, lowered, counts, counted_version
-        is_known = known is not None and len(effects) == len(tactics)
-        if is_known or work.state.version != counted_version:
-            # A tactic may change nothing, and then needs no device program of its own.
-            lowered = known if is_known else lower(work.state, gather, XLA_WORKAROUNDS)
-            assert lowered is not None, "known is given where it is taken"
-            counts = count_collectives(lowered.program)
-            counted_version = work.state.version
-        effect, snapshot = describe.describe_tactic(tactic, work, counts, snapshot)
-        effects.append(effect)
-
-    work = apply_tactics(captured, mesh, tactics, after_tactic, graph)
+    observer = _Observer(len(tactics), gather, known)
+    work = apply_tactics(captured, mesh, tactics, observer.after_tactic, graph)
+    lowered = observer.lowered
     assert lowered is not None, "after_tactic runs once even without tactics"
     decided = Decided(captured, work, lowered, tuple(tactics), gather)
     program, sub_axes = captured.program, work.sub_axes
@@ -57,11 +42,11 @@ def make_plan(
     return Plan(
         mesh,
         gather,
-        counts,
+        observer.counts,
         describe.describe_collectives(decided),
         leaves_of(captured.paths, program.inputs, lowered.inputs, sub_axes),
         leaves_of(captured.out_paths, program.outputs, lowered.outputs, sub_axes),
-        tuple(effects),
+        tuple(observer.effects),
         describe.replicated_ops(decided),
         find_fixed(work),
         uncut=describe_uncut(decided),
@@ -70,3 +55,35 @@ def make_plan(
         tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
         token_input="" if tokens is None else captured.paths[tokens],
     )
+
+
+class _Observer:
+    """Lowers the program after each tactic, and describes what the tactic did.
+
+    num_tactics: after so many tactics the program is `known`, if that is given.
+    lowered, counts: the device program after the latest tactic, and its collectives.
+    """
+
+    def __init__(self, num_tactics: int, gather: Gather, known: Lowered | None) -> None:
+        self.num_tactics = num_tactics
+        self.gather = gather
+        self.known = known
+        self.effects: list[TacticEffect] = []
+        self.lowered: Lowered | None = None
+        self.counts: dict[str, int] = {}
+        self._snapshot = describe.Snapshot()
+        self._version = -1  # of the state that is lowered
+
+    def after_tactic(self, tactic: Tactic | None, work: Workspace) -> None:
+        """Describe a tactic that has been applied; `None` before the first."""
+        is_last = len(self.effects) == self.num_tactics
+        # A tactic may change nothing, and then needs no device program of its own.
+        if work.state.version != self._version or (is_last and self.known is not None):
+            known = self.known if is_last else None
+            self.lowered = known or lower(work.state, self.gather, XLA_WORKAROUNDS)
+            self.counts = count_collectives(self.lowered.program)
+            self._version = work.state.version
+        effect, self._snapshot = describe.describe_tactic(
+            tactic, work, self.counts, self._snapshot
+        )
+        self.effects.append(effect)

@@ -110,7 +110,7 @@ class PartitionedModules:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the devices of this process, and update the modules."""
-        return self._with_arrays(args, kwargs, self._run)
+        return self._with_arrays(self._run, args, kwargs)
 
     def init(self, init_fn: Callable[..., Any], *args: Any) -> Any:
         """The modules `init_fn(*args)`, built on the devices in the step's shardings.
@@ -144,26 +144,24 @@ class PartitionedModules:
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for these arguments, whose modules may be abstract."""
-        return self._with_arrays(args, kwargs, lambda s, a, k: s.plan(*a, **k))
+        return self._with_arrays(Partitioned.plan, args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The lowered step, a function of the arrays of the modules."""
-        return self._with_arrays(args, kwargs, lambda s, a, k: s.lower(*a, **k))
+        return self._with_arrays(Partitioned.lower, args, kwargs)
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Compare all results and changed variables with those of the original.
 
         The modules are not changed.
         """
-        return self._with_arrays(args, kwargs, lambda s, a, k: s.check(*a, **k))
+        return self._with_arrays(Partitioned.check, args, kwargs)
 
     def check_float32(self, *args: Any, **kwargs: Any) -> CheckReport:
         """The comparison of `check` with both computed in float32."""
-        return self._with_arrays(args, kwargs, lambda s, a, k: s.check_float32(*a, **k))
+        return self._with_arrays(Partitioned.check_float32, args, kwargs)
 
-    def _run(
-        self, step: Partitioned, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _run(self, step: Partitioned, *args: Any, **kwargs: Any) -> Any:
         from flax import nnx
 
         graphs, states = step(*args, **kwargs)
@@ -174,10 +172,7 @@ class PartitionedModules:
         return result
 
     def _with_arrays(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        use: Callable[[Partitioned, tuple[Any, ...], dict[str, Any]], Any],
+        self, use: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The result of `use` for the function of arrays, and the arrays."""
         from flax import nnx
@@ -198,7 +193,7 @@ class PartitionedModules:
             named = {
                 k: v if k in call.static else next(rest) for k, v in kwargs.items()
             }
-            return use(step, positional, named)
+            return use(step, *positional, **named)
 
     def _pure(self, graphs: tuple[Any, ...]) -> Partitioned:
         """The partitioned function of arrays, for modules of these graphs."""

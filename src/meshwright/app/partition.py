@@ -154,7 +154,9 @@ class Partitioned:
         specialized, leaves = self._specialize(args, kwargs)
         try:
             return specialized.run(leaves)
-        except TypeError:
+        except jax.errors.JaxRuntimeError:
+            raise
+        except (TypeError, RuntimeError):
             require_arrays(specialized.captured.paths, leaves)
             raise
 
@@ -173,6 +175,10 @@ class Partitioned:
             are found by structure and shapes. argnum: their positions, if several fit.
         Raises `PlanError` with the first difference if nothing fits.
         """
+        if not callable(init_fn):
+            raise PlanError(
+                f"init wants a function that returns the state, got {init_fn!r:.60}"
+            )
         state = jax.eval_shape(init_fn, *args)
         chosen = None if argnum is None else list_names(self.fn, argnum)
         if not self._specialized:
@@ -262,7 +268,8 @@ class Partitioned:
         except CaptureError:
             self._capture(call)  # its message names the argument
             raise
-        key = tree, signature, tuple(call.static.items()), tracing_config()
+        static = tuple((name, type(a), a) for name, a in call.static.items())
+        key = tree, signature, static, tracing_config()
         try:
             known = self._specialized.get(key)
         except TypeError:

@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
-from meshwright.app.explain.candidates import CandidateTable
+from meshwright.app.explain.candidates import candidate_table
 from meshwright.app.explain.show import show_plan
-from meshwright.app.interop.shardings import named_leaves
-from meshwright.app.output.files import output_file, write_file
+from meshwright.app.interop.shardings import argument_shardings, result_shardings
+from meshwright.app.output.files import output_file, read_plan_file, write_file
+from meshwright.app.output.table import Table
 from meshwright.app.record.json_form import (
     fields_from_json,
     record_to_json,
     repeating_tactics,
 )
-from meshwright.app.record.plan_record import PlanRecord, code_text, figures_of
-from meshwright.app.record.rebuild import public_tactics
+from meshwright.app.record.plan_record import (
+    PlanRecord,
+    code_text,
+    figures_of,
+    leaf_at,
+    require_plans,
+    tactics_of,
+)
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.tactics import Tactic
@@ -49,14 +56,7 @@ class Plan(PlanRecord):
         What a search found is spelled as `mw.pin`. A plan that was read from JSON has its
         decisions as one tactic; its `code` spells them.
         """
-        if self.decided is not None:
-            return public_tactics(self.decided)
-        if not self.recorded:
-            raise PlanError(
-                "this plan was read from JSON, which cannot hold a tactic of your own that "
-                "rewrites the program; make the plan again"
-            )
-        return self.recorded
+        return tactics_of(self)
 
     @property
     def code(self) -> str:
@@ -98,7 +98,7 @@ class Plan(PlanRecord):
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with so many tokens in a step, whatever its inputs hold."""
-        if not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(per_step, bool) or not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
 
@@ -183,7 +183,7 @@ class Plan(PlanRecord):
         """
         from meshwright.app.report.trace_events import write_trace  # rarely used
 
-        write_trace((self, *others), path)
+        write_trace((self, *require_plans(others)), path)
 
     def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
         """Write an HTML page about a step into one file, with `others` in comparison.
@@ -192,7 +192,7 @@ class Plan(PlanRecord):
         """
         from meshwright.app.report.page import write_report  # rarely used
 
-        write_report(self, path, others)
+        write_report(self, path, require_plans(others))
 
     # -- for other programs --------------------------------------------------------------
 
@@ -218,9 +218,7 @@ class Plan(PlanRecord):
         `MeshError` if the mesh has other axes or axes that are not of type `Auto`. The
         derivative raises `CaptureError`: annotate the whole train step.
         """
-        from meshwright.app.interop.annotate import (
-            annotated,  # imported late: rarely used
-        )
+        from meshwright.app.interop.annotate import annotated  # rarely used
 
         tactics = repeating_tactics(self) or self.tactics
         return annotated(self, fn, tactics, mesh, (static_argnums, static_argnames))
@@ -246,19 +244,12 @@ class Plan(PlanRecord):
         Needs the mesh's devices. Keyword arguments are left out, as `jax.jit` wants. A
         plan read from JSON gives a flat tuple in the order of `inputs`.
         """
-        flat = named_leaves(self, self.inputs)
-        if self.decided is None:
-            return flat
-        args, _ = jax.tree_util.tree_unflatten(self.decided.captured.in_tree, flat)
-        return args
+        return argument_shardings(self)
 
     @property
     def out_shardings(self) -> Any:
         """Shardings for `jax.jit(fn, out_shardings=...)`, in the tree of the result."""
-        flat = named_leaves(self, self.outputs)
-        if self.decided is None:
-            return flat
-        return jax.tree_util.tree_unflatten(self.decided.captured.out_tree, flat)
+        return result_shardings(self)
 
     def to_json(self) -> str:
         """JSON text of the plan, without the program; `from_json` is the inverse."""
@@ -276,14 +267,16 @@ class Plan(PlanRecord):
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan:
         """The plan that `save` wrote; `mw.partition(fn, plan)` runs it on any host."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise PlanError(f"cannot read a plan from {path}: {error}") from None
-        return Plan.from_json(text)
+        return Plan.from_json(read_plan_file(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Plan.from_json, (self.to_json(),)
+
+    def __copy__(self) -> Plan:
+        return self  # nothing in it changes, and `__reduce__` drops the program
+
+    def __deepcopy__(self, memo: object) -> Plan:
+        return self
 
     def describe(self, full: bool = False) -> str:
         """The plan as a page of text, which `print` prints; full: with every layer."""
@@ -298,11 +291,11 @@ class Plan(PlanRecord):
         return plan_html(self)
 
     @property
-    def candidates(self) -> CandidateTable:
+    def candidates(self) -> Table:
         """The plans that the search simulated, as a table; see `search` for their data."""
         if self.search is None:
             raise PlanError("only a plan of mw.autoplan, made here, has candidates")
-        return CandidateTable(self.search)
+        return candidate_table(self.search)
 
     def named(self, name: str) -> Plan:
         """This plan under another name, which pages about it show."""
@@ -310,9 +303,4 @@ class Plan(PlanRecord):
 
     def spec(self, path: str) -> PartitionSpec:
         """The `PartitionSpec` of one input or output leaf, by its path."""
-        for leaf in (*self.inputs, *self.outputs):
-            if leaf.path == path:
-                return leaf.partition_spec
-        raise PlanError(
-            f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}"
-        )
+        return leaf_at(self, path).partition_spec

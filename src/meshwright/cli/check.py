@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 import meshwright.cli.options as options
 from meshwright.app.check import sample
-from meshwright.app.check.report import CheckReport
 from meshwright.app.explain.show import show_refusals
 from meshwright.app.output.numbers import show_bytes
 from meshwright.app.output.progress import show_progress
@@ -25,7 +23,9 @@ def check_command(
     options_of_step: options.StepOptions,
     as_json: options.AsJson = False,
     full: options.Full = False,
-    seed: Annotated[int, typer.Option("--seed", help="random seed of the inputs")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="random seed of the inputs")
+    ] = 0,
 ) -> None:
     """Run original and partitioned on virtual devices and compare every output.
 
@@ -45,19 +45,9 @@ def check_command(
         fields = {"target": loaded.name, "mesh": str(mesh), **report.to_json()}
         print(json.dumps(fields, indent=1))
     else:
-        options.make_console().print(check_table(report, full))
+        options.make_console().print(report.table(full))
         print("\n".join([report.summary, *show_refusals(steps)]))
     raise typer.Exit(0 if report.ok else 1)
-
-
-def check_table(report: CheckReport, full: bool) -> Table:
-    """A row for each output, or for all that differ only in the index of a layer."""
-    titles, *rows = report.rows(full)
-    table = options.make_table(*titles)
-    table.columns[0].overflow = "fold"
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 # -- memory ----------------------------------------------------------------------------

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
-
 from meshwright.app.output.numbers import show_bytes, show_seconds, show_share
+from meshwright.app.output.table import Table
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import figures_of, program_of
 from meshwright.cli.machines import or_dash
-from meshwright.cli.options import make_console, make_table
+from meshwright.cli.options import make_console
 from meshwright.errors import MachineError, TargetError
 from meshwright.machine import Machine, load_machine, preset_names
 
@@ -105,12 +104,9 @@ def comparison_rows(
 
 def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> Table:
     """A line for each machine: figures of one step, and of the run if it is known."""
-    notes = [] if run is None else [f"run: {run.reason}"]
-    notes += _notes_on_unknown(rows)
-    titles = ["devices", "step", "MFU", "memory", "of", "J", "$", "gCO2e"]
-    titles += [] if run is None else ["days", "run $", "tCO2e"]
-    table = make_table("machine", *(f">{title}" for title in titles), "")
-    table.caption, table.caption_justify = "\n".join(notes) or None, "left"
+    titles = [">devices", ">step", ">MFU", ">memory", ">of", ">J", ">$", ">gCO2e"]
+    titles += [] if run is None else [">days", ">run $", ">tCO2e"]
+    table: list[tuple[str, ...]] = []
     for row in rows:
         cells = [
             row["machine"],
@@ -125,8 +121,8 @@ def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> T
         ]
         if run is not None:
             cells += [or_dash(row[k], ".4g") for k in ("days", "run_usd", "run_co2e_t")]
-        table.add_row(*cells, "" if row["fits"] else "DOES NOT FIT")
-    return table
+        table.append((*cells, "" if row["fits"] else "DOES NOT FIT"))
+    return Table(("machine", *titles, ""), tuple(table))
 
 
 def _notes_on_unknown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -162,3 +158,7 @@ def print_comparison(
     else:
         print(title)
         make_console().print(comparison_table(rows, run))
+        if run is not None:
+            print(f"run: {run.reason}")
+        for note in _notes_on_unknown(rows):
+            print(note)

@@ -32,7 +32,10 @@ def iopddl_command(
             "--seconds", help="seconds to solve, from the start of the process"
         ),
     ] = 60.0,
-    seed: Annotated[int, typer.Option("--seed", help="random seed of the solver")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", min=0, max=2**31 - 1, help="random seed of the solver"),
+    ] = 0,
 ) -> None:
     """Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.
 

@@ -1,12 +1,11 @@
 """`meshwright machines`: the presets of machines, with figures of one device each."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-
-from meshwright.cli.options import AsJson, make_console, make_table
+from meshwright.app.output.table import Table
+from meshwright.cli.options import AsJson, make_console
 from meshwright.machine import load_machine, preset_names
 
 
@@ -46,23 +45,25 @@ def machine_rows() -> Iterator[dict[str, Any]]:
 
 def machines_table(rows: Sequence[dict[str, Any]]) -> Table:
     """A line for each machine, with figures of one device."""
-    table = make_table(
+    titles = (
         "name", "machine", ">16-bit TFLOP/s", ">GiB", ">GB/s", ">W", ">$/h",
         "links, GB/s each way",
     )  # fmt: skip
-    for row in rows:
-        links = zip(row["links"], row["link_bytes_per_s"], strict=True)
-        table.add_row(
-            row["name"],
-            row["title"],
-            f"{row['half_flops_per_s'] / 1e12:.4g}",
-            f"{row['hbm_bytes'] / 2**30:.0f}",
-            f"{row['hbm_bytes_per_s'] / 1e9:.0f}",
-            or_dash(row["mean_w"], ".0f"),
-            or_dash(row["usd_per_hour"], ".2f"),
-            "; ".join(f"{name} {rate / 1e9:.3g}" for name, rate in links),
-        )
-    return table
+    return Table(titles, tuple(map(_cells, rows)))
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    links = zip(row["links"], row["link_bytes_per_s"], strict=True)
+    return (
+        row["name"],
+        row["title"],
+        f"{row['half_flops_per_s'] / 1e12:.4g}",
+        f"{row['hbm_bytes'] / 2**30:.0f}",
+        f"{row['hbm_bytes_per_s'] / 1e9:.0f}",
+        or_dash(row["mean_w"], ".0f"),
+        or_dash(row["usd_per_hour"], ".2f"),
+        "; ".join(f"{name} {rate / 1e9:.3g}" for name, rate in links),
+    )
 
 
 def or_dash(value: float | None, form: str) -> str:

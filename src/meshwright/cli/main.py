@@ -113,11 +113,14 @@ def group(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; an error is one message on stderr and status 2."""
     warnings.formatwarning = format_warning
+    _open_closed_streams()
     status: int | str | None = 2
     try:
         app(arguments, prog_name="meshwright")
     except SystemExit as ended:
         status = ended.code
+        if isinstance(ended.__context__, BrokenPipeError):  # click's own end, status 1
+            status = _CLOSED
     except BrokenPipeError:
         _close_stdout()
         status = _CLOSED
@@ -138,8 +141,16 @@ _CLOSED = 141
 """Exit status if nobody reads the output: that of a program that SIGPIPE ends."""
 
 
+def _open_closed_streams() -> None:
+    """Let what is written to streams that the caller has closed (`>&-`) go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  until exit
+            setattr(sys, name, stream)
+
+
 def _close_stdout() -> None:
-    """Let what is still buffered go nowhere, so that Python's own exit stays quiet."""
+    """Discard buffered output, so that Python reports no broken pipe when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

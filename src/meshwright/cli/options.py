@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from meshwright.app.output.progress import show_progress
 from meshwright.app.partition import Partitioned, partition
@@ -115,7 +114,9 @@ SearchName = Annotated[
         help="search on --mesh, too: program (integer program) or tree (tree search)",
     ),
 ]
-SearchSeed = Annotated[int, typer.Option("--seed", help="random seed of the search")]
+SearchSeed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="random seed of the search")
+]
 ConfirmFound = Annotated[
     bool,
     typer.Option("--confirm", help="compile the found plan with the real compiler"),
@@ -157,12 +158,11 @@ class StepOptions:
         """
         mesh = parse_mesh(self.mesh)
         with show_progress(f"loading {self.target}"):
-            found = find_target(self.target)
-            chosen = choose_tactics(found, self.schedule, self.tactics)
+            target = find_target(self.target)
+            chosen = choose_tactics(target, self.schedule, self.tactics)
             require_tactics(chosen)
             mesh.require_all(axes_of(chosen))
-            loaded = found.build()
-        return loaded, partition(loaded.fn, mesh, chosen, gather=self.gather)
+            return target, partition(target.fn, mesh, chosen, gather=self.gather)
 
     def plan(self) -> tuple[Target, Plan]:
         """The target, and the plan of its step for its own arguments."""
@@ -190,12 +190,3 @@ def takes_step(command: Callable[..., None]) -> Callable[..., None]:
 def make_console() -> Console:
     """Standard output, wide where it is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else _WIDE)
-
-
-def make_table(*titles: str) -> Table:
-    """A table without lines; a column is justified right if its title begins with `>`."""
-    table = Table(box=None, pad_edge=False)
-    for title in titles:
-        justify = "right" if title.startswith(">") else "left"
-        table.add_column(title.removeprefix(">"), justify=justify)
-    return table

@@ -55,8 +55,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     """
     _check_options(context)
     if mesh is None or search is not None:
-        request = _search_request(context.params)
-        plan = search_plan(target, request, schedule, tactics)
+        plan = search_plan(target, _search_request(context.params), schedule, tactics)
         plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
         print_found(plan, as_json, out, full)
         return
@@ -65,14 +64,13 @@ def plan_command(  # noqa: PLR0913  the options of a command
     loaded, plan = step.plan()
     plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
     run = find_run_length(plan, tokens, samples)
-    plans = [plan.on(each, place, donate_state=True) for each in chosen]
-    first = (plans or [plan])[0]
+    plans = [plan.on(each, place, donate_state=True) for each in chosen] or [plan]
     if out is not None:
-        write_file(out, first.to_json().encode())
+        write_file(out, plans[0].to_json().encode())
     if len(plans) > 1 or run is not None:
         print_comparison(f"{loaded.name} on {plan.mesh}", plans, run, as_json)
     else:
-        print(first.to_json() if as_json else first.describe(full))
+        print(plans[0].to_json() if as_json else plans[0].describe(full))
 
 
 def _search_request(values: Mapping[str, Any]) -> SearchRequest:
@@ -154,6 +152,6 @@ def _option(name: str) -> str:
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
-    """Whether an option was typed, be it with the value that it has by default."""
+    """Whether an option was typed, even if with its default value."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import meshwright
-from meshwright.cli.target import FoundTarget
+from meshwright.cli.target import Target
 from meshwright.errors import TacticError, TargetError, did_you_mean
 from meshwright.partitioner import tactics as verbs
 from meshwright.partitioner.decide import require_tactics
@@ -13,7 +13,7 @@ from meshwright.partitioner.tactics import Tactic
 
 
 def choose_tactics(
-    target: FoundTarget, schedule: str | None, written: str | None
+    target: Target, schedule: str | None, written: str | None
 ) -> tuple[Tactic, ...]:
     """The tactics of `--schedule` or `--tactics`; by default the only schedule."""
     if written is not None:
@@ -36,7 +36,7 @@ def choose_tactics(
     return tuple(chosen)
 
 
-def _offer(target: FoundTarget) -> str:
+def _offer(target: Target) -> str:
     if target.schedules:
         names = ", ".join(target.schedules)
         return f"{target.name} offers {names} (--schedule NAME), or write --tactics"
@@ -58,6 +58,10 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
         tree = ast.parse(f"[{text}]", mode="eval").body
     except SyntaxError as error:
         raise TacticError(f"cannot read tactics {text!r}: {error.msg}") from None
+    if not text.strip():
+        raise TacticError(
+            "tactics are empty; write some, such as \"fsdp('data')\", or []"
+        )
     tactics = _evaluate(tree, _namespace())
     assert isinstance(tactics, list)
     if len(tactics) == 1 and isinstance(tactics[0], list):
@@ -116,7 +120,13 @@ def _lookup(name: str, names: Mapping[str, Any]) -> Any:
 def _call(node: ast.Call, names: Mapping[str, Any]) -> Any:
     verb = _evaluate(node.func, names)
     args = [_evaluate(arg, names) for arg in node.args]
-    keywords = {k.arg: _evaluate(k.value, names) for k in node.keywords if k.arg}
+    keywords: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None or keyword.arg in keywords:
+            raise TacticError(
+                f"cannot make {ast.unparse(node)}: each option is written once, by its name"
+            )
+        keywords[keyword.arg] = _evaluate(keyword.value, names)
     try:
         return verb(*args, **keywords)
     except TypeError as error:

@@ -5,15 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 
-from rich.table import Table
-
 from meshwright.app.autoplan import find_plan
-from meshwright.app.explain.candidates import CANDIDATE_TITLES, candidate_rows
 from meshwright.app.output.files import write_file
 from meshwright.app.output.numbers import show_bytes
 from meshwright.app.output.progress import show_progress
 from meshwright.app.plan import Plan
-from meshwright.cli.options import make_console, make_table
+from meshwright.cli.options import make_console
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import find_target
 from meshwright.planner.candidates.candidate import Candidate
@@ -33,14 +30,16 @@ def search_plan(
     """
     request.resolve()  # refuses wrong options before the target is built, which may be slow
     with show_progress(f"loading {text}"):
-        found = find_target(text)
+        target = find_target(text)
         if schedule is not None or tactics is not None:
-            request = replace(request, tactics=choose_tactics(found, schedule, tactics))
+            request = replace(
+                request, tactics=choose_tactics(target, schedule, tactics)
+            )
             request.resolve()
-        target = found.build()
+        fn, args = target.made
     with show_progress(f"searching a plan for {target.name}") as on_progress:
         request = replace(request, on_progress=on_progress)
-        return find_plan(target.fn, target.args, request).named(target.name)
+        return find_plan(fn, args, request).named(target.name)
 
 
 def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None:
@@ -54,7 +53,7 @@ def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None
         if as_json:
             print(text)
             return
-    make_console().print(search_table(plan.search))
+    make_console().print(plan.candidates)
     print(f"\n{search_text(plan.search)}\n")
     if plan.search.spelled is not None:
         print(f"{spelled_text(plan.search.spelled, plan.search.candidates[0])}\n")
@@ -69,14 +68,6 @@ def code_lines(code: str) -> str:
     if len(lines) > _LINES:
         title += f" (the first {_LINES} of {len(lines)} lines; --json has all as code)"
     return "\n".join([title, *(f"  {line}" for line in lines[:_LINES])])
-
-
-def search_table(search: SearchResult) -> Table:
-    """A row for each simulated plan, the best first, compared with the best."""
-    table = make_table(*CANDIDATE_TITLES)
-    for row in candidate_rows(search):
-        table.add_row(*row)
-    return table
 
 
 def spelled_text(spelled: Spelling, best: Candidate) -> str:

@@ -10,7 +10,9 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,23 +24,10 @@ from meshwright.run.local import find_devices
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A function and its arguments, with the schedules and targets of its module.
+    """A function and its arguments, which are made when they are first used.
 
-    others: the other targets of the module, by name.
-    """
-
-    name: str
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    schedules: Mapping[str, Sequence[Tactic]]
-    others: Mapping[str, Callable[[], Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class FoundTarget:
-    """A target whose function is not called yet, since that may take long.
-
-    make: the function that returns (fn, args). The other fields are those of `Target`.
+    make: the function that returns both, which may take long. others: the other targets of
+    the module, by name.
     """
 
     name: str
@@ -46,13 +35,23 @@ class FoundTarget:
     schedules: Mapping[str, Sequence[Tactic]]
     others: Mapping[str, Callable[[], Any]]
 
-    def build(self) -> Target:
-        """The target; a `TargetError` says what its function returned instead."""
-        fn, args = _call(self.name, self.make)
-        return Target(self.name, fn, args, self.schedules, self.others)
+    @cached_property
+    def made(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """The function and its arguments; a `TargetError` says what else was returned."""
+        return _call(self.name, self.make)
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The function."""
+        return self.made[0]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Its arguments."""
+        return self.made[1]
 
 
-def find_target(text: str) -> FoundTarget:
+def find_target(text: str) -> Target:
     """The target that `text` names; a `TargetError` lists the targets that there are."""
     place, name = _split(text)
     module = load_module(place)
@@ -67,12 +66,7 @@ def find_target(text: str) -> FoundTarget:
         )
     others = {n: f for n, f in found.items() if n != name}
     schedules = _named_table(module, place, "schedules")
-    return FoundTarget(f"{place}:{name}", make, schedules, others)
-
-
-def load_target(text: str) -> Target:
-    """The target that `text` names, built."""
-    return find_target(text).build()
+    return Target(f"{place}:{name}", make, schedules, others)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -98,6 +92,8 @@ def load_module(place: str) -> ModuleType:
     if not place.endswith(".py"):
         return _run_import(place, lambda: importlib.import_module(place))
     path = Path(place).resolve()
+    if path.is_dir():
+        raise TargetError(f"{place} is a folder; wanted a file, as in {place}/model.py")
     if not path.is_file():
         near = sorted(p.name for p in path.parent.glob("*.py"))
         there = f"; {path.parent} has {', '.join(near)}" if near else ""
@@ -136,7 +132,8 @@ def _is_file(origin: str | None, path: Path) -> bool:
 
 def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
-        return load()
+        with redirect_stdout(sys.stderr):
+            return load()
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{place}.".startswith(f"{missing}."):
@@ -151,7 +148,7 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError):
-        at = f" ({error.filename}:{error.lineno})"
+        at = f" ({error.filename}:{error.lineno})" if error.filename else ""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {text}{at}"
 
@@ -202,10 +199,11 @@ def _call(
     """The function and arguments that a target returns, after a check of their types."""
     _require_bind(make, (), f"{name} is called without arguments")
     try:
-        made = make()
+        with redirect_stdout(sys.stderr):  # what is printed is no result of the command
+            made = make()
     except MeshwrightError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         find_devices()  # a platform that cannot start is a clearer reason
         raise TargetError(f"{name}() failed: {_describe(error)}") from error
     if not isinstance(made, tuple | list) or len(made) != 2:

@@ -58,10 +58,11 @@ def load_machine(
         path = Path(name)
         return parse_machine(_text_of(path), path.stem, num_devices, chips)
     if name not in preset_names():
+        given = str(name) if isinstance(name, Path) else name
         spelled = str(name).lower().replace(" ", "-").replace("_", "-")
         hint = did_you_mean(spelled, preset_names())
         raise MachineError(
-            f"there is no machine {str(name)!r}{hint}; there are "
+            f"there is no machine {given!r:.60}{hint}; there are "
             f"{', '.join(preset_names())}, or give a file that ends in .toml"
         )
     preset = resources.files("meshwright.machine") / "presets" / f"{name}.toml"
@@ -90,25 +91,25 @@ def parse_machine(
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine {name!r}: {error}") from None
-    reader = _Reader(str(table.pop("name", name)))
+    reader = _Reader(_Reader(name).text(table.pop("name", name), "name"))
     options: dict[str, Any] = {"title": reader.name}
-    options |= {key: str(table.pop(key)) for key in _TEXTS if key in table}
+    options |= {key: reader.text(table.pop(key), key) for key in _TEXTS if key in table}
     compiler = options.get("compiler", "cpu")
     if compiler not in _COMPILERS:
         reader.fail(f"compiler is {compiler!r}; wanted {', '.join(_COMPILERS)}")
     chip = reader.chip(reader.table(table.pop("chip", None), "chip"))
     gpu = reader.gpu(table.pop("gpu")) if "gpu" in table else None
-    levels = tuple(map(reader.level, table.pop("levels", []), count()))
-    for key in ("devices_per_chip", "pue"):
-        if key in table:
-            options[key] = reader.number(table.pop(key), key)
+    levels = tuple(map(reader.level, reader.tables(table, "levels"), count()))
+    if "pue" in table:
+        options["pue"] = reader.number(table.pop("pue"), "pue")
+    per_chip = reader.whole(table.pop("devices_per_chip", 1), "devices_per_chip")
+    options["devices_per_chip"] = per_chip
     if table:
         reader.fail(f"unknown entries {', '.join(table)}")
     if options.get("pue", 1.0) < 1:
         reader.fail(
             f"pue is {options['pue']}; no data centre draws less than its chips"
         )
-    per_chip = options["devices_per_chip"] = int(options.get("devices_per_chip", 1))
     num_devices = reader.device_count(num_devices, chips, per_chip)
     return Machine(
         name=reader.name,
@@ -139,9 +140,30 @@ class _Reader:
             self.fail(f"wanted a table [{path}]")
         return dict(entry)
 
+    def tables(self, table: dict[str, Any], path: str) -> list[object]:
+        """The tables of a repeated entry `[[path]]`, taken out; none if it has none."""
+        entry = table.pop(path, [])
+        if not isinstance(entry, list):
+            self.fail(f"{path} is {entry!r:.60}; wanted tables [[{path}]]")
+        return entry
+
+    def text(self, entry: object, path: str) -> str:
+        """The text of an entry."""
+        if not isinstance(entry, str):
+            self.fail(f"{path} is {entry!r:.60}; wanted a text in quotes")
+        return entry
+
+    def whole(self, entry: object, path: str) -> int:
+        """The whole number of an entry, which is 0 or more."""
+        number = self.number(entry, path)
+        if number != int(number):
+            self.fail(f"{path} is {number}; wanted a whole number")
+        return int(number)
+
     def _value(self, entry: Any, path: str) -> Any:
         """The value of an entry; records its source if it has one."""
         if isinstance(entry, Mapping):
+            self._check_known(entry, ("value", "source"), path)
             self.sources[path] = str(entry.get("source", ""))
             return entry.get("value")
         return entry
@@ -201,7 +223,7 @@ class _Reader:
             "capability": self._extents(table.pop("capability"), "gpu.capability")
         }
         for key, number in table.items():
-            values[key] = int(self.number(number, f"gpu.{key}"))
+            values[key] = self.whole(number, f"gpu.{key}")
         return self._made(Gpu, values, "[gpu]")
 
     def level(self, entry: object, index: int) -> Level:
@@ -216,19 +238,19 @@ class _Reader:
             )
         values: dict[str, Any] = {
             "kind": Kind(table.pop("kind")),
-            "name": str(table.pop("name")),
+            "name": self.text(table.pop("name"), f"{path}.name"),
             "extents": self._extents(table.pop("extents"), f"{path}.extents"),
         }
         for key, number in table.items():
             values[key] = self.number(number, f"{path}.{key}")
-        values["wraps_at"] = int(values.get("wraps_at", 0))
+        values["wraps_at"] = self.whole(values.get("wraps_at", 0), f"{path}.wraps_at")
         return self._made(Level, values, f"[{path}]")
 
     def _extents(self, entry: object, path: str) -> tuple[int, ...]:
         entry = self._value(entry, path)
         if not isinstance(entry, list) or not entry:
             self.fail(f"{path} is {entry!r}; wanted a list of sizes")
-        return tuple(int(self.number(n, path)) for n in entry)
+        return tuple(self.whole(n, path) for n in entry)
 
     def _curve(self, entry: object, path: str) -> Curve:
         """The efficiency curve of an entry `[[size, share], ...]`."""

@@ -25,8 +25,16 @@ class Mesh:
     def __init__(
         self, axes: Mapping[str, int], devices: Iterable[object] | None = None
     ) -> None:
-        sizes = tuple((str(name), size) for name, size in dict(axes).items())
+        if not isinstance(axes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise MeshError(
+                f"axes are {axes!r:.60}; wanted their sizes by name, such as {{'data': 8}}"
+            )
+        sizes = tuple((str(name), size) for name, size in axes.items())
         object.__setattr__(self, "sizes", sizes)
+        if devices is not None and not isinstance(devices, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise MeshError(
+                f"devices are {devices!r:.60}; wanted a list of jax.devices()"
+            )
         chosen = None if devices is None else tuple(devices)
         object.__setattr__(self, "devices", chosen)
         object.__setattr__(self, "axes", tuple(name for name, _ in sizes))
@@ -38,9 +46,25 @@ class Mesh:
                 raise MeshError(f"axis {name!r} has size {size!r}; wanted an int >= 1")
             if not name or any(c in name for c in " .,="):
                 raise MeshError(f"axis name {name!r} is empty or holds one of ' .,='")
-        if chosen is not None and len(chosen) != self.num_devices:
+        if chosen is not None:
+            self._require_devices(chosen)
+
+    def _require_devices(self, chosen: tuple[object, ...]) -> None:
+        """Raise `MeshError` unless there are as many different devices as the mesh has."""
+        if len(chosen) != self.num_devices:
             raise MeshError(
                 f"{len(chosen)} devices do not fill mesh {self} of {self.num_devices}"
+            )
+        for device in chosen:
+            if not hasattr(device, "platform"):
+                raise MeshError(
+                    f"{device!r:.60} is no device; wanted devices of jax.devices(), in one "
+                    "list in the mesh's order, or none for the first ones"
+                )
+        if len(set(chosen)) < len(chosen):
+            twice = next(device for device in chosen if chosen.count(device) > 1)
+            raise MeshError(
+                f"{twice} stands in mesh {self} more than once; name it once"
             )
 
     @property
@@ -69,12 +93,19 @@ class Mesh:
 
     def require_all(self, axes: Iterable[str]) -> None:
         """Raise `MeshError` with all missing and all needed axes if the mesh lacks any."""
-        needed = tuple(dict.fromkeys(axes))
+        named = tuple(axes)
+        known = ", ".join(f"{name}={size}" for name, size in self.sizes)
+        for axis in named:
+            if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise MeshError(
+                    f"axis {axis!r:.60} is no name; wanted the name of one axis of the "
+                    f"mesh, which has {known}; for several, give a tactic for each"
+                )
+        needed = tuple(dict.fromkeys(named))
         missing = [repr(axis) for axis in needed if axis not in self.axes]
         if not missing:
             return
         are = "axis {} is" if len(missing) == 1 else "axes {} are"
-        known = ", ".join(f"{name}={size}" for name, size in self.sizes)
         told = f"{are.format(' and '.join(missing))} not in the mesh, which has {known}"
         more = f"; needed are {', '.join(needed)}" if len(needed) > 1 else ""
         raise MeshError(told + more)

@@ -1,15 +1,15 @@
 """Descriptions of machines: probes to time, the chip that they yield, and its TOML."""
 
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from statistics import fmean
+from typing import Any
+
+import tomlkit
 
 from meshwright.machine.chip import Chip, Curve, Gpu
 from meshwright.machine.machine import Level, Machine
-
-type Entry = float | str | tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,10 @@ def _extent(group: Samples) -> str:
 
 
 def _cached_bytes(copies: Samples) -> int:
-    """Bytes of the largest copy over twice as fast as the very largest; else the least."""
+    """Bytes of the largest copy with more than twice the rate of the largest of all.
+
+    If there is none, the bytes of the smallest copy.
+    """
     by_size = sorted(copies, key=lambda s: s[0].size)
     (first, _), (last, last_s) = by_size[0], by_size[-1]
     fast = [p.size for p, op_s in by_size if p.size / op_s > 2 * last.size / last_s]
@@ -185,79 +188,60 @@ def machine_toml(machine: Machine) -> str:
     `parse_machine` reads it back, given the number of devices. Entries with their default
     value and no source are left out.
     """
-    parts = (_head, _chip, _gpu, _levels)
-    return "\n".join((*(line for part in parts for line in part(machine)), ""))
-
-
-def _head(machine: Machine) -> Iterator[str]:
-    yield _line("name", machine.name)
-    yield _line("title", machine.title)
-    yield _line("compiler", machine.compiler)
-    names = ("topology", "chip_config", "devices_per_chip", "pue")
-    yield from _numbers(machine, names, machine.sources, "")
-
-
-def _chip(machine: Machine) -> Iterator[str]:
     chip, sources = machine.chip, machine.sources
-    tables = ("flops_per_s", "efficiency")
-    names = [each.name for each in fields(Chip) if each.name not in tables]
-    yield from ("", "[chip]")
-    yield from _numbers(chip, names, sources, "chip.")
-    yield from ("", "[chip.flops_per_s]")
-    for dtype, rate in chip.flops_per_s.items():
-        yield _line(dtype, rate, sources.get(f"chip.flops_per_s.{dtype}"))
-    if chip.efficiency:
-        yield from ("", "[chip.efficiency]")
-    for name, curve in chip.efficiency.items():
-        yield _line(name, curve.points, sources.get(f"chip.efficiency.{name}"))
-
-
-def _gpu(machine: Machine) -> Iterator[str]:
+    curves = {name: curve.points for name, curve in chip.efficiency.items()}
+    text: dict[str, Any] = {
+        "name": machine.name,
+        "title": machine.title,
+        "compiler": machine.compiler,
+        **_entries(machine, _OF_A_MACHINE, sources, ""),
+        "chip": {
+            **_entries(chip, _NUMBERS, sources, "chip."),
+            "flops_per_s": _table(chip.flops_per_s, sources, "chip.flops_per_s."),
+            "efficiency": _table(curves, sources, "chip.efficiency."),
+        },
+    }
     if machine.gpu is not None:
-        yield from ("", "[gpu]")
         names = [each.name for each in fields(Gpu)]
-        yield from _numbers(machine.gpu, names, machine.sources, "gpu.")
+        text["gpu"] = _entries(machine.gpu, names, sources, "gpu.")
+    levels = [
+        {"name": level.name, "kind": level.kind.value}
+        | _entries(level, _OF_A_LEVEL, sources, f"levels[{index}].")
+        for index, level in enumerate(machine.levels)
+    ]
+    return tomlkit.dumps(text | ({"levels": levels} if levels else {}))
 
 
-def _levels(machine: Machine) -> Iterator[str]:
-    names = [each.name for each in fields(Level) if each.name not in ("name", "kind")]
-    for index, level in enumerate(machine.levels):
-        yield from ("", "[[levels]]")
-        yield _line("name", level.name)
-        yield _line("kind", level.kind.value)
-        yield from _numbers(level, names, machine.sources, f"levels[{index}].")
+_OF_A_MACHINE = ("topology", "chip_config", "devices_per_chip", "pue")
+_OF_A_LEVEL = [f.name for f in fields(Level) if f.name not in ("name", "kind")]
+_NUMBERS = [f.name for f in fields(Chip) if f.name not in ("flops_per_s", "efficiency")]
 
 
-def _numbers(
+def _entries(
     record: Machine | Chip | Gpu | Level,
     names: Sequence[str],
     sources: Mapping[str, str],
     path: str,
-) -> Iterator[str]:
-    """One line per named field that differs from its default or has a source."""
-    defaults = {each.name: each.default for each in fields(record)}
-    for name in names:
-        value, source = getattr(record, name), sources.get(path + name)
-        default = defaults[name]
-        if value is None or (value == default is not MISSING and source is None):
-            continue
-        yield _line(name, value, source)
+) -> dict[str, Any]:
+    """The named fields that differ from their default or have a source."""
+    values = {
+        each.name: value
+        for each in fields(record)
+        if each.name in names
+        and (value := getattr(record, each.name)) is not None
+        and (value != each.default or path + each.name in sources)
+    }
+    return _table(values, sources, path)
 
 
-def _line(key: str, value: Entry, source: str | None = None) -> str:
-    if source is None:
-        return f"{key} = {_value(value)}"
-    return f"{key} = {{ value = {_value(value)}, source = {_text(source)} }}"
-
-
-def _value(value: Entry) -> str:
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return repr(value)
-
-
-def _text(text: str) -> str:
-    """A TOML basic string: the JSON string with DEL escaped, as only TOML demands."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _table(
+    values: Mapping[str, Any], sources: Mapping[str, str], path: str
+) -> dict[str, Any]:
+    """The values by name, each in a table of one line with its source if it has one."""
+    table = dict(values)
+    for name in values:
+        if path + name in sources:
+            sourced = tomlkit.inline_table()
+            sourced.update({"value": values[name], "source": sources[path + name]})
+            table[name] = sourced
+    return table

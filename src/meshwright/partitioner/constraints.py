@@ -67,9 +67,9 @@ def _constraint_seeds(
 
 
 def _close(work: Workspace, op: Op, node: Node) -> None:
-    """Keep a value whole along axes that its constraint leaves out.
+    """Keep a value whole along the axes that its constraint does not name.
 
-    A constraint with an unconstrained dim leaves them open.
+    If the constraint has an unconstrained dim, these axes stay open to tactics.
     """
     if PartitionSpec.UNCONSTRAINED in _spec(op) or op.params.get("unconstrained_dims"):
         return

@@ -18,7 +18,7 @@ from meshwright.program.records import paused_collector
 class Decided:
     """A captured program with all decisions taken, lowered.
 
-    captured: as it was, before any tactic changed it; `work` has what became of it.
+    captured: the program before any tactic; `work` has the program after rewrites.
     """
 
     captured: Captured
@@ -55,9 +55,9 @@ def apply_tactics(
 ) -> Workspace:
     """Apply tactics in order, each propagated before the next.
 
-    after_tactic: called with each tactic once it is applied, first with None for the
-        program as it was (constraints in the user's own code included).
-    graph: of the program as those tactics leave it that change programs, if it is known.
+    after_tactic: called with each tactic after it is applied. The first call has None,
+        after the constraints in the user's own code.
+    graph: the graph of the program after the rewrites of all tactics, if it is known.
     """
     require_tactics(tactics)
     mesh.require_all(axes_of(tactics))
@@ -113,7 +113,7 @@ def as_tactics(tactics: object) -> tuple[Tactic, ...]:
 
 
 def require_tactics(tactics: Sequence[object]) -> None:
-    """Raise `TacticError` for what is none."""
+    """Raise `TacticError` for the first item that is not a tactic."""
     for tactic in tactics:
         if isinstance(tactic, FunctionType):
             raise TacticError(

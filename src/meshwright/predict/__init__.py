@@ -1,6 +1,13 @@
 """Predictions: seconds, bytes, joules, money and carbon of a device program on a machine.
 
 In: a device program and a machine. Out: an `Estimate`. Begin reading at `estimate.py`.
-`compilers` turns a program into kernels as XLA does, `roofline` times one kernel, `links`
-one collective, `memory` assigns buffers, and `simulate` schedules everything on a timeline.
+The folders, in the order in which an estimate uses them:
+
+    compilers  the program's fusions, kernels and layouts, as XLA makes them;
+               `hlo/layouts.py` pads values to tiles
+    roofline   seconds of one kernel
+    links      seconds of one collective (`collective.py`)
+    memory     buffer assignment with aliasing, packing, and the memory curve, which
+               `app/report/timeline.py` draws
+    simulate   the timeline of kernels and collectives
 """

@@ -49,7 +49,7 @@ LOCATIONS: dict[str, Location] = {
 
 def find_location(name: str) -> Location:
     """The location of that name; `MachineError` with all names if there is none."""
-    if name not in LOCATIONS:
+    if not isinstance(name, str) or name not in LOCATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         hint = did_you_mean(name, LOCATIONS)
         raise MachineError(
             f"there is no place {name!r}{hint}; there are {', '.join(LOCATIONS)}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.partitioner.lower import executions
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.predict.energy import Location
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.shares import LineTime, bound_times, line_times
-from meshwright.predict.simulate.timeline import Timeline
+from meshwright.predict.simulate.timeline import collective_overlaps
 from meshwright.program.ir import Op, Program, show_type
 
 if TYPE_CHECKING:
@@ -142,29 +142,9 @@ def _collectives(program: Program, found: Estimate) -> Iterator[tuple[float, int
     over the executions of the program.
     """
     runs, known = dict(executions(found.program)), dict[Op, tuple[float, int]]()
-    for op, seconds in _spans(found.timeline):
-        known[found.origins.get(op, op)] = seconds, runs.get(op, 0)
+    for fusion, exposed, hidden in collective_overlaps(found.timeline):
+        op = found.origins.get(fusion.root, fusion.root)
+        known[op] = exposed + hidden, runs.get(fusion.root, 0)
     for op, times in executions(program):
         seconds, compiled_runs = known.get(op, (0.0, 0))
-        yield seconds * compiled_runs / (times or 1), compiled_runs
-
-
-def _spans(timeline: Timeline) -> Iterator[tuple[Op, float]]:
-    """Each op at the root of a span outside or inside of loops, with its seconds."""
-    for span in timeline.spans:
-        if span.inner is not None:
-            yield from _spans(span.inner)
-        else:
-            yield span.fusion.root, span.end_s - span.start_s
-
-
-def read_figures(fields: Mapping[str, Any] | None) -> Figures | None:
-    """The figures that `dataclasses.asdict` wrote to JSON."""
-    if fields is None:
-        return None
-    made = dict(fields)
-    made["largest"] = tuple(LiveValue(**live) for live in fields["largest"])
-    made["lines"] = tuple(LineTime(**line) for line in fields.get("lines", ()))
-    for name in ("collective_s", "collective_runs"):
-        made[name] = tuple(fields.get(name, ()))
-    return Figures(**made)
+        yield seconds / (times or 1), compiled_runs

@@ -29,27 +29,27 @@ class Work:
 
 
 class Meter(Protocol):
-    """Seconds since some start, which work moves on."""
+    """A clock, which may count seconds of work instead of real seconds."""
 
     def read(self) -> float:
         """Seconds since the meter's start."""
         ...
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Note that so many units of work have just been done."""
+        """Record units of work that have just been done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WallMeter:
-    """Real time, whatever work is done."""
+    """Real time, which work that is counted does not change."""
 
     def read(self) -> float:
         """Seconds on the system's clock."""
         return time.perf_counter()
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Do nothing: real time moves on by itself."""
+        """Does nothing, since real time moves on by itself."""
 
 
 REAL_TIME = WallMeter()
@@ -101,5 +101,5 @@ class WorkMeter:
         self._counted_s += work.seconds * units
 
     def advance(self, reading_s: float) -> None:
-        """Move on to a reading, that of a process which this one has waited for."""
+        """Advance to the reading of a process that this one has waited for."""
         self._counted_s = max(self._counted_s, reading_s)

@@ -35,6 +35,15 @@ def test_a_report_of_ill_conditioned_outputs_alone_names_no_other_error():
     assert second.startswith("1 are ill-conditioned")
 
 
+def test_a_report_is_html_in_notebooks():
+    wrong = OutputError("<w>.0.up", "float32", (8, 4), 1.0, 2e-4)
+    html = CheckReport((PLAIN, wrong, dataclasses.replace(wrong, path="<w>.1.up")))
+    shown = html._repr_html_()
+    assert "&lt;w&gt;.*.up (x2)" in shown
+    assert "WRONG" in shown
+    assert "NOT EQUAL: 3 outputs" in shown
+
+
 def test_an_output_beyond_its_own_tolerance_is_not_equal():
     wrong = OutputError("loss", "float32", (), 1.0, 2e-4, sensitivity=1e-7)
     report = CheckReport((wrong, ILL_CONDITIONED))

@@ -10,7 +10,7 @@ import meshwright as mw
 from meshwright.app.check.check import check_outputs
 from meshwright.app.check.report import tolerance_of
 from meshwright.app.check.sample import sample_arguments
-from meshwright.cli.target import load_target
+from meshwright.cli.target import find_target
 from meshwright.errors import CaptureError, MeshError, PlanError, TacticError
 from meshwright.partitioner.lower import CONSTRAIN
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
@@ -221,7 +221,7 @@ ZOO = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ZOO)
 def test_annotated_steps_of_the_zoo_compute_the_same_as_on_one_device(name):
-    target = load_target(f"zoo/{name}.py:tiny")
+    target = find_target(f"zoo/{name}.py:tiny")
     args = sample_arguments(target.fn, target.args, 0)
     plan = mw.partition(target.fn, MESH, ZOO[name]).plan(*args)
     annotated, tree = jax.jit(plan.annotate(target.fn)), jax.tree.structure(args)

@@ -56,6 +56,17 @@ TACTICS = {
     "axis 'model' is not in the mesh, which has data=4": (
         mw.shard({"batch": 0}, axis="model"),
     ),
+    "a pattern is empty; the program's leaves are: state.params.w, state.step, batch": (
+        mw.shard({"": 0}, axis="data"),
+    ),
+    "axis ['data'] is no name; wanted the name of one axis of the mesh, which has": (
+        mw.shard({"batch": 0}, axis=["data"]),
+    ),
+    "axis ('data', 'rows') is no name; wanted the name of one axis": (
+        mw.fsdp(("data", "rows")),
+    ),
+    "axis None is no name": (mw.data_parallel(None),),
+    "axis 3 is no name": (mw.replicate("batch", axis=3),),
     "axis 'rows' is not in the mesh, which has data=4": (
         mw.replicate("batch", axis="rows"),
     ),
@@ -89,6 +100,17 @@ def test_a_tactic_that_does_not_fit_is_refused(words):
             "shard wants a mapping from patterns to dims, got",
         ),
         (lambda: mw.replicate(), "replicate wants at least one pattern"),
+        (
+            lambda: mw.shard({0: 0}, "a"),
+            "shard: 0 is no pattern; wanted a text such as",
+        ),
+        (lambda: mw.replicate(None), "replicate: None is no pattern; wanted a text"),
+        (lambda: mw.replicate(["x"]), "replicate: ['x'] is no pattern"),
+        (lambda: mw.data_parallel("a", 1), "data_parallel: 1 is no pattern"),
+        (
+            lambda: mw.data_parallel("a", {"x": 1}),
+            "data_parallel: {'x': 1} is no pattern",
+        ),
     ],
 )
 def test_a_tactic_with_impossible_arguments_is_refused_when_it_is_made(make, words):
@@ -110,6 +132,15 @@ MESHES = {
     "axis name 'a b' is empty or holds one of": lambda: {"a b": 2},
     "7 is no mesh; wanted mw.Mesh, jax.sharding.Mesh or axis sizes": lambda: 7,
     "1 devices do not fill mesh data=4 of 4": lambda: mw.Mesh({"data": 4}, ["cpu"]),
+    "'cpu' is no device; wanted devices of jax.devices(), in one list": lambda: mw.Mesh(
+        {"data": 2}, ["cpu", "cpu"]
+    ),
+    "stands in mesh data=2 more than once": lambda: mw.Mesh(
+        {"data": 2}, jax.devices()[:1] * 2
+    ),
+    "devices are 2; wanted a list of jax.devices()": lambda: mw.Mesh({"data": 2}, 2),
+    "axes are None; wanted their sizes by name, such as": lambda: mw.Mesh(None),
+    "axes are [('data', 2)]; wanted their sizes": lambda: mw.Mesh([("data", 2)]),
 }
 
 
@@ -146,6 +177,10 @@ OPTIONS = {
     "no parameter named ['mode']; there are ['state', 'batch']": {
         "static_argnames": ("mode",)
     },
+    "arguments are given as '1'; wanted their numbers": {"static_argnums": "1"},
+    "arguments are given as 1.0; wanted their numbers": {"donate_argnums": 1.0},
+    "arguments are given as 1; wanted their names": {"static_argnames": 1},
+    "arguments are given as [None]; wanted their names": {"donate_argnames": [None]},
 }
 
 
@@ -199,6 +234,7 @@ PLANS = {
     "this is no plan: JSONDecodeError": "garbage",
     "this is no plan: KeyError('format')": "{}",
     "this is no plan: TypeError": "[]",
+    "this is no plan: RecursionError": "[" * 100_000,
     "plan has format 99; this is 3": '{"format": 99}',
     "this is no plan: KeyError('mesh')": '{"format": 3}',
 }
@@ -236,6 +272,10 @@ def indexes(state, batch):
     return [1, 2, 3][state["step"]] * batch
 
 
+def selects(state, batch):
+    return batch[batch > 0]
+
+
 def converts(state, batch):
     return np.asarray(batch) + 1
 
@@ -246,11 +286,15 @@ def converts(state, batch):
         (branches, r"which depends on batch at \S*test_errors.py:\d+: if batch.sum"),
         (indexes, r"which depends on state.step at \S*test_errors.py:\d+: return \[1"),
         (
+            selects,
+            r"value of an array at \S*test_errors.py:\d+: return batch\[batch",
+        ),
+        (
             converts,
             r"which depends on batch at \S*test_errors.py:\d+: return np.asarray",
         ),
     ],
-    ids=["branch", "index", "numpy"],
+    ids=["branch", "index", "mask", "numpy"],
 )
 def test_python_that_needs_a_value_is_named_with_its_line(fn, words):
     with pytest.raises(CaptureError, match=words):
@@ -265,6 +309,10 @@ def test_what_users_mean_is_guessed():
         mw.autoplan(np.tanh, X, **search)
     with refuses(MeshwrightError, "no machine 'TPU v5e'; did you mean 'tpu-v5e'"):
         mw.machine("TPU v5e")
+
+
+def search(**options):
+    return mw.autoplan(step, (STATE, X), machine="tpu-v5e", chips=4, **options)
 
 
 MISUSES = {
@@ -286,7 +334,52 @@ MISUSES = {
     "memory is '16 gigs'; wanted a size such as '80GiB'": lambda: mw.autoplan(
         step, (STATE, X), machine="tpu-v5e", chips=4, memory="16 gigs"
     ),
+    "did you mean '16GiB'": lambda: mw.auto("a", machine="h100", memory=16),
     "'many' tokens per step; wanted 1 or more": lambda: plan().with_tokens("many"),
+    "path is None; wanted that of a file that save wrote": lambda: mw.Plan.load(None),
+    "cannot read a plan from a\0b: embedded null": lambda: mw.Plan.load("a\0b"),
+    "cannot write 'a\\x00b': embedded null byte": lambda: plan().save("a\0b"),
+    "True tokens per step; wanted 1 or more": lambda: plan().with_tokens(True),
+    "others holds 'x'; wanted a list of plans": lambda: plan().report("a.html", "x"),
+    "others is 'None'; wanted a list of plans": lambda: plan().trace("a.json", None),
+    "others is 'step: mesh data=4, 4 devices": lambda: plan().report("a.html", plan()),
+    "there is no place ['iowa']": lambda: plan().on("tpu-v5e", ["iowa"]),
+    "there is no machine None; there are": lambda: plan().on(None),
+    "there is no machine ['tpu-v5e']": lambda: mw.machine(["tpu-v5e"]),
+    "Mesh(sizes=(('data', 4),)": lambda: plan().annotate(step, mw.Mesh({"data": 4})),
+    "{'data': 4} is no mesh of JAX; wanted one as of": lambda: plan().annotate(
+        step, {"data": 4}
+    ),
+    "the name of a tag is ": lambda: mw.tag("product", X),
+    "a rule is for names of primitives, such as 'sin'; got (3,)": lambda: mw.rule(3),
+    "got ()": lambda: mw.rule(),
+    "the rule of 'new' is 'i->i'; wanted a function of": lambda: mw.rule("new")("i->i"),
+    "batch cannot be an array of JAX: Dtype object": lambda: plan(
+        args=(STATE, np.array([None]))
+    ),
+    "batch cannot be an array of JAX: Python int": lambda: plan(args=(STATE, 2**40)),
+    "returns a str at out.0; wanted arrays, numbers": lambda: plan(
+        fn=lambda x: ("ok", x), args=(X,)
+    ),
+    "returns a set at out; wanted": lambda: plan(fn=lambda x: {1}, args=(X,)),
+    "seed is 'x'; wanted a whole number": lambda: search(seed="x"),
+    "seed is -1; wanted a whole number from 0 to 2147483647": lambda: search(seed=-1),
+    "seed is 2147483648; wanted": lambda: search(seed=2**31),
+    "seed is None; wanted a whole number": lambda: search(seed=None),
+    "budget_s is True; wanted seconds": lambda: search(budget_s=True),
+    "most_axes is True; wanted 1, 2 or 3": lambda: search(most_axes=True),
+    "on_progress is 3; wanted a function": lambda: search(on_progress=3),
+    "experts is 'no'; wanted True or False": lambda: search(experts="no"),
+    "auto: seed is 1.5; wanted": lambda: mw.auto("a", machine="h100", seed=1.5),
+    "auto: budget_s is '5'": lambda: mw.auto("a", machine="h100", budget_s="5"),
+    "did you mean '80GiB'": lambda: mw.auto("a", machine="h100", memory=80),
+    "memory is 'much'; wanted": lambda: mw.auto("a", machine="h100", memory="much"),
+    "init wants a function that returns the state, got 3": lambda: mw.partition(
+        step, {"a": 1}
+    ).init(3),
+    "arguments are given as 'state'; wanted their numbers": lambda: mw.partition(
+        step, {"a": 1}
+    ).init(lambda: STATE, argnum="state"),
     "keep is 3; wanted names of ops": lambda: mw.recompute(3),
     "wanted a multiple of 2": lambda: plan(mesh={"a": 3}).on("tpu-v3"),
 }  # fmt: skip

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import meshwright as mw
 from meshwright.app.check import check
+from meshwright.errors import PlanError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(8, 8)).astype(np.float32)
@@ -118,6 +119,43 @@ def test_static_arguments_select_the_program():
     )
     close(step("times", X, 3), X * 3)
     close(step("plus", X, n=3), X + 3)
+
+
+def test_the_derivative_of_an_integer_is_that_of_jit():
+    gradient = jax.grad(lambda s: (s["w"] * s["n"]).sum(), allow_int=True)
+    state = {"w": X, "n": np.int32(3)}
+    got = mw.partition(gradient, MESH, [mw.shard({"s.w": 0}, "x")])(state)
+    close(got["w"], np.full_like(X, 3))
+    assert got["n"].dtype == jax.jit(gradient)(state)["n"].dtype
+
+
+def test_static_arguments_that_are_equal_but_of_other_types_select_other_programs():
+    """As in `jax.jit`: 2 == 2.0 == True, and the results have other dtypes."""
+    step = mw.partition(lambda x, n: x * n, MESH, static_argnums=1)
+    x = X.astype(np.int32)
+    found = [step(x, n).dtype for n in (1, 1.0, True)]
+    assert found == [np.int32, np.float32, np.int32]
+
+
+def test_an_array_given_as_two_arguments_is_refused_if_one_is_donated():
+    """As an average of weights often is at first: the same arrays as the weights."""
+    step = mw.partition(lambda s, x: (s["w"] + x, s["ema"]), MESH, donate_argnums=0)
+    w = jnp.ones((8, 8))
+    words = "s.ema and s.w are the same array, whose memory cannot be donated and"
+    with pytest.raises(PlanError, match=words):
+        step({"w": w, "ema": w}, X)
+    with pytest.raises(PlanError, match=r"x and s\.w are the same array"):
+        step({"w": w, "ema": X}, w)
+    close(step({"w": w, "ema": jnp.copy(w)}, X)[0], X + 1)
+
+
+def test_an_array_that_an_earlier_call_took_is_named():
+    step = mw.partition(lambda s, x: s["w"] + x, MESH, donate_argnames="s")
+    state = {"w": jnp.ones((8, 8))}
+    state["w"] = step(state, X)
+    step(state, X)
+    with pytest.raises(PlanError, match=r"s\.w is an array that was deleted"):
+        step(state, X)
 
 
 def test_a_jitted_function_can_be_partitioned():

@@ -6,7 +6,7 @@ import pytest
 from jax import lax
 
 import meshwright as mw
-from meshwright.cli.target import load_target
+from meshwright.cli.target import find_target
 from meshwright.errors import TacticError
 from meshwright.partitioner.decide import apply_tactics
 from meshwright.partitioner.tactics import decisions_of, pin_all
@@ -86,7 +86,7 @@ def test_the_printed_tactics_rebuild_the_decisions_of_a_searched_plan(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ZOO)
 def test_the_printed_tactics_rebuild_the_searched_train_steps_of_the_zoo(name):
-    target = load_target(f"zoo/{name}.py:tiny")
+    target = find_target(f"zoo/{name}.py:tiny")
     plan = mw.partition(target.fn, MESH, SEARCH).plan(*target.args)
     assert_same(plan, rebuilt(target.fn, target.args, plan))
 

@@ -1,5 +1,6 @@
 """A plan that is saved, loaded and given to `partition` decides the same again."""
 
+import copy
 import pickle
 import subprocess
 import sys
@@ -135,6 +136,20 @@ def test_a_plan_of_another_program_is_refused_with_the_difference(words):
     assert words in str(error.value)
 
 
+def test_another_program_that_divides_an_axis_is_named_by_its_first_difference():
+    def one(x):
+        return jnp.tanh(x)
+
+    def regrouped(x):
+        return jnp.sin(x.reshape(2, 4, 8)).reshape(8, 8)
+
+    mesh, x = {"data": 4}, jnp.ones((8, 8))
+    plan = mw.partition(one, mesh, [mw.shard({"x": 0}, "data")]).plan(x)
+    recorded = pickle.loads(pickle.dumps(plan))
+    with pytest.raises(TacticError, match="reshape f32"):
+        mw.partition(regrouped, recorded).plan(x)
+
+
 def test_the_same_ops_on_other_values_are_refused():
     def one(x, y):
         return jnp.tanh(x) @ y
@@ -157,3 +172,9 @@ def test_a_plan_has_its_own_tactics():
         mw.Plan.load("/nowhere/plan.json")
     with pytest.raises(PlanError, match="there is no folder"):
         plan.save("/nowhere/plan.json")
+
+
+def test_a_copied_plan_keeps_its_program():
+    plan = mw.partition(train, MESH, TACTICS).plan(PARAMS, X)
+    for copied in (copy.copy(plan), copy.deepcopy({"plan": plan})["plan"]):
+        assert copied.decided is plan.decided

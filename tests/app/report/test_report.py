@@ -249,6 +249,22 @@ def test_seconds_by_line_add_up_to_the_breakdown(placed):
     assert sum(r.executions for r in rows) == sum(placed.counts.values())
 
 
+def test_a_collective_moved_out_of_a_loop_counts_as_often_as_it_runs():
+    """A TPU reduces the accumulator once behind the loop of five iterations."""
+
+    def step(w, xs):
+        return jax.lax.scan(lambda total, x: (total + x.T @ w, None), 0 * w, xs)[0]
+
+    w = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+    xs = jax.ShapeDtypeStruct((5, 1024, 1024), jnp.float32)
+    tactics = [mw.shard({"xs": 1}, "data"), mw.shard({"w": 0}, "data")]
+    plan = mw.partition(step, {"data": 8}, tactics).plan(w, xs).on("tpu-v4")
+    parts = plan.breakdown.items()
+    wanted = sum(s for name, s in parts if name.endswith(("exposed", "hidden")))
+    seconds = sum(row.seconds for row in collectives_by_line(plan))
+    assert seconds == pytest.approx(wanted)
+
+
 def test_roofline_points_add_up_to_the_compute_time_and_stay_below_the_roofs(placed):
     points = roofline_points(placed.estimate)
     assert sum(p.seconds for p in points) == pytest.approx(placed.breakdown["compute"])

@@ -122,5 +122,7 @@ def test_several_patterns_name_the_data_together():
 
 
 def test_what_is_no_pattern_is_an_error():
-    with pytest.raises(TacticError, match="inputs holds 0; wanted patterns of paths"):
+    with pytest.raises(
+        TacticError, match="data_parallel: 0 is no pattern; wanted a text"
+    ):
         mw.data_parallel("data", inputs=(0,))

@@ -109,6 +109,19 @@ def ppo_unrolled(state, images, actions):
     return {"params": params, "mu": mu, "nu": nu}, total
 
 
+def ppo_indexed(state, images, actions):
+    """The same updates, each by a minibatch that is picked by its number."""
+    params, mu, nu = state["params"], state["mu"], state["nu"]
+    total = 0.0
+    batches, batched_actions = minibatches((images, actions), 2)
+    for i in range(2):
+        one = batches[i], batched_actions[i]
+        value, grads = jax.value_and_grad(ppo_loss)(params, *one)
+        params, mu, nu = adam(grads, params, mu, nu)
+        total += value
+    return {"params": params, "mu": mu, "nu": nu}, total
+
+
 def ppo_scanned(state, images, actions):
     """Two updates by minibatches in a scan."""
 
@@ -127,7 +140,7 @@ def ppo_arguments():
     return state, shape(16, 84, 84, 4), shape(16, dtype=jnp.int32)
 
 
-PPO = pytest.mark.parametrize("step", [ppo_unrolled, ppo_scanned])
+PPO = pytest.mark.parametrize("step", [ppo_unrolled, ppo_indexed, ppo_scanned])
 
 
 @PPO
@@ -156,6 +169,25 @@ def test_moments_of_several_updates_are_no_parameters(step):
         "state.params.conv", "state.params.dense",
     }  # fmt: skip
     assert len(found.optimizer) == 4
+
+
+def test_microbatches_are_cut_where_a_cut_of_the_length_would_gather():
+    def loss(w, x):
+        scores = jax.nn.softmax(jnp.einsum("bsd,btd->bst", x @ w["q"], x @ w["k"]))
+        return jnp.mean((jnp.einsum("bst,btd->bsd", scores, x) @ w["o"] - x) ** 2)
+
+    def step(w, x):
+        def add(total, x):
+            return jax.tree.map(jnp.add, total, jax.grad(loss)(w, x)), None
+
+        zeros = jax.tree.map(jnp.zeros_like, w)
+        grads, _ = jax.lax.scan(add, zeros, x.reshape((2, -1, *x.shape[1:])))
+        return jax.tree.map(lambda w, g: w - 0.1 * g, w, grads)
+
+    w = {name: shape(32, 32) for name in "qko"}
+    plan = mw.partition(step, MESH, [DP]).plan(w, shape(16, 16, 32))
+    kinds = {kind for kind, count in plan.counts.items() if count}
+    assert kinds == {"all_reduce"}  # of gradients
 
 
 # -- time before batch -------------------------------------------------------------------

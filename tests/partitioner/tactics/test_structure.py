@@ -90,6 +90,18 @@ def test_an_inference_function_tells_weights_from_what_they_are_multiplied_with(
     assert found["data"] == {"image"}
 
 
+def test_quantized_weights_are_parameters_and_images_of_bytes_are_data():
+    def predict(weights, image):
+        hidden = image.astype(jnp.float32) @ weights["a"]["q"].astype(jnp.float32)
+        return jnp.tanh(hidden * weights["a"]["scale"]) @ weights["c"]
+
+    quantized = {"q": np.ones((D, F), np.int8), "scale": normal(F)}
+    weights = {"a": quantized, "c": normal(F, D)}
+    found = roles(predict, weights, np.ones((8, D), np.uint8))
+    assert found["params"] == {"weights.a.q", "weights.a.scale", "weights.c"}
+    assert found["data"] == {"image"}
+
+
 def test_flat_arguments_are_told_apart_too():
     found = roles(
         lambda x, w, v: jnp.tanh(x @ w) @ v, normal(8, D), normal(D, F), normal(F, D)

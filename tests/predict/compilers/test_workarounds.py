@@ -59,6 +59,23 @@ def test_the_device_program_of_a_found_plan_has_the_barriers_as_well():
     assert "optimization_barrier" in kinds
 
 
+def test_a_loop_may_split_what_it_summed_over_devices():
+    def step(w, batches):
+        def loss(w, x):
+            hidden = x @ w
+            gate, up = jnp.split(hidden, 2, -1)
+            return jnp.sum(jnp.tanh(gate) * up) + jnp.sum(jnp.tanh(hidden))
+
+        def iteration(total, x):
+            return total + jax.grad(loss)(w, x), None
+
+        return w - 0.1 * lax.scan(iteration, jnp.zeros_like(w), batches)[0]
+
+    w, batches = jnp.ones((8, 16)) / 8, jnp.sin(jnp.arange(256.0)).reshape(4, 8, 8)
+    partitioned = mw.partition(step, {"data": 4}, [mw.shard({"w": 0}, "data")])
+    assert partitioned.check(w, batches).ok
+
+
 A = jnp.cos(jnp.arange(256.0)).reshape(16, 16)
 ZEROS = jnp.zeros((16, 16))
 

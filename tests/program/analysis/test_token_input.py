@@ -55,3 +55,11 @@ def test_tokens_are_what_indexes_a_table(fn, batch, found):
 def test_state_is_no_token():
     captured = capture(rows, (TABLE, {"tokens": shape(16, 128)}))
     assert find_token_input(captured.program, {0, 1}) is None
+
+
+def test_quantized_weights_are_no_tokens():
+    def decode(table, weights, token):
+        return table[token] @ weights.astype(jnp.float32)
+
+    args = TABLE, shape(8, 8, dtype=jnp.int8), shape(16)
+    assert find_token_input(capture(decode, args).program, set()) is None

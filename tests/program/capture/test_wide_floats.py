@@ -39,6 +39,16 @@ def gradients(x, w, half):
     return jax.value_and_grad(loss)(w.astype(half))
 
 
+def looked_up(x, w, half):
+    tokens = jnp.arange(16).reshape(2, 8) % 8
+
+    def loss(table):
+        rows = table.astype(half)[tokens]
+        return (rows.astype(jnp.float32) ** 2).sum()
+
+    return jnp.asarray(x, half).at[0].max(half(0.5)), jax.grad(loss)(x)
+
+
 def constants(x, w, half):
     table = jnp.asarray(np.linspace(-1, 1, 16), half)
     return x.astype(half) * table, jnp.full((4,), 0.5, half), jnp.zeros(3, half)
@@ -49,7 +59,7 @@ def rounded(x, w, half):
 
 
 @pytest.mark.parametrize("half", [jnp.bfloat16, jnp.float16])
-@pytest.mark.parametrize("fn", [products, loops, gradients, constants])
+@pytest.mark.parametrize("fn", [products, loops, gradients, looked_up, constants])
 def test_the_result_is_that_of_the_function_in_32_bits(fn, half):
     program = widen_floats(capture(lambda x, w: fn(x, w, half), (X, W)).program)
     verify(program)

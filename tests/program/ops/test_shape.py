@@ -13,7 +13,12 @@ from jax import lax
 
 from meshwright.program.ops.movement.reshape import common_factors
 from meshwright.program.rules.factors import RuleFactors
+from tests.program.ops.catalogue import OPS_SINCE
 from tests.program.ops.letters import f32, last_op, letters, rule_for
+
+STACKS = pytest.mark.skipif(
+    jax.__version_info__ < OPS_SINCE["stack"], reason="this jax has no stack"
+)
 
 
 def _reshaped(*shape):
@@ -39,8 +44,15 @@ def _reshaped(*shape):
         (partial(lax.concatenate_p.bind, dimension=0), (f32(4, 2),), "ab->ab"),
         (lambda x: lax.split(x, (1, 3), 1), (f32(4, 4),), "a-->a-,a-"),
         (lambda x: lax.tile(x, (1, 3)), (f32(4, 2),), "ab->a(cb)"),
-        (lambda x, y: lax.stack([x, y], 1), (f32(4, 2), f32(4, 2)), "ab,ab->a-b"),
-        (lambda x: lax.unstack(x, 1), (f32(4, 2),), "a-->a,a"),
+        pytest.param(
+            lambda x, y: lax.stack([x, y], 1),
+            (f32(4, 2), f32(4, 2)),
+            "ab,ab->a-b",
+            marks=STACKS,
+        ),
+        pytest.param(
+            lambda x: lax.unstack(x, 1), (f32(4, 2),), "a-->a,a", marks=STACKS
+        ),
         (lambda: lax.broadcasted_iota(jnp.int32, (4, 2), 1), (), "->ab"),
         (lambda: lax.empty((4, 2), jnp.float32), (), "->ab"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 from meshwright.app.output import notebook
 from meshwright.app.output.collapse import group_by, index_free, merge
+from meshwright.app.output.table import Table
 from meshwright.program.ir import show_type
 
 
@@ -40,7 +41,7 @@ class OutputError:
 
     @property
     def ok(self) -> bool:
-        """True if the error is within the tolerance, in float32 too; one of NaN is not."""
+        """True if the error is within the tolerance, in float32 too; NaN never is."""
         is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
         return is_equal and (self.wide is None or self.wide.ok)
 
@@ -95,14 +96,15 @@ class CheckReport:
     def __str__(self) -> str:
         return "\n".join([*map(str, self.outputs), self.summary])
 
-    def rows(self, full: bool = False) -> list[tuple[str, ...]]:
-        """Cells of a table, titles first: an output, or those alike up to layers, a row.
+    def table(self, full: bool = False) -> Table:
+        """The errors as a table; outputs that differ only in a layer share a row.
 
-        full: a row for each output. A title begins with `>` above a column of numbers.
+        full: a row for each output.
         """
         has_wide = any(output.wide for output in self.outputs)
         more = (">in float32",) if has_wide else ()
-        rows = [("output", "type", ">largest error", ">allowed", *more, "")]
+        titles = ("output", "type", ">largest error", ">allowed", *more, "")
+        rows: list[tuple[str, ...]] = []
         groups = group_by(
             self.outputs,
             lambda o: (o.path if full else index_free(o.path), o.shape, o.dtype, o.ok),
@@ -119,11 +121,11 @@ class CheckReport:
                 *((wide,) if has_wide else ()),
                 "ok" if worst.ok else "WRONG",
             ))  # fmt: skip
-        return rows
+        return Table(titles, tuple(rows))
 
     def _repr_html_(self) -> str:
-        titles, *rows = self.rows()
-        return notebook.block(self.summary, notebook.table(titles, rows))
+        table = self.table()
+        return notebook.block(self.summary, notebook.table(table.titles, table.rows))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""

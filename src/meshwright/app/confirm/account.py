@@ -11,6 +11,7 @@ from meshwright.predict.compilers.hlo.kernels import collective_bytes
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.links.scheduler_estimate import scheduler_estimate_s
 from meshwright.predict.simulate.timeline import COMPUTE
+from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.backend import Compiled
 
@@ -94,10 +95,8 @@ def _collectives(
     for fusion in fusions:
         if fusion.kind is FusionKind.COLLECTIVE:
             yield fusion, runs
-        params: Mapping[str, Any] = fusion.root.params
-        iterations = params["length"] if fusion.root.kind == "scan" else 1
         for body in fusion.bodies:
-            yield from _collectives(body, runs * iterations)
+            yield from _collectives(body, runs * num_iterations(fusion.root))
 
 
 def compiled_account(compiled: Compiled, machine: Machine) -> Account:

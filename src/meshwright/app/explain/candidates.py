@@ -1,20 +1,15 @@
 """The plans that a search simulated, as a table that compares them with the best."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from textwrap import shorten
 
-from meshwright.app.output import notebook
 from meshwright.app.output.numbers import show_bytes, show_seconds
+from meshwright.app.output.table import Table
 from meshwright.planner.candidates.candidate import Candidate, differences
 from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.predict.simulate.timeline import COMPUTE
 
-CANDIDATE_TITLES = (
-    "plan", "mesh", ">step", ">times", ">memory", "compared with the first"
-)  # fmt: skip
-"""Titles of the cells of `candidate_rows`; `>` stands before those of numbers."""
+_TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first")
 
 _REASON = 76
 """Letters of the reason why a plan is not possible."""
@@ -23,34 +18,10 @@ _MOST, _WORTH = 3, 0.1
 """Number of differences shown, and the share of the largest that each has to reach."""
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateTable:
-    """The candidates of a search, which print as a table, in notebooks too."""
-
-    search: SearchResult
-
-    def __str__(self) -> str:
-        rows = [CANDIDATE_TITLES, *candidate_rows(self.search)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = (
-            "  ".join(
-                f"{cell:>{n}}" if title.startswith(">") else f"{cell:{n}}"
-                for cell, n, title in zip(row, widths, CANDIDATE_TITLES, strict=True)
-            )
-            for row in ([t.removeprefix(">") for t in CANDIDATE_TITLES], *rows[1:])
-        )
-        return "\n".join(line.rstrip() for line in lines)
-
-    def _repr_html_(self) -> str:
-        rows = candidate_rows(self.search)
-        title = f"{len(self.search.candidates)} plans, the best first"
-        return notebook.block(title, notebook.table(CANDIDATE_TITLES, rows))
-
-
-def candidate_rows(search: SearchResult) -> Iterator[tuple[str, ...]]:
-    """The cells of each simulated plan, the best first, compared with the best."""
+def candidate_table(search: SearchResult) -> Table:
+    """A row for each simulated plan, the best first, compared with the best."""
     best = search.candidates[0]
-    return (_cells(candidate, best) for candidate in search.candidates)
+    return Table(_TITLES, tuple(_cells(each, best) for each in search.candidates))
 
 
 def _cells(candidate: Candidate, best: Candidate) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from meshwright.app.explain.why import describe_conflict, explain_collective
 from meshwright.app.record.plan_record import Collective, Leaf, TacticEffect
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import executions
-from meshwright.partitioner.propagate import Node, user_axes, why_not
+from meshwright.partitioner.propagate import Node, join_sub_axes, user_axes, why_not
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.program.ir import Atom, Sharding, num_bytes, show_type
 
@@ -43,18 +43,6 @@ def describe_leaves(
         )
         for path, value, sharding in zip(paths, values, shardings, strict=True)
     )
-
-
-def join_sub_axes(
-    axes: tuple[str, ...], sub_axes: Mapping[str, tuple[str, ...]]
-) -> tuple[str, ...]:
-    """The axes of one dim, with complete runs of sub-axes replaced by their axis."""
-    for axis, parts in sub_axes.items():
-        for i in range(len(axes) - len(parts) + 1):
-            if axes[i : i + len(parts)] == parts:
-                rest = {a: p for a, p in sub_axes.items() if a != axis}
-                return join_sub_axes((*axes[:i], axis, *axes[i + len(parts) :]), rest)
-    return axes
 
 
 def describe_collectives(decided: Decided) -> tuple[Collective, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.app.output.collapse import collapse
+from meshwright.app.output.collapse import collapsed
 from meshwright.app.output.numbers import show_bytes, show_seconds, show_share
 from meshwright.app.record.plan_record import Leaf, PlanRecord
 from meshwright.errors import PlanError
@@ -32,9 +32,7 @@ class PlanDiff:
             return "the plans are equal"
         width = max(len(what) for what, _, _ in self.rows)
         lines = [f"{what:{width}}  {a} -> {b}" for what, a, b in self.rows]
-        return "\n".join(
-            f"{line}  (x{n})" if n > 1 else line for line, n in collapse(lines)
-        )
+        return "\n".join(collapsed(lines))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""

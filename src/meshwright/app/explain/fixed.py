@@ -1,12 +1,11 @@
 """Shardings that the user's own code fixes: found in a program, and as lines of text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from meshwright.app.explain.describe import join_sub_axes
-from meshwright.app.output.collapse import collapse
+from meshwright.app.output.collapse import collapsed
 from meshwright.app.record.plan_record import FixedSharding
 from meshwright.partitioner.constraints import CODE, CONSTRAINT
-from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.propagate import Node, join_sub_axes
 from meshwright.partitioner.tactics import Workspace
 from meshwright.program.ir import Sharding, show_type
 from meshwright.program.ops import Trait, has_trait
@@ -52,17 +51,10 @@ def show_fixed(fixed: Sequence[FixedSharding]) -> list[str]:
     """A title and a line for each sharding; no lines if the code fixes none."""
     if not fixed:
         return []
-    lines = [f"  {line}{_times(n)}" for line, n in collapse(_lines(fixed))]
-    return ["", "fixed in the code, before any tactic", *lines]
-
-
-def _lines(fixed: Iterable[FixedSharding]) -> list[str]:
-    return [
+    lines = [
         f"{each.kind} ({each.source}) {each.value} {Sharding(each.spec)}"
         + (f", whole along {', '.join(map(repr, each.whole))}" if each.whole else "")
         for each in fixed
     ]
-
-
-def _times(count: int) -> str:
-    return f"  (x{count})" if count > 1 else ""
+    title = "fixed in the code, before any tactic"
+    return ["", title, *(f"  {line}" for line in collapsed(lines))]

@@ -1,6 +1,7 @@
 """Leaves of a plan in few lines: one for all layers, and for state that is stored alike."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from meshwright.app.output.collapse import group_by, index_free, merge
 from meshwright.app.record.plan_record import Leaf
@@ -25,15 +26,13 @@ def fold_leaves(leaves: Sequence[Leaf]) -> list[tuple[str, int]]:
         )
         for group in groups.values()
     ]
-    alike = group_by(layers, lambda line: (line[1], line[2], _last(line[0])))
+    alike = group_by(
+        layers, lambda line: (line[1], line[2], line[0].rpartition(".")[2])
+    )
     return [
         (f"{_braced([path for path, _, _ in group])}: {text}", count * len(group))
         for (text, count, _), group in alike.items()
     ]
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 def _braced(paths: Sequence[str]) -> str:
@@ -42,8 +41,8 @@ def _braced(paths: Sequence[str]) -> str:
     if len(split) == 1:
         return paths[0]
     longest = min(map(len, split)) - 1  # one component of each path stays between
-    head = _num_shared(split, longest)
-    tail = _num_shared([path[::-1] for path in split], longest - head)
+    head = min(longest, _num_shared(split))
+    tail = min(longest - head, _num_shared([path[::-1] for path in split]))
     middles = [".".join(path[head : len(path) - tail]) for path in split]
     listed = middles[:_NAMES]
     if len(middles) > _NAMES:
@@ -52,9 +51,7 @@ def _braced(paths: Sequence[str]) -> str:
     return ".".join((*split[0][:head], f"{{{', '.join(listed)}}}", *end))
 
 
-def _num_shared(paths: Sequence[Sequence[str]], longest: int) -> int:
-    """The number of components, at most `longest`, with which all paths begin."""
-    for i in range(longest):
-        if len({path[i] for path in paths}) > 1:
-            return i
-    return longest
+def _num_shared(paths: Sequence[Sequence[str]]) -> int:
+    """The number of components with which all paths begin."""
+    columns = zip(*paths, strict=False)
+    return sum(1 for _ in takewhile(lambda column: len({*column}) == 1, columns))

@@ -41,7 +41,9 @@ def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
             f"  {what:{_TITLE}}{text}" for what, text in figure_rows(plan, figures)
         ]
         lines += _longest(figures)
-    return lines + _uncut(plan, full)
+    for title, rows in uncut_sections(plan, full):
+        lines += ["", title, *(f"  {share:>7}  {why}" for share, why in rows)]
+    return lines
 
 
 def title_of(plan: PlanRecord) -> str:
@@ -173,10 +175,3 @@ def uncut_sections(
             title = f"not cut along {axis!r}: {show_share(total)} of the FLOPs"
             sections.append((title, rows))
     return sections
-
-
-def _uncut(plan: PlanRecord, full: bool) -> list[str]:
-    lines: list[str] = []
-    for title, rows in uncut_sections(plan, full):
-        lines += ["", title, *(f"  {share:>7}  {why}" for share, why in rows)]
-    return lines

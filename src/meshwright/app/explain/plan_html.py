@@ -15,7 +15,7 @@ from meshwright.app.record.plan_record import PlanRecord
 
 
 def plan_html(plan: PlanRecord) -> str:
-    """The figures of a plan, and its shardings and its whole page to open."""
+    """HTML with a plan's figures, and parts that open: its shardings and its whole page."""
     figures = plan.figures
     if figures is None:
         parts = [notebook.table(("",), [(NO_MACHINE,)])]

@@ -6,7 +6,13 @@ from meshwright.app.explain.fixed import show_fixed
 from meshwright.app.explain.fold import fold_leaves
 from meshwright.app.explain.names import shorten
 from meshwright.app.explain.overview import show_overview
-from meshwright.app.output.collapse import collapse, group_by, index_free, merge
+from meshwright.app.output.collapse import (
+    collapsed,
+    counted,
+    group_by,
+    index_free,
+    merge,
+)
 from meshwright.app.output.numbers import show_bytes, show_seconds
 from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
 
@@ -45,11 +51,11 @@ def _inputs(plan: PlanRecord, full: bool) -> list[str]:
     lines = ["shardings of the inputs"]
     if full:
         return lines + [f"  {leaf}" for leaf in plan.inputs]
-    lines += [f"  {line}{_times(n)}" for line, n in fold_leaves(cut)]
+    lines += [f"  {counted(line, n)}" for line, n in fold_leaves(cut)]
     if whole:
-        more = " more" if cut else ""
+        more = "more" if cut else "inputs"
         size = show_bytes(sum(leaf.num_bytes for leaf in whole))
-        lines.append(f"  {len(whole)}{more}, whole on every device, {size} together")
+        lines.append(f"  {len(whole)} {more}, whole on every device, {size} together")
     return lines
 
 
@@ -88,7 +94,7 @@ def _at_the_peak(plan: PlanRecord) -> list[str]:
         f"{show_bytes(v.bytes):>12}  {v.name} {v.value}  {v.source}"
         for v in figures.largest
     ]
-    return lines + [f"{line}{_times(n)}" for line, n in collapse(shown)]
+    return lines + collapsed(shown)
 
 
 # -- collectives -----------------------------------------------------------------------
@@ -183,8 +189,8 @@ def show_refusals(steps: Sequence[TacticEffect]) -> list[str]:
 
 
 def _section(title: str, messages: Sequence[str], expand: bool) -> list[str]:
-    listed = [(line, 1) for line in messages] if expand else collapse(messages)
-    return [title, *(f"  {line}{_times(n)}" for line, n in listed)]
+    listed = messages if expand else collapsed(messages)
+    return [title, *(f"  {line}" for line in listed)]
 
 
 def _refused(step: TacticEffect) -> list[str]:
@@ -196,7 +202,3 @@ _PROBLEMS = (
     ("conflicts", lambda step: step.conflicts),
     ("dims at which propagation stopped", lambda step: step.indivisible),
 )
-
-
-def _times(count: int) -> str:
-    return f"  (x{count})" if count > 1 else ""

@@ -26,7 +26,7 @@ def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
 
 
 def _explain_read(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Why:
-    """The reason for resharding an operand: stored with a cut, needed otherwise."""
+    """The reason for resharding an operand that an op needs in another sharding."""
     axis = origin.axes[0]
     position, dim = _operand(names, origin, node)
     label = node.op.kind if node.op is not None else "the input"

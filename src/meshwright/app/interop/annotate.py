@@ -40,6 +40,11 @@ def annotated(
     """
     if not callable(fn):
         raise PlanError(f"annotate wants a function, got {fn!r}")
+    if mesh is not None and not hasattr(mesh, "axis_types"):
+        raise MeshError(
+            f"{mesh!r:.60} is no mesh of JAX; wanted one as of jax.make_mesh, or None for "
+            "one over the plan's devices"
+        )
     fixed = argument_names(fn, *static) | argument_names(fn, *jit_options(fn, "static"))
     if mesh is not None:
         _require_same(mesh, plan.mesh)

@@ -55,8 +55,8 @@ def from_logical_axes(
     path: the argument, or the part of one, whose tree it is, such as "state.params"; with
         none, the tree is a mapping from the names of arguments.
     mesh: axes of rules that it lacks, or has with size 1, are left out.
-    Arrays with names stay whole along the axes that split others of them but not them; with
-    `mesh`, along all of its axes that do not split them.
+    A named array stays whole along each axis that splits another named array but not this
+    one; with `mesh`, along every axis of the mesh that does not split it.
     The tactic that splits the batch comes before these, unless the batch is in the tree:
     the first of two decisions about one op stands.
     Raises `TacticError` for a name that no rule has, naming the array.
@@ -91,7 +91,7 @@ def _context_rules() -> Sequence[Any]:
 def _tactics(
     specs: Mapping[str, tuple[Axes, ...]], others: Sequence[str]
 ) -> Iterator[Tactic]:
-    """A `shard` for each axis, in an order that puts the axes of each dim in theirs.
+    """A `shard` for each axis; axes of one dim come from the major to the minor one.
 
     others: axes along which arrays stay whole, even if no array is split along them.
     """
@@ -234,7 +234,7 @@ def _leaves_of(inputs: Sequence[Leaf], array: NamedArray) -> list[Leaf]:
 
 
 def _one_of(name: str, found: Mapping[Axes, str]) -> Axes:
-    """The axes of a name: the only ones, or the only ones besides none at all."""
+    """The axes of a name; `PlanError` if arrays split it along different ones."""
     axes = [each for each in found if each]
     if len(axes) > 1:
         one, other = axes[:2]

@@ -6,9 +6,8 @@ name without axes, and if no axis of the rule splits another dim of the array al
 """
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
-from meshwright.errors import TacticError
+from meshwright.errors import TacticError, did_you_mean
 
 type Axes = tuple[str, ...]
 type Names = tuple[str | None, ...]
@@ -61,9 +60,8 @@ def require_known(path: str, names: Names, rules: Rules) -> None:
                 f"two dims of {path} have the logical name {name!r}; give one another name"
             )
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TacticError(
-                f"no rule has the logical axis {name!r} of {path}{hint} (there are rules "
+                f"no rule has the logical axis {name!r} of {path}"
+                f"{did_you_mean(name, known)} (there are rules "
                 f"for {', '.join(known)}; the rule ({name!r}, None) leaves such dims whole)"
             )

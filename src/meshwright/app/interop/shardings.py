@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from meshwright.app.record.plan_record import Leaf, PlanRecord
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
@@ -11,7 +13,24 @@ from meshwright.program.ir import Sharding
 from meshwright.run.local import jax_mesh, named_shardings
 
 
-def named_leaves(plan: PlanRecord, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
+def argument_shardings(plan: PlanRecord) -> tuple[Any, ...]:
+    """The shardings of the positional arguments, one tree each; flat without a program."""
+    flat = _named_leaves(plan, plan.inputs)
+    if plan.decided is None:
+        return flat
+    args, _ = jax.tree_util.tree_unflatten(plan.decided.captured.in_tree, flat)
+    return args
+
+
+def result_shardings(plan: PlanRecord) -> Any:
+    """The shardings of the result, in its tree; flat without a program."""
+    flat = _named_leaves(plan, plan.outputs)
+    if plan.decided is None:
+        return flat
+    return jax.tree_util.tree_unflatten(plan.decided.captured.out_tree, flat)
+
+
+def _named_leaves(plan: PlanRecord, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
     """The `NamedSharding` of each leaf, over sub-axes if some leaf needs them."""
     mesh = plan.mesh
     if any(SUB_AXIS in a for leaf in leaves for axes in leaf.spec for a in axes):

@@ -19,6 +19,16 @@ def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
     return [(merge(group), len(group)) for group in groups.values()]
 
 
+def collapsed(lines: Iterable[str]) -> list[str]:
+    """The merged line of each group, with the number of its lines behind it."""
+    return [counted(line, count) for line, count in collapse(lines)]
+
+
+def counted(line: str, count: int) -> str:
+    """The line, and its count if that is more than one: `blocks.*.up  (x2)`."""
+    return f"{line}  (x{count})" if count > 1 else line
+
+
 def group_by[T, K: Hashable](
     items: Iterable[T], key_fn: Callable[[T], K]
 ) -> dict[K, list[T]]:

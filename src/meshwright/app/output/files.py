@@ -1,4 +1,4 @@
-"""Files that plans, reports and traces are written into."""
+"""Files of plans, reports and traces: what is written into them, and read back."""
 
 from os import PathLike
 from os.path import isdir  # which does not raise, whatever the name
@@ -22,9 +22,21 @@ def output_file(path: str | PathLike[str]) -> Path:
     return target
 
 
+def read_plan_file(path: str | PathLike[str]) -> str:
+    """The text of a saved plan; `PlanError` if the file cannot be read as text."""
+    if not isinstance(path, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"path is {path!r:.60}; wanted that of a file that save wrote")
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # no text in UTF-8, or no possible name
+        raise PlanError(f"cannot read a plan from {path}: {error}") from None
+
+
 def write_file(target: Path, content: bytes) -> None:
     """Write the content of a file; `PlanError` if the system refuses."""
     try:
         target.write_bytes(content)
     except OSError as error:
         raise PlanError(f"cannot write {target}: {error.strerror}") from None
+    except ValueError as error:  # no possible name of a file
+        raise PlanError(f"cannot write {str(target)!r}: {error}") from None

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from meshwright.errors import PlanError
-from meshwright.machine import Mesh
-from meshwright.partitioner.lower import Gather
-from meshwright.partitioner.tactics import (
-    Decisions,
-    Recompute,
-    Recorded,
-    Tactic,
-    decisions_of,
-)
-from meshwright.predict.figures import read_figures
-
-if TYPE_CHECKING:
-    pass
+from meshwright.app.record.json_values import checked
 from meshwright.app.record.plan_record import (
     Collective,
     FixedSharding,
@@ -29,6 +17,18 @@ from meshwright.app.record.plan_record import (
     UncutWork,
     code_text,
 )
+from meshwright.errors import PlanError
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.tactics import (
+    LONG,
+    Decisions,
+    Recompute,
+    Recorded,
+    Tactic,
+    decisions_of,
+)
+from meshwright.predict.figures import Figures
 
 FORMAT = 3
 """Version of the JSON form; a plan of another version is refused."""
@@ -39,6 +39,21 @@ _ROWS = {
     "uncut": UncutWork,
 }  # fmt: skip
 """Fields of a plan that are tuples of records."""
+
+_HINTS: dict[str, Any] = {
+    "mesh": Mapping[str, int],
+    "gather": str,
+    "counts": Mapping[str, int],
+    **{name: tuple[row_class, ...] for name, row_class in _ROWS.items()},
+    "whole": tuple[str, ...],
+    "name": str,
+    "figures": Figures | None,
+    "tokens_per_step": int | None,
+    "token_input": str,
+    "recompute": tuple[tuple[str, ...], ...],
+    "code": tuple[str, ...],
+}
+"""Types of the fields in JSON, without `format` and `decisions`."""
 
 
 def record_to_json(plan: PlanRecord) -> str:
@@ -69,30 +84,21 @@ def fields_from_json(text: str) -> dict[str, Any]:
     try:
         fields = json.loads(text)
         if fields["format"] != FORMAT:
-            raise PlanError(f"plan has format {fields['format']}; this is {FORMAT}")
-        return {
-            "mesh": Mesh(fields["mesh"]),
-            "gather": Gather(fields["gather"]),
-            "counts": fields["counts"],
-            **{
-                name: tuple(row_class(**_tuples(row)) for row in fields.get(name, ()))
-                for name, row_class in _ROWS.items()
-            },
-            "whole": tuple(fields["whole"]),
-            "name": fields.get("name", ""),
-            "figures": read_figures(fields["figures"]),
-            "tokens_per_step": fields.get("tokens_per_step"),
-            "token_input": fields.get("token_input", ""),
-            "recorded_code": "\n".join(fields.get("code", ())),
-            "recorded": (
-                *(Recompute(tuple(names)) for names in fields["recompute"]),
-                *(
-                    Recorded(Decisions.from_json(_tuples(each)))
-                    for each in fields["decisions"]
-                ),
-            ),
+            raise PlanError(
+                f"plan has format {fields['format']!r}; this is {FORMAT}; make the plan "
+                "again with this version"
+            )
+        read = {
+            name: checked(fields[name], hint, name) for name, hint in _HINTS.items()
         }
-    except (KeyError, TypeError, ValueError) as error:
+        decisions = [
+            _decisions(each) for each in checked(fields["decisions"], list, "decisions")
+        ]
+        read["mesh"], read["gather"] = Mesh(read["mesh"]), Gather(read["gather"])
+        read["recorded_code"] = "\n".join(read.pop("code"))
+        rewriting = [Recompute(names) for names in read.pop("recompute")]
+        return {**read, "recorded": (*rewriting, *map(Recorded, decisions))}
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise PlanError(
             f"this is no plan: {error!r}; wanted the text that to_json gives; a file is "
             "read by mw.Plan.load(path)"
@@ -100,10 +106,11 @@ def fields_from_json(text: str) -> dict[str, Any]:
 
 
 def repeating_tactics(plan: PlanRecord, always: bool = False) -> tuple[Tactic, ...]:
-    """The tactics that decide the same again, if the program is the same.
+    """The tactics that take a plan's decisions again for the same program.
 
-    For a plan that a search found, or always, they check that it is, and JSON can hold
-    them. There are none if a tactic of the user's own rewrites the program.
+    For a plan that a search found, and with `always` for any plan, these are `Recorded`
+    decisions: they check that the program is the same, and JSON can hold them. There are
+    none if a tactic of the user's own rewrites the program.
     """
     decided = plan.decided
     if decided is None:
@@ -116,8 +123,10 @@ def repeating_tactics(plan: PlanRecord, always: bool = False) -> tuple[Tactic, .
     return (*rewriting, Recorded(decisions_of(decided.work)))
 
 
-def _tuples(value: Any) -> Any:
-    """The fields of a row with tuples for JSON's lists, at every depth."""
-    if isinstance(value, dict):
-        return {key: _tuples(item) for key, item in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def _decisions(given: Any) -> Decisions:
+    """The decisions that `Decisions.to_json` wrote."""
+    fields = {**checked(given, dict, "decisions")}
+    for name in LONG:
+        numbers = checked(fields[name], str, f"decisions.{name}").split()
+        fields[name] = [int(number) for number in numbers]
+    return checked(fields, Decisions, "decisions")

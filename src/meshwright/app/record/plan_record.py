@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jax.sharding import PartitionSpec
 
-from meshwright.app.record.rebuild import code_of
+from meshwright.app.record.rebuild import code_of, public_tactics
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
@@ -170,6 +170,17 @@ class PlanRecord:
     token_input: str = ""
 
 
+def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
+    """The plans as a tuple; `PlanError` for what is no list of plans."""
+    if not isinstance(plans, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"others is {str(plans)[:60]!r}; wanted a list of plans")
+    given = tuple(plans)
+    for plan in given:
+        if not isinstance(plan, PlanRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"others holds {str(plan)[:60]!r}; wanted a list of plans")
+    return given
+
+
 def figures_of(plan: PlanRecord) -> Figures:
     """The figures of a plan; `PlanError` if it names no machine."""
     if plan.figures is None:
@@ -177,6 +188,16 @@ def figures_of(plan: PlanRecord) -> Figures:
             'this plan names no machine; plan.on("tpu-v5p") gives one that does'
         )
     return plan.figures
+
+
+def leaf_at(plan: PlanRecord, path: str) -> Leaf:
+    """The first input or output of that path; `PlanError` if there is none."""
+    for leaf in (*plan.inputs, *plan.outputs):
+        if leaf.path == path:
+            return leaf
+    raise PlanError(
+        f"no leaf {path!r}; there are {[leaf.path for leaf in plan.inputs][:8]}"
+    )
 
 
 def estimate_of(plan: PlanRecord) -> Estimate:
@@ -188,6 +209,18 @@ def estimate_of(plan: PlanRecord) -> Estimate:
             "from the program, and name the machine"
         )
     return plan.estimate
+
+
+def tactics_of(plan: PlanRecord) -> tuple[Tactic, ...]:
+    """Tactics that decide the same; `PlanError` if JSON could not hold them."""
+    if plan.decided is not None:
+        return public_tactics(plan.decided)
+    if not plan.recorded:
+        raise PlanError(
+            "this plan was read from JSON, which cannot hold a tactic of your own that "
+            "rewrites the program; make the plan again"
+        )
+    return plan.recorded
 
 
 def code_text(plan: PlanRecord) -> str:

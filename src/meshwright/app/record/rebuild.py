@@ -1,7 +1,7 @@
 """The tactics of a plan as a person can paste them, which rebuild the same decisions."""
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from meshwright.partitioner.decide import Decided, apply_tactics
@@ -22,11 +22,7 @@ def code_of(decided: Decided) -> str:
 
     Tactics that search, and those whose `repr` is no Python code, are spelled as `mw.pin`.
     """
-    return show_tactics(_rebuilding(decided, _is_no_code))
-
-
-def show_tactics(tactics: Sequence[Tactic]) -> str:
-    """Python code of a list of tactics, after `import meshwright as mw`."""
+    tactics = _rebuilding(decided, _is_no_code)
     return "\n".join(["[", *(f"    {_code(tactic)}," for tactic in tactics), "]"])
 
 

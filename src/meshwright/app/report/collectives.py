@@ -1,9 +1,8 @@
 """Collectives of a step: by source line with their time, and after each tactic."""
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from meshwright.app.explain.names import shorten
 from meshwright.app.output.collapse import collapse, group_by
@@ -17,8 +16,7 @@ from meshwright.app.record.plan_record import (
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
 from meshwright.partitioner.lower import executions
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.simulate.timeline import COMPUTE, Timeline
+from meshwright.predict.simulate.timeline import collective_overlaps
 from meshwright.program.ir import Op
 
 _SHOWN = 20
@@ -50,10 +48,11 @@ class LineCollectives:
 def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
     """All collectives of a step by source line, the longest exposed time first."""
     estimate, decided = estimate_of(plan), program_of(plan)
-    seconds_of = {
-        estimate.origins.get(op, op): (seconds, hidden)
-        for op, seconds, hidden in _times(estimate.timeline)
-    }
+    seconds_of, hidden_s = defaultdict[Op, float](float), defaultdict[Op, float](float)
+    for fusion, exposed, hidden in collective_overlaps(estimate.timeline):
+        op = estimate.origins.get(fusion.root, fusion.root)
+        seconds_of[op] += exposed + hidden
+        hidden_s[op] += hidden
     ops = [op for op, _ in executions(decided.lowered.program)]
     groups = group_by(
         zip(ops, plan.collectives, strict=True),
@@ -65,32 +64,12 @@ def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
             tuple(dict.fromkeys(c.reason for _, c in pairs)),
             sum(c.executions for _, c in pairs),
             sum(c.executions * c.bytes for _, c in pairs),
-            sum(c.executions * seconds_of.get(op, (0.0, 0.0))[0] for op, c in pairs),
-            sum(c.executions * seconds_of.get(op, (0.0, 0.0))[1] for op, c in pairs),
+            sum(seconds_of[op] for op, _ in pairs),
+            sum(hidden_s[op] for op, _ in pairs),
         )
         for key, pairs in groups.items()
     ]
     return sorted(lines, key=lambda m: (-m.exposed_s, -m.seconds, -m.num_bytes))
-
-
-def _times(timeline: Timeline) -> Iterator[tuple[Op, float, float]]:
-    """Each collective, its seconds, and the part that overlaps with computation."""
-    busy = [(s.start_s, s.end_s) for s in timeline.spans if s.stream == COMPUTE]
-    starts = [start for start, _ in busy]
-    done = list(accumulate((end - start for start, end in busy), initial=0.0))
-
-    def computed_s(until: float) -> float:
-        """Seconds of computation before `until`; spans of one stream do not overlap."""
-        index = bisect_right(starts, until)
-        over = max(0.0, busy[index - 1][1] - until) if index else 0.0
-        return done[index] - over
-
-    for span in timeline.spans:
-        if span.inner is not None:
-            yield from _times(span.inner)
-        elif span.fusion.kind is FusionKind.COLLECTIVE:
-            hidden = computed_s(span.end_s) - computed_s(span.start_s)
-            yield span.fusion.root, span.end_s - span.start_s, hidden
 
 
 def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:

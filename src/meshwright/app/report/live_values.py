@@ -1,4 +1,7 @@
-"""Live values of a step: the largest groups of them while each fusion runs."""
+"""Live values of a step: the largest groups of them while each fusion runs.
+
+`timeline.py` shows them beside the memory curve that it draws.
+"""
 
 import heapq
 from collections import defaultdict
@@ -10,7 +13,7 @@ from meshwright.app.record.plan_record import PlanRecord, estimate_of, program_o
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.estimate import Estimate
 from meshwright.program.analysis.live_ranges import live_ranges
-from meshwright.program.ir import Op, Value, show_type
+from meshwright.program.ir import Atom, Op, Value, show_type
 
 Label = tuple[str, str, str]
 """Name, type and source line of a value; its name is an input's path, or an op."""
@@ -61,7 +64,8 @@ def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGro
     for value in program.constants:
         changes[-1].append(ValueGroup(_label("a constant", value), 1, size(value)))
     outputs = [v for v in program.outputs if isinstance(v, Value)]
-    aliased = _aliased_outputs(plan, estimate, outputs)
+    ties = decided.captured.ties.items()
+    aliased = {program.outputs[o] for o, i in ties if i in estimate.donated}
     for value, op, start, end in _ranges(estimate.fusions, {*outputs}, aliased):
         label = _label(op.kind, value, str(op.source))
         end -= value in estimate.memory.overwritten
@@ -70,28 +74,13 @@ def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGro
     return changes
 
 
-def _aliased_outputs(
-    plan: PlanRecord, estimate: Estimate, outputs: Sequence[Value]
-) -> set[Value]:
-    """Updated state among the outputs that reuses the memory of the donated old state.
-
-    An estimate does not record whether the state was donated. It was if, at the end of the
-    step, less memory is live than inputs and updated state need together.
-    """
-    decided, layout = program_of(plan), estimate.layouts
-    program = decided.lowered.program
-    updated_state = {program.outputs[o] for o in decided.captured.ties}
-    updated = {value for value in outputs if value in updated_state}
-    input_bytes = sum(map(layout.size, {*program.inputs, *program.constants}))
-    end_bytes = estimate.memory.curve[-1]
-    is_kept = input_bytes + sum(map(layout.size, updated)) <= end_bytes
-    return set() if is_kept else updated
-
-
 def _ranges(
-    fusions: Sequence[Fusion], outputs: set[Value], aliased: Collection[Value] = ()
+    fusions: Sequence[Fusion], outputs: set[Value], aliased: Collection[Atom] = ()
 ) -> Iterator[tuple[Value, Op, int, int]]:
-    """Each value that a fusion writes, the fusion's root, and its live range."""
+    """Each value that a fusion writes, the fusion's root, and its live range.
+
+    aliased: outputs in the memory of donated inputs, which need none of their own.
+    """
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
     for value, start in ranges.definitions.items():
         if value not in aliased:

@@ -1,5 +1,5 @@
 "use strict";
-// Tooltips, and one window of time that all figures over time share.
+// Tooltips, and one window of time that all figures over time share; `timeline.py` draws them.
 
 const lines = JSON.parse(document.getElementById("tips").textContent);
 const tip = document.getElementById("tip");

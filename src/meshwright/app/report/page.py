@@ -1,4 +1,7 @@
-"""The HTML page: its sections in order, with style and script embedded."""
+"""The HTML page: its sections in order, with style and script embedded.
+
+`make_page` calls one function per section; `timeline.py` draws the memory curve.
+"""
 
 from collections.abc import Sequence
 from importlib import resources

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from meshwright.app.explain.candidates import CANDIDATE_TITLES, candidate_rows
+from meshwright.app.explain.candidates import candidate_table
 from meshwright.app.explain.overview import BOUNDS, show_tokens
 from meshwright.app.output.numbers import (
     show_bytes,
@@ -99,39 +99,38 @@ def exposed_s(figures: Figures) -> float:
 
 def _breakdown(figures: Figures, tips: Tooltips) -> str:
     """A bar of the step's time; communication hidden behind computation is left out."""
-    parts: list[str] = []
-    chips: list[str] = []
+    parts: list[tuple[str, str, float]] = []
     for name, seconds in _filled(figures):
-        share = seconds / figures.step_time_s
         kind, _, how = name.partition(" ")
-        shown = KINDS.get(kind, kind) + (f", {how}" if how else "")
         look = "k-product" if kind == "compute" else f"k-{kind}"
-        tip = tips.add(shown, f"{show_seconds(seconds)}, {show_share(share)}")
-        parts.append(f'<i class="{look}" style="flex-grow:{share:.5f}" {tip}></i>')
-        figure = f"<b>{show_seconds(seconds)}</b> {show_share(share)}"
-        chips.append(markup.chip(look, f"{text(shown)} {figure}"))
-    return f'<div class="breakdown">{"".join(parts)}</div>{markup.legend(chips)}'
+        shown = KINDS.get(kind, kind) + (f", {how}" if how else "")
+        parts.append((look, shown, seconds))
+    return _bar(parts, figures.step_time_s, tips)
 
 
 def _bounds(figures: Figures, tips: Tooltips) -> str:
     """A bar of the seconds of computation by what limits the kernels."""
     total = sum(figures.compute_bounds.values())
-    parts: list[str] = []
+    parts = [
+        (f"b-{name}", f"limited by {BOUNDS.get(name, name)}", seconds)
+        for name, seconds in figures.compute_bounds.items()
+        if seconds > _SMALLEST * total
+    ]
+    bar = _bar(parts, total, tips) if parts else ""
+    return bar and f"<h3>Computation by what limits it</h3>{bar}"
+
+
+def _bar(parts: Sequence[tuple[str, str, float]], total: float, tips: Tooltips) -> str:
+    """A bar in parts, and a legend; each part has a CSS class, a name and seconds."""
+    marks: list[str] = []
     chips: list[str] = []
-    for name, seconds in figures.compute_bounds.items():
-        share = seconds / total if total else 0.0
-        if share < _SMALLEST:
-            continue
-        shown = f"limited by {BOUNDS.get(name, name)}"
+    for look, shown, seconds in parts:
+        share = seconds / total
         tip = tips.add(shown, f"{show_seconds(seconds)}, {show_share(share)}")
-        look = f"b-{name}"
-        parts.append(f'<i class="{look}" style="flex-grow:{share:.5f}" {tip}></i>')
+        marks.append(f'<i class="{look}" style="flex-grow:{share:.5f}" {tip}></i>')
         figure = f"<b>{show_seconds(seconds)}</b> {show_share(share)}"
         chips.append(markup.chip(look, f"{text(shown)} {figure}"))
-    if not parts:
-        return ""
-    bar = f'<div class="breakdown">{"".join(parts)}</div>'
-    return f"<h3>Computation by what limits it</h3>{bar}{markup.legend(chips)}"
+    return f'<div class="breakdown">{"".join(marks)}</div>{markup.legend(chips)}'
 
 
 def _filled(figures: Figures) -> list[tuple[str, float]]:
@@ -190,25 +189,15 @@ def draw_candidates(plan: PlanRecord) -> str:
     """A table of all plans that the search simulated; "" for a plan without a search."""
     if plan.search is None:
         return ""
-    looks = [' class="n"' if t.startswith(">") else "" for t in CANDIDATE_TITLES]
-    rows = [
-        "".join(
-            f"<td{look}>{text(cell)}</td>"
-            for look, cell in zip(looks, cells, strict=True)
-        )
-        for cells in candidate_rows(plan.search)
-    ]
-    tables = [
-        f'<div class="wide">{markup.table(CANDIDATE_TITLES, shown)}</div>'
-        for shown in (
-            [f"<tr>{row}</tr>" for row in part]
-            for part in (rows[:_CANDIDATES], rows[_CANDIDATES:])
-        )
-    ]
+    table = candidate_table(plan.search)
+    first, rest = (
+        f'<div class="wide">{markup.text_table(table.titles, rows)}</div>'
+        for rows in (table.rows[:_CANDIDATES], table.rows[_CANDIDATES:])
+    )
     return markup.section(
         "candidates",
         "Plans that the search compared",
         "The best plan is the first, and the one of this page. A dash stands for a plan "
         "that cannot be made.",
-        tables[0] + markup.more(len(rows) - _CANDIDATES, tables[1]),
+        first + markup.more(len(table.rows) - _CANDIDATES, rest),
     )

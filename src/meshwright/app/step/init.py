@@ -1,6 +1,6 @@
-"""The arguments of a step that an initial state is for, and its shardings."""
+"""The arguments of a step that an initial state is for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,41 +8,33 @@ import jax
 
 from meshwright.errors import PlanError
 from meshwright.program.capture import Captured
+from meshwright.program.capture.capture import path_component
 from meshwright.program.ir import show_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Argument:
-    """One argument of a step: its name, its structure, and its span of the leaves."""
+    """One argument of a step: its name, and pytrees of its types and shardings."""
 
     name: str
-    tree: Any
-    start: int
-
-    @property
-    def span(self) -> range:
-        """Positions of its leaves among those of all arguments."""
-        return range(self.start, self.start + self.tree.num_leaves)
+    types: Any
+    shardings: Any
 
 
-def list_arguments(captured: Captured, names: Sequence[str]) -> tuple[Argument, ...]:
+def list_arguments(
+    captured: Captured, names: Sequence[str], shardings: Sequence[Any]
+) -> tuple[Argument, ...]:
     """The arguments of a captured step; `names` are those of the positional ones."""
-    args, kwargs = captured.in_tree.children()
-    keywords = kwargs.node_data()[1] if kwargs.node_data() else ()
-    found: list[Argument] = []
-    start = 0
-    trees = (*args.children(), *kwargs.children())
-    for name, tree in zip((*names, *keywords), trees, strict=True):
-        found.append(Argument(str(name), tree, start))
-        start += tree.num_leaves
-    return tuple(found)
+    (args, kwargs), (cut_args, cut_kwargs) = (
+        jax.tree_util.tree_unflatten(captured.in_tree, leaves)
+        for leaves in (captured.avals, shardings)
+    )
+    keywords = (Argument(name, kwargs[name], cut_kwargs[name]) for name in kwargs)
+    return (*map(Argument, names, args, cut_args), *keywords)
 
 
 def find_state(
-    captured: Captured,
-    arguments: Sequence[Argument],
-    state: Any,
-    chosen: Sequence[str] | None,
+    arguments: Sequence[Argument], state: Any, chosen: Sequence[str] | None
 ) -> list[Argument]:
     """The arguments that `state` is for: one, or one for each element of a tuple.
 
@@ -55,12 +47,12 @@ def find_state(
         wanted = [a for name in chosen for a in arguments if a.name == name]
         parts = (state,) if len(wanted) == 1 else tuple(state)
         for argument, part in zip(wanted, parts, strict=True):
-            reason = _difference(captured, argument, part)
+            reason = _difference(argument, part)
             if reason:
                 raise PlanError(f"init_fn does not return {argument.name}: {reason}")
         return wanted
     groups = [(state,), *([tuple(state)] if isinstance(state, tuple) else [])]
-    found = [run for parts in groups for run in _runs(captured, arguments, parts)]
+    found = [run for parts in groups for run in _runs(arguments, parts)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -69,59 +61,55 @@ def find_state(
             f"init_fn returns what fits several arguments of the step: {', '.join(names)}; "
             "say which with argnum="
         )
-    raise PlanError(_nothing_fits(captured, arguments, state))
+    raise PlanError(_nothing_fits(arguments, state))
 
 
 def _runs(
-    captured: Captured, arguments: Sequence[Argument], parts: Sequence[Any]
+    arguments: Sequence[Argument], parts: Sequence[Any]
 ) -> Iterator[list[Argument]]:
-    """Each row of consecutive arguments that fit parts one by one."""
+    """Consecutive arguments that fit the parts of a state one by one; each such run."""
     for first in range(len(arguments) - len(parts) + 1):
         run = list(arguments[first : first + len(parts)])
         pairs = zip(run, parts, strict=True)
-        if parts and not any(_difference(captured, a, part) for a, part in pairs):
+        if parts and not any(_difference(a, part) for a, part in pairs):
             yield run
 
 
-def _difference(captured: Captured, argument: Argument, part: Any) -> str:
+def _difference(argument: Argument, part: Any) -> str:
     """The first difference between an argument and a part of the state; "" if none."""
-    with_paths, tree = jax.tree_util.tree_flatten_with_path(part)
-    given = {_path(path): leaf for path, leaf in with_paths}
-    first = len(argument.name) + 1
-    paths = [captured.paths[i][first:] for i in argument.span]
-    if tree != argument.tree:
-        missing = [path for path in paths if path not in given]
-        extra = [path for path in given if path not in paths]
-        if missing:
-            return f"{argument.name}.{missing[0]} is missing"
-        if extra:
-            return f"{extra[0]} is not part of {argument.name}"
-        return f"it returns {tree}, and {argument.name} is {argument.tree}"
-    for i, leaf in zip(argument.span, given.values(), strict=True):
-        aval = captured.avals[i]
-        if (aval.shape, aval.dtype) != (leaf.shape, leaf.dtype):
-            has, wants = (show_type(x.shape, str(x.dtype)) for x in (leaf, aval))
-            return f"{captured.paths[i]} is {has}, and the step takes {wants}"
+    name, wanted, given = argument.name, _by_path(argument.types), _by_path(part)
+    for path in wanted:
+        if path not in given:
+            return f"{name}{path} is missing"
+    for path in given:
+        if path not in wanted:
+            return f"{path.lstrip('.')} is not part of {name}"
+    ours, theirs = map(jax.tree_util.tree_structure, (part, argument.types))
+    if ours != theirs:
+        return f"it returns {ours}, and {name} is {theirs}"
+    for path, leaf in given.items():
+        has, wants = (show_type(x.shape, str(x.dtype)) for x in (leaf, wanted[path]))
+        if has != wants:
+            return f"{name}{path} is {has}, and the step takes {wants}"
     return ""
 
 
-def _path(path: Sequence[Any]) -> str:
-    return jax.tree_util.keystr(tuple(path), simple=True, separator=".")
+def _by_path(tree: Any) -> Mapping[str, Any]:
+    """The leaves of a tree by `.blocks.0.up`; "" is the path of a tree of one leaf."""
+    return {
+        "".join(f".{path_component(key)}" for key in path): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
-def _nothing_fits(captured: Captured, arguments: Sequence[Argument], state: Any) -> str:
+def _nothing_fits(arguments: Sequence[Argument], state: Any) -> str:
     """The message for a state that fits no argument: the difference from the nearest."""
     parts = [state, *(state if isinstance(state, tuple) else ())]
-
-    def num_common(pair: tuple[Argument, Any]) -> int:
-        argument, part = pair
-        with_paths = jax.tree_util.tree_leaves_with_path(part)
-        paths = {_path(path) for path, _ in with_paths}
-        first = len(argument.name) + 1
-        return sum(captured.paths[i][first:] in paths for i in argument.span)
-
     names = ", ".join(argument.name for argument in arguments)
-    pairs = [(argument, part) for argument in arguments for part in parts]
-    nearest = max(pairs, key=num_common, default=None)
-    reason = "" if nearest is None else f": {_difference(captured, *nearest)}"
+    nearest = max(
+        ((argument, part) for argument in arguments for part in parts),
+        key=lambda pair: len(_by_path(pair[0].types).keys() & _by_path(pair[1]).keys()),
+        default=None,
+    )
+    reason = "" if nearest is None else f": {_difference(*nearest)}"
     return f"init_fn returns no argument of the step ({names}){reason}"

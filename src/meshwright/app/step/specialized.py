@@ -9,19 +9,25 @@ import jax
 
 from meshwright.app.check.check import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
-from meshwright.app.check.wide import WideProgram, widen_program
 from meshwright.app.output.notices import warn_each
 from meshwright.app.step.init import find_state, list_arguments
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
-from meshwright.partitioner.tactics import Tactic
+from meshwright.partitioner.tactics import Recorded, Tactic, decisions_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured
-from meshwright.program.capture.wide_floats import can_widen, has_low_precision
-from meshwright.run.local import Executable, make_executable
+from meshwright.program.capture.arguments import require_separate
+from meshwright.program.capture.wide_floats import (
+    can_widen,
+    has_low_precision,
+    widen_array,
+    widen_floats,
+)
+from meshwright.run.local import Executable, jax_mesh, make_executable
+from meshwright.run.local.execute import run_program
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +62,7 @@ class Specialized:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for the leaves of the traced arguments."""
+        require_separate(self.captured.paths, leaves, self.captured.donated)
         outputs = self.executable(leaves)
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 
@@ -64,9 +71,10 @@ class Specialized:
 
         The parameters are those of `find_state`.
         """
-        arguments = list_arguments(self.captured, self.names)
-        found = find_state(self.captured, arguments, state, chosen)
-        flat = [self.executable.in_shardings[i] for a in found for i in a.span]
+        shardings = self.executable.in_shardings
+        arguments = list_arguments(self.captured, self.names, shardings)
+        found = find_state(arguments, state, chosen)
+        flat = jax.tree_util.tree_leaves([argument.shardings for argument in found])
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(state), flat)
 
     # -- the check -----------------------------------------------------------------------
@@ -86,27 +94,42 @@ class Specialized:
         return original
 
     @cached_property
-    def wide(self) -> WideProgram | None:
-        """The program in float32; `None` if it has no narrower floats, or cannot be."""
-        return widen_program(self.decided, self.mesh)
+    def wide(self) -> "Specialized | None":
+        """The stages of the program in float32, with the same decisions taken.
+
+        `None` for a program without narrower floats, or with a `shard_map` of the user's.
+        """
+        work = self.decided.work
+        program = work.graph.program  # tactics have rewritten it already
+        if not has_low_precision(program) or not can_widen(program):
+            return None
+        wide = widen_floats(program)
+
+        def original(*args: Any, **kwargs: Any) -> list[Any]:
+            return run_program(wide, jax.tree_util.tree_leaves((args, kwargs)))
+
+        captured = replace(self.captured, program=wide, donated=())
+        same = Recorded(decisions_of(work), any_types=True)
+        return replace(self, fn=original, captured=captured, tactics=(same,))
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs, in float32 too if the program has narrower floats."""
-        wide = None if self.wide is None else self.wide.check(leaves)
+        _require_one_process(self.mesh)
         captured = self.captured
         rounding = narrowest_floats(captured.program, tolerance_of)
         report = check_outputs(
             captured.out_paths, self.original, self._run_kept, leaves, rounding
         )
-        if wide is None:
+        if self.wide is None:
             return report
-        pairs = zip(report.outputs, wide.outputs, strict=True)
+        pairs = zip(report.outputs, self.check_float32(leaves).outputs, strict=True)
         return CheckReport(tuple(replace(own, wide=other) for own, other in pairs))
 
     def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs with both programs computed in float32."""
+        _require_one_process(self.mesh)
         if self.wide is not None:
-            return self.wide.check(leaves)
+            return self.wide.check([widen_array(leaf) for leaf in leaves])
         program = self.captured.program
         if has_low_precision(program) and not can_widen(program):
             raise PlanError(
@@ -115,8 +138,19 @@ class Specialized:
         return self.check(leaves)
 
     def _run_kept(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs for leaves of which none is donated: copies are, if any are."""
+        """The outputs; copies of leaves are donated, so that the leaves stay valid."""
         kept = list(leaves)
         for i in self.captured.donated:
             kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]
         return self.executable(kept)
+
+
+def _require_one_process(mesh: Mesh) -> None:
+    """Raise `PlanError` if a mesh has devices of several processes."""
+    if jax_mesh(mesh).is_multi_process:
+        raise PlanError(
+            f"a check compares with one device of this process, but mesh {mesh} has "
+            f"devices of several processes; check in one process, on devices of its own "
+            "or virtual ones (XLA_FLAGS=--xla_force_host_platform_device_count="
+            f"{mesh.num_devices})"
+        )

@@ -43,7 +43,7 @@ def linear_gain(found: Mapping[str, float], weights: Mapping[str, float]) -> flo
 
 def cut_gain(before: float, after: float) -> float:
     """Logarithm of the ratio of costs, above 0 for a gain, within limits."""
-    if not math.isfinite(after):
+    if not (math.isfinite(before) and math.isfinite(after)):
         return -_LIMIT
     return max(-_LIMIT, min(_LIMIT, math.log(before / after)))
 

@@ -1,4 +1,8 @@
-"""Program + decisions -> device program."""
+"""Lowering: from a program and the shardings of its values to a device program.
+
+Begin reading at `lowering.py`. `scope.py` reads operands in the sharding that an op needs:
+`Scope.read` gathers them, once or at each use. `reshard.py` chooses the collectives.
+"""
 
 from meshwright.partitioner.lower.constrained import (
     CONSTRAIN,

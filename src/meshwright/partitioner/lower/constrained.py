@@ -41,8 +41,8 @@ def constrained_program(state: State, lowered: Lowered, named: Named) -> Program
 class _Scope:
     """The program of one body while it is written.
 
-    stored: the sharding in which each value is stored. now: by value, the constraint that
-    stands for it. known: constraints by value and sharding.
+    stored: the sharding in which each value is stored. now: by value, the
+    constrained value that replaces it. known: constraints by value and sharding.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class _Scope:
         return replace(op, operands=tuple(operands), bodies=bodies)
 
     def _inside(self, op: Op, wire: Wire) -> Sharding:
-        """The sharding of a wire's value inside the bodies; outside if it has no input."""
+        """The sharding of a wire's value in the bodies; if none reads it, that outside."""
         for body, i in wire.inputs:
             return self.stored[op.bodies[body].inputs[i]]
         if wire.result is None:

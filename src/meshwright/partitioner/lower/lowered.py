@@ -1,11 +1,14 @@
-"""The device program that lowering returns, and the number of its collectives."""
+"""The device program that lowering returns, and the number of its collectives.
+
+`lowering.lower` makes it; `Scope.read` in `scope.py` does what `Gather` says.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from meshwright.machine import Mesh
-from meshwright.program.analysis.executions import op_executions
+from meshwright.program.analysis.executions import num_iterations, op_executions
 from meshwright.program.ir import Op, Program, Sharding, Value
 from meshwright.program.ops import COLLECTIVES
 
@@ -70,9 +73,9 @@ def count_collectives(program: Program) -> dict[str, int]:
         if not op.bodies:
             continue
         inner = [count_collectives(body) for body in op.bodies]
-        times = op.params["length"] if op.kind == "scan" else 1
-        assert isinstance(times, int)
         for kind in counts:
             each = [c[kind] for c in inner]
-            counts[kind] += times * (max(each) if op.kind == "cond" else sum(each))
+            counts[kind] += num_iterations(op) * (
+                max(each) if op.kind == "cond" else sum(each)
+            )
     return counts

@@ -1,7 +1,9 @@
 """Lowering: from a program and its state to a device program with explicit collectives.
 
 For each operand, *need* is the sharding that the op's factors ask for, and *have* is the
-sharding in which the operand is stored; `reshard` writes the collectives between them. A
+sharding in which the operand is stored; `reshard` chooses the collectives between them.
+`Scope.read` (`scope.py`) writes them: with `Gather.SHARED` it keeps what it gathered for
+later readers, with `Gather.AT_USE` it gathers again at each use, behind a barrier. A
 partial sum is reduced where `Carrier` says that it cannot stay partial: by a
 reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduce.
 """
@@ -243,7 +245,7 @@ def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Ato
 
 
 def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
-    """A value that is partial along the axes of `need`, of one that is along some."""
+    """The value as a partial sum along all axes of `need`; it is one along some already."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)
     if not missing or scope.shared.carrier.routes.is_zero(atom):

@@ -3,7 +3,7 @@
 The order is greedy. Dims that need more cuts are sliced first, which is free. Axes that
 move between dims go by all-to-all. Other axes are gathered, one all-gather per dim, and
 dims that still need cuts are sliced last. A dim whose axes only change their order goes
-by permute.
+by permute. `scope.py` calls this for each operand, once or at each use.
 """
 
 from dataclasses import dataclass

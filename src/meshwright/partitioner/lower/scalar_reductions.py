@@ -67,14 +67,14 @@ class _Pending:
     readers: list[Op] = field(default_factory=list)
 
     def reduce(self, op: Op) -> None:
-        """Hold an all-reduce back."""
+        """Hold back an all-reduce, to combine it with later ones."""
         (value,) = op.results
         key = op.params["axes"], op.params["monoid"], value.dtype
         self.reductions.setdefault(key, []).append(op)
         self.values.add(value)
 
     def wait(self, op: Op) -> None:
-        """Hold an op back that depends on one that waits."""
+        """Hold back an op that depends on a waiting op."""
         self.readers.append(op)
         self.values |= set(op.results)
 

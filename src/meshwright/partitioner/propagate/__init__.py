@@ -1,11 +1,20 @@
-"""Propagation: from the cuts of a few values to a sharding of every value."""
+"""Propagation: from the cuts of a few values to a sharding of every value.
+
+Begin reading at `propagator.py`. `legality.py` says why a cut is not possible, for
+instance of a dim that an axis does not divide.
+"""
 
 from meshwright.partitioner.propagate.carry import Carrier
 from meshwright.partitioner.propagate.graph import Graph, Node
 from meshwright.partitioner.propagate.legality import why_not
 from meshwright.partitioner.propagate.propagator import Propagator
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
-from meshwright.partitioner.propagate.sub_axes import split_axes, user_axes, whole_axes
+from meshwright.partitioner.propagate.sub_axes import (
+    join_sub_axes,
+    split_axes,
+    user_axes,
+    whole_axes,
+)
 from meshwright.partitioner.propagate.sum_routes import SumRoutes
 
 __all__ = [
@@ -17,6 +26,7 @@ __all__ = [
     "Propagator",
     "State",
     "SumRoutes",
+    "join_sub_axes",
     "split_axes",
     "user_axes",
     "whole_axes",

@@ -4,7 +4,8 @@ A partial value is passed on to its consumers if all of them are linear in it an
 results together are no larger than it is. So `a@W1 + b@W2` needs one all-reduce, and
 three gradients of one input need one. A value on its way to a loop's accumulator may also
 grow, if one reduction after the loop moves fewer bytes. Otherwise it is reduced where it
-is made. `SumRoutes` knows what a program allows, `Carrier` what a state makes of it.
+is made. `SumRoutes` says which routes a program allows; `Carrier` says which values are
+partial sums in one state.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -22,11 +23,11 @@ from meshwright.program.ir import Value
 class Carrier:
     """Tells which values of a state are partial sums, for its latest decisions.
 
-    may_cut: readers may still cut totals of loops. A total is then partial after the loop
-        only if a reduction there is the better one whatever its readers want: in an inner
-        loop, since it saves one in each iteration, and in a recurrent loop, which is one
-        backward pass and holds its weights whole too. Any other total is cut within the
-        loop, as ZeRO stores gradients of microbatches.
+    may_cut: whether later tactics may cut totals of loops. If so, a total is partial
+        after its loop only where a reduction after the loop is best whatever the readers
+        want. That holds for an inner loop, where it saves a reduction in each iteration,
+        and for a recurrent loop, which is one backward pass and holds its weights whole.
+        Any other total is cut within the loop, as ZeRO stores gradients of microbatches.
     """
 
     def __init__(self, state: State, may_cut: bool = False) -> None:
@@ -203,7 +204,7 @@ class Carrier:
         )
 
     def _is_accumulated(self, node: Node, partial: list[int], axis: str) -> bool:
-        """Whether an accumulator takes in a result with sums other than its own total."""
+        """Whether a loop accumulates a node's result, as a sum that is not reduced yet."""
         value = node.outs[0][0]
         loop = self.routes.accumulator_of(value)
         if loop is None or not any(map(self.routes.has_sum, partial)):
@@ -211,7 +212,7 @@ class Carrier:
         return self.loop_partial(loop, axis)
 
     def _arrives_partial(self, number: int | None, axis: str, is_strict: bool) -> bool:
-        """Whether a value is partial and stays so; if not cheap, it is reduced at once."""
+        """Whether a value is partial, and is not reduced where it is made."""
         return (
             number is not None
             and self._may_pass(number, axis)
@@ -219,7 +220,7 @@ class Carrier:
         )
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """Whether the only result is read by additions only, one with a partial addend."""
+        """Whether a chain of additions takes a node's result and another partial addend."""
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]

@@ -52,7 +52,7 @@ class Node:
 
     @property
     def is_loop_constant(self) -> bool:
-        """Whether it passes a loop-invariant value into a loop."""
+        """Whether the node passes a loop-invariant value into a loop."""
         return (
             self._is_handed_in
             and self.op is not None
@@ -61,7 +61,7 @@ class Node:
 
     @property
     def is_remat_constant(self) -> bool:
-        """Whether it passes a value into a rematted region."""
+        """Whether the node passes a value into a rematted region."""
         return self._is_handed_in and self.op is not None and self.op.kind == "remat"
 
     @property

@@ -1,4 +1,9 @@
-"""Legality of one cut: the reason why an axis cannot cut a factor of a node, if any."""
+"""Legality of one cut: the reason why an axis cannot cut a factor of a node, if any.
+
+A dim that an axis does not divide is never padded: it stays whole along that axis. A cut
+that a tactic asked for then becomes a refusal with this reason (`Workspace.cut`), and
+propagation leaves the dim out.
+"""
 
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.state import State

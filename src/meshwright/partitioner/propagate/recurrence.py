@@ -40,7 +40,7 @@ def _position(node: Node) -> int:
 def _totals_from(
     graph: Graph, op: Op, states: list[int], totals: list[Node]
 ) -> set[int]:
-    """Results of the accumulators to which some state's value gets within an iteration."""
+    """Results of the accumulators that depend, within an iteration, on a carried state."""
     own = {node.index for node in graph.wire_nodes[op]}
     seen, todo, ends = set(states), list(states), set[int]()
     while todo:

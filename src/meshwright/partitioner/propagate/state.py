@@ -176,7 +176,7 @@ class State:
             self._set(self.conflicts, key, conflict)
 
     def _set(self, table: dict[Any, Any], key: object, entry: object) -> None:
-        """Write an entry of a table, or delete it if `None`."""
+        """Write an entry of a table, or delete the entry if the new one is `None`."""
         self._note(table, key, table.get(key))
         if entry is None:
             del table[key]

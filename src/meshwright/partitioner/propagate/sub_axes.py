@@ -1,4 +1,4 @@
-"""Splits mesh axes into sub-axes, so that each reshape can use what fits of an axis.
+"""Splits mesh axes into sub-axes, so that a reshape can use the part of an axis that fits.
 
 Example: a dim of 4 heads times 64 is cut along an axis of 8. The cut is 4 ways over heads
 and 2 ways within a head: the axis spills over to the next factor. Propagation knows only
@@ -101,6 +101,18 @@ def whole_axes(sharding: Sharding, sub_axes: Sequence[str]) -> Sharding | None:
             return None
         dims.append(axes)
     return Sharding(tuple(dims))
+
+
+def join_sub_axes(
+    axes: tuple[str, ...], sub_axes: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """The axes of one dim, with complete runs of sub-axes replaced by their axis."""
+    for axis, parts in sub_axes.items():
+        for i in range(len(axes) - len(parts) + 1):
+            if axes[i : i + len(parts)] == parts:
+                rest = {a: p for a, p in sub_axes.items() if a != axis}
+                return join_sub_axes((*axes[:i], axis, *axes[i + len(parts) :]), rest)
+    return axes
 
 
 def user_axes(axes: Iterable[str]) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ leave a rematted region or a branch.
 from collections.abc import Iterator
 
 from meshwright.partitioner.propagate.graph import Graph, Node
-from meshwright.program.ir import Atom, Literal, Op, Program, Value, num_bytes
+from meshwright.program.analysis.executions import op_executions
+from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
@@ -29,8 +30,11 @@ class SumRoutes:
         self._delayed: dict[int, bool] = {}
         self._numbers: dict[Op, list[int | None]] = {}
         self._sources: dict[int, list[int]] = {}
-        self._iterations: dict[int, int] = {}
-        self._count_iterations(graph.program, 1)
+        self._executions = {
+            graph.number[result]: times
+            for op, times in op_executions(graph.program)
+            for result in op.results
+        }
 
     def numbers(self, op: Op) -> list[int | None]:
         """The number of each operand; `None` for a literal."""
@@ -83,7 +87,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """The operands in which an op is jointly linear, with all that are this value."""
+        """Operands in which a node is jointly linear, with all uses of a value."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
@@ -111,7 +115,7 @@ class SumRoutes:
         return found
 
     def is_delayed(self, value: int) -> bool:
-        """Whether a sum that an accumulator takes in costs least after its loop."""
+        """Whether reducing a sum after its accumulator's loop moves fewer bytes."""
         known = self._delayed.get(value)
         if known is None:
             known = self._delayed[value] = self._saves_bytes(value)
@@ -125,7 +129,7 @@ class SumRoutes:
         return self._later(value, *step) < self._here(value) * (1 - 1e-9)
 
     def has_sum(self, value: int) -> bool:
-        """Whether some sum upstream of a value may reach it before it is reduced."""
+        """Whether the partial sum of some op upstream may reach a value unreduced."""
         return self._find_before(value) > 0
 
     def sources(self, node: Node) -> list[int]:
@@ -147,7 +151,7 @@ class SumRoutes:
         return self.is_cheap(value) or self.is_delayed(value)
 
     def _step(self, value: int) -> tuple[Node, int] | None:
-        """The only reader, if it is linear or hands the value on; and what it makes."""
+        """A value's only reader, if it is linear or a wire, and that reader's result."""
         readers = self.graph.consumers[value]
         if len(readers) != 1 or value in self.outputs:
             return None
@@ -175,19 +179,19 @@ class SumRoutes:
                 yield self.graph.number[atom]
 
     def _here(self, value: int) -> float:
-        """Bytes of all copies of a value that are made in a step."""
-        times = self._iterations.get(value, 1)
+        """Bytes of a value, times the number of times that a step makes it."""
+        times = self._executions.get(value, 1)
         return float(num_bytes(self.graph.values[value]) * times)
 
     def _later(self, value: int, reader: Node, result: int) -> float:
-        """Bytes that are reduced for a value if its reader takes it partial."""
+        """A value's share of the bytes reduced later, if its reader takes it partial."""
         addends = self._addends(reader, result, value)
         total = sum(map(self._find_before, addends))
         own = addends.count(value) * self._find_before(value)
         return self._after[result] * (own / total if total else 1 / len(addends))
 
     def _find_after(self, value: int) -> None:
-        """Note the fewest bytes to reduce for a value, at the value or later."""
+        """Record the fewest bytes to reduce for a value, either at the value or later."""
         passed: list[int] = []
         while value not in self._after:
             passed.append(value)
@@ -240,17 +244,6 @@ class SumRoutes:
             )
             self._before[last] = min(self._here(last), before)
         return self._before[value]
-
-    def _count_iterations(self, program: Program, times: int) -> None:
-        """Note how often each value of a nested program is made in a step."""
-        for op in program.ops:
-            if times > 1:
-                for result in op.results:
-                    self._iterations[self.graph.number[result]] = times
-            length = op.params["length"] if op.kind == "scan" else 1
-            assert isinstance(length, int)
-            for body in op.bodies:
-                self._count_iterations(body, times * length)
 
 
 def linear_sets(node: Node) -> tuple[frozenset[int], ...]:

@@ -16,7 +16,7 @@ from meshwright.program.ops import Trait, has_trait, work_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """An op, and the operations that it takes in a step, loops multiplied."""
+    """An op, and its operations in a step, over all iterations of loops."""
 
     node: Node
     flops: int
@@ -92,24 +92,25 @@ def first_cut_sums(work: Workspace, axis: str) -> bool:
 
 
 def gathers(work: Workspace, axis: str) -> bool:
-    """Whether some op reads a value whole, or cut otherwise, that an axis cuts.
+    """Whether an axis cuts some value that an op reads whole or with another cut.
 
-    Nothing of one example is needed for another one, up to sums, where a batch is cut.
+    A cut of the batch needs no such gather: up to sums, examples are independent.
     """
-    state, graph = work.state, work.graph
-    sub_axes = work.sub_axes[axis]
-    for value, readers in enumerate(graph.consumers):
-        for sub_axis in sub_axes:
-            dim = state.dim_on(value, sub_axis)
-            if dim is None or dim < 0:
-                continue
-            for reader in (graph.nodes[index] for index in readers):
-                if reader.input_position is None and any(
-                    sharding.dim_of(sub_axis) != dim
-                    for sharding in state.reads(reader, value)
-                ):
-                    return True
-    return False
+    return any(
+        reads_otherwise(work, work.graph.nodes[index], value, sub_axis)
+        for value, readers in enumerate(work.graph.consumers)
+        for index in readers
+        for sub_axis in work.sub_axes[axis]
+    )
+
+
+def reads_otherwise(work: Workspace, reader: Node, value: int, sub_axis: str) -> bool:
+    """Whether an op reads a value, which a sub-axis cuts, whole or cut on another dim."""
+    dim = work.state.dim_on(value, sub_axis)
+    if dim is None or dim < 0 or reader.input_position is not None:
+        return False
+    reads = work.state.reads(reader, value)
+    return any(sharding.dim_of(sub_axis) != dim for sharding in reads)
 
 
 def _is_cut(work: Workspace, node: Node, axis: str) -> bool:

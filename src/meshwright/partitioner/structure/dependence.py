@@ -80,9 +80,9 @@ def _start(graph: Graph) -> list[int]:
 
 
 def _lines(graph: Graph) -> list[int]:
-    """By value, the state inputs whose new values it may be a step towards, as bits.
+    """State inputs, as bits, whose new values may be computed from each value.
 
-    These are found from the outputs backwards, through elementwise ops and wires of
+    They are found from the outputs backwards, through elementwise ops and wires of
     loops that keep the shape.
     """
     lines = [0] * len(graph.values)
@@ -111,7 +111,7 @@ def _keeps_shape(node: Node) -> bool:
 def _visit_once(
     graph: Graph, program: Program, bits: list[int], lines: list[int], state: int
 ) -> None:
-    """Propagate through a program, its loops once, without the bits of updated state."""
+    """Propagate bits through a program, loops run once; drop the bits of updated state."""
     for op in program.ops:
         if not op.bodies:
             _flow(graph.op_node[op], bits)

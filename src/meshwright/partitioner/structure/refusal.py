@@ -1,4 +1,8 @@
-"""A refused cut: what a tactic asked for, and the reason why it is not possible."""
+"""A refused cut: what a tactic asked for, and the reason why it is not possible.
+
+`Workspace.cut` (`workspace.py`) words most refusals; `why_not` in
+`partitioner/propagate/legality.py` gives the reason.
+"""
 
 from dataclasses import dataclass
 

@@ -61,7 +61,7 @@ class Sites:
         return f"{short} #{number + 1}"
 
     def names(self, nodes: Collection[Node]) -> Iterator[str]:
-        """Names that together select exactly these ops."""
+        """Names that together select exactly the given ops."""
         wanted = {node.index for node in nodes}
         for place in dict.fromkeys(self.place_of[i][0] for i in sorted(wanted)):
             alike = self.of[place]
@@ -180,7 +180,7 @@ def _place(graph: Graph, node: Node) -> Place:
 def refined_labels(graph: Graph, first: Sequence[object], rounds: int) -> list[int]:
     """A label for each node, equal for nodes that colour refinement cannot tell apart.
 
-    first: what tells nodes apart by themselves. Each round adds the labels of neighbours
+    first: each node's label before any round. Each round adds the labels of neighbours
     (Weisfeiler and Lehman, 1968).
     """
     labels = _number(first)

@@ -3,7 +3,8 @@
 State is every input whose updated value the step returns (`graph.ties`). Parameters are
 the state that the loss depends on. Other state is optimizer state, which includes the
 statistics of a batch norm. All other inputs with dims are data, except for PRNG keys and
-for weights that the step reads and does not return.
+for weights that the step reads and does not return. Such weights are floats, or integers
+of 8 bits or less: quantized weights.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from meshwright.partitioner.structure.dependence import (
 )
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.program.ir import is_small_integer
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.factors import is_inexact
 
@@ -53,12 +55,13 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
     values = graph.program.inputs
     arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
     floats = {i for i in range(len(values)) if is_inexact(values[i].dtype)}
+    quantized = {i for i in arrays - floats if is_small_integer(values[i].dtype)}
     state = set(graph.ties.values())
     trained = _trained(graph, depends, first, state & floats)
-    loose = (floats & arrays) - state
+    loose = ((floats & arrays) | quantized) - state
     weights, fed = _weights(graph, early, loose | (trained & arrays), trained)
     # All leaves of a subtree that holds weights and no data are weights.
-    others = [paths[i] for i in sorted(fed | (arrays - floats - state))]
+    others = [paths[i] for i in sorted(fed | (arrays - floats - state - weights))]
     groups = {_group(paths[i], others) for i in weights} - {None}
     frozen = {i for i in loose - fed if any(_is_in(paths[i], g) for g in groups)}
     carried = {
@@ -91,8 +94,8 @@ def _trained(
     """The state that outputs other than state depend on, such as a loss.
 
     An output that depends on all of the state, such as the norm of the new parameters,
-    tells nothing, unless less than all acts on it before the first update. If no output
-    tells anything, the influence of the leaves decides.
+    tells nothing, unless only part of the state acts on it before the first update. If
+    no output tells anything, `_influential` decides.
     """
     everything = sum(1 << i for i in state)
     told = {o for o, _ in _outputs(graph, depends)} - graph.ties.keys()
@@ -111,9 +114,10 @@ def _trained(
 
 
 def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
-    """Leaves that many new leaves depend on: a parameter acts on every gradient.
+    """State leaves on which many updated leaves depend, as on a parameter.
 
-    Optimizer state acts on itself and on its parameter: fewer than five leaves.
+    A parameter acts on every gradient. Optimizer state acts on itself and on its
+    parameter, which are fewer than five leaves.
     """
     count = dict.fromkeys(state, 0)
     for position, bits in _outputs(graph, depends):
@@ -169,10 +173,10 @@ def _only(bits: int, leaves: set[int]) -> int | None:
 
 
 def _group(path: str, others: Sequence[str]) -> str | None:
-    """The largest subtree of an argument that a leaf is in, and none of the others is.
+    """The largest subtree of an argument that contains a leaf and none of the others.
 
-    `None` if that is the leaf alone beside others in one tree, as `y` of `batch.x @
-    batch.y`: it may be data.
+    `None` if that is a single leaf of a tree with other leaves, which may be data, as
+    `y` in `batch.x @ batch.y`.
     """
     parts = path.split(".")
     for length in range(1, len(parts) + 1):

@@ -84,7 +84,7 @@ def is_key(graph: Graph, node: Node) -> bool:
 
 
 def dims_of(ports: tuple[Port, ...], value: int) -> Dims:
-    """The factors of a value's dims, as the node with these ports sees them."""
+    """The factors of each dim of a value, read from a node's ports (`ins` or `outs`)."""
     return next(dims for number, dims in ports if number == value)
 
 

@@ -1,6 +1,7 @@
 """The workspace of a tactic: the graph, the decisions so far, the names of the leaves.
 
-Patterns select leaves by globs over their names, or values by tags.
+Patterns select leaves by globs over their names, or values by tags. `Workspace.cut` words
+the refusal of a cut that is not possible.
 """
 
 import math
@@ -19,7 +20,7 @@ from meshwright.program.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A contracted dim of an op, by its number, where a dim of its result could stand."""
+    """A contracted dim of an op, by its number, for use in place of a dim of its result."""
 
     index: int
 
@@ -117,6 +118,16 @@ class Workspace:
                     else:
                         self.state.block(node, sub_axis)
 
+    def mark(self) -> tuple[int, int, int]:
+        """The current point, to which `rollback` can return."""
+        return self.state.mark(), len(self.refusals), len(self.warnings)
+
+    def rollback(self, mark: tuple[int, int, int]) -> None:
+        """Undo all decisions, refusals and warnings since `mark`."""
+        decisions, refusals, warnings = mark
+        self.state.rollback(decisions)
+        del self.refusals[refusals:], self.warnings[warnings:]
+
     def is_cut(self, node: Node, axis: str) -> bool:
         """Whether the axis cuts the result of a node."""
         return any(u in self.state.factor_of[node.index] for u in self.sub_axes[axis])
@@ -182,6 +193,16 @@ def without_indices(path: str) -> str:
     return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
 
 
+def require_patterns(tactic: str, patterns: Iterable[object]) -> None:
+    """Raise `TacticError` for a pattern that is no text."""
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TacticError(
+                f"{tactic}: {pattern!r:.60} is no pattern; wanted a text such as "
+                "'batch.**', over the paths of the function's arguments"
+            )
+
+
 def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
     """(path, node) of every leaf or tag that a pattern matches; an error if none does."""
     if pattern.startswith("tag:"):
@@ -204,6 +225,8 @@ def _no_match(pattern: str, known: list[str]) -> str:
     there = ", ".join(sample) + more if known else "none"
     what = "tags" if pattern.startswith("tag:") else "leaves"
     hint = ""
+    if not pattern:
+        return f"a pattern is empty; the program's {what} are: {there}; '**' is all of them"
     if not pattern.startswith(("tag:", "**")) and any(
         matches(pattern + ".**", p) for p in known
     ):

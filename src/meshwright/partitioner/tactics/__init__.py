@@ -1,4 +1,8 @@
-"""Tactics: the decisions that a user lists, applied one after another."""
+"""Tactics: the decisions that a user lists, applied one after another.
+
+Begin reading at `tactic.py`, then `primitives.py`. A tactic cuts dims by `Workspace.cut`
+(`partitioner/structure/workspace.py`), which words the refusal of what cannot be cut.
+"""
 
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.workspace import Workspace
@@ -17,6 +21,7 @@ from meshwright.partitioner.tactics.primitives import (
 )
 from meshwright.partitioner.tactics.recompute import Recompute, recompute
 from meshwright.partitioner.tactics.recorded import (
+    LONG,
     Decisions,
     Recorded,
     decisions_of,
@@ -27,6 +32,7 @@ from meshwright.partitioner.tactics.zero import fsdp, zero
 
 __all__ = [
     "FIRST_DIVISIBLE",
+    "LONG",
     "REPLICATED",
     "CutOps",
     "Decisions",

@@ -54,20 +54,21 @@ def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     )
     for dim, extent in dims:
         yield [
-            (path, node, dim if shape[dim : dim + 1] == (extent,) else other)
+            (
+                path,
+                node,
+                dim if shape[dim : dim + 1] == (extent,) else shape.index(extent),
+            )
             for (path, node), shape in zip(leaves, shapes, strict=True)
-            if (other := _first(shape, extent)) is not None
+            if extent in shape
         ]
-
-
-def _first(shape: tuple[int, ...], extent: int) -> int | None:
-    return shape.index(extent) if extent in shape else None
 
 
 def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     """Each dim of the largest product's result that its weight lacks.
 
-    No input has this dim where a step divides its data into minibatches.
+    No input has this dim where a step divides its data into minibatches. Products of the
+    same source line and form, as an unrolled loop over minibatches has, are cut alike.
     """
     del leaves  # they are cut only as propagation finds
     size = work.mesh.size(axis)
@@ -77,11 +78,16 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
         return
     largest = max(products, key=lambda product: flops.get(product.node.index, 0))
     node = largest.node
+    alike = [
+        other
+        for other in work.graph.nodes
+        if other.signature == node.signature and str(other.source) == str(node.source)
+    ]
     special = node.rule.special if node.rule is not None else frozenset[int]()
     for factor in largest.rows:
         dim = dim_of(node.outs[0][1], factor)
         if dim is not None and factor not in special and node.sizes[factor] % size == 0:
-            yield [(f"{node.label} ({node.source})", node, dim)]
+            yield [(f"{node.label} ({node.source})", other, dim) for other in alike]
 
 
 def _batch_dim(work: Workspace, node: Node) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.structure.cut_work import (
@@ -12,7 +13,11 @@ from meshwright.partitioner.structure.cut_work import (
 )
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
-from meshwright.partitioner.structure.workspace import Workspace, find_nodes
+from meshwright.partitioner.structure.workspace import (
+    Workspace,
+    find_nodes,
+    require_patterns,
+)
 from meshwright.partitioner.tactics.batch_dims import (
     Leaves,
     Seeds,
@@ -68,19 +73,16 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
     inputs: pattern, or several, of the leaves that carry the batch; by default those
         that are neither state nor weights nor PRNG keys nor scalars.
     The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If that leaves
-    part of the matrix products whole, or cuts weights, the other dims are tried, and the
-    rows of the largest product: minibatches may be made inside the step. The dim that
+    part of the matrix products whole, cuts weights, or needs values gathered, the other
+    dims are tried. If they are no better, the rows of the largest product are: minibatches
+    may be made inside the step. The dim that
     cuts most of the work is taken. A warning says what even that leaves whole.
     Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
     the tactic is applied.
     """
-    patterns = (inputs,) if isinstance(inputs, str) else tuple(inputs or ())
-    for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise TacticError(
-                f"data_parallel: inputs holds {pattern!r}; wanted patterns of paths, "
-                "as in inputs='batch.**'"
-            )
+    given: Any = () if inputs is None else inputs
+    patterns = tuple(given) if isinstance(given, tuple | list) else (given,)
+    require_patterns("data_parallel", patterns)
     shown = patterns[0] if len(patterns) == 1 else list(patterns)
     options = f", inputs={shown!r}" if patterns else ""
     return AxisTactic(f"data_parallel({axis!r}{options})", axis, _BatchCut(patterns))
@@ -93,7 +95,7 @@ def data_leaves(work: Workspace) -> Leaves:
 
 
 def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
-    """Cut the dim of the data along which most of the work is independent; the seeds.
+    """Cut the dim of the data along which most work is independent; returns its seeds.
 
     The guess stands if it cuts nearly all, or nothing: the batch is not divisible then.
     """
@@ -104,13 +106,11 @@ def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds
         return best
     for candidates in (data_dims, product_rows):
         for seeds in candidates(work, leaves, axis):
-            trials.undo()
             other = trials.cut(seeds)
             if other.is_better(trial):
                 best, trial = seeds, other
-        if trial.share > _LITTLE:
+        if trial.is_clean and trial.share > _LITTLE:
             break
-    trials.undo()
     trials.cut(best)
     return best
 
@@ -120,16 +120,17 @@ _ENOUGH = 0.95
 _MORE = 0.1
 """Share of the work that another dim must cut beyond the guess to be taken instead."""
 _LITTLE = 0.2
-"""Share of the work up to which rows of a product are tried, which leave inputs whole."""
+"""Share of the work up to which rows of a product are tried even if a clean cut of the data
+was found: cuts of rows leave inputs whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The cuts of one candidate, summed up.
+    """A summary of the cuts of one candidate.
 
-    share: of the work. is_clean: it cuts no weight, and the first product not on a dim
-    over which it sums, as tensor parallelism would, and nothing is gathered, as time is
-    before a loop. is_empty: it cuts nothing.
+    share: the share of the work that is cut. is_clean: the candidate cuts no weight and no
+    dim over which the first product sums, as tensor parallelism does, and needs no
+    gather, as a cut of time before a loop does. is_empty: it cuts nothing.
     """
 
     share: float
@@ -149,14 +150,15 @@ class _Trials:
 
     def __init__(self, work: Workspace, axis: str, tactic: str) -> None:
         self.work, self.axis, self.tactic = work, axis, tactic
-        self.mark, self.refusals = work.state.mark(), len(work.refusals)
+        self.start = work.mark()
         nodes = work.graph.input_nodes
         params = (nodes[p] for p in find_structure(work).params)
         self.whole = [node for node in params if not work.is_cut(node, axis)]
 
     def cut(self, seeds: Seeds) -> _Trial:
-        """Cut some seeds, and measure."""
+        """Undo the trial before, cut some seeds, and measure."""
         work, axis = self.work, self.axis
+        work.rollback(self.start)
         work.cut(seeds, axis, self.tactic)
         cuts_weights = any(work.is_cut(node, axis) for node in self.whole)
         return _Trial(
@@ -166,11 +168,6 @@ class _Trials:
             and not gathers(work, axis),
             not any(work.is_cut(node, axis) for _, node, _ in seeds),
         )
-
-    def undo(self) -> None:
-        """Return to the state before any trial."""
-        self.work.state.rollback(self.mark)
-        del self.work.refusals[self.refusals :]
 
 
 def _note_whole(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> None:

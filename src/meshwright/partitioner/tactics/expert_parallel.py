@@ -60,7 +60,10 @@ def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
 
 
 def _claim(work: Workspace, region: dict[int, int], sub_axis: str, tactic: str) -> None:
-    """Cut a region by expert if it is cut on another dim; else propagation does."""
+    """Cut all nodes of `region` by expert, if some of them are cut on another dim.
+
+    Otherwise nothing is done: propagation cuts them.
+    """
     cuts = work.state.factor_of
     other = [
         i for i, factor in region.items() if cuts[i].get(sub_axis, factor) != factor
@@ -76,8 +79,8 @@ def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, 
     """The factor of the experts, by node, for all ops that run expert by expert.
 
     These are the ops around the product, before and after it, whose operands and results
-    all have a dim of experts. Dispatch and combination are none: their tokens have no
-    such dim.
+    all have a dim of experts. Dispatch and combination are not among them: their
+    tokens have no such dim.
     """
     graph = work.graph
     region = {product.node.index: factor}

@@ -11,7 +11,7 @@ from itertools import islice
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.cut_work import note_uncut_work
+from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.structure import find_structure
@@ -56,12 +56,13 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
             + (f"; {torn[0]}" if torn else "")
         )
     work.refusals += torn
+    parts = work.mesh.size(axis)
+    fewer = (
+        f"an axis of fewer parts than the {parts} of {axis!r} may divide more, such as the "
+        "number of attention heads, or "
+    )
     note_uncut_work(
-        work,
-        axis,
-        tactic,
-        f"an axis of fewer parts than the {work.mesh.size(axis)} of {axis!r} may divide "
-        "more, such as the number of attention heads, or name cuts by mw.cut",
+        work, axis, tactic, (fewer if parts > 2 else "") + "name cuts by mw.cut"
     )
 
 
@@ -134,12 +135,11 @@ class _Search:
             seed = product.leaf(self.work, factor)
             if (product.node.index, factor) in self.refused or seed is None:
                 continue
-            mark, refusals = self.work.state.mark(), len(self.work.refusals)
+            mark = self.work.mark()
             cost, columns = self._try(seed)
             if cost is not None and cost.is_worth_it and not cost.summed:
                 return True
-            self.work.state.rollback(mark)
-            del self.work.refusals[refusals:]
+            self.work.rollback(mark)
             if cost is None or not cost.is_worth_it:
                 self.refused |= columns
             elif best is None or cost.summed < best[0]:
@@ -151,7 +151,7 @@ class _Search:
     def _try(
         self, seed: tuple[str, Node, int]
     ) -> tuple[_TrialBytes | None, set[tuple[int, int]]]:
-        """The bytes that a cut, now taken, concerns, and the matmuls cut by columns."""
+        """Take a cut; returns the bytes that it affects, and the matmuls cut by columns."""
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.tactic)
@@ -179,18 +179,15 @@ class _Search:
         return _TrialBytes(made, closed, summed, gathered), columns
 
     def _gathered(self, node: Node, sub_axis: str) -> int:
-        """Bytes of the values around a node that are cut, and read otherwise."""
-        graph, state = self.work.graph, self.work.state
+        """Bytes of a node's cut operands and results that a reader needs uncut."""
+        graph = self.work.graph
         readers = [
             (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]
         ]
         readers += [(v, node) for v, _ in node.ins]
-        moved = 0
-        for value, reader in readers:
-            dim = state.dim_on(value, sub_axis)
-            is_forward = reader.index <= self.last and reader.input_position is None
-            if dim is None or dim < 0 or not is_forward:
-                continue
-            if any(s.dim_of(sub_axis) != dim for s in state.reads(reader, value)):
-                moved += num_bytes(graph.values[value])
-        return moved
+        return sum(
+            num_bytes(graph.values[value])
+            for value, reader in readers
+            if reader.index <= self.last
+            and reads_otherwise(self.work, reader, value, sub_axis)
+        )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import TacticError
-from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.propagate import Node, join_sub_axes
 from meshwright.partitioner.structure.workspace import Workspace
 
 type Axes = tuple[str, ...]
@@ -95,19 +95,8 @@ def _show_value(work: Workspace, value: int) -> list[str]:
 
 def _show_dims(work: Workspace, dims: Iterable[Axes]) -> str:
     """`[data.model, -]`, where the sub-axes of an axis in a row are shown as the axis."""
-    return f"[{', '.join('.'.join(_joined(work, axes)) or '-' for axes in dims)}]"
-
-
-def _joined(work: Workspace, axes: Axes) -> Axes:
-    for axis, parts in work.sub_axes.items():
-        for i in range(len(axes) - len(parts) + 1 if len(parts) > 1 else 0):
-            if axes[i : i + len(parts)] == parts:
-                return (
-                    *_joined(work, axes[:i]),
-                    axis,
-                    *_joined(work, axes[i + len(parts) :]),
-                )
-    return axes
+    joined = (join_sub_axes(axes, work.sub_axes) for axes in dims)
+    return f"[{', '.join('.'.join(axes) or '-' for axes in joined)}]"
 
 
 # -- reading ----------------------------------------------------------------------------
@@ -223,7 +212,7 @@ def _read_dims(work: Workspace, name: str, text: str) -> list[Axes]:
 
 
 def _sub_axes(work: Workspace, name: str, axis: str) -> Axes:
-    """The sub-axes of an axis, or the one sub-axis that is meant."""
+    """The sub-axes of an axis of the mesh; a sub-axis itself if `axis` names one."""
     if axis in work.state.size:
         return (axis,)
     if axis in work.sub_axes:

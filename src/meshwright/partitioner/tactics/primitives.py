@@ -6,7 +6,11 @@ from enum import Enum
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.workspace import Workspace, find_nodes
+from meshwright.partitioner.structure.workspace import (
+    Workspace,
+    find_nodes,
+    require_patterns,
+)
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 from meshwright.program.ir import Value
 
@@ -122,6 +126,7 @@ def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
         return Shard((("**", dims),), axis)
     if not isinstance(dims, Mapping):
         raise TacticError(f"shard wants a mapping from patterns to dims, got {dims!r}")
+    require_patterns("shard", dims)
     for pattern, dim in dims.items():
         _check_dim(pattern, dim)
     return Shard(tuple(dims.items()), axis)
@@ -131,7 +136,12 @@ def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Repl
     """Keep inputs whole along one axis, several, or all: `replicate("state.params.**")`."""
     if not patterns:
         raise TacticError("replicate wants at least one pattern")
-    return Replicate(patterns, (axis,) if isinstance(axis, str) else axis)
+    require_patterns("replicate", patterns)
+    if axis is None:
+        return Replicate(patterns)
+    return Replicate(
+        patterns, tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    )
 
 
 def _checked(dim: object, path: str, value: Value) -> int:

@@ -44,26 +44,31 @@ class Decisions:
     kept: tuple[tuple[int, tuple[tuple[str, ...], ...]], ...]
     sub_axes: Mapping[str, tuple[tuple[str, int], ...]]
 
+    def __post_init__(self) -> None:
+        for name, numbers, count in (
+            ("nodes", self.nodes, len(self.kinds)),
+            ("cut_of", self.cut_of, len(self.cuts)),
+        ):
+            if not all(0 <= number < count for number in numbers):
+                raise TacticError(
+                    f"{name} of the decisions has a number not below {count}"
+                )
+        if len(self.nodes) != len(self.cut_of):
+            raise TacticError(
+                f"the decisions have {len(self.nodes)} nodes, but cuts of "
+                f"{len(self.cut_of)}"
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Fields that JSON can hold; long lists of numbers are one text each."""
         fields = asdict(self)
-        for name in _LONG:
+        for name in LONG:
             fields[name] = " ".join(map(str, fields[name]))
         return fields
 
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> Decisions:
-        """The decisions that `to_json` wrote, with tuples for JSON's lists.
 
-        Raises `KeyError`, `TypeError` or `ValueError` for other fields.
-        """
-        numbers: dict[str, Any] = {
-            name: tuple(map(int, fields[name].split())) for name in _LONG
-        }
-        return Decisions(**{**fields, **numbers})
-
-
-_LONG = ("nodes", "cut_of")
+LONG = ("nodes", "cut_of")
+"""The fields of decisions that JSON has as texts."""
 
 
 def decisions_of(work: Workspace) -> Decisions:
@@ -133,6 +138,7 @@ class Recorded:
         """Write all decisions; `TacticError` if they are of another program or mesh."""
         if not self.any_types:
             _require_same(self.decisions, work)
+        _require_known(self.decisions, work.state)
         state, cause = work.state, Cause("tactic", str(self))
         _write(self.decisions, state, cause)
 
@@ -158,14 +164,31 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
         state.keep(value, form)
 
 
+def _require_known(decisions: Decisions, state: State) -> None:
+    """Raise `TacticError` for an axis, a factor, a value or a dim that there is not."""
+    graph = state.graph
+    for node, number in zip(graph.nodes, decisions.cut_of, strict=True):
+        for axis, factor in decisions.cuts[number]:
+            if axis not in state.size or not 0 <= factor < len(node.sizes):
+                raise TacticError(
+                    f"the decisions cut factor {factor} of a {node.label} along {axis!r}, "
+                    f"which has {len(node.sizes)} factors on the axes "
+                    f"{', '.join(state.size)}"
+                )
+    sharded = [(value, (axis,), dim + 1) for value, axis, dim in decisions.scattered]
+    sharded += [(value, (axis,), 0) for value, axis in decisions.settled]
+    sharded += [(value, sum(form, ()), len(form)) for value, form in decisions.kept]
+    for value, axes, rank in sharded:
+        found = len(graph.values[value].shape) if 0 <= value < len(graph.values) else -1
+        if not state.size.keys() >= set(axes) or not 0 <= rank <= found:
+            raise TacticError(
+                f"the decisions shard {rank} dims of value {value} along {axes}, which "
+                "the program and the mesh do not have"
+            )
+
+
 def _require_same(decisions: Decisions, work: Workspace) -> None:
     """Raise `TacticError` with the first difference between two programs or meshes."""
-    sizes = _sized(work)
-    if sizes != dict(decisions.sub_axes):
-        raise TacticError(
-            f"the plan was made for the mesh axes {_shown(decisions.sub_axes)}, "
-            f"but here they are {_shown(sizes)}"
-        )
     kinds, nodes, digest = _fingerprint(work.graph)
     for position, (old, new) in enumerate(zip(decisions.nodes, nodes, strict=False)):
         if decisions.kinds[old] != kinds[new]:
@@ -184,6 +207,12 @@ def _require_same(decisions: Decisions, work: Workspace) -> None:
         raise TacticError(
             "the plan was made for another program: all ops have the same types, but they "
             "read other values or work on other dims; make the plan again"
+        )
+    sizes = _sized(work)  # they depend on the program as well
+    if sizes != dict(decisions.sub_axes):
+        raise TacticError(
+            f"the plan was made for the mesh axes {_shown(decisions.sub_axes)}, "
+            f"but here they are {_shown(sizes)}"
         )
 
 

@@ -70,7 +70,7 @@ def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int]
 
 
 def _cut_of(reader: Node, value: int, dim: int) -> tuple[str, Node, int] | None:
-    """(source, reader, the dim of its result that a dim of its operand becomes)."""
+    """(source, reader, dim of its result) for a dim of an operand; `None` if it is lost."""
     factors = dims_of(reader.ins, value)[dim]
     if not factors or not reader.outs:
         return None

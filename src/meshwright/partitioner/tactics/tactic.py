@@ -1,4 +1,8 @@
-"""The protocol of a tactic: what every decision about a program has to offer."""
+"""The protocol of a tactic: what every decision about a program has to offer.
+
+`apply` cuts dims by `Workspace.cut` (`partitioner/structure/workspace.py`), which words
+the refusal of a dim that cannot be cut.
+"""
 
 import re
 from collections.abc import Callable

@@ -120,8 +120,7 @@ class _AppliedTactics:
     def __init__(self, work: Workspace) -> None:
         self._work = work
         self._applied: list[Tactic] = []
-        # The state's mark and the number of refusals, at the start and after each tactic.
-        self._marks = [(work.state.mark(), len(work.refusals))]
+        self._marks = [work.mark()]  # at the start and after each tactic
 
     def switch_to(self, tactics: Sequence[Tactic]) -> Workspace:
         """The workspace after exactly these tactics; raises the errors that they raise."""
@@ -131,21 +130,16 @@ class _AppliedTactics:
                 break
             same += 1
         del self._applied[same:], self._marks[same + 1 :]
-        self._undo()
+        self._work.rollback(self._marks[-1])
         for tactic in tactics[same:]:
             try:
                 tactic.apply(self._work)
             except MeshwrightError:
-                self._undo()
+                self._work.rollback(self._marks[-1])
                 raise
             self._applied.append(tactic)
-            self._marks.append((self._work.state.mark(), len(self._work.refusals)))
+            self._marks.append(self._work.mark())
         return self._work
-
-    def _undo(self) -> None:
-        mark, num_refusals = self._marks[-1]
-        self._work.state.rollback(mark)
-        del self._work.refusals[num_refusals:]
 
 
 def spread_over_axes(flat: Choices, source: Priced, target: Priced) -> Choices | None:

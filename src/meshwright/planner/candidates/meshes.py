@@ -102,7 +102,7 @@ def _inner_devices(machine: Machine) -> int:
 
 
 def _names(named: Sequence[str]) -> list[str]:
-    """`NAMES`, with given names that are not among them in place of the first free ones."""
+    """Names of mesh axes: `NAMES`, with names of the user's in place of unused ones."""
     free = [name for name in NAMES if name not in named]
     foreign = [name for name in named if name not in NAMES]
     instead = dict(zip(free, foreign, strict=False))

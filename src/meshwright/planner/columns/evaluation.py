@@ -234,7 +234,7 @@ def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
 
 @compiled_in_place
 def drop_unmatched(columns: Columns, axis: int, carried: Ints, left: Bools) -> bool:
-    """Drop entries to which readers or makers do not agree; whether any was dropped."""
+    """Drop entries on which reader and maker differ; returns whether any was dropped."""
     is_changed = False
     for value in columns.travellers:
         if left[value, axis]:
@@ -276,7 +276,10 @@ def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
 def arrives(
     columns: Columns, group: int, axis: int, carried: Ints, left: Bools
 ) -> bool:
-    """Whether partial values arrive in the set of a group; all of a set of one operand."""
+    """Whether a group's linear set gets a partial operand.
+
+    In a set of one operand, all sources of the operand have to be partial.
+    """
     at = carried[group, axis]
     mask = columns.linear[at, MASK]
     first = columns.groups[group, OPERANDS_AT]

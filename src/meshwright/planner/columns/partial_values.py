@@ -114,9 +114,10 @@ def write_dependencies(
 def partial_operands(
     columns: Columns, known: Ints, stamp: int, group: int, at: int
 ) -> int:
-    """The share of a linear set that is partial; NO if an operand not in it is, too.
+    """How many operands of a linear set are partial: NO, SOME, MOST or ALL.
 
-    MOST operands are if a concatenation of them is worth one sum (`is_mostly_partial`).
+    NO also if an operand outside of the set is partial. MOST if a concatenation of the
+    operands is worth one sum (`is_mostly_partial`).
     """
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
     num_partial, has_whole = 0, columns.linear[at, IS_WHOLE] == 1

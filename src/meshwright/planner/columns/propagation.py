@@ -222,7 +222,7 @@ def request(
 def scatter(
     columns: Columns, cells: Cells, work: Worklist, value: int, axis: int, dim: int
 ) -> None:
-    """Scatter the sum of a partial value on a dim (reduce-scatter), if that divides."""
+    """Reduce-scatter a partial value on a dim, if the axis divides the dim."""
     row = 2 * num_groups(columns) + value
     if cells[row, axis] < 0 and can_scatter(columns, cells, value, dim, axis):
         cells[row, axis] = dim

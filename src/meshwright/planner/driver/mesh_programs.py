@@ -64,8 +64,8 @@ class MeshPrograms:
     earlier: those of the program before a rewrite, whose search this one continues.
     priced: by mesh, the program with its latest prices. solutions: by mesh, the best so
     far. solved_at: the prices that it was found with. spread: by mesh, the solution of
-    the mesh of one axis, carried over to all axes of this mesh. proof: a mesh for whose
-    lower bound the solver process is busy, which can wait.
+    the mesh of one axis, carried over to all axes of this mesh. proof: a mesh and
+    the solver's job that raises its lower bound while other work goes on.
     """
 
     task: SearchTask
@@ -260,7 +260,7 @@ class MeshPrograms:
             self.proof = mesh, job
 
     def finish_proof(self) -> None:
-        """Take the bound of `start_proof`, of which hardly anything is left to be done."""
+        """Take the bound of the job of `start_proof`, which is nearly done by now."""
         if self.proof is None:
             return
         mesh, job = self.proof

@@ -66,7 +66,7 @@ def propose(state: SearchState) -> list[Proposal]:
 
 
 def experts_that_may_fit(state: SearchState) -> list[Proposal]:
-    """Expert plans on the meshes on which a found plan may fit, though none has."""
+    """Expert plans that may fit, on meshes whose found plan may fit; for when none has."""
     programs, known = state.programs, list[Proposal]()
     most = _most_bytes(state)
     for mesh in programs.ranked_meshes():

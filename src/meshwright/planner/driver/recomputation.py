@@ -1,8 +1,8 @@
 """Rewritten programs that recompute more in the backward pass, for searches that follow.
 
-Where memory keeps the best plan from being used, the program is rewritten to keep less
-for the backward pass (rematerialization) and searched again on the mesh of that plan;
-where nothing fits at all, it keeps less and less.
+If the fastest plan does not fit, the program is rewritten to keep less for the backward
+pass (rematerialization), and is searched again on the mesh of that plan. If no plan fits,
+the program is rewritten to keep less and less.
 """
 
 from dataclasses import replace
@@ -48,7 +48,7 @@ def reserve_rewrite(state: SearchState) -> None:
 
 
 def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
-    """The mesh and rewrite with which the fastest plan of all fits and still pays."""
+    """The mesh and the rewrite that make the fastest plan fit, if it stays the fastest."""
     programs, limit = state.programs, state.task.limit
     best = min(programs.solutions.values(), key=programs.rank)
     fastest = {

@@ -1,6 +1,5 @@
 """The options of a search as a user gives them, and checked, with names looked up."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,8 +11,8 @@ from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic, TacticKind
 from meshwright.planner.candidates.meshes import MOST_AXES
 from meshwright.planner.candidates.objective import Objective
+from meshwright.planner.candidates.options import wrong_option
 from meshwright.planner.candidates.proposal import OnProgress
-from meshwright.planner.candidates.search_result import SEARCHES
 from meshwright.planner.driver.task import ignore_progress
 from meshwright.predict.energy import Location, find_location
 from meshwright.program.capture.mesh import as_mesh
@@ -50,20 +49,16 @@ class SearchRequest:
 
     def resolve(self) -> ResolvedRequest:
         """The checked options; an error says which is wrong and what is allowed."""
-        if self.search not in SEARCHES:
-            raise PlanError(
-                f"search is {self.search!r}; wanted one of {', '.join(SEARCHES)}"
-            )
+        wrong = wrong_option(self.search, self.budget_s, self.seed, self.on_progress)
+        if wrong is not None:
+            raise PlanError(wrong)
         objective = Objective.of(self.objective)
         mesh = None if self.mesh is None else as_mesh(self.mesh)
         machine = self._machine(mesh)
-        if not isinstance(self.most_axes, int) or not 0 < self.most_axes <= MOST_AXES:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if self.most_axes is True or self.most_axes not in range(1, MOST_AXES + 1):
             raise PlanError(f"most_axes is {self.most_axes!r}; wanted 1, 2 or 3")
-        if (
-            not isinstance(self.budget_s, int | float)
-            or not 0 < self.budget_s < math.inf
-        ):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(f"budget_s is {self.budget_s!r}; wanted seconds above 0")
+        if not isinstance(self.experts, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"experts is {self.experts!r}; wanted True or False")
         limit = machine.chip.usable_bytes
         if self.memory is not None:
             limit = min(limit, memory_bytes(self.memory))

@@ -50,9 +50,9 @@ _MOST_REWRITES = 4
 
 
 def search_with_recomputation(first: SearchState) -> SearchState:
-    """Run a search and those that follow it; the state of the one with the best plan.
+    """Run a search and the searches of rewritten programs that follow it.
 
-    All searches share the list of candidates.
+    Returns the state of the search with the best plan. All share the list of candidates.
     """
     budget = first.budget
     ends = budget.until
@@ -137,7 +137,7 @@ def _run_phases(state: SearchState) -> None:
 
 
 def _solve_skipped(state: SearchState) -> None:
-    """Solve meshes that there seemed to be no time for, while some is left."""
+    """Solve meshes that were skipped for lack of time, while there is time after all."""
     programs, budget = state.programs, state.budget
     while programs.unsolved and budget.has_time(_READING):
         known = set(programs.solutions)

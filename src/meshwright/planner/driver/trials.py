@@ -38,7 +38,7 @@ class Trials:
     lowered: tuple[Candidate, Lowered] | None = None
 
     def simulate(self, name: str, mesh: Mesh, tactics: Sequence[Tactic]) -> Candidate:
-        """Decide, lower and simulate the given tactics followed by these; note the plan."""
+        """Simulate a plan: the user's tactics, then `tactics`; record it as a candidate."""
         space = self.task.space
         tactics = (*space.given, *tactics)
         began = self.budget.clock()

@@ -1,4 +1,4 @@
-"""The planner's integer program: variables, their choices, and costs."""
+"""The planner's integer program as data, which `builder.py` builds."""
 
 from dataclasses import dataclass
 

@@ -45,7 +45,11 @@ type OperandShardings = Shardings[OperandSharding]
 
 
 class ReshardingTables:
-    """Shardings and tables of one mesh; all arguments come from the same object."""
+    """Shardings and price tables of one mesh.
+
+    Shardings that methods take must come from the same `ReshardingTables`: numbers that
+    identify them mean nothing to another one.
+    """
 
     def __init__(self, compute: ComputeTimes) -> None:
         self.compute = compute
@@ -68,8 +72,9 @@ class ReshardingTables:
     ) -> OperandShardings:
         """Shardings of an operand with these factors.
 
-        may_be_partial: along the strategy's `partial_inputs`. is_one: of several operands
-        that may, so that a reduced one is fine, too.
+        may_be_partial: whether it may be partial along the strategy's `partial_inputs`.
+        is_one: whether other operands may be partial as well; this one may then also
+        be reduced.
         """
         by_choice = tuple(
             (s.dim_axes(dims), frozenset(s.partial_inputs), is_one)
@@ -90,7 +95,7 @@ class ReshardingTables:
         return _numbered(self._results, tuple(every))
 
     def as_expected(self, kept: ResultShardings) -> OperandShardings:
-        """The shardings in which a value is kept, as what its producer has to reach."""
+        """Kept shardings of a value as targets of the resharding from its producer."""
         return _numbered(
             self._operands,
             tuple((axes, partial, not partial) for axes, partial in kept.by_choice),

@@ -31,7 +31,7 @@ class AccessPrice(NamedTuple):
 class OpPrices:
     """Prices of the ops of a program at its uniform partition over `num_devices`.
 
-    layouts: bytes of values. fusions: of the program, before multi-output fusion.
+    layouts: how values are stored. fusions: those before multi-output fusion.
     overwritten: values in whose buffers later values are written. hidden: ops that run in
     the vector unit while the matrix unit computes the product that they are fused into.
     matrix: seconds that a second in the matrix unit adds to a step. vector_s: seconds per

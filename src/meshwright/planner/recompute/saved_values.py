@@ -2,9 +2,9 @@
 
 With a price per byte of a saved residual, the cheapest selection is a minimum cut. An op on
 the sink's side is recomputed and costs its seconds. A value between an op on the source's
-side and one on the sink's is saved and costs the price of its bytes. (So do partitioners of
-traced graphs, there without seconds: He and Yu, "Transcending runtime-memory tradeoffs in
-checkpointing by being fusion aware", MLSys 2023.)
+side and one on the sink's is saved and costs the price of its bytes. (Partitioners of
+traced graphs do the same without seconds: He and Yu, "Transcending runtime-memory
+tradeoffs in checkpointing by being fusion aware", MLSys 2023.)
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""The integer program of a mesh, priced in `space.py`, solved in `memory_limit.py`."""
+"""Solution of a mesh's integer program: priced in `space.py`, solved in `memory_limit.py`.
+
+`planner/integer_program/builder.py` builds the program.
+"""

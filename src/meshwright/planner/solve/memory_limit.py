@@ -94,7 +94,7 @@ def find_optimum(
 def _may_be_scarce(
     pricer: Pricer, limit: float | None, starts: Sequence[Choices]
 ) -> bool:
-    """Whether the fastest known plan leaves it open that memory limits the optimum."""
+    """Whether memory may limit the optimum, judged by the fastest known plan."""
     if limit is None:
         return False
     fastest = min(starts, key=pricer.finite_seconds, default=None)

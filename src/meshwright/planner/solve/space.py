@@ -1,4 +1,7 @@
-"""The search space of one program: its integer program on any mesh of a machine."""
+"""The search space of one program: its integer program on any mesh of a machine.
+
+`planner/integer_program/builder.py` builds the program of one mesh.
+"""
 
 from __future__ import annotations
 

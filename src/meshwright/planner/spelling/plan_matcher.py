@@ -140,7 +140,7 @@ class PlanMatcher:
     def oversharded_leaves(self, axis: str) -> tuple[int, list[CutEntry]]:
         """Leaves that an axis shards though the plan replicates them, as entries.
 
-        With the number of the first step that shards any of them.
+        Also returns the number of the first step that shards any of them.
         """
         first, found = len(self.leaves), dict[str, set[int]]()
         sub_axis = self.found.sub_axes[axis][0]

@@ -49,7 +49,7 @@ class _CutSearch:
         self._needless = _NEEDLESS * matcher.total
 
     def run(self) -> Iterator[list[CutStep]]:
-        """A list of steps in order; then one that replicates leaves as well, if any."""
+        """Lists of steps: one without replicated leaves, and perhaps one with them."""
         leaves = self.matcher.leaf_steps()
         entries = [*leaves, *self.matcher.op_steps()]
         self.matcher.score_list(())

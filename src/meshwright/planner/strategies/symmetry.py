@@ -25,6 +25,7 @@ from scipy.sparse.csgraph import connected_components
 
 from meshwright.partitioner.propagate import Graph, Node, State
 from meshwright.partitioner.structure.sites import refined_labels
+from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Program
 
 _ROUNDS = 3
@@ -182,16 +183,16 @@ class Runs:
         return self._of_value.get(value, 1.0)
 
     def of_node(self, node: Node) -> float:
-        """Executions of a node: as many as its results are produced."""
+        """The number of times that a node runs, and makes its results, in a step."""
         if node.outs and node.outs[0][0] in self._of_invariant:
             return self._of_invariant[node.outs[0][0]]
         return max((self.of_value(v) for v, _ in (*node.outs, *node.ins)), default=1.0)
 
     def of_reading(self, node: Node, value: int) -> float:
-        """How often a value is brought to a node.
+        """The number of times that a value is brought to a node in a step.
 
-        As often as it is produced if the node is a wire of a region, else as often as the
-        node runs; a loop invariant once for the whole loop.
+        If the node is a wire of a region, this happens each time that the value is made;
+        otherwise, each time that the node runs. A loop invariant is brought once.
         """
         if value in self._of_invariant:
             return self._of_invariant[value]
@@ -205,9 +206,8 @@ def _nested_programs(
 ) -> Iterator[tuple[Program, float]]:
     yield program, iterations
     for op in program.ops:
-        length = op.params.get("length", 1) if op.kind == "scan" else 1
         for body in op.bodies:
-            yield from _nested_programs(body, iterations * float(length))  # pyright: ignore[reportArgumentType]
+            yield from _nested_programs(body, iterations * num_iterations(op))
 
 
 def _first_label(state: State, node: Node) -> tuple[object, ...]:

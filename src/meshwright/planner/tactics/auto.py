@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
+from meshwright.machine.memory_size import memory_bytes
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
+from meshwright.planner.candidates.options import wrong_option
 from meshwright.planner.candidates.proposal import OnProgress
-from meshwright.planner.candidates.search_result import SEARCHES
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
@@ -104,7 +105,7 @@ def auto(  # noqa: PLR0913  the options of a search
     axes: str | Sequence[str],
     *,
     machine: Machine | str,
-    memory: float | None = None,
+    memory: float | str | None = None,
     budget_s: float = 10.0,
     search: str = "program",
     seed: int = 0,
@@ -116,18 +117,18 @@ def auto(  # noqa: PLR0913  the options of a search
     tactics before it cut stays as it is; what they leave open is chosen by an integer
     program, as `autoplan` does for a whole mesh. `search="tree"` chooses cuts of inputs by
     tree search instead, and applies them as `shard` tactics. See `Auto` for the options.
-    Raises `TacticError` for wrong options or, when it is applied, if nothing fits.
+    memory: "80GiB", or a number of bytes, as in `autoplan`.
+    Raises `TacticError` for wrong options or, when it is applied, if nothing fits, and
+    `PlanError` for a memory that is no size.
     """
     chosen = (axes,) if isinstance(axes, str) else tuple(axes)
     if not chosen:
         raise TacticError("auto wants at least one axis")
-    if not budget_s > 0:
-        raise TacticError(f"auto: budget_s is {budget_s}; wanted seconds above 0")
-    if search not in SEARCHES:
-        raise TacticError(
-            f"auto: search is {search!r}; wanted one of {', '.join(SEARCHES)}"
-        )
-    return Auto(chosen, machine, memory, budget_s, search, seed, on_progress)
+    wrong = wrong_option(search, budget_s, seed, on_progress)
+    if wrong is not None:
+        raise TacticError(f"auto: {wrong}")
+    limit = None if memory is None else memory_bytes(memory)
+    return Auto(chosen, machine, limit, budget_s, search, seed, on_progress)
 
 
 def _by_program(

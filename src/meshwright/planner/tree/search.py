@@ -147,9 +147,9 @@ def search_cuts(
 
 
 def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
-    """The cost by cuts along each axis in turn, then along all.
+    """One goal per axis, served by cuts along it, and a last goal, served by all cuts.
 
-    The last goal gets a tenth of the share of the others: little is left to do.
+    The last goal gets a tenth of the others' share of the budget: little is left to do.
     """
     goals = [
         Goal(f"time along {axis}", problem.cost, cuts_along(axis))

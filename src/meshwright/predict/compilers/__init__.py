@@ -3,4 +3,8 @@
 `targets` has the compiler of each machine: the tuple of passes in the `pipeline` of `tpu`,
 `gpu`, `cpu` or `plain`. Passes that targets share are in `xla`, and what passes read and
 rewrite is in `hlo`. Begin reading with `hlo/compilation.py` and `tpu/pipeline.py`.
+
+To add a pass, write it in a file of its own and list it in the pipelines that run it;
+`docs/extending.md` has the steps. Buffers are assigned after all passes, in
+`predict/memory/buffer_assignment.py`.
 """

@@ -1,4 +1,7 @@
-"""Table of compilers by `Machine.compiler`, and the compiler of a machine."""
+"""Table of compilers by `Machine.compiler`, and the compiler of a machine.
+
+The passes of each are listed in its `pipeline.py`; `docs/extending.md` says how to add one.
+"""
 
 from collections.abc import Callable, Mapping
 

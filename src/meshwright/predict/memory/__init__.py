@@ -1,1 +1,4 @@
-"""Memory of one device: live ranges, buffer assignment, packing."""
+"""Memory of one device: buffer assignment, packing, and the curve of live bytes.
+
+Begin reading at `buffer_assignment.py`, which also decides which buffers are aliased.
+"""

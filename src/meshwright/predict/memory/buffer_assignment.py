@@ -1,6 +1,9 @@
 """Buffer assignment: the buffers of a program's values on one device, as a heap.
 
-XLA: `BufferAssignment`. How a compiler assigns buffers is its `BufferPolicy`.
+XLA: `BufferAssignment`. How a compiler assigns buffers is its `BufferPolicy`. A result may
+alias an operand that is read last there (`Heap._takes_buffer`); the operands that allow it
+are in `Fusion.overwrites`, which `xla/instruction_fusion.py` fills by the compiler's
+policy (`aliased_operands` in `tpu/pipeline.py`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

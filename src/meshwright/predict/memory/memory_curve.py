@@ -1,4 +1,7 @@
-"""Bytes that are live on one device while a program's fusions run in their order."""
+"""Bytes that are live on one device while a program's fusions run in their order.
+
+`buffer_assignment.py` computes the curve, `app/report/timeline.py` draws it.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Products on the matrix unit, which pads their dims to multiples of its own."""
+"""Products on the matrix unit, which pads their dims to multiples of its own.
+
+Padding of arrays in memory to tiles is in `predict/compilers/hlo/layouts.py`.
+"""
 
 import math
 from functools import lru_cache

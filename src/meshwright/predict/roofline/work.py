@@ -1,5 +1,6 @@
 """Operations of a whole program, loops multiplied by their trip counts."""
 
+from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Op, Program
 from meshwright.program.ops import OpWork, work_of
 
@@ -23,8 +24,4 @@ def _region_work(op: Op) -> OpWork:
     if op.kind == "cond":
         return max(inner, key=lambda work: (work.flops, work.transcendentals))
     total = sum(inner, OpWork())
-    if op.kind != "scan":
-        return total
-    length = op.params["length"]
-    assert isinstance(length, int), f"a scan of length {length!r}"
-    return total * length
+    return total * num_iterations(op)

@@ -24,6 +24,7 @@ from meshwright.predict.roofline.kernel_time import (
     KernelTraffic,
     kernel_time,
 )
+from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Value
 from meshwright.program.records import fast_frozen
 
@@ -162,12 +163,9 @@ class _Clock:
 
     def _body(self, each: Kernel) -> tuple[Timeline, int]:
         """The timeline of a region's longest body, and the number of its iterations."""
-        op = each.fusion.root
         bodies = [timeline_of(body, self.setting) for body in each.bodies]
         longest = max(bodies, key=lambda body: body.end_s)
-        length = op.params.get("length", 1) if op.kind == "scan" else 1
-        assert isinstance(length, int), f"a scan of length {length!r}"
-        return longest, length
+        return longest, num_iterations(each.fusion.root)
 
 
 def kernel_runs(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:

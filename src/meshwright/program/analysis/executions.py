@@ -13,10 +13,14 @@ def op_executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
     """
     for op in program.ops:
         yield op, times
-        inner = times
-        if op.kind == "scan":
-            length = op.params["length"]
-            assert isinstance(length, int), f"a scan of length {length!r}"
-            inner = times * length
         for body in op.bodies:
-            yield from op_executions(body, inner)
+            yield from op_executions(body, times * num_iterations(op))
+
+
+def num_iterations(op: Op) -> int:
+    """The number of times that the bodies of an op run; 1 if it is no scan."""
+    if op.kind != "scan":
+        return 1
+    length = op.params["length"]
+    assert isinstance(length, int), f"a scan of length {length!r}"
+    return length

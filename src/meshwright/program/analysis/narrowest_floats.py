@@ -19,7 +19,7 @@ def narrowest_floats[T: (int, float)](
 def _outputs[T: (int, float)](
     program: Program, inputs: Sequence[T], coarseness: Callable[[str], T]
 ) -> list[T]:
-    """The coarsest dtype behind each output, for those behind each input."""
+    """The coarsest dtype that each output depends on, given that of each input."""
     found: dict[Atom, T] = dict(zip(program.inputs, inputs, strict=True))
     for value in program.constants:
         found[value] = coarseness(value.dtype)
@@ -44,7 +44,7 @@ def _of[T: (int, float)](
 def _region[T: (int, float)](
     op: Op, behind: Sequence[T], coarseness: Callable[[str], T]
 ) -> list[T]:
-    """The coarsest dtype behind each result of a loop, a branch or a rematted region."""
+    """The coarsest dtype that each result of a loop, branch or remat depends on."""
     least = coarseness("bool")
     inputs = [[least] * len(body.inputs) for body in op.bodies]
     while True:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 
 from meshwright.program.analysis.input_ranges import find_ranges
-from meshwright.program.ir import Program
+from meshwright.program.ir import Program, is_small_integer
 
 _RANKS_WITHOUT_TABLE = (2, 3)
 """Dims of tokens that index nothing: [batch, length], or microbatches of it. Integers of
@@ -18,7 +18,8 @@ def find_token_input(program: Program, state: Collection[int]) -> int | None:
     Tokens are integers of two dims or more, such as [accumulation, batch, length], that
     index a table: an embedding, or the classes of a loss. The largest such input counts,
     and the first of equals. Sequence lengths and masks index nothing. If no input indexes
-    a table, the first one of two or three dims counts.
+    a table, the first one of two or three dims counts, unless it has 8 bits or less:
+    such are quantized weights, or images.
     """
     integers = [
         i
@@ -31,5 +32,6 @@ def find_token_input(program: Program, state: Collection[int]) -> int | None:
     sizes = {i: math.prod(program.inputs[i].shape) for i in integers if i in bounds}
     if sizes:
         return max(sizes, key=lambda i: sizes[i])
-    ranks = _RANKS_WITHOUT_TABLE
-    return next((i for i in integers if len(program.inputs[i].shape) in ranks), None)
+    inputs, ranks = program.inputs, _RANKS_WITHOUT_TABLE
+    wide = (i for i in integers if not is_small_integer(inputs[i].dtype))
+    return next((i for i in wide if len(inputs[i].shape) in ranks), None)

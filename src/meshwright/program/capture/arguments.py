@@ -1,12 +1,13 @@
 """The arguments of a call: static ones are bound, the others are traced."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from meshwright.errors import PlanError
 from meshwright.program.capture.capture import abstract, positional_names
@@ -76,7 +77,7 @@ def leaf_signature(leaf: Any) -> Any:
 
 def list_names(fn: Callable[..., Any], numbers: int | Sequence[int]) -> list[str]:
     """Names of the parameters at positions, in their order."""
-    each = (numbers,) if isinstance(numbers, int) else numbers
+    each = _listed(numbers, int | np.integer, "numbers")
     return [name for number in each for name in argument_names(fn, number, None)]
 
 
@@ -84,8 +85,8 @@ def argument_names(
     fn: Callable[..., Any], numbers: Numbers, names: Names
 ) -> frozenset[str]:
     """Names of the parameters that `*_argnums` and `*_argnames` choose."""
-    chosen = {names} if isinstance(names, str) else set(names or ())
-    wanted = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
+    chosen = set(_listed(names, str, "names"))
+    wanted = _listed(numbers, int | np.integer, "numbers")
     if not wanted and not chosen:
         return frozenset()
     parameters = inspect.signature(fn).parameters
@@ -110,11 +111,51 @@ def argument_names(
     return frozenset(chosen)
 
 
+def _listed(given: Any, kind: Any, what: str) -> tuple[Any, ...]:
+    """The given parameters as a tuple; `PlanError` for what is no list of that kind."""
+    if given is None or isinstance(given, kind):
+        return () if given is None else (given,)
+    listed = tuple(given) if isinstance(given, Sequence | Set) else (None,)
+    if isinstance(given, str) or not all(isinstance(each, kind) for each in listed):
+        raise PlanError(f"arguments are given as {given!r}; wanted their {what}")
+    return listed
+
+
+def require_separate(
+    paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[int]
+) -> None:
+    """Raise `PlanError` if a donated array is a second leaf, too.
+
+    XLA would refuse it on the device that holds the array, and let the others wait for
+    that device forever.
+    """
+    by_array = {id(leaves[i]): i for i in donated if _is_array(leaves[i])}
+    for i, leaf in enumerate(leaves if by_array else ()):
+        other = by_array.get(id(leaf), i)
+        if other != i:
+            raise PlanError(
+                f"{paths[i]} and {paths[other]} are the same array, whose memory cannot be "
+                f"donated and be used once more; give one of them as a copy, such as "
+                "jnp.copy(x), or donate neither"
+            )
+
+
+def _is_array(leaf: Any) -> bool:
+    """True for a JAX array with numbers, which a tracer has not."""
+    return isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
+
+
 def require_arrays(paths: Sequence[str], leaves: Sequence[Any]) -> None:
-    """Raise `PlanError` if a leaf has only a shape: a step that runs needs the numbers."""
+    """Raise `PlanError` if a leaf has no numbers, which a step that runs needs."""
     for path, leaf in zip(paths, leaves, strict=True):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             raise PlanError(
                 f"{path} is a ShapeDtypeStruct, which has no numbers; a step runs on "
                 "arrays, and `plan` takes shapes"
+            )
+        if _is_array(leaf) and leaf.is_deleted():
+            raise PlanError(
+                f"{path} is an array that was deleted, as a call does with the arguments "
+                "that are donated to it; go on with the result of that call, or leave the "
+                "argument out of donate_argnums and donate_argnames"
             )

@@ -89,7 +89,7 @@ def capture(
     return Captured(
         program,
         paths,
-        tuple(".".join(["out", *map(path_component, path)]) for path in out_paths),
+        tuple(map(_out_path, out_paths)),
         in_tree,
         out_tree,
         leaves,
@@ -111,6 +111,8 @@ def _trace(
         args, kwargs = jax.tree_util.tree_unflatten(in_tree, flat_leaves)
         # Flattened here: an unflattened tree of avals is not valid for every class.
         with_paths, tree = jax.tree_util.tree_flatten_with_path(fn(*args, **kwargs))
+        for path, leaf in with_paths:
+            _require_result(leaf, path)
         out_paths[:] = [path for path, _ in with_paths]
         out_trees[:] = [tree]
         return [leaf for _, leaf in with_paths]
@@ -125,6 +127,7 @@ def _trace(
 
 _NEEDS_VALUE = (
     jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
@@ -153,7 +156,10 @@ def abstract(leaf: Any, path: str = "argument") -> Any:
     if isinstance(
         leaf, bool | int | float | complex | np.ndarray | np.generic | jax.Array
     ):
-        aval: Any = jax.api_util.shaped_abstractify(leaf)
+        try:
+            aval: Any = jax.api_util.shaped_abstractify(leaf)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CaptureError(f"{path} cannot be an array of JAX: {error}") from error
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
@@ -161,6 +167,20 @@ def abstract(leaf: Any, path: str = "argument") -> Any:
         f"{path} is a {type(leaf).__name__}, not an array; pass it in static_argnums or "
         "static_argnames, or register its class as a pytree"
     )
+
+
+def _out_path(path: Sequence[Any]) -> str:
+    return ".".join(["out", *map(path_component, path)])
+
+
+def _require_result(leaf: Any, path: Sequence[Any]) -> None:
+    """Raise `CaptureError` for a leaf of the result that is no array."""
+    numbers = bool | int | float | complex | np.ndarray | np.generic | jax.Array
+    if not isinstance(leaf, numbers) and not hasattr(leaf, "__jax_array__"):
+        raise CaptureError(
+            f"the function returns a {type(leaf).__name__} at {_out_path(path)}; wanted "
+            "arrays, numbers or None, in any pytree"
+        )
 
 
 def positional_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:

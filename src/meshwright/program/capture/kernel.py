@@ -120,7 +120,7 @@ class _Grid:
     shape: the grid's shape, with the dims that `vmap` added.
     axes: the grid dims that the kernel itself knows, in its order.
     sections: the sections that `run` has evaluated so far.
-    once: the numbers of executions at each step of what runs at every step.
+    once: ones in the rank of the grid: the executions per step of unconditional code.
     """
 
     def __init__(self, shape: tuple[int, ...], axes: Sequence[int]) -> None:

@@ -17,6 +17,6 @@ def as_mesh(mesh: Mesh | jax.sharding.Mesh | Mapping[str, int]) -> Mesh:
     if isinstance(mesh, Mapping):
         return Mesh(mesh)
     raise MeshError(
-        f"{mesh!r} is no mesh; wanted mw.Mesh, jax.sharding.Mesh or axis sizes, such as "
-        "{'data': 8}"
+        f"{mesh!r:.60} is no mesh; wanted mw.Mesh, jax.sharding.Mesh or axis sizes, "
+        "such as {'data': 8}"
     )

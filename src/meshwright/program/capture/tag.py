@@ -6,6 +6,8 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from meshwright.errors import CaptureError
+
 tag_p = Primitive("tag")
 tag_p.def_impl(lambda x, name: x)
 tag_p.def_abstract_eval(lambda x, name: x)
@@ -19,6 +21,10 @@ ad.primitive_jvps[tag_p] = lambda primals, tangents, name: (
 
 def tag[T](x: T, name: str) -> T:
     """`x` itself; tactics may address it as `tag:name`. Works on any pytree of arrays."""
+    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CaptureError(
+            f"the name of a tag is {name!r:.60}; wanted a text: tag(x, 'y')"
+        )
 
     def one(leaf: Any) -> Any:
         return tag_p.bind(leaf, name=name)

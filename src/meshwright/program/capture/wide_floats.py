@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Jaxpr
 
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
@@ -122,7 +125,7 @@ class _PrimitiveOnOriginalDtypes:
 
 
 def _wide_params(kind: str, params: Mapping[str, object]) -> Mapping[str, object]:
-    """Parameters with float32 for dtypes of low precision, without such algorithms."""
+    """Parameters with float32 for narrow dtypes, and without low-precision algorithms."""
     if kind == "reduce_precision":
         return {**params, "exponent_bits": 8, "mantissa_bits": 23}
     return {name: _wide_param(name, value) for name, value in params.items()}
@@ -131,6 +134,8 @@ def _wide_params(kind: str, params: Mapping[str, object]) -> Mapping[str, object
 def _wide_param(name: str, value: object) -> object:
     if name == "precision" and "BF16" in str(value):
         return None
+    if isinstance(value, Jaxpr):  # how a scatter combines two elements
+        return _wide_jaxpr(value)
     if isinstance(value, np.dtype | type):
         try:
             dtype = np.dtype(value)
@@ -138,3 +143,12 @@ def _wide_param(name: str, value: object) -> object:
             return value
         return np.dtype("float32") if is_low_precision(dtype.name) else value
     return value
+
+
+def _wide_jaxpr(jaxpr: Any) -> Jaxpr:
+    """A jaxpr without constants, traced again with float32 for inputs of low precision."""
+    dtypes = [_wide_param("dtype", aval.dtype) for aval in jaxpr.in_avals]
+    inputs = [jax.ShapeDtypeStruct((), dtype) for dtype in dtypes]  # single elements
+    return jax.make_jaxpr(lambda *args: jax.core.eval_jaxpr(jaxpr, (), *args))(
+        *inputs
+    ).jaxpr

@@ -79,6 +79,11 @@ def num_bytes(value: Atom) -> int:
     return math.prod(value.shape, start=itemsize_bytes(value.dtype))
 
 
+def is_small_integer(dtype: str) -> bool:
+    """Whether a dtype is an integer of 8 bits or less, as of quantized weights."""
+    return dtype.lstrip("u").startswith("int") and itemsize_bytes(dtype) == 1
+
+
 @cache
 def itemsize_bytes(dtype: str) -> int:
     """Bytes of one element; a typed key counts the words of its generator's state."""

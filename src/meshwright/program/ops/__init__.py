@@ -1,4 +1,7 @@
-"""Definitions of all ops (factor rule, traits, work), one file per family of primitives."""
+"""Definitions of all ops (factor rule, traits, work), one file per family of primitives.
+
+The docstring of `program/rules` says how to add an op.
+"""
 
 from importlib import import_module
 from pkgutil import walk_packages

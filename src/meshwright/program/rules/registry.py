@@ -135,8 +135,16 @@ def rule(
     traits: what these primitives are; passes of compilers and of the planner ask for it.
     work: counts the operations of one application; without it the op counts as free.
     """
+    if not kinds or not all(isinstance(kind, str) for kind in kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RuleError(
+            f"a rule is for names of primitives, such as 'sin'; got {kinds}"
+        )
 
     def register(fn: RuleFn) -> RuleFn:
+        if not callable(fn):  # pyright: ignore[reportUnnecessaryComparison]
+            raise RuleError(
+                f"the rule of {kinds[0]!r} is {fn!r}; wanted a function of an Op"
+            )
         for kind in kinds:
             if kind in _RULES:
                 raise RuleError(f"op {kind!r} has a rule already")

@@ -6,6 +6,8 @@ every dim that it names. A factor in operands and results is *parallel*. A facto
 operands alone is a *reduction*: after splitting it, devices hold partial results. A
 factor in results alone is *new*. A dim without factors cannot be split. A dim may be the
 product of several factors, major to minor (`"(ab)c->a(bc)"` is a reshape).
+`partitioner/propagate/legality.py` says why an axis cannot split a factor, for instance one
+that it does not divide.
 
 Propagation, lowering, cost models and tests read rules; none of them asks for an op by
 name. The package's docstring says how to add an op.

@@ -54,7 +54,7 @@ def compile_request(request: dict[str, Any], last: str = "") -> tuple[Any, float
         if not last:
             return results
         aval = jax.ShapeDtypeStruct((8, 128), jnp.float32)
-        return *results, jax.ffi.ffi_call(last, aval, has_side_effect=True)()
+        return *results, jax.ffi.ffi_call(last, aval)()
 
     jitted = jax.jit(
         call,

@@ -52,7 +52,10 @@ def screen(request: dict[str, Any]) -> dict[str, Any]:
     except jax.errors.JaxRuntimeError as error:
         if _NO_CODE not in str(error):
             raise
-    return {"optimized": _dumped(request)}
+    optimized = _dumped(request)
+    if not optimized:
+        raise RuntimeError("the compiler wrote no optimised program")
+    return {"optimized": optimized}
 
 
 def _dumped(request: dict[str, Any]) -> str:

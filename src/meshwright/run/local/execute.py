@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from meshwright.jax_private import manual_axes
@@ -25,6 +26,8 @@ def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
     def read(atom: Atom) -> Any:
         if isinstance(atom, Literal):
+            if atom.dtype == str(jax.dtypes.float0):  # the derivative of an integer
+                return np.zeros(atom.shape, jax.dtypes.float0)
             return jnp.asarray(atom.value, dtype=atom.dtype)
         return env[atom]
 

@@ -11,7 +11,8 @@ bounds      lower bounds by message passing and Lagrangian relaxation
 primal      feasible solutions: diving, repair, large neighbourhood search
 solvers     CP-SAT and HiGHS on the linearised program
 
-Begin reading at `solve.py`, then `phases.py`.
+Begin reading at `solve.py`, then `phases.py`. The planner builds its integer programs in
+`planner/integer_program/builder.py`.
 """
 
 from meshwright.search.assignment.incumbent.solution import (

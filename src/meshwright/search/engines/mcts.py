@@ -58,13 +58,13 @@ class Mcts:
 
 
 class Stop(Enum):
-    """An option of every state in addition to its actions: to end the trajectory there."""
+    """The option of every state, beside its actions, to end the trajectory there."""
 
     HERE = "here"
 
 
 @dataclass(slots=True, eq=False)
-class Node[S, A]:
+class TreeNode[S, A]:
     """A state, and the statistics of all trajectories through it.
 
     untried: options not tried yet, the next one last; `None` before the first visit.
@@ -87,7 +87,7 @@ class Edge[S, A]:
     """All actions of a state that lead to one child; `action` is the first of them."""
 
     action: A
-    child: Node[S, A]
+    child: TreeNode[S, A]
     visits: int = 0
 
 
@@ -140,8 +140,8 @@ class _Tree[S, A: Hashable]:
             options.num_draws,
         )
         start = problem.start()
-        self.root: Node[S, A] = Node(start)
-        self.nodes: dict[Hashable, Node[S, A]] = {problem.key(start): self.root}
+        self.root: TreeNode[S, A] = TreeNode(start)
+        self.nodes: dict[Hashable, TreeNode[S, A]] = {problem.key(start): self.root}
         self.num_open = 1
         """Number of nodes with untried actions."""
         self.serial = 0
@@ -165,7 +165,7 @@ class _Tree[S, A: Hashable]:
 
     # -- selection ----------------------------------------------------------------------
 
-    def _descend(self) -> tuple[list[Node[S, A]], list[Edge[S, A]], bool]:
+    def _descend(self) -> tuple[list[TreeNode[S, A]], list[Edge[S, A]], bool]:
         """Nodes and edges from the root to a leaf, and whether the leaf is new.
 
         From a new leaf the trajectory continues at random; otherwise it ends there.
@@ -186,7 +186,7 @@ class _Tree[S, A: Hashable]:
                 path.append(node)
                 edges.append(edge)
 
-    def _choose(self, node: Node[S, A]) -> Edge[S, A] | None:
+    def _choose(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
         """The edge to follow; `None` to end the trajectory here, or if it is solved."""
         if node.untried is None:
             node.untried = self._open(node)
@@ -208,7 +208,7 @@ class _Tree[S, A: Hashable]:
             node.is_solved = all(e.child.is_solved for e in node.edges)
         return edge
 
-    def _open(self, node: Node[S, A]) -> list[A | Stop]:
+    def _open(self, node: TreeNode[S, A]) -> list[A | Stop]:
         """Untried options of a node, next one last: its actions by prior, and to stop."""
         actions = self.problem.actions(node.state)
         ordered = order(self.options.prior_fn, node.state, actions)
@@ -232,13 +232,13 @@ class _Tree[S, A: Hashable]:
             untried[chosen], untried[-1] = untried[-1], untried[chosen]
         return untried.pop()
 
-    def _expand(self, node: Node[S, A], action: A) -> Edge[S, A] | None:
+    def _expand(self, node: TreeNode[S, A], action: A) -> Edge[S, A] | None:
         """A new edge; `None` if its child has an edge already, is solved or on the path."""
         state = self.problem.apply(node.state, action)
         key = self.problem.key(state)
         child = self.nodes.get(key)
         if child is None:
-            child = self.nodes[key] = Node(state)
+            child = self.nodes[key] = TreeNode(state)
             self.num_open += 1
         elif any(edge.child is child for edge in node.edges):
             return None
@@ -248,7 +248,7 @@ class _Tree[S, A: Hashable]:
             return None
         return edge
 
-    def _select(self, node: Node[S, A]) -> Edge[S, A] | None:
+    def _select(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
         """The edge of the largest upper confidence bound among unsolved children."""
         middle, span = self.scale.bounds()
         greed, log_visits = self.options.greed, math.log(node.visits)
@@ -268,7 +268,7 @@ class _Tree[S, A: Hashable]:
 
     # -- backup ------------------------------------------------------------------------
 
-    def _learn(self, path: list[Node[S, A]], actions: list[A], cost: float) -> None:
+    def _learn(self, path: list[TreeNode[S, A]], actions: list[A], cost: float) -> None:
         """Add the cost of a trajectory to all nodes that it visited."""
         reward = self.scale.reward(cost)
         for node in path:

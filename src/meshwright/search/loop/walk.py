@@ -67,7 +67,7 @@ class Walker[S, A: Hashable]:
         return self._draw(state, actions, self._maybe_prior())
 
     def walk(self, states: list[S], actions: list[A], length: int) -> bool:
-        """Append states and actions in place; whether the walk may continue."""
+        """Append states and actions in place; returns whether the walk may continue."""
         problem, prior_fn = self.problem, self._maybe_prior()
         state = states[-1]
         for _ in range(length):
@@ -169,7 +169,7 @@ def _mutate_once[S, A: Hashable](
 def _insert[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
 ) -> Trajectory[S, A]:
-    """A trajectory with a random action inserted at `index`, if any, then the rest."""
+    """A trajectory up to `index`, then a random possible action, then `rest`."""
     options = walker.problem.actions(old.states[index])
     if not options:
         return _continue(walker, old, index, rest)

@@ -1,7 +1,7 @@
 """Breadth-first schedule: the order in which XLA's CPU compiler runs fusions.
 
-XLA: `BFScheduler`. Independent work stands side by side for its threads, at the price of
-memory: what depends on arguments alone is computed at the start.
+XLA: `BFScheduler`. Independent fusions come next to each other, so that threads can share
+them. That takes more memory: what depends on arguments alone is computed at the start.
 """
 
 from collections import deque
@@ -55,7 +55,8 @@ def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
 def _launch_groups(fusions: Sequence[Fusion]) -> list[int]:
     """By fusion, the index of the first fusion that it is launched with.
 
-    All-reduces form a group if they are alike, and depend on equally many in a row.
+    All-reduces form a group if they have equal dtypes and parameters, and equally many
+    all-reduces in the longest chain before them.
     """
     depth: dict[Value, int] = {}
     first: dict[tuple[int, str], int] = {}

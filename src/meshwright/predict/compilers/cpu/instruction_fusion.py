@@ -127,9 +127,9 @@ def _fusing_consumers(
 
 
 def _is_for_library(op: Op, producers: Collection[Op], flow: Flow) -> bool:
-    """Whether a library computes all that has as many elements as the result.
+    """Whether a library computes an op and its producers of at least as many elements.
 
-    It does not if ops outside the fusion read a large result of a producer.
+    It does not if ops outside the fusion read the result of such a producer.
     """
     size, fused = math.prod(op.results[0].shape), {op, *producers}
     large = [

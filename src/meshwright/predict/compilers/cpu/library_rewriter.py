@@ -43,7 +43,10 @@ def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
 def _fused_results(
     program: Program, producers: Mapping[Atom, Op]
 ) -> tuple[dict[Op, Op], set[Op]]:
-    """Ops that stand for an op and a producer that it alone reads; those producers."""
+    """Each op that takes in a producer, with its replacement; and those producers.
+
+    The op is the only reader of the producer.
+    """
     reads: Counter[Atom] = Counter(program.outputs)
     reads.update(v for op in program.ops for v in op.operands)
     replaced: dict[Op, Op] = {}
@@ -104,7 +107,7 @@ def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
     """Whether dims are in the order that convolutions read.
 
-    That is batch, space, features; for a kernel space, input and output features.
+    Images have the order batch, space, features; kernels space, input and output features.
     spec: the dims of batch and features, or of output and input features; then space.
     """
     first, second, *space = spec
@@ -129,7 +132,7 @@ def reads_through(product: Op, op: Op | None) -> bool:
 def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) -> bool:
     """Whether an operand of a product is in the order that libraries read.
 
-    That is a batch of matrices. Left: batch, free, contracted dims; right: batch,
+    In order, a left operand has batch, free, contracted dims, and a right operand batch,
     contracted, free dims. order: positions of the dims in memory, from the outermost;
     `None` for row-major order.
     """

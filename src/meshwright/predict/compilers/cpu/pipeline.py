@@ -43,9 +43,9 @@ PASSES = (
 def all_inputs_counted(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
-    """Body buffers with all inputs; those with an operand's buffer count outside too.
+    """Body buffers that count every input of the body, shared with an operand or not.
 
-    Nothing is updated in place, and what a loop stacks is written to the stack.
+    Nothing is updated in place. What a loop stacks is written to the stack.
     """
     del fusions, layouts
     body = op.bodies[number]

@@ -1,6 +1,7 @@
 """A compiler as a list of named passes, and the compilation that they work on.
 
 A pass takes a `Compilation` and returns a new one; it changes nothing in place.
+`docs/extending.md` says how to add one.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Compiler:
 
     @property
     def assigns_memory_spaces(self) -> bool:
-        """Whether scratch memory is the compiler's to place values in, and no cache."""
+        """Whether the compiler places values in scratch memory, which is then no cache."""
         return any(each.stage is Stage.MEMORY for each in self.passes)
 
 
@@ -119,10 +120,10 @@ class Compilation:
     """A device program between two passes of a compiler.
 
     input: the program that is compiled.
-    program: the same as the passes so far have rewritten it.
-    layouts: of its values; none of them is in scratch memory.
-    num_devices: among which the batch of the program is still to be divided.
-    fusions: in the order in which they run; the curve of memory is over them.
+    program: the input program after the rewrites of the passes so far.
+    layouts: how values are stored; none of them is in scratch memory.
+    num_devices: number of devices among which the batch is still to be divided.
+    fusions: in the order in which they run; the memory curve has one point for each.
     kernels: fusions after multi-output fusion; the timeline is over them.
     on_chip: values that may stay in scratch memory, of the program and of each body.
     """
@@ -138,7 +139,7 @@ class Compilation:
     on_chip: tuple[OnChipCandidates, ...] = ()
 
     def after(self, *stages: Stage) -> Compilation:
-        """The compilation after the compiler's passes of these stages."""
+        """The compilation after all passes of the given stages."""
         compilation = self
         for each in self.compiler.passes:
             if each.stage in stages:
@@ -157,8 +158,8 @@ def start_compilation(
     """A compilation before the first pass.
 
     tile: rows and columns to which the two minor dims of an array are padded.
-    num_devices: more than 1 for a program whose batch is still to be divided among so
-        many, which matters to passes that count images.
+    num_devices: number of devices among which the batch of the program is still to be
+        divided, which matters to passes that count images; else 1.
     """
     return Compilation(program, program, compiler, Layouts(tile), num_devices)
 

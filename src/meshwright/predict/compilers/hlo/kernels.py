@@ -42,7 +42,7 @@ class OnChipRange(NamedTuple):
 class OnChipCandidates:
     """Values of one program or body that may stay in scratch memory.
 
-    ranges: shortest live range first, since those save as much traffic for less.
+    ranges: shortest live range first: it takes scratch memory for the shortest time.
     num_fusions: of the program.
     """
 
@@ -96,10 +96,10 @@ class StreamedOperands(NamedTuple):
 class Kernel:
     """A fusion, or several merged by multi-output fusion, that is launched once.
 
-    accesses: of values that may stay in scratch memory.
+    accesses: reads and writes of values that may stay in scratch memory.
     num_bytes, elements: read and written if nothing is in scratch memory; of a
         collective, the bytes of its whole value.
-    work: equal for kernels that take as long for the same bytes and elements.
+    work: a key; kernels with equal keys, bytes and elements take equally long.
     streams: of a product, the operands that may be read more than once.
     bodies: of control flow, the kernels of each body.
     """

@@ -1,4 +1,9 @@
-"""Bytes that values take in a device's memory: stored dtype, and padding to tiles."""
+"""Bytes that values take in a device's memory: stored dtype, and padding to tiles.
+
+XLA calls this a tiled layout: a TPU stores the two minor dims in tiles of 8 x 128 elements
+(`tile` of a chip). `Layouts.padded` counts the padding. The matrix unit pads products to
+its own size; see `predict/roofline/matrix_unit.py`.
+"""
 
 from __future__ import annotations
 
@@ -91,14 +96,14 @@ class Layouts:
     _memo: _Memo = field(default_factory=_Memo, repr=False)
 
     def changed(self, **fields: Any) -> Layouts:
-        """Layouts with other fields, of which no sizes are known yet.
+        """Layouts with other fields, and without the sizes that have been computed.
 
-        Sizes may be kept if `on_chip` or `unpadded` changes: `size` asks for them before.
+        If only `on_chip` or `unpadded` changes, sizes stay valid: `size` looks there first.
         """
         return replace(self, _memo={}, **fields)
 
     def num_bytes(self, value: Value) -> int:
-        """Bytes of a value's elements: what is read when it is."""
+        """Bytes of a value's elements, without padding, which is not read."""
         return self.itemsize(value) * math.prod(value.shape)
 
     def itemsize(self, value: Value) -> int:

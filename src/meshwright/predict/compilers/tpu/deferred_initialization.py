@@ -1,6 +1,7 @@
 """Deferred initialization: buffers that are filled only to be written into.
 
-Such as a cache of keys that starts as a broadcast of one number. Each dynamic-update-slice
+An example is a cache of keys that starts as a broadcast of one number. Each
+dynamic-update-slice
 that writes into it fills it itself (its operand is fused). That turns a slice into the
 whole buffer, so the compiler schedules it before the first reader. The slice stays alive
 until then, but no longer than until another value takes its buffer.
@@ -17,7 +18,7 @@ UPDATE = "dynamic_update_slice"
 
 
 def defer_updates(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
-    """The fusions of a program, those that fill what they write before its reader."""
+    """The fusions of a program; one that fills its buffer comes just before its reader."""
     del program
     late = {f for f in fusions if f.root.kind == UPDATE and f.in_place is None}
     if not late:

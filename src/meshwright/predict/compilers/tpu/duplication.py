@@ -1,7 +1,8 @@
 """Duplication: whether several products recompute an operand or read it from memory.
 
-The TPU compiler compares seconds: recomputing takes each product the longer of the times
-of memory and vector unit; storing takes a kernel that writes the operand, and reads.
+The TPU compiler compares seconds. If the operand is recomputed, each product takes the
+longer of the times of memory and vector unit. If it is stored, one kernel writes it and
+each product reads it.
 """
 
 import math
@@ -59,19 +60,19 @@ class Balance:
         return self.is_recomputed(consumers, work, read_bytes, stored_bytes)
 
     def waits(self, product: Op, num_bytes: int) -> bool:
-        """Whether a product waits for an operand of so many bytes, read once.
+        """Whether a product is bound by memory if it reads so many bytes once.
 
-        Other products read it tile by tile, many times, so that bytes count more.
+        Other products read an operand tile by tile, many times.
         """
         return work_of(product).flops < self.matrix * num_bytes
 
     def is_recomputed(
         self, consumers: Sequence[Op], work: OpWork, read_bytes: int, num_bytes: int
     ) -> bool:
-        """Whether recomputing takes products that wait less time than storing.
+        """Whether memory-bound products take less time if they recompute the operand.
 
-        work: what makes the value, rounding included. read_bytes: of what it is made
-        from. num_bytes: of the value.
+        work: operations that make the operand, rounding included. read_bytes: bytes of
+        the values that it is made from. num_bytes: bytes of the operand.
         """
         flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
         made, times = flops / self.vector, len(consumers)

@@ -20,8 +20,8 @@ from meshwright.program.ops import Trait, has_trait
 class SplitOperands(NamedTuple):
     """The operands of a convolution that are split images: parts with halos.
 
-    copies: for the gradient of a kernel, as many of the parts, each moved by one pixel,
-    as the kernel has pixels.
+    copies: for the gradient of a kernel, the number of copies of the parts, one for each
+    pixel of the kernel; each copy is moved by one pixel. Otherwise 0.
     """
 
     splits: tuple[SpatialSplit | None, SpatialSplit | None]

@@ -2,11 +2,11 @@
 
 XLA for TPUs computes the maximum of a row, the exponentials of the differences and their
 sum in one kernel, and stores the exponentials. If rows are short, it is the kernel of the
-product that makes the scores; else the scores are stored before it. The compiler does
-that to some float32 scores too, but then it stores as many bytes either way. Found here
-are scores of a bfloat16 product that are converted to float32 and scaled or masked.
-Scores that are only converted are read from the product by each consumer; so are those
-that come transposed from it if several products read the exponentials.
+product that makes the scores; else the scores are stored before it. This pass
+finds scores of a bfloat16 product that are converted to float32 and scaled or masked.
+Scores that are only converted are read from the product by each consumer; so are
+transposed scores if several products read the exponentials. The compiler also fuses some
+float32 softmaxes; the bytes that it stores are the same either way.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Space-to-batch: the copies that images split in space need.
 
-XLA's `SpaceToBatchConverter` (openxla/xla, `xla/service/space_to_batch_converter.cc`);
-`image_splits` says which images it splits. A convolution reads parts with their halos, and
+XLA: `SpaceToBatchConverter` (`xla/service/space_to_batch_converter.cc`). `image_splits`
+says which images are split. A convolution reads parts with their halos, and
 has batch and features as minor dims. With few features its results are copied to another
 layout in between, where less is padding. What is the same for a whole image is broadcast
 over its parts, and what a consumer wants whole is put together again.

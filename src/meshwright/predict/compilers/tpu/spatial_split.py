@@ -149,7 +149,7 @@ class Window:
 def split_of_result(
     op: Op, splits: Sequence[SpatialSplit | None]
 ) -> SpatialSplit | None:
-    """The split of what an op that moves images makes, given those of its operands.
+    """The split of the result of an op that moves images, given its operands' splits.
 
     `None` if it needs whole images, or moves none.
     """

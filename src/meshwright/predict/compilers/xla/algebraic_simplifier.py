@@ -21,7 +21,7 @@ def simplify_broadcasts(compilation: Compilation) -> Compilation:
 def simplified(
     program: Program, origins: Origins, outputs: Collection[Atom]
 ) -> Program:
-    """The program so rewritten; itself if it has no such broadcast.
+    """The program with reshapes for broadcasts that repeat nothing; itself if it has none.
 
     outputs: broadcasts that leave the program, and so are arrays of their own.
     """

@@ -18,7 +18,7 @@ Chain = tuple[Op, ...]
 
 
 def reassociate(program: Program, origins: Origins) -> Program:
-    """The program so rewritten; itself if it adds no two all-reduces."""
+    """The program with sums reduced once; itself if it adds no two all-reduces."""
     while pairs := dict(_pairs(program)):
         dropped = {op for pair in pairs.values() for chain in pair for op in chain}
         ops: list[Op] = []

@@ -50,10 +50,11 @@ def fuse(
 class _Builder:
     """State of one walk over the ops of a program.
 
-    layouts: so far; bodies of control flow add to them.
-    links: of chains; what they depend on is only looked at from the end of a chain.
-    fused: by other value that consumers may compute, the producers that takes.
-    consumers: the consumers of such a value that do; all of them if it is not here.
+    layouts: the layouts so far; bodies of control flow add to them.
+    links: by value inside a chain of ops with one consumer each, its producer. Chains are
+        decided on at their ends only.
+    fused: by value that consumers compute, outside of chains, the ops that they compute.
+    consumers: by such a value, the consumers that compute it; all if it is not listed.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class _Builder:
 
 
 def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
-    """Values of a body that an op of another kind than these reads from memory."""
+    """Values of a body that ops of kinds other than `slice_readers` read from memory."""
     return {
         v
         for op in body.ops
@@ -250,8 +251,8 @@ def updated_operand(
 ) -> Value | None:
     """The operand that an op may update in place; `None` if there is none.
 
-    The updated array of a dynamic-update-slice, or for an elementwise op the first
-    operand like the result, which it takes only if the caller donated it.
+    For a dynamic-update-slice this is the updated array. For an elementwise op it is the
+    first operand like the result, whose buffer it takes only if the caller donated it.
     """
     if op.kind == "dynamic_update_slice":
         first = flow.operands[op][0]

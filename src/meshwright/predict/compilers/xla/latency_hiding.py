@@ -47,7 +47,7 @@ class EarlyStarts:
                 self._waiting.append(chain)
 
     def next(self) -> tuple[Fusion, ...]:
-        """The next collective with what it needs; they count as started."""
+        """The next collective and the fusions it needs, which now count as started."""
         while self._waiting and len(self._unread) < _MAX_WAITING_RESULTS:
             chain = self._waiting.popleft()
             early = tuple(f for f in dict.fromkeys(chain) if f not in self._started)
@@ -59,7 +59,7 @@ class EarlyStarts:
         return ()
 
     def start(self, fusion: Fusion) -> bool:
-        """Whether a fusion at its own position still has to start; it has afterwards."""
+        """Whether a fusion was not started early; it counts as started afterwards."""
         if self._unread:
             self._unread.difference_update(fusion.reads)
         if fusion in self._started:

@@ -56,8 +56,8 @@ def on_chip_candidates(
 ) -> OnChipCandidates:
     """The values that fusions write and others read, without passing main memory.
 
-    Not among them are outputs, and what a loop, a collective or another op reads from
-    main memory by itself. outputs: as `stored_outputs` names them. allows_received:
+    Outputs are not among them, nor values that a loop, a collective or another op reads
+    from main memory by itself. outputs: as `stored_outputs` names them. allows_received:
     whether results of collectives may stay too.
     """
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)

@@ -88,7 +88,7 @@ def _kernel(fusion: Fusion, layouts: Layouts, may_stay: Collection[Value]) -> Ke
 
 
 def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
-    """The fusions, those that can share a loop merged, in an order that is valid.
+    """The fusions in a valid order, with those merged that can share a loop.
 
     A fusion joins the last kernel over its shape that writes or reads one of its
     operands, if all its other operands are available before that kernel. No kernel has

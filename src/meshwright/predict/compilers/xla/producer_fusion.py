@@ -1,6 +1,6 @@
 """Producer fusion: whether consumers recompute what an elementwise op makes.
 
-XLA: `InstructionFusion`. The rules are in the main:
+XLA: `InstructionFusion`. The main rules are:
 
 - elementwise ops, broadcasts, slices and other moves of single elements are computed by
   their consumers; by several only if reading the operands takes little more than reading
@@ -54,8 +54,9 @@ DuplicationFn = Callable[[FusedOp, Value], bool | None]
 class ProducerFusion:
     """Decisions of XLA's producer fusion on the results of an op.
 
-    initializers: kinds of ops that compute the broadcast that they write into.
-    duplication: estimate that several products ask for; without one they count bytes.
+    initializers: kinds of ops that fill their own buffer if it starts as a broadcast.
+    duplication: says whether several products recompute an operand; without it, or if it
+        does not know, the bytes that are read decide.
     """
 
     initializers: frozenset[str] = frozenset()
@@ -171,10 +172,10 @@ def _is_large_broadcast(value: Value, flow: Flow) -> bool:
 
 
 def _ends_a_product(producer: FusedOp) -> bool:
-    """Whether the product that a result is computed from should rather write it.
+    """Whether a result is the epilogue of the product that it is computed from.
 
-    That is so if nothing else needs the product, and the consumers of the result do not
-    read it element by element (output fusion).
+    It is if nothing else needs the product, and the consumers of the result do not read
+    it element by element. The fusion of the product then writes it (output fusion).
     """
     result, num_bytes = producer.op.results[0], producer.layouts.num_bytes
     kinds, producers = producer.flow.kinds, producer.flow.producers

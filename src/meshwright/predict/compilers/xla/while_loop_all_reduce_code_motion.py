@@ -86,8 +86,9 @@ def _accumulating_own(
 def _is_moved(total: Accumulator, loop: Op) -> bool:
     """Whether the compiler moves a sum out of a loop.
 
-    A converted reduce-scatter only if it could itself be of that dtype, and does not
-    read what an inner loop makes.
+    It moves every all-reduce, and every reduce-scatter whose result is not converted. A
+    converted reduce-scatter is moved only if its result is not converted back to its own
+    dtype, and if it does not read the result of an inner loop.
     """
     if not total.between or total.reduction.kind == "all_reduce":
         return True

@@ -74,6 +74,8 @@ class _Reduction:
 
 def _is_reshape(op: Op) -> bool:
     """Whether a result has the elements of the first operand, perhaps in another shape."""
+    if len(op.results) != 1:  # such as those of a split
+        return False
     (result,), operand = op.results, op.operands[0]
     is_moved = op.kind != BARRIER and any(has_trait(op.kind, t) for t in _MOVES)
     is_same_size = math.prod(result.shape) == math.prod(operand.shape)
@@ -108,7 +110,7 @@ class _Dataflow:
         self.num_reads: Counter[int] = Counter()
 
     def accumulated(self) -> Iterator[tuple[int, _Reduction]]:
-        """Reductions that the loop only accumulates, each after its result's position."""
+        """Reductions that the loop only accumulates, as (result position, reduction)."""
         ends = [(result, wire) for _, result, wire in loop_carries(self.loop)]
         for number in {body for _, wire in ends for body, _ in wire.outputs}:
             body = self.loop.bodies[number]

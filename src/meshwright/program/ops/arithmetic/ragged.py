@@ -40,7 +40,7 @@ class _Ragged:
 
 
 def _work(op: Op) -> OpWork:
-    """Each row is multiplied by one group's matrix, whatever the number of groups."""
+    """Operations of the products of each row with the matrix of its one group."""
     params: Any = op.params
     numbers = params["ragged_dot_dimension_numbers"]
     (contracted, _), _ = numbers.dot_dimension_numbers

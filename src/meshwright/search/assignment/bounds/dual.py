@@ -86,7 +86,7 @@ class DualBound:
         return dual
 
     def _entries(self, edge_ends: Bools) -> Bools:
-        """A mask of the choices of the copies that stand for these ends of edges."""
+        """A mask of the choices of copies: those of the given ends of edges, [E, 2]."""
         wanted = np.zeros(len(self.source), np.bool_)
         wanted[len(self.original.starts) - 1 :] = edge_ends[self.at_kept]
         return wanted[owners_of(self.graph.starts)]
@@ -170,7 +170,7 @@ def ascend(dual: DualBound, steps: int) -> None:
 
 
 def _elimination(graph: CostGraph, plan: Elimination) -> Elimination:
-    """The elimination of all copies, each with a scope of at most one node, then `plan`."""
+    """An elimination of all copies, each with at most one neighbour, followed by `plan`."""
     num = len(plan.nodes)  # the copies follow the original nodes
     nodes = np.arange(len(graph.starts) - 1)
     copies = nodes[num:]

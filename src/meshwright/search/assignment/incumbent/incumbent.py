@@ -79,7 +79,7 @@ class Incumbent:
         return None if before is None else before.lifted()
 
     def offer(self, choices: Ints) -> bool:
-        """Take the choices if they fit and cost less than the best so far; whether so."""
+        """Take choices that fit and cost less than the best; returns whether they do."""
         cost = self.reduced.cost(choices)
         if cost >= self.cost or self.memory.left(choices).min(initial=0.0) < 0:
             return False

@@ -14,7 +14,7 @@ _STEPS = 300  # limit on the changes of one repair
 def repair(
     graph: CostGraph, costs: Floats, segments: Segments, left: Floats, choices: Ints
 ) -> bool:
-    """Make the choices fit into memory, in place, at little cost; whether they now fit.
+    """Make the choices fit into memory, in place; returns whether they now fit.
 
     Each change has the least cost per byte that it frees at the worst row.
     left: slack that the choices leave at each row; updated in place.

@@ -131,7 +131,7 @@ class CpSatModel:
         self.solver.parameters.random_seed = seed
 
     def hint(self, choices: Ints) -> None:
-        """Start from these choices: the indices of the variables that are 1."""
+        """Start from choices, given as the indices of the variables that are 1."""
         ones = set(choices.tolist())
         for index in range(self.linear.num_choices):
             self.model.add_hint(self.variables[index], index in ones)

@@ -1,0 +1,42 @@
+"""Tables of text, which print aligned, and are HTML in notebooks."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.app.output import notebook
+
+if TYPE_CHECKING:
+    import rich.table
+
+_WIDE = 160
+"""Columns of a table as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under titles; a title begins with `>` above a column of numbers."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __rich__(self) -> "rich.table.Table":
+        import rich.table  # imported late: only where a table is printed
+
+        table = rich.table.Table(box=None, pad_edge=False)
+        for title in self.titles:
+            justify = "right" if title.startswith(">") else "left"
+            table.add_column(title.removeprefix(">"), justify=justify, overflow="fold")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=_WIDE, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+    def _repr_html_(self) -> str:
+        return notebook.table(self.titles, self.rows)
