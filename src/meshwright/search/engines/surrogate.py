@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
-from meshwright.search.loop.problem import Problem
+from meshwright.search.loop.problem import Prior, Problem
 from meshwright.search.loop.walk import Walker
 
 
@@ -38,7 +38,7 @@ class Surrogate:
     trials without one of the earlier actions, so that the path loses what no longer pays.
     When every action was tried, the search starts again from a random state.
 
-    model: weighs actions; without one all weigh the same.
+    model: weighs actions; without one `prior_fn` does, or all weigh the same.
     near: relative loss up to which an action is tried again after the next gain.
     least_gain: relative gain below which a state is not better.
     losses: steps in a row without a gain that end the search; `None` is no limit.
@@ -52,6 +52,7 @@ class Surrogate:
     least_gain: float = 1e-3
     losses: int | None = None
     longest: int = 64
+    prior_fn: Prior | None = None
     patience: int | None = 10_000
 
     def __post_init__(self) -> None:
@@ -105,8 +106,7 @@ class _Climb[S, A: Hashable]:
         """Actions to add to the best state; empty if all single ones were tried."""
         state = self._state(self.path)
         actions = list(self.problem.actions(state))
-        model = self.engine.model
-        weights = model.weights(state, actions) if model else [0.0] * len(actions)
+        weights = self._weights(state, actions)
         ties = [self.rng.random() for _ in actions]
         order = sorted(range(len(actions)), key=lambda i: (-weights[i], ties[i]))
         ranked = [actions[i] for i in order]
@@ -115,6 +115,12 @@ class _Climb[S, A: Hashable]:
             if several and several not in self.tried:
                 return several
         return next(((a,) for a in ranked if (a,) not in self.tried), ())
+
+    def _weights(self, state: S, actions: Sequence[A]) -> Sequence[float]:
+        model, prior_fn = self.engine.model, self.engine.prior_fn
+        if model is not None:
+            return model.weights(state, actions)
+        return [0.0] * len(actions) if prior_fn is None else prior_fn(state, actions)
 
     def _several(self, state: S, ranked: Sequence[A]) -> tuple[A, ...]:
         """Two or three actions that can follow one another, drawn from the best ones."""
