@@ -57,14 +57,14 @@ def tune_command(  # noqa: PLR0913  the options of a command
     del what  # layouts are all that can be tuned yet
     saved = None if out is None else output_file(out)
     found = find_target(target)
-    step, args = None, None
-    if mesh is not None:
-        chosen = choose_tactics(found, schedule, tactics)
-        loaded = found.build()
-        step = partition(loaded.fn, parse_mesh(mesh), chosen).plan(*loaded.args)
+    if mesh is None:
+        step, args = found.fn, found.args
     else:
-        loaded = found.build()
-        step, args = loaded.fn, loaded.args
+        chosen = choose_tactics(found, schedule, tactics)
+        step, args = (
+            partition(found.fn, parse_mesh(mesh), chosen).plan(*found.args),
+            None,
+        )
     tuned = tune(
         step,
         args,
