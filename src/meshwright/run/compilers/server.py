@@ -165,10 +165,14 @@ class CompilerServer:
         process = self._started()
         assert process.stdin is not None, "opened as a pipe"
         line = b""
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-            line = self._answer(process)
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+                line = self._answer(process)
+        except KeyboardInterrupt:
+            self._end()  # else its late answer would be taken for that of another request
+            raise
         if not line:
             self._end()
             raise CompilerError(f"the process of the compiler ended: {self._last()}")
