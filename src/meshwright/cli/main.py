@@ -32,6 +32,10 @@ COMMANDS = {
         "Running and compiling (run)",
         "Compile a step with the real compiler of a machine, and compare the figures.",
     ),
+    "tune": (
+        "Running and compiling (run)",
+        "Find layouts of values that cost less than the compiler's default.",
+    ),
     "machines": (
         "Machines (machine)",
         "List the preset machines, with figures of one device each.",
