@@ -22,7 +22,7 @@ ALL := --extra dev --extra zoo
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
 	@echo "make test         the tests, without the slow ones"
-	@echo "make check        format, lint, types, layers, rooms, language, docs, tests"
+	@echo "make check        format, lint, types, layers, size of folders, language, docs, tests"
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"

@@ -1,9 +1,10 @@
 """Meshwright: partitions JAX programs over meshes of devices and predicts their cost.
 
-The package has nine subpackages. Each imports only from those below it in this list:
+The package has ten subpackages. Each imports only from those below it in this list:
 
     cli          the commands of `meshwright`
     app          the public face: `partition`, `autoplan`, plans, reports, checks
+    compile      tunes what is otherwise left to the compiler: layouts
     run          runs a plan on devices, and asks real compilers about it
     planner      searches for the best plan on a machine
     predict      simulates a step: time, memory, energy, cost
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
     from meshwright.app.plan import Plan
+    from meshwright.app.tune import tune, with_layouts
+    from meshwright.compile.tune.tuned import TunedLayouts
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
         REPLICATED,
@@ -62,6 +65,7 @@ __all__ = [
     "MeshwrightWarning",
     "Partitioned",
     "Plan",
+    "TunedLayouts",
     "auto",
     "autoplan",
     "calibrate",
@@ -82,6 +86,8 @@ __all__ = [
     "sequence_parallel",
     "shard",
     "tag",
+    "tune",
+    "with_layouts",
     "zero",
 ]
 
@@ -92,6 +98,8 @@ _HOMES = {
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),
     "app.plan": ("Plan",),
+    "app.tune": ("tune", "with_layouts"),
+    "compile.tune.tuned": ("TunedLayouts",),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
         "fsdp", "megatron", "pin", "recompute", "replicate", "sequence_parallel", "shard",

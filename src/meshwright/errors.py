@@ -67,3 +67,7 @@ class SearchError(MeshwrightError):
 
 class AssignmentError(MeshwrightError):
     """The integer program is malformed or infeasible."""
+
+
+class LearnedError(MeshwrightError):
+    """A data set, model or checkpoint of learned costs is missing, corrupt or unfit."""

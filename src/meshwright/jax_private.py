@@ -101,14 +101,40 @@ def tracing_config() -> tuple[Any, ...]:
     return config.trace_context()
 
 
+def _xla() -> tuple[Any, Any]:
+    """The module of jaxlib with the HLO parser, and `_jax`, one before jaxlib 0.11."""
+    lib: Any = importlib.import_module("jax._src.lib")
+    return getattr(lib.xla_client, "hlo", lib._jax), lib._jax
+
+
 def hlo_flops(text: str) -> float:
     """The FLOPs that XLA counts in a module of HLO text; a loop's body counts once."""
-    lib: Any = importlib.import_module("jax._src.lib")
-    parser = getattr(lib.xla_client, "hlo", lib._jax)  # in `_jax` before jaxlib 0.11
+    parser, library = _xla()
     module = parser.hlo_module_from_text(text)
     client: Any = jax.devices("cpu")[0].client
     # XLA reports no "flops" entry for a module that only moves data.
-    return float(lib._jax.hlo_module_cost_analysis(client, module).get("flops", 0.0))
+    return float(library.hlo_module_cost_analysis(client, module).get("flops", 0.0))
+
+
+class HloProgram:
+    """A module of HLO text, compiled for one device."""
+
+    def __init__(self, text: str, device: Any) -> None:
+        parser, library = _xla()
+        module = parser.hlo_module_from_text(text)
+        computation = parser.XlaComputation(module.as_serialized_hlo_module_proto())
+        mlir = library.mlir.xla_computation_to_mlir_module(computation)
+        devices, options = library.DeviceList((device,)), library.CompileOptions()
+        self._executable = device.client.compile_and_load(mlir, devices, options)
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """The results, one array each."""
+        results = self._executable.execute_sharded(list(args))
+        return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+
+    def optimized_text(self) -> str:
+        """The module as XLA runs it."""
+        return self._executable.hlo_modules()[0].to_string()
 
 
 def unwrap_nnx_jit(fn: Any) -> Any:

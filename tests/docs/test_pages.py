@@ -57,6 +57,14 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path, monkeypatch):
         exec(compile("\n" * line + code, str(page), "exec"), names)
 
 
+def test_the_first_example_of_the_readme_prints_what_it_shows(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, code = blocks_of(text)[0]
+    exec(compile(code, "README.md", "exec"), {"__name__": "page"})
+    (shown,) = (found[2] for found in FENCE.finditer(text) if found[1] == "text")
+    assert shown in capsys.readouterr().out
+
+
 def code_cells(notebook: Path) -> list[dict]:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     return [cell for cell in cells if cell["cell_type"] == "code"]

@@ -12,6 +12,7 @@ from meshwright.search import (
     Exhaustive,
     Mcts,
     Sampling,
+    Surrogate,
 )
 
 ENGINES: dict[str, Callable[[int], Engine]] = {
@@ -25,6 +26,7 @@ ENGINES: dict[str, Callable[[int], Engine]] = {
     "mcts": lambda seed: Mcts(seed),
     "uct": lambda seed: Mcts(seed, widening=1, greed=0, num_draws=1, exploration=1.4),
     "sampling": lambda seed: Sampling(seed),
+    "surrogate": lambda seed: Surrogate(seed),
 }
 COMPLETE = (
     "beam",

@@ -48,13 +48,14 @@ def partition(  # noqa: PLR0913  the options of `mw.partition`
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
 ) -> PartitionedModules:
-    """The function `fn` of flax nnx modules, partitioned; it changes them in place.
+    """A partitioned version of `fn`, a step that changes flax nnx modules in place.
 
-    fn: a function as for `nnx.jit`, or a function of `nnx.jit`, whose static and donated
-        arguments stay static and donated. Modules, optimizers, metrics and `nnx.Rngs`
-        among its arguments are updated, also in structure; results are returned.
+    fn: a function that `nnx.jit` could take, or one that `nnx.jit` returned; static and
+        donated arguments of the latter stay so. A call returns the results of `fn`, and
+        updates the modules, optimizers, metrics and `nnx.Rngs` among its arguments as
+        `fn` does, even if it adds or removes variables.
     The options are those of `mw.partition`. Paths of variables end in `.value`.
-    Raises `PlanError` without flax, and for a method that is bound to a module.
+    Raises `PlanError` if flax is missing, or if `fn` is a method bound to a module.
     """
     _require_flax()
     inner = unwrap_nnx_jit(fn)
@@ -115,8 +116,9 @@ class PartitionedModules:
     def init(self, init_fn: Callable[..., Any], *args: Any) -> Any:
         """The modules `init_fn(*args)`, built on the devices in the step's shardings.
 
-        The step must have seen its arguments: abstract modules are enough, as in
-        `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. Otherwise as `Partitioned.init`.
+        The step must know its arguments. Plan it first, for which abstract modules are
+        enough: `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. Otherwise it works as
+        `Partitioned.init`.
         """
         from flax import nnx
 
@@ -174,7 +176,7 @@ class PartitionedModules:
     def _with_arrays(
         self, use: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The result of `use` for the function of arrays, and the arrays."""
+        """The result of `use` on the partitioned function of arrays, and on the arrays."""
         from flax import nnx
 
         call = split_arguments(self.fn, self._static, args, kwargs)

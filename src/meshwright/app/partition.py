@@ -146,7 +146,7 @@ class Partitioned:
         return plan
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
-        """The device program for these arguments, without the descriptions of a plan."""
+        """The decisions for these arguments and the device program, without a full plan."""
         return self._specialize(args, kwargs)[0].decided
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -32,6 +32,10 @@ COMMANDS = {
         "Running and compiling (run)",
         "Compile a step with the real compiler of a machine, and compare the figures.",
     ),
+    "tune": (
+        "Running and compiling (run)",
+        "Find layouts of values that cost less than the compiler's default.",
+    ),
     "machines": (
         "Machines (machine)",
         "List the preset machines, with figures of one device each.",
@@ -39,6 +43,10 @@ COMMANDS = {
     "zoo": (
         "Programs (program)",
         "List the programs of the zoo: parameters, FLOPs a step, memory on one device.",
+    ),
+    "learned": (
+        "Predictions (predict)",
+        "Collect data, train and evaluate models that rank tilings and layouts.",
     ),
     "iopddl": (
         "Solvers (search)",
@@ -69,8 +77,10 @@ class _LazyGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """The command of a name, from the module of that name."""
+    """The command of a name, or its group of commands, from the module of that name."""
     function = getattr(import_module(f"meshwright.cli.{name}"), f"{name}_command")
+    if isinstance(function, typer.Typer):
+        return typer.main.get_command(function)
     single = typer.Typer(add_completion=False)
     single.command(name)(function)
     return typer.main.get_command(single)

@@ -1,6 +1,6 @@
 """Machines from TOML: the presets of Meshwright, and the user's own files.
 
-A number is written alone or with its source:
+A new chip is a new file in `machine/presets`. A number is written alone or with its source:
 
     hbm_bytes_per_s = { value = 819e9, source = "Cloud TPU documentation, v5e" }
 

@@ -12,6 +12,7 @@ from meshwright.search.engines.evolution import Evolution
 from meshwright.search.engines.exhaustive import Exhaustive
 from meshwright.search.engines.mcts import Mcts
 from meshwright.search.engines.sampling import Sampling
+from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Engine, Improvement, Result, search
 from meshwright.search.loop.goals import Goal, search_goals
 from meshwright.search.loop.problem import Prior, Problem
@@ -30,6 +31,7 @@ __all__ = [
     "Problem",
     "Result",
     "Sampling",
+    "Surrogate",
     "search",
     "search_goals",
 ]

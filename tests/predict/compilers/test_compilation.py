@@ -65,8 +65,8 @@ def test_pipelines_list_passes_by_the_names_that_xla_gives_them():
         "breadth-first-scheduler", "multi-output-fusion",
     ]  # fmt: skip
     assert found["h100"] == [
-        "call-inliner", "layout-assignment", "instruction-fusion", "output-fusion",
-        "multi-output-fusion",
+        "collective-pipeliner", "call-inliner", "layout-assignment", "priority-fusion",
+        "output-fusion", "latency-hiding-scheduler", "multi-output-fusion",
     ]  # fmt: skip
     assert found["tpu-v5e"] == [
         "call-inliner", "algebraic-simplifier", "while-loop-all-reduce-code-motion",

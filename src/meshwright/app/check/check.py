@@ -26,11 +26,11 @@ def check_outputs(
     leaves: Sequence[Any],
     rounding: Sequence[float] | None = None,
 ) -> CheckReport:
-    """The errors of the partitioned program on these leaves; wrong numbers do not raise.
+    """The errors of the partitioned program on these inputs; wrong numbers do not raise.
 
-    original, partitioned: functions of flat leaves, the second of one sequence of them.
-    rounding: by output, the tolerance of the narrowest dtype that it is computed from. It
-        counts where the error exceeds the tolerance of the output's own dtype.
+    original: takes the leaves as arguments. partitioned: takes one sequence of leaves.
+    rounding: by output, the tolerance of the narrowest dtype from which it is computed. It
+        applies if the error exceeds the tolerance of the output's own dtype.
     """
     run = jax.jit(original)
     alone = [on_one_device(leaf) for leaf in leaves]
@@ -67,10 +67,10 @@ def _conditioned(
 ) -> list[OutputError]:
     """The errors with tolerances that allow for the effect of rounded inputs.
 
-    Some outputs are ill-conditioned: Adam's first step divides a gradient that is zero
-    except for rounding by its own size. Such outputs change as much if the inputs of the
-    original change by a unit in the last place, which is measured here. An error of all
-    elements in one direction still shows, by regression.
+    Some outputs are ill-conditioned. Adam's first step, for example, divides a gradient by
+    its own size, even if the gradient is zero except for rounding. The original's outputs
+    then change as much when its inputs change by one unit in the last place; that change
+    is measured here. A regression still finds an error in one direction of all elements.
     """
     moves, biases = [0.0] * len(errors), [0.0] * len(errors)
     for seed in range(NUM_NUDGES):
@@ -105,9 +105,9 @@ _STANDARD_ERRORS = 5.0
 
 
 def _bias(wanted: np.ndarray, got: np.ndarray) -> float:
-    """How far the slope of a regression is from 1, beyond `_STANDARD_ERRORS` of it.
+    """Distance from 1 of the slope of `got` over `wanted`, less `_STANDARD_ERRORS`.
 
-    0 for keys, for arrays of few elements, and for those that are not finite.
+    It is 0 for random keys, for arrays of few elements, and for values that are not finite.
     """
     is_real = wanted.dtype.kind == got.dtype.kind == "f"
     if not is_real or wanted.size < _LEAST_ELEMENTS or wanted.shape != got.shape:
@@ -142,7 +142,7 @@ def _nudge(leaves: Sequence[Any], seed: int) -> list[Any]:
 
 
 def compare(path: str, wanted: Any, got: Any) -> OutputError:
-    """The error of the output `got` where `wanted` is right."""
+    """The error of an output: `got` compared with the correct array, `wanted`."""
     dtype = str(wanted.dtype)
     if is_key(wanted.dtype):
         wanted, got = jax.random.key_data(wanted), jax.random.key_data(got)

@@ -5,6 +5,7 @@ changes of an argument that the function does not return. `jax.jit` is silent ab
 """
 
 import dis
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -63,7 +64,7 @@ def warn_about_lost_changes(
         return result
 
     watched.__name__ = getattr(fn, "__name__", "")
-    watched.__wrapped__ = fn  # which JAX's messages name
+    functools.update_wrapper(watched, fn, ("__doc__",), ())  # JAX's messages name `fn`
     return watched
 
 

@@ -17,9 +17,9 @@ def find_first_dependence(graph: Graph) -> list[int]:
 
     A program may train in a loop, or several times in a row. What comes after the first
     update of a parameter depends on all of the state, and tells nothing about roles. So
-    an updated value counts as data only, and loops run once. The update of an input is
-    the first value that depends on data, on the way from the input to the output that
-    replaces it, through elementwise ops that keep its shape.
+    loops count as one iteration, and an updated value depends on data only. A value is the
+    update of a state input if elementwise ops of one shape lead from it to the output that
+    replaces the input, and if it is the first such value that depends on data.
     """
     lines = _lines(graph)
     state = sum(1 << i for i in set(graph.ties.values()))
@@ -80,10 +80,10 @@ def _start(graph: Graph) -> list[int]:
 
 
 def _lines(graph: Graph) -> list[int]:
-    """State inputs, as bits, whose new values may be computed from each value.
+    """By value, the state inputs (as bits) that it may be on the way to replace.
 
-    They are found from the outputs backwards, through elementwise ops and wires of
-    loops that keep the shape.
+    They are found from the outputs backwards, through elementwise ops and loop wires, as
+    long as the shape stays that of the output.
     """
     lines = [0] * len(graph.values)
     for output, position in graph.ties.items():
@@ -102,7 +102,7 @@ def _lines(graph: Graph) -> list[int]:
 
 
 def _keeps_shape(node: Node) -> bool:
-    """Whether an input of a node may become its result, element by element."""
+    """Whether a node is elementwise, or hands a value into or out of a region."""
     if node.op is None:
         return False
     return node.wire is not None or has_trait(node.op.kind, Trait.ELEMENTWISE)
@@ -111,7 +111,7 @@ def _keeps_shape(node: Node) -> bool:
 def _visit_once(
     graph: Graph, program: Program, bits: list[int], lines: list[int], state: int
 ) -> None:
-    """Propagate bits through a program, loops run once; drop the bits of updated state."""
+    """Propagate bits through a program with loops run once; forget updated state."""
     for op in program.ops:
         if not op.bodies:
             _flow(graph.op_node[op], bits)
@@ -132,7 +132,7 @@ def _visit_once(
 
 
 def _forget(node: Node, bits: list[int], lines: list[int], state: int) -> None:
-    """Drop the state's bits of results that are an update, or a step towards one."""
+    """Remove the state's bits from results that depend on data and lead to an update."""
     for value, _ in node.outs:
         if bits[value] & ~state and bits[value] & lines[value]:
             bits[value] &= ~state

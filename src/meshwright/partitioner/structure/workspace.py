@@ -34,7 +34,7 @@ class Workspace:
 
     paths: names of the input leaves. mesh: the user's. sub_axes: the sub-axes of each
     axis of the mesh, which is the axis itself unless a reshape splits it over two dims.
-    warnings: what a user should hear of even if they do not read the plan.
+    warnings: messages that the user gets even without reading the plan.
     """
 
     propagator: Propagator
@@ -119,7 +119,7 @@ class Workspace:
                         self.state.block(node, sub_axis)
 
     def mark(self) -> tuple[int, int, int]:
-        """The current point, to which `rollback` can return."""
+        """A mark of the decisions so far, to which `rollback` can return."""
         return self.state.mark(), len(self.refusals), len(self.warnings)
 
     def rollback(self, mark: tuple[int, int, int]) -> None:
@@ -241,9 +241,10 @@ def _no_match(pattern: str, known: list[str]) -> str:
 
 
 def list_groups(work: Workspace, most: int = 6) -> str:
-    """Patterns of the inputs by argument and first component, with their elements.
+    """A line that lists patterns over the inputs, with the number of elements of each.
 
-    The groups with most elements come first.
+    There is a pattern for each argument and first component of a path. The ones with most
+    elements come first; `most` of them are listed.
     """
     elements: dict[str, int] = {}
     for path, node in zip(work.paths, work.graph.input_nodes, strict=True):

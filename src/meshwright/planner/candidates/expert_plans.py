@@ -1,4 +1,4 @@
-"""Strategies that experts use by hand, and their plans as choices of a model."""
+"""Plans that experts write by hand, as choices in the integer program of a mesh."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -66,9 +66,9 @@ def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
 
 
 class ExpertPlans:
-    """The expert strategies of each mesh, each applied once.
+    """The experts' strategies, applied once on each mesh and remembered.
 
-    candidates: the list to which strategies are added that a program refuses.
+    candidates: list to which strategies that raise an error are added, with the reason.
     """
 
     def __init__(self, space: Space, candidates: list[Candidate]) -> None:
@@ -77,12 +77,12 @@ class ExpertPlans:
         self._read: dict[Mesh, list[ExpertChoices]] = {}
 
     def choices_on(self, mesh: Mesh) -> list[Choices]:
-        """Choices of the strategies that have been read on a mesh, if any."""
+        """Choices of the strategies that `on` has applied on a mesh; none before that."""
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
     @paused_collector()
     def on(self, mesh: Mesh, priced: Priced) -> list[Proposal]:
-        """A proposal for each expert strategy that the program takes on a mesh."""
+        """A proposal for each expert strategy that applies without an error on a mesh."""
         known = self._read.get(mesh)
         if known is None:
             known = self._read[mesh] = list(self._read_on(mesh, priced.model))
@@ -115,7 +115,7 @@ class ExpertPlans:
 
 
 class _AppliedTactics:
-    """A workspace on which strategies are applied in turn; common prefixes are kept."""
+    """A workspace that switches between strategies; tactics that both start with stay."""
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
@@ -123,7 +123,7 @@ class _AppliedTactics:
         self._marks = [work.mark()]  # at the start and after each tactic
 
     def switch_to(self, tactics: Sequence[Tactic]) -> Workspace:
-        """The workspace after exactly these tactics; raises the errors that they raise."""
+        """The workspace after these tactics and no others; errors of tactics are raised."""
         same = 0
         for tactic, other in zip(self._applied, tactics, strict=False):
             if tactic != other:
@@ -143,10 +143,10 @@ class _AppliedTactics:
 
 
 def spread_over_axes(flat: Choices, source: Priced, target: Priced) -> Choices | None:
-    """Choices for a mesh of one axis, with all axes of another mesh in place of it.
+    """Choices `flat` of a mesh of one axis, with all axes of another mesh in its place.
 
-    `None` if the two programs have different groups of ops, as given tactics may decide
-    differently on different meshes.
+    `None` if the two integer programs have different classes of nodes, since the user's
+    tactics may decide differently on different meshes.
     """
     if source.model.reduced_graph.class_of != target.model.reduced_graph.class_of:
         return None

@@ -1,8 +1,9 @@
 """Evaluation of a state: seconds of a step and peak memory, looked up in a model's tables.
 
-Partial values are reduced where makers and readers agree. The decisions about each group
-then make a code, which is looked up among the codes of its strategies. A value with several
-readers is kept in the form that is cheapest for all.
+The first step is to decide which partial sums are passed on to readers; the others are
+reduced where they are made. The decisions about each group then make a code, which is
+looked up among the codes of its strategies. A value with several readers is kept in the
+form (a sharding) that is cheapest for all together.
 """
 
 from typing import NamedTuple
@@ -45,11 +46,12 @@ from meshwright.search.compiled import compiled_in_place
 
 
 class EvaluationBuffers(NamedTuple):
-    """Scratch space, and the results of the last evaluation.
+    """Scratch arrays, and the choices of the last evaluation.
 
-    carried, left: as in `place_reductions`, [G, A], [V, A]. codes: of groups, [G].
-    choices: numbers of the strategies of groups and of the forms of shared values, [G + K].
-    curve: bytes at each moment, [T]. totals: seconds of the forms of one shared value.
+    carried, left: the results of `place_reductions`, [G, A] and [V, A].
+    codes: code of each group's decisions, [G].
+    choices: numbers of each group's strategy and each shared value's form, [G + K].
+    curve: bytes at each moment, [T]. totals: seconds of each form of one shared value.
     """
 
     carried: Ints
@@ -83,7 +85,7 @@ def evaluate(
 ) -> tuple[float, float]:
     """Seconds of a step, and its peak memory in bytes.
 
-    The choices that make them up are left in the buffers.
+    `buffers.choices` then has the choices with these seconds and bytes.
     """
     place_reductions(columns, cells, cache, buffers.carried, buffers.left)
     groups = num_groups(columns)
@@ -108,7 +110,7 @@ def evaluate(
 def code_at(
     columns: Columns, cells: Cells, buffers: EvaluationBuffers, group: int
 ) -> int:
-    """The code of the decisions of a state about a group (`code_of` for a strategy)."""
+    """The code of what a state decides about a group; `code_of` is that of a strategy."""
     code, groups = 0, num_groups(columns)
     has_value = len(span(columns.groups, group, VALUES_AT)) > 0
     value = columns.groups[group, VALUES_AT]
@@ -196,11 +198,12 @@ def peak_bytes(prices: PriceTables, buffers: EvaluationBuffers) -> float:
 def place_reductions(
     columns: Columns, cells: Cells, cache: PartialCache, carried: Ints, left: Bools
 ) -> None:
-    """Write which groups carry partial sums on, and which values are left partial.
+    """Decide which partial sums are passed on to their readers instead of reduced.
 
-    carried: the linear set in which a group takes partial operands, or -1, [G, A]. left:
-    values that are not reduced where they are made, [V, A]. Both agree: every value that
-    a group carries is left partial, and every value left partial is carried by all readers.
+    carried: by group, the linear set of operands that it reads partial, or -1, [G, A].
+    left: whether a value is not reduced where it is made, [V, A].
+    Both agree in the end: every value that a group reads partial is left partial, and all
+    readers of a value that is left partial read it so.
     """
     invalidate(cache)
     carried[:] = -1
@@ -225,7 +228,7 @@ def place_reductions(
 
 @compiled_in_place
 def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
-    """Whether some op leaves a sum along an axis that may be handed on partial."""
+    """Whether some op leaves a partial sum along an axis that may be passed on."""
     for value in columns.travellers:
         if leaves_partial(columns, cells, value, axis) > 0:
             return True
@@ -234,7 +237,7 @@ def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
 
 @compiled_in_place
 def drop_unmatched(columns: Columns, axis: int, carried: Ints, left: Bools) -> bool:
-    """Drop entries on which reader and maker differ; returns whether any was dropped."""
+    """Undo partial sums that not all readers accept or that do not arrive; True if any."""
     is_changed = False
     for value in columns.travellers:
         if left[value, axis]:
@@ -260,7 +263,7 @@ def drop_unmatched(columns: Columns, axis: int, carried: Ints, left: Bools) -> b
 
 @compiled_in_place
 def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
-    """Whether a group reads a value only in the linear set that it carries, if any."""
+    """Whether a group can read a value partial: only through operands of its linear set."""
     if at < 0:
         return False
     first = columns.groups[group, OPERANDS_AT]
@@ -276,9 +279,9 @@ def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
 def arrives(
     columns: Columns, group: int, axis: int, carried: Ints, left: Bools
 ) -> bool:
-    """Whether a group's linear set gets a partial operand.
+    """Whether a partial value reaches an operand of a group's linear set.
 
-    In a set of one operand, all sources of the operand have to be partial.
+    If the set has one operand, all sources of the operand have to be partial.
     """
     at = carried[group, axis]
     mask = columns.linear[at, MASK]

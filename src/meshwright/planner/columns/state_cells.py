@@ -1,6 +1,7 @@
-"""Search states as arrays of cells, with `State.dim_on` and `why_not` over them.
+"""A partitioning state as one array of integers, which compiled loops read and write.
 
-Cells have one row for each decision and one column for each axis.
+The array (its cells) has a row for each decision and a column for each mesh axis. The
+functions are those of `State.dim_on` and `why_not`, over such an array.
 """
 
 from __future__ import annotations
@@ -128,9 +129,10 @@ def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
 
 @compiled_in_place
 def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int:
-    """Whether the op that makes a value leaves it partial; -1 if the axis does not cut it.
+    """1 if an op leaves a value as a partial sum along an axis, else 0; -1 if it is uncut.
 
-    An op does if the axis cuts a factor that it sums over and its result is not scattered.
+    The value is partial if the axis cuts a factor that the op sums over, and the sum is not
+    reduce-scattered.
     """
     if cells[2 * num_groups(columns) + value, axis] >= 0:
         return 0
@@ -202,7 +204,7 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
 def divides_scattered(
     columns: Columns, cells: Cells, value: int, axis: int, factor: int
 ) -> bool:
-    """Whether a cut of a factor divides a value's dims also after sums are scattered."""
+    """Whether an axis divides a value's dims with a factor, also after reduce-scatters."""
     first = columns.ports[value]
     for dim in range(first, columns.ports[value + 1]):
         if has_factor(columns, dim, factor) and not can_scatter(
@@ -216,7 +218,7 @@ def divides_scattered(
 def can_scatter(
     columns: Columns, cells: Cells, value: int, dim: int, axis: int
 ) -> bool:
-    """True if the parts of a value's dim can be divided once more, along an axis."""
+    """Whether an axis divides the part of a value's dim that each device has so far."""
     group, sums = columns.values[value, MAKER], 2 * num_groups(columns)
     parts = columns.axis_sizes[axis]
     place = columns.ports[value] + dim
@@ -266,10 +268,10 @@ def port_lines_up(
 
 @compiled_in_place
 def write_legal_cuts(columns: Columns, cells: Cells, cuts: Ints, found: Ints) -> int:
-    """The number of cuts that are legal, whose positions are written into `found`.
+    """Write the indices of the legal cuts into `found`, and return how many there are.
 
-    cuts: group, axis, factor, and the number of parts, [N, 4]. The number of parts is a
-    multiple of the axis's size if the axis is the first sub-axis of a larger one.
+    cuts: rows of (group, axis, factor, number of parts), [N, 4]. The number of parts is the
+        size of the axis, or of the user's whole axis if this is its first sub-axis.
     """
     count = 0
     for i in range(len(cuts)):

@@ -32,17 +32,18 @@ where the objective counts memory, smaller plans have to be found; the rest is f
 simulations."""
 
 _REFINED = 3
-"""Meshes on which expert plans are read and the program is solved again."""
+"""Number of meshes on which experts' plans are priced and the program is solved again."""
 
 _REFINING = 3
 """Least time to price and solve a mesh again, in simulations."""
 
 _LAST = 2
-"""Simulations' worth of time below which the first refined plan is simulated at once."""
+"""If less time is left than this many simulations take, the first refined plan is
+simulated at once."""
 
 _NEXT_SHARE = 0.5
-"""Share of the time left for smaller plans of the next mesh, and of its time for the next
-solve."""
+"""Share of the time for smaller plans that the next mesh gets of what is left, and that the
+next solve gets of the mesh's time."""
 
 
 def propose(state: SearchState) -> list[Proposal]:
@@ -67,7 +68,7 @@ def propose(state: SearchState) -> list[Proposal]:
 
 
 def experts_that_may_fit(state: SearchState) -> list[Proposal]:
-    """Expert plans that may fit, on meshes whose found plan may fit; for when none has."""
+    """Expert plans that may fit, on meshes whose solution may fit, for when nothing did."""
     programs, known = state.programs, list[Proposal]()
     most = _most_bytes(state)
     for mesh in programs.ranked_meshes():
@@ -88,9 +89,9 @@ def _most_bytes(state: SearchState) -> float:
 
 
 def _refine(state: SearchState, ends: float) -> list[Proposal]:
-    """Simulate the best solutions, solve again at prices corrected by the simulation.
+    """Simulate the best solutions, and solve their meshes again at corrected prices.
 
-    Returns the expert plans of the meshes that were refined.
+    Returns the expert plans of the meshes that were solved again.
     """
     programs = state.programs
     experts: list[Proposal] = []
@@ -137,7 +138,7 @@ def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
 def _is_worthwhile(
     state: SearchState, own: Proposal, is_solving: bool, ends: float
 ) -> bool:
-    """Whether the solution of a mesh other than the first is simulated before experts."""
+    """Whether to simulate the solution of one more mesh before plans of experts."""
     if is_solving and state.budget.clock() >= ends:
         return False
     return state.budget.has_time(1) and own.seconds <= state.programs.stop_bound()
@@ -168,10 +169,10 @@ def _note_refined(
 
 
 def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
-    """Smaller plans of the most promising meshes, each as soon as it is found.
+    """Plans of the most promising meshes that need less memory than the meshes' solutions.
 
-    There are none unless the objective counts memory. ends: reading of the clock at which
-    the last solve has to end.
+    Each is yielded once it is found; there are none unless the objective counts memory.
+    ends: reading of the clock at which the last solve has to end.
     """
     clock = state.budget.clock
     for mesh in state.programs.ranked_meshes():
@@ -181,7 +182,7 @@ def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
 
 
 def _find_on(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
-    """Smaller plans of one mesh, solved from known ones and from those of experts."""
+    """Plans of one mesh that need less memory; solves start from known and expert plans."""
     programs, task, clock = state.programs, state.task, state.budget.clock
     own, priced = programs.solutions[mesh], programs.priced[mesh]
     expert_choices = state.experts.choices_on(mesh)

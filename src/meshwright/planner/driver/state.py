@@ -80,9 +80,9 @@ class SearchState:
         )
 
     def _proof(self, plan: Candidate) -> tuple[float, float]:
-        """Predicted seconds of a plan and their lower bound, from the best fitting prices.
+        """Predicted seconds of a plan and a lower bound, at the prices with the least gap.
 
-        A plan that was written as tactics has no prices: its mesh's own solution stands in.
+        A plan given as tactics has no prices of its own; its mesh's solution stands in.
         """
         own = plan.tactics[len(self.task.space.given) :]
         proofs = [

@@ -1,7 +1,7 @@
-"""Shardings of values by choice, and tables of the prices from one to another.
+"""Tables of resharding prices, from each sharding of a value that is made to each expected.
 
 Nodes with equal ops share a `StrategySet`, and so the shardings that they produce and
-expect. Each list of shardings gets a number at its creation; tables are kept by number.
+expect. Each distinct list of shardings has a number, by which tables are cached.
 """
 
 from collections.abc import Hashable, Sequence
@@ -31,7 +31,7 @@ _NO_AXES: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Shardings[S]:
-    """Shardings of a value by choice; equal to others of their type by number."""
+    """Shardings of a value, one for each choice; lists with equal numbers are equal."""
 
     number: int
     by_choice: tuple[S, ...] = field(compare=False)
@@ -62,7 +62,7 @@ class ReshardingTables:
         self.copy_shares = cache(self._copy_shares)
 
     def _produced(self, choices: StrategySet, dims: Dims) -> ResultShardings:
-        """Shardings of a result with these factors."""
+        """The shardings in which the strategies make a result; `dims` has its factors."""
         return _numbered(
             self._results, tuple((s.result_axes(dims), s.partial) for s in choices)
         )
@@ -70,11 +70,11 @@ class ReshardingTables:
     def _expected(
         self, choices: StrategySet, dims: Dims, may_be_partial: bool, is_one: bool
     ) -> OperandShardings:
-        """Shardings of an operand with these factors.
+        """The shardings in which the strategies expect an operand; `dims` has its factors.
 
-        may_be_partial: whether it may be partial along the strategy's `partial_inputs`.
-        is_one: whether other operands may be partial as well; this one may then also
-        be reduced.
+        may_be_partial: whether it may be partial along a strategy's `partial_inputs`.
+        is_one: whether it is one of several operands that may be partial; it may then
+            also arrive reduced.
         """
         by_choice = tuple(
             (s.dim_axes(dims), frozenset(s.partial_inputs), is_one)
@@ -95,7 +95,7 @@ class ReshardingTables:
         return _numbered(self._results, tuple(every))
 
     def as_expected(self, kept: ResultShardings) -> OperandShardings:
-        """Kept shardings of a value as targets of the resharding from its producer."""
+        """The shardings in which a value can be kept, as targets of its producer."""
         return _numbered(
             self._operands,
             tuple((axes, partial, not partial) for axes, partial in kept.by_choice),
@@ -106,7 +106,7 @@ class ReshardingTables:
         return np.array([float(self.compute.parts(a)) for a, _ in shardings.by_choice])
 
     def _copy_shares(self, produced: ResultShardings, kept: ResultShardings) -> Floats:
-        """Shares of a value that a copy for its readers takes besides the value, [P, K]."""
+        """Share of a value that its kept copy takes, [P, K]; 0 if kept as produced."""
         numbers = {axes: i for i, (axes, _) in enumerate(kept.by_choice)}
         rows, columns = (
             np.array([numbers[axes] for axes, _ in each.by_choice])
@@ -123,7 +123,7 @@ def _numbered[S](
 
 
 def _distinct[T: Hashable](items: Sequence[T]) -> tuple[list[T], list[int]]:
-    """Each distinct item once, and the position of each given one among them."""
+    """The distinct items, and for each given item its position among them."""
     numbers = {each: i for i, each in enumerate(dict.fromkeys(items))}
     return list(numbers), [numbers[each] for each in items]
 

@@ -41,9 +41,10 @@ _PRICE_RANGE = (1e-15, 1e-6)
 class Residuals:
     """The values that the forward pass can save, and what it costs to recompute them.
 
-    seconds: of each op of the forward pass, infinite if it cannot run twice. num_bytes: of
-    one device's part of their results; infinite if no fusion stores it, since its readers
-    compute it anyway. needed: values that the backward pass reads.
+    seconds: by op of the forward pass, the time to run it again; infinite if it must not.
+    num_bytes: by result of these ops, the size of one device's part. It is infinite for a
+        result that no fusion stores, since its readers compute it anyway.
+    needed: values that the backward pass reads.
     """
 
     seconds: dict[Op, float]
@@ -54,7 +55,7 @@ class Residuals:
     def under_plan(
         cls, priced: Priced, choices: tuple[int, ...], prices: OpPrices, spacing: float
     ) -> Residuals:
-        """The residuals of a plan; arguments as of `ForwardPass`."""
+        """The residuals of a plan; the arguments are those of `ForwardPass`."""
         found = ForwardPass(priced, choices, prices, spacing)
         return cls(found.seconds, found.num_bytes, frozenset(found.needed))
 
@@ -64,7 +65,7 @@ class Residuals:
         return self.cheapest(_PRICE_RANGE[0])
 
     def recompute_s(self, saved: frozenset[Value]) -> float:
-        """Seconds to recompute everything else that the backward pass needs."""
+        """Seconds to recompute what the backward pass needs beyond the saved values."""
         producer = {result: op for op in self.seconds for result in op.results}
         repeated: set[Op] = set()
         waiting = [v for v in self.needed if v not in saved]
@@ -128,11 +129,11 @@ class Residuals:
                     yield node_of[operand], node, math.inf
 
     def within(self, num_bytes: float) -> frozenset[Value]:
-        """A cheap selection of at most so many bytes; if there is none, the fewest bytes.
+        """A cheap selection of values to save, of at most `num_bytes`.
 
-        It is the cheapest at some price of bytes. Equal layers are all recomputed from the
-        same price on, which leaves room: the last layers fill it with values that a lower
-        price would save.
+        If none is that small, it is the smallest. Bisection finds the lowest price per byte
+        at which the cheapest selection fits. Equal layers drop their values at the same
+        price, which may leave room: values of the last layers then fill it.
         """
         low, high = map(math.log, _PRICE_RANGE)
         best, larger = self.cheapest(_PRICE_RANGE[1]), self.saved_by_default
@@ -160,10 +161,10 @@ def recompute_within(
     excess_bytes: float,
     spacing: float,
 ) -> tuple[Recompute, float] | None:
-    """The tactic that saves `excess_bytes` less than a plan does, and its extra seconds.
+    """A tactic that saves `excess_bytes` fewer for the backward pass, and its seconds.
 
-    It saves as few bytes as it can if so many cannot be spared; `None` if none can.
-    spacing: as of `ForwardPass`.
+    If that many cannot be spared, the tactic spares as many as it can; `None` if it can
+    spare none. spacing: as for `ForwardPass`.
     """
     residuals = Residuals.under_plan(priced, choices, prices, spacing)
     before = residuals.saved_by_default

@@ -40,10 +40,10 @@ class InputCut(NamedTuple):
 
 
 _CUT = Work("cut", 6.5e-8)
-"""A cell of a state that is copied, and to which a cut propagates."""
+"""Work to copy one cell of a state and to propagate a cut to it."""
 
 _EVALUATE = Work("evaluate", 1e-7)
-"""A cell of a state that is priced."""
+"""Work to price one cell of a state."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ class StateCost(NamedTuple):
 
 
 type StateValue = Callable[[StateCost], float]
-"""What is to be small of a state that fits."""
+"""The number to minimize over states that fit."""
 
 
 def step_seconds(cost: StateCost) -> float:
@@ -74,9 +74,9 @@ class CutProblem:
     """A `Problem` (meshwright.search) over the columns of one priced program.
 
     limit: bytes of a device. A state that does not fit costs more than every state that
-    does: the value of the start is added, and it grows with the excess. axes: those that
-    may be cut, all by default. value_of: what is to be small of a state. meter: counts the
-    states that are made and priced.
+        does: its value times its excess, plus the value of the start.
+    axes: mesh axes along which inputs may be cut, all by default.
+    value_of: the number to minimize. meter: counts states that are made and priced.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class CutProblem:
         return self._start
 
     def actions(self, state: CutState) -> Sequence[InputCut]:
-        """All cuts of inputs that are not cut along the axis yet and that divide."""
+        """The legal cuts: of inputs that an axis divides and does not cut yet."""
         count = write_legal_cuts(self.columns, state.cells, self._cut_rows, self._legal)
         cuts = self.cuts
         return [cuts[i] for i in self._legal[:count].tolist()]

@@ -1,11 +1,13 @@
 """The arguments of a call: static ones are bound, the others are traced."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -45,7 +47,9 @@ class CallArguments:
             return fn(*full, **keywords, **more)
 
         bound.__name__ = getattr(fn, "__name__", "")
-        bound.__wrapped__ = fn  # which JAX's messages name
+        functools.update_wrapper(
+            bound, fn, ("__doc__",), ()
+        )  # JAX's messages name `fn`
         return bound
 
 
@@ -165,7 +169,7 @@ def _buffers(leaf: Any) -> list[tuple[Any, int]]:
 
     None of PRNG keys, which have no address, and of arrays without elements.
     """
-    is_key = jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
+    is_key = jnp.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
     if is_key or not _is_array(leaf) or leaf.is_deleted() or not leaf.size:
         return []
     parts = [shard.data for shard in leaf.addressable_shards]

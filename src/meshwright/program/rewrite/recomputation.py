@@ -68,7 +68,7 @@ class Recomputation:
             for old, new in zip(op.results, results, strict=True):
                 if old not in self._keep:
                     self.copies[old] = new
-            bodies = tuple(map(_copied, op.bodies))
+            bodies = tuple(map(copied, op.bodies))
             yield replace(op, operands=operands, results=results, bodies=bodies)
 
     def _fetch_once(self, operand: Atom) -> tuple[Op, ...]:
@@ -79,7 +79,7 @@ class Recomputation:
         return ops
 
 
-def _copied(program: Program) -> Program:
+def copied(program: Program) -> Program:
     """The same program over new values, since a value has one producer only."""
     new: dict[Atom, Value] = {}
 
@@ -97,7 +97,7 @@ def _copied(program: Program) -> Program:
             op,
             operands=tuple(new.get(a, a) for a in op.operands),
             results=fresh(op.results),
-            bodies=tuple(map(_copied, op.bodies)),
+            bodies=tuple(map(copied, op.bodies)),
         )
         for op in program.ops
     )

@@ -121,7 +121,7 @@ def _are_a_pair(first: Op, second: Op) -> bool:
 
 
 def _rematerialized(first: Op, second: Op, keep: Collection[Value]) -> tuple[Op, Op]:
-    """Both scans: the first stacks what is kept, the second computes the rest."""
+    """Both scans, rewritten: the first stacks kept values, the second recomputes others."""
     pair = _ScanPair(_Scan(first), _Scan(second))
     recomputed = Recomputation(first.bodies[0].ops, keep, pair.fetch)
     kept = {
@@ -161,9 +161,9 @@ class _ScanPair:
         self.first, self.second = first, second
 
     def fetch(self, value: Value) -> tuple[Value, tuple[Op, ...]]:
-        """A value of the first body as the second body reads it; needs no op.
+        """A value of the first body, as an input of the second body, and no ops.
 
-        It adds a wire into the second scan and, if need be, one out of the first.
+        A wire is added into the second scan and, if need be, one out of the first.
         """
         first, second = self.first, self.second
         wire = first.wire_into(value)
@@ -231,7 +231,7 @@ class _Scan:
         return inner
 
     def add_constant(self, array: object, value: Value) -> Value:
-        """A value of the body for an array that the body now closes over."""
+        """A new constant of the body, with this array; typed as `value`."""
         made = Value(value.shape, value.dtype)
         self.constants[made] = array
         return made
@@ -239,7 +239,7 @@ class _Scan:
     def op(
         self, ops: tuple[Op, ...] | None = None, outputs: tuple[Atom, ...] = ()
     ) -> Op:
-        """The scan with all wires, and with other ops and outputs in its body if given."""
+        """The scan with all wires added so far; `ops` and `outputs` replace its body's."""
         body = self._op.bodies[0]
         changed = Program(
             tuple(self._inputs),

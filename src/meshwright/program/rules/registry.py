@@ -5,7 +5,7 @@ same way (`Elementwise`, `Commutative`). Work is counted by the rules of XLA's c
 analysis: an elementwise op counts one operation for each element of its result, a
 contraction two for each product that it sums, without products with padding.
 Transcendental functions have a count of their own. An op that only moves data counts
-nothing.
+nothing. A new op is a function under `@rule` in a file of `program/ops`.
 """
 
 from __future__ import annotations

@@ -13,36 +13,90 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import export
 from jax.experimental import mesh_utils, topologies
+from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh
 
 
 def compile_step(request: dict[str, Any]) -> dict[str, Any]:
     """The compiler's memory and cost figures of a whole compilation."""
+    return figures(request, *compile_request(request))
+
+
+def compile_request(request: dict[str, Any], last: str = "") -> tuple[Any, float]:
+    """The compiled step of a request, and the seconds that the compiler took.
+
+    last: name of a custom call that is added as one more result, if any.
+    """
     exported = export.deserialize(bytearray(Path(request["step"]).read_bytes()))
-    options = request["topology_options"]
-    topology = topologies.get_topology_desc(
-        request["topology"], platform=request["platform"], **options
-    )
-    shape = tuple(request["mesh_shape"])
-    devices = topology.devices[: math.prod(shape)]
-    grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
-    mesh = Mesh(grid, request["axes"])
-    leaves = [
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
-        for aval, sharding in zip(
-            exported.in_avals, exported.in_shardings_jax(mesh), strict=True
+    mesh = _mesh(request)
+    inputs = tuple(
+        format_of(layout, sharding)
+        for layout, sharding in zip(
+            request.get("in_layouts") or [None] * len(exported.in_avals),
+            exported.in_shardings_jax(mesh),
+            strict=True,
         )
-    ]
-    jitted = jax.jit(
-        exported.call,
-        donate_argnums=tuple(request["donated"]),
-        out_shardings=tuple(exported.out_shardings_jax(mesh)),
     )
-    lowered = jitted.lower(*leaves)
+    outputs = tuple(
+        format_of(layout, sharding)
+        for layout, sharding in zip(
+            request.get("out_layouts") or [None] * len(exported.out_avals),
+            exported.out_shardings_jax(mesh),
+            strict=True,
+        )
+    )
+
+    def call(*leaves: Any) -> tuple[Any, ...]:
+        results = tuple(exported.call(*leaves))
+        if not last:
+            return results
+        aval = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+        return *results, jax.ffi.ffi_call(last, aval)()
+
+    jitted = jax.jit(
+        call,
+        donate_argnums=tuple(request["donated"]),
+        in_shardings=inputs,
+        out_shardings=(*outputs, None) if last else outputs,
+    )
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in exported.in_avals]
+    lowered = jitted.lower(*avals)
     start_s = time.perf_counter()
-    compiled = lowered.compile()
+    return lowered.compile(), time.perf_counter() - start_s
+
+
+def _mesh(request: dict[str, Any]) -> Mesh:
+    """The mesh of a request, over devices of its topology or, on CPU, of this process."""
+    shape = tuple(request["mesh_shape"])
+    if request["platform"] == "cpu":
+        devices: Any = jax.devices("cpu")
+    else:
+        options = request["topology_options"]
+        devices = topologies.get_topology_desc(
+            request["topology"], platform=request["platform"], **options
+        ).devices
+    grid = mesh_utils.create_device_mesh(
+        shape, devices[: math.prod(shape)], allow_split_physical_axes=True
+    )
+    return Mesh(grid, request["axes"])
+
+
+def format_of(layout: Any, sharding: Any) -> Any:
+    """The format of an argument or result whose layout is the request's.
+
+    layout: dims major to minor, "auto" if the compiler chooses, `None` for the default.
+    """
+    if layout is None:
+        return sharding
+    chosen = Layout.AUTO if layout == "auto" else Layout(tuple(layout))
+    return Format(chosen, sharding)
+
+
+def figures(request: dict[str, Any], compiled: Any, compile_s: float) -> dict[str, Any]:
+    """Figures of a compiled step; its program is written where the request says."""
     memory: Any = compiled.memory_analysis()
     costs = compiled.cost_analysis() or {}
     Path(request["hlo"]).write_text(compiled.as_text() or "", encoding="utf-8")
@@ -53,7 +107,7 @@ def compile_step(request: dict[str, Any]) -> dict[str, Any]:
         "temp_bytes": memory.temp_size_in_bytes,
         "peak_bytes": memory.peak_memory_in_bytes,
         "flops": costs.get("flops"),
-        "compile_s": time.perf_counter() - start_s,
+        "compile_s": compile_s,
     }
 
 

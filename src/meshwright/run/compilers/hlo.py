@@ -159,6 +159,73 @@ def estimated_cycles(text: str) -> float:
     return float(total)
 
 
+_FREE = frozenset(
+    ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call")
+    + ("conditional", "after-all", "partition-id", "replica-id", "iota", "domain")
+    + ("opt-barrier", "add-dependency", "get-dimension-size")
+)
+"""Opcodes that move no data themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unestimated:
+    """Instructions of one execution that have no estimate of cycles, loops multiplied.
+
+    async_copies: asynchronous copies, slices and collectives.
+    num_bytes: bytes that all unestimated instructions write, custom calls included.
+    """
+
+    async_copies: int
+    num_bytes: int
+
+
+def unestimated(text: str) -> Unestimated:
+    """What scheduled HLO does beside the instructions that `estimated_cycles` adds up."""
+    module = parse_hlo(text)
+    copies = total = 0
+    for name, runs in control_runs(module).items():
+        for each in module.computations[name]:
+            if (
+                each.opcode in _FREE
+                or each.opcode.endswith("-done")
+                or _CYCLES.search(each.rest)
+            ):
+                continue
+            copies += runs * each.opcode.endswith("-start")
+            sizes = sorted(map(_array_bytes, _ARRAY.finditer(each.type)))
+            # The type of a start has its operand as well, which is no smaller.
+            place = -2 if each.opcode.endswith("-start") else -1
+            total += runs * (sizes[place] if len(sizes) >= -place else 0)
+    return Unestimated(copies, total)
+
+
+def control_runs(module: Module) -> dict[str, int]:
+    """Executions of the entry, and of bodies of loops and branches below it."""
+    inner = {
+        callee
+        for lines in module.computations.values()
+        for each in lines
+        if each.opcode not in ("while", "conditional", "call")
+        for callee in _CALLED.findall(each.rest)
+    }
+    return {
+        name: runs
+        for name, runs in module.runs.items()
+        if name in module.computations and name not in inner
+    }
+
+
+def kernel_cycles(text: str) -> dict[str, float]:
+    """Estimated cycles of one execution, by instruction, where there is an estimate."""
+    found: dict[str, float] = {}
+    for lines in parse_hlo(text).computations.values():
+        for each in lines:
+            estimate = _CYCLES.search(each.rest)
+            if estimate and int(estimate[1]) < _UNKNOWN_CYCLES:
+                found[each.name] = float(estimate[1])
+    return found
+
+
 def hlo_collectives(
     text: str, final: str, cycles: Mapping[str, float], hertz: float
 ) -> list[HloCollective]:

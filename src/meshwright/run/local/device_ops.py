@@ -161,6 +161,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     ),
     "pad": lambda x, value, config: lax.pad(x, value, config),
     "rev": lambda x, dims: lax.rev(x, dims),
+    "layout_constraint": lambda x, major_to_minor: with_layout_constraint(
+        x, Layout(major_to_minor)
+    ),
 }
 """Functions by kind; elementwise kinds that are missing here are those of `jax.lax`."""
 

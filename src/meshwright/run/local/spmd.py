@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
@@ -195,7 +196,7 @@ def _place_whole(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
 
     `jax.device_put` takes neither PRNG keys nor arrays that are committed to a device here.
     """
-    if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.device_put(np.asarray(leaf), sharding)
     numbers = jax.device_put(np.asarray(jax.random.key_data(leaf)), sharding)
     return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))

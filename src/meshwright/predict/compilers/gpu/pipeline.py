@@ -1,14 +1,52 @@
-"""The pipeline of XLA's GPU compiler: XLA's common passes, and asynchronous collectives."""
+"""The pipeline of XLA's GPU compiler, and how it forms fusions."""
 
-from meshwright.predict.compilers.hlo.compilation import Compiler
+from dataclasses import replace
+
+from meshwright.predict.compilers.gpu.collective_pipeliner import pipeline_collectives
+from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
+    LatencyHidingScheduler,
+)
+from meshwright.predict.compilers.gpu.layout_assignment import assign_gpu_layouts
+from meshwright.predict.compilers.gpu.priority_fusion import decide
+from meshwright.predict.compilers.hlo.compilation import (
+    Compiler,
+    FusionRewrite,
+    Pass,
+    Rewrite,
+    Stage,
+)
+from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.compilers.hlo.policies import BufferPolicy
-from meshwright.predict.compilers.xla.pipeline import XLA_PASSES
+from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
+from meshwright.predict.compilers.xla.pipeline import (
+    CALL_INLINER,
+    MULTI_OUTPUT_FUSION,
+    OUTPUT_FUSION,
+)
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
 
 _ASYNC_COLLECTIVES = frozenset(
     {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}
 )
 
-GPU = Compiler(
-    "gpu", "cuda", _ASYNC_COLLECTIVES, XLA_PASSES, XLA_FUSION, BufferPolicy()
+GPU_FUSION = replace(
+    XLA_FUSION,
+    decide=decide,
+    slice_readers=frozenset({FusionKind.LOOP, FusionKind.REDUCTION}),
 )
+
+PASSES = (
+    Pass("collective-pipeliner", Stage.OPS, Rewrite(pipeline_collectives)),
+    CALL_INLINER,
+    Pass("layout-assignment", Stage.LAYOUTS, assign_gpu_layouts),
+    Pass("priority-fusion", Stage.FUSION, fuse_instructions),
+    OUTPUT_FUSION,
+    Pass(
+        "latency-hiding-scheduler",
+        Stage.FUSION,
+        FusionRewrite(LatencyHidingScheduler(_ASYNC_COLLECTIVES)),
+    ),
+    MULTI_OUTPUT_FUSION,
+)
+
+GPU = Compiler("gpu", "cuda", _ASYNC_COLLECTIVES, PASSES, GPU_FUSION, BufferPolicy())

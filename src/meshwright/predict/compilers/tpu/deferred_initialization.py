@@ -1,10 +1,10 @@
 """Deferred initialization: buffers that are filled only to be written into.
 
-An example is a cache of keys that starts as a broadcast of one number. Each
-dynamic-update-slice
-that writes into it fills it itself (its operand is fused). That turns a slice into the
-whole buffer, so the compiler schedules it before the first reader. The slice stays alive
-until then, but no longer than until another value takes its buffer.
+An example is a cache of keys that starts as a broadcast of one number. The broadcast is
+fused into the dynamic-update-slice that writes a slice of keys into it. This fusion reads
+the small slice and writes the whole buffer. So the compiler schedules it as late as it can:
+just before the first reader of the buffer, or before another value takes the buffer of the
+slice. Until then only the slice is live.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value
 
 UPDATE = "dynamic_update_slice"
-"""The kind of op that fills the buffer it writes into, unless that is stored already."""
+"""The kind of op that also fills its buffer, unless the buffer is stored already."""
 
 
 def defer_updates(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
-    """The fusions of a program; one that fills its buffer comes just before its reader."""
+    """The fusions in another order: one that fills its buffer comes as late as it can."""
     del program
     late = {f for f in fusions if f.root.kind == UPDATE and f.in_place is None}
     if not late:

@@ -1,4 +1,8 @@
-"""Passes that all targets of XLA share, and the pipeline of a target without its own."""
+"""Passes that all targets of XLA share, and the pipeline of a target without its own.
+
+A new pass is a `Pass` (`predict/compilers/hlo/compilation.py`) in a tuple of passes: here
+if all targets have it, otherwise in `pipeline.py` of `tpu`, `gpu` or `cpu`.
+"""
 
 from dataclasses import replace
 

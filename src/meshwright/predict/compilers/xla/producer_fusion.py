@@ -66,7 +66,7 @@ class ProducerFusion:
         """The fate of each result of an op."""
         op, _, flow, _ = producer
         kind, found = flow.kinds[op], list[Decision]()
-        carried = _recomputed_carries(op) if op.bodies else ()
+        carried = recomputed_carries(op) if op.bodies else ()
         for value in op.results:
             consumers = flow.consumers.get(value, ())
             if value in flow.stored or value in carried:
@@ -108,9 +108,9 @@ class ProducerFusion:
         kind = flow.kinds[consumer]
         if consumer.kind in self.initializers:
             is_start = value is flow.operand(consumer, 0)
-            return is_start and _is_large_broadcast(value, flow)
+            return is_start and is_large_broadcast(value, flow)
         if kind is FusionKind.REGION:
-            if not _is_large_broadcast(value, flow):
+            if not is_large_broadcast(value, flow):
                 return False
             # A value that bodies slice by device is made before them, once.
             inside = body_inputs(consumer, value, flow.sources)
@@ -164,7 +164,7 @@ def _can_widen(op: Op, consumers: Sequence[Op], flow: Flow) -> bool:
     return widening_bytes(op) > 0 and FusionKind.REGION not in kinds
 
 
-def _is_large_broadcast(value: Value, flow: Flow) -> bool:
+def is_large_broadcast(value: Value, flow: Flow) -> bool:
     """Whether a value only repeats a smaller one, so that bodies compute it too."""
     op = flow.producers[value]
     least = _LEAST_BROADCAST * sum(map(num_bytes, flow.operands[op]))
@@ -199,7 +199,7 @@ def _is_only_for(value: Value, op: Op, ops: Collection[Op], flow: Flow) -> bool:
     return all(within.issuperset(flow.consumers.get(v, ())) for v in depends)
 
 
-def _recomputed_carries(op: Op) -> set[Value]:
+def recomputed_carries(op: Op) -> set[Value]:
     """Results that a loop computes anew in each iteration: it stores them in any case."""
     ends = [stored_outputs(body) for body in op.bodies]
     return {

@@ -58,10 +58,10 @@ def pool(op: Op) -> FactorRule:
 
 @rule("reduce_window", traits=_OWN_KERNEL)
 def reduce_window(op: Op) -> FactorRule:
-    """The rule for any computation; halos are exchanged only for a known monoid.
+    """The rule for any computation; only for a known monoid are halos exchanged.
 
-    Otherwise the initial value may be combined more than once, and backends differ in how
-    often they do so.
+    For others, the initial value may be combined with the elements more than once, and
+    backends differ in how often they do so.
     """
     num = len(op.results)
     monoid = monoid_of(op.params["jaxpr"]) if num == 1 else None
@@ -176,7 +176,7 @@ class _Overlap:
 
 @rule("select_and_scatter_add", traits=(Trait.STANDALONE, Trait.EXPENSIVE))
 def select_and_scatter_add(op: Op) -> FactorRule:
-    """The rule of a source and an operand; linear in the source."""
+    """The rule of the gradient of max- or min-pooling; linear in the source."""
     source, operand = op.operands
     fill = identity_of(_selected_monoid(op), operand.dtype)
     linear = (frozenset({0}),) if can_sum(source.dtype) else ()
@@ -185,7 +185,7 @@ def select_and_scatter_add(op: Op) -> FactorRule:
 
 @rule("select_and_scatter", traits=(Trait.STANDALONE,))
 def select_and_scatter(op: Op) -> FactorRule:
-    """The rule for any selection and any scatter: split only if no windows overlap."""
+    """The rule for any selection and scatter: dims with overlapping windows stay whole."""
     return _scattered(op, (1, 0), can_fill=False, linear=())
 
 
@@ -223,8 +223,9 @@ def _scattered(
 def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
     """The halos of one dim; `None` if windows and parts do not correspond.
 
-    Windows that overlap a part start up to `before` windows earlier or `after` later.
-    Together they cover the operand from `before * stride + low` elements ahead of it.
+    A device needs the source of all windows that overlap its part of the operand: up to
+    `before` windows of the previous part and `after` of the next. To select in them, it
+    needs `left` elements of the operand before its part, and `right` after it.
     """
     window = number_at(op, "window_dimensions", dim)
     stride = number_at(op, "window_strides", dim)
@@ -253,7 +254,7 @@ def _scatter_parts(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Fetch halos, scatter, and drop them: neighbours compute those elements too."""
+    """Fetch halos and scatter; then drop the halo of the result: its owner computes it."""
     source, operand = operands
     chosen = {f: overlap for f, overlap in overlaps.items() if cut.is_cut(f)}
     fill = _literal(_selected_monoid(op), operand.dtype)

@@ -115,9 +115,9 @@ def fixed_costs(
 def eliminate(
     graph: CostGraph, elimination: Elimination, unary: Floats, picks: Ints
 ) -> None:
-    """Set `picks`, in the order of elimination, to an optimal combination of choices.
+    """Set `picks` to an optimal choice for each step of the elimination, [S].
 
-    unary: from `fixed_costs`; messages over a single node are added to it.
+    unary: the result of `fixed_costs`; messages about a single node are added to its row.
     """
     messages, num_received = empty_messages(graph, elimination)
     order, sizes = elimination.order, elimination.sizes
@@ -144,7 +144,7 @@ def eliminate(
 def empty_messages(
     graph: CostGraph, elimination: Elimination
 ) -> tuple[MessageTables, Ints]:
-    """Room for all messages, and how many each step receives."""
+    """Unfilled tables for the messages of all steps, and how many each step receives."""
     starts, scopes, sizes = graph.starts, elimination.scopes, elimination.sizes
     steps = len(elimination.order)
     message_starts = np.zeros(steps + 1, np.int64)
@@ -174,9 +174,9 @@ def collect_addends(
     scope_at: Ints,
     s: int,
 ) -> int:
-    """Number of tables that a step sums; their offsets and strides are set.
+    """Set the offsets and strides of the tables that step `s` sums; return their number.
 
-    scope_at: scratch, index of each position in the scope of the step.
+    scope_at: scratch array; index of each position in the scope of the step.
     """
     starts, ends, rank = graph.starts, graph.ends, elimination.rank
     scopes, sizes = elimination.scopes, elimination.sizes
@@ -229,8 +229,8 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
 ) -> None:
     """Set the message of a step: the least total for each combination of its scope.
 
-    step: the step, and the number of tables that it sums.
-    index, total: scratch, choices of the scope (zero at first) and sums over tables.
+    step: the step's number, and the number of tables that it sums.
+    index, total: scratch, the scope's current choices (zero at first) and sums over tables.
     """
     s, count = step
     offsets, strides = addends.offsets, addends.strides
@@ -268,7 +268,7 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
 def deliver(
     elimination: Elimination, messages: MessageTables, unary: Floats, s: int
 ) -> None:
-    """Hand the message of a step to the step that sums it."""
+    """Pass the message of step `s` on: to the step that sums it, or to a row of `unary`."""
     if elimination.sizes[s] == 1:
         b = elimination.scopes[s, 0]
         first = messages.starts[s]
@@ -283,7 +283,7 @@ def deliver(
 def read_choices(
     graph: CostGraph, elimination: Elimination, messages: MessageTables, picks: Ints
 ) -> None:
-    """Set the choice of each step, the last first, by those of its scope."""
+    """Set each step's choice, last step first, to the best for the choices of its scope."""
     nodes, starts = elimination.nodes, graph.starts
     for s in range(len(elimination.order) - 1, -1, -1):
         at = 0

@@ -1,4 +1,4 @@
-"""Elimination orders, greedy, smallest message first: of all nodes, and of a subset."""
+"""Greedy orders of elimination: the node with the smallest message is always next."""
 
 import heapq
 import math
@@ -26,11 +26,11 @@ def plan_elimination(
 ) -> Elimination:
     """A greedy order of elimination of all nodes, smallest message first.
 
-    If all messages are too large, the node of most neighbours is kept fixed.
+    While every message is too large, the node with most neighbours is kept fixed.
 
-    log_cap: base-2 logarithm of the largest message, times the choices of its sender.
-    has_ended: polled every 64 nodes; once it holds, the remaining nodes are kept.
-    noise: per node, between 0 and 1; randomises which nodes are kept.
+    log_cap: base-2 logarithm of the largest allowed work of a message (`num_entries`).
+    has_ended: polled every 64 nodes; once it holds, the remaining nodes are kept fixed.
+    noise: per node, between 0 and 1; randomises which nodes are kept fixed.
     """
     log_widths = np.log2(np.diff(graph.starts))
     shuffle = np.zeros(len(log_widths)) if noise is None else noise
@@ -57,9 +57,9 @@ def plan_elimination(
 def plan_within(
     graph: CostGraph, work: float, has_ended: Callable[[], bool] = lambda: False
 ) -> Elimination:
-    """The order of largest messages whose work is within a budget, or of least work.
+    """The order that keeps fewest nodes fixed with work in a budget, or that of least work.
 
-    work: limit on the entries of all messages together, times the choices of each sender
+    work: limit of `num_entries`
     """
     best = plan_elimination(graph, _CAPS[0], has_ended)
     least = num_entries(graph, best)
@@ -75,7 +75,7 @@ def plan_within(
 
 
 def num_entries(graph: CostGraph, plan: Elimination) -> float:
-    """Entries of all messages together, times the choices of each sender."""
+    """The work of an elimination: each message's entries times its sender's choices."""
     logs = np.log2(np.diff(graph.starts)).tolist()
     work = 0.0
     for node, scope, size in zip(plan.order, plan.scopes, plan.sizes, strict=True):
@@ -92,7 +92,7 @@ def _adjacency(graph: CostGraph) -> list[set[int]]:
 
 
 def _remove(neighbours: list[set[int]], node: int) -> set[int]:
-    """Remove a node and connect its neighbours with each other; returns them."""
+    """Remove a node and connect its neighbours with each other; return the neighbours."""
     scope = neighbours[node]
     for other in scope:
         neighbours[other] |= scope
@@ -143,14 +143,14 @@ def optimise(
     log_cap: float,
     noise: Floats,
 ) -> int:
-    """Improve the choices of a subset in place; returns how many nodes kept theirs.
+    """Improve the choices of a subset in place; return how many nodes were kept fixed.
 
-    A node keeps its choice if its message would be too large. If none does, the choices
-    of the subset are optimal, given the rest.
+    A node is kept fixed if its message would be too large. If there is none, the subset's
+    choices are optimal for the choices of all other nodes.
 
-    log_cap: base-2 logarithm of the largest message
-    noise: for each position of the subset, added to the logarithm of its message when
-        the next node is chosen
+    log_cap: base-2 logarithm of the largest allowed work of a message.
+    noise: per position of the subset, added to the logarithm of its message's work when
+        the next node is chosen.
     """
     starts, ends = graph.starts, graph.ends
     n = len(subset)
@@ -213,7 +213,7 @@ def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) ->
 def find_smallest_and_largest(
     alive: Bools, weight: Floats, degree: Ints, noise: Floats
 ) -> tuple[int, int]:
-    """The node of the smallest message, and the node of most neighbours."""
+    """The node with the smallest message, and the node with most neighbours."""
     smallest = -1
     largest = -1
     for a in range(len(alive)):

@@ -53,7 +53,7 @@ class MemoryRows:
         return self.slack - np.cumsum(change)
 
     def used(self, starts: Ints, weights: Floats) -> Floats:
-        """Excess at each row if every choice is taken with a fractional weight."""
+        """Excess at each row of a fractional solution, which gives each choice a weight."""
         change = np.zeros(self.num_rows)
         add_used(self.segments, starts, weights, change)
         return np.cumsum(change)
@@ -123,7 +123,7 @@ def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
 def add_usages(
     live: Ints, segment: Ints, pick_starts: Ints, use: Floats, segments: Segments
 ) -> None:
-    """Add each node's usage at the start of its live range, subtract it at the end.
+    """Write memory as changes: plus a node's bytes at its start, minus them at its end.
 
     live: nodes whose live range is not empty
     use: usage of each original node under each choice of its owner
@@ -139,7 +139,10 @@ def add_usages(
 
 @compiled
 def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
-    """Sum changes to excesses; move the minimum of each segment into `base` as a change."""
+    """Turn the changes of `add_usages` into excesses, in place.
+
+    base, most: at each row, changes of the sums of smallest choices and largest excesses.
+    """
     excess = segments.excess
     for i in range(len(starts) - 1):
         least_before = 0.0
@@ -163,7 +166,7 @@ def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> 
 
 @compiled
 def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
-    """Mark segments that contain a binding row and differ from the last one marked."""
+    """Mark segments with a binding row whose excess differs from the last marked one."""
     blocks, excess = segments.block_starts, segments.excess
     for i in range(len(segments.starts) - 1):
         last = -1
@@ -204,7 +207,7 @@ def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
 
 @compiled
 def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) -> None:
-    """Add to `change` the differences of the weighted excess from row to row."""
+    """Add to `change[row]` by how much the weighted excess grows at that row."""
     for i in range(len(starts) - 1):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):

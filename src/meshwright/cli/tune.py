@@ -1,0 +1,83 @@
+"""`meshwright tune`: a program's layouts, as its compiler likes them best."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import meshwright.cli.options as options
+from meshwright.app.output.files import output_file, write_file
+from meshwright.app.partition import partition
+from meshwright.app.tune import tune
+from meshwright.cli.schedule import choose_tactics
+from meshwright.cli.target import find_target
+from meshwright.machine import parse_mesh
+
+
+class Tunable(Enum):
+    """What can be tuned."""
+
+    LAYOUTS = "layouts"
+
+
+def tune_command(  # noqa: PLR0913  the options of a command
+    what: Annotated[Tunable, typer.Argument(help="what to tune", metavar="layouts")],
+    target: options.TargetText,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend", help="tpu-v5e and other TPUs (compiled), or xla-cpu (measured)"
+        ),
+    ] = "tpu-v5e",
+    budget: Annotated[int, typer.Option("--budget", help="programs to compile")] = 30,
+    seed: options.SearchSeed = 0,
+    mesh: options.OptionalMesh = None,
+    schedule: options.Schedule = None,
+    tactics: options.Tactics = None,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", help="seconds for one compilation")
+    ] = 300.0,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="file of verdicts, to go on from")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="file to save the layouts in, as JSON")
+    ] = None,
+    code: Annotated[
+        bool, typer.Option("--code", help="print code to paste as well")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Find layouts of arguments, results and values that cost less than the default.
+
+    Without --mesh for one device, with it for the device program of a plan. Exit status 1
+    if nothing better than the default was found.
+    """
+    del what  # layouts are all that can be tuned yet
+    saved = None if out is None else output_file(out)
+    found = find_target(target)
+    if mesh is None:
+        step, args = found.fn, found.args
+    else:
+        chosen = choose_tactics(found, schedule, tactics)
+        step, args = (
+            partition(found.fn, parse_mesh(mesh), chosen).plan(*found.args),
+            None,
+        )
+    tuned = tune(
+        step,
+        args,
+        backend=backend,
+        budget=budget,
+        seed=seed,
+        resume=resume,
+        timeout_s=timeout_s,
+    )
+    if saved is not None:
+        write_file(saved, tuned.to_json().encode())
+    print(tuned.to_json() if as_json else tuned)
+    if code and not as_json:
+        print(tuned.code)
+    if not tuned.layouts:
+        raise typer.Exit(1)

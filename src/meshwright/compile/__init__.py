@@ -1,0 +1,1 @@
+"""Choices below a plan: those that are otherwise left to the compiler."""

@@ -1,0 +1,162 @@
+"""Judges: the TPU compiler's estimates, and measurements of XLA's code for this CPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import jax
+
+from meshwright.compile.tune.constrain import constrain
+from meshwright.compile.tune.kernel_costs import examples_of
+from meshwright.compile.tune.kernels import HloKernel, read_kernels
+from meshwright.compile.tune.verdict import Question, Verdict, failed
+from meshwright.errors import CompilerError
+from meshwright.partitioner.lower import Lowered
+from meshwright.run.compilers.confirm import DeviceStep
+from meshwright.run.compilers.hlo import estimated_cycles, unestimated
+from meshwright.run.compilers.server import CompilerServer, Entry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedStep:
+    """A device program whose layouts are chosen.
+
+    kept: positions of arguments, and of results, whose layouts stay the default since
+        one takes the other's memory.
+    """
+
+    lowered: Lowered
+    avals: tuple[jax.ShapeDtypeStruct, ...]
+    donated: tuple[int, ...]
+    kept_inputs: frozenset[int]
+    kept_outputs: frozenset[int]
+
+    def with_choices(self, question: Question) -> tuple[DeviceStep, Entry]:
+        """The step with chosen layouts, and the layouts of its arguments and results."""
+        program = constrain(self.lowered.program, question.layouts)
+        step = DeviceStep(
+            replace(self.lowered, program=program), self.avals, self.donated
+        )
+        free = question.is_auto
+        outputs = tuple(
+            "auto" if free and i not in self.kept_outputs else None
+            for i in range(len(self.lowered.outputs))
+        )
+        inputs = question.entry_inputs(len(self.avals), self.kept_inputs)
+        return step, Entry(inputs, outputs)
+
+
+def _verdict(answer: dict[str, Any], cost: float) -> Verdict:
+    beside = unestimated(answer["hlo"])
+
+    def layouts(given: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
+        return tuple(None if each is None else tuple(each) for each in given)
+
+    return Verdict(
+        cost=cost,
+        bytes_accessed=answer["bytes_accessed"],
+        async_copies=beside.async_copies,
+        unestimated_bytes=beside.num_bytes,
+        temp_bytes=answer["temp_bytes"],
+        in_layouts=layouts(answer["in_layouts"]),
+        out_layouts=layouts(answer["out_layouts"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EstimateJudge:
+    """The compiler's own estimate of cycles, and a charge for what it does not estimate.
+
+    Asynchronous copies, slices and custom calls have no estimate. So bytes that they move
+    beyond those of the baseline are charged at the bandwidth of main memory: what merely
+    moves out of sight is no gain.
+    """
+
+    server: CompilerServer
+    step: TunedStep
+    unit: str = "cycles"
+    chooses_entry: bool = True
+    screens: bool = True
+
+    def screen(self, question: Question) -> list[HloKernel] | None:
+        try:
+            return read_kernels(self.server.screen(*self.step.with_choices(question)))
+        except CompilerError:
+            return None
+
+    def judge(self, question: Question) -> Verdict:
+        try:
+            answer = self.server.compile("", *self.step.with_choices(question))
+        except CompilerError as error:
+            return failed(str(error))
+        verdict = _verdict(answer, estimated_cycles(answer["hlo"]))
+        kernels = read_kernels(answer["optimized"])
+        return replace(verdict, examples=examples_of(kernels, answer["hlo"]))
+
+    def confirm(self, question: Question) -> Verdict:
+        return self.judge(question)
+
+
+_PASSES, _LAST_PASSES = 5, 15
+_LEAST_S = 0.02
+"""CPU seconds for which a program is repeated in one pass of a measurement."""
+
+
+@dataclass(slots=True, eq=False)
+class MeasuringJudge:
+    """CPU seconds of one thread, each program measured beside the default one.
+
+    Both run in shuffled order in each of several passes; the cost is the median ratio
+    between them times the default's median, so that a busy host disturbs little.
+    """
+
+    server: CompilerServer
+    step: TunedStep
+    seed: int
+    unit: str = "s"
+    chooses_entry: bool = False
+    screens: bool = False
+    default_s: float = 0.0
+    count: int = 0
+
+    def screen(self, question: Question) -> list[HloKernel] | None:
+        del question
+        return None
+
+    def judge(self, question: Question) -> Verdict:
+        return self._measured(question, _PASSES)
+
+    def confirm(self, question: Question) -> Verdict:
+        return self._measured(question, _LAST_PASSES)
+
+    def _measured(self, question: Question, passes: int) -> Verdict:
+        try:
+            if self.default_s == 0.0:
+                self._start()
+            answer = self.server.compile("chosen", *self.step.with_choices(question))
+            first, other = self._measure(("default", "chosen"), passes)
+        except CompilerError as error:
+            return failed(str(error))
+        ratio, spread = _ratio(first, other)
+        verdict = _verdict(answer, self.default_s * ratio)
+        return replace(verdict, spread=spread, unestimated_bytes=0)
+
+    def _start(self) -> None:
+        """Compile the program with the default layouts, which all are compared with."""
+        plain = self.step.with_choices(Question({}, {}, False))
+        self.server.compile("default", *plain)
+        (times,) = self._measure(("default",), _PASSES)
+        self.default_s = median(times)
+
+    def _measure(self, keys: Sequence[str], passes: int) -> list[list[float]]:
+        self.count += 1
+        return self.server.measure(keys, passes, _LEAST_S, self.seed + self.count)
+
+
+def _ratio(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """Median of the ratios within a pass, and half the width of their middle half."""
+    ratios = sorted(b / a for a, b in zip(first, other, strict=True))
+    quarter = len(ratios) // 4
+    middle = median(ratios)
+    return middle, (ratios[-1 - quarter] - ratios[quarter]) / 2 / middle

@@ -1,0 +1,50 @@
+"""The journal of a search: each verdict on a line of its own, so that a run can go on."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meshwright.compile.tune.verdict import Verdict
+from meshwright.errors import PlanError
+
+
+@dataclass(slots=True, eq=False)
+class Journal:
+    """Verdicts by the text of what was judged; also in a file, if there is a path.
+
+    A line that was cut short by an interruption is dropped.
+    """
+
+    path: Path | None = None
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.path.exists():
+            for line in self._whole_lines(self.path):
+                entry = json.loads(line)
+                self.verdicts[entry["key"]] = Verdict.from_json(entry["verdict"])
+
+    def _whole_lines(self, path: Path) -> Iterator[str]:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(f"cannot read a journal from {path}: {error}") from None
+        whole, _, rest = text.rpartition("\n")
+        if rest:
+            path.write_text(whole + "\n" if whole else "", encoding="utf-8")
+        for number, line in enumerate(whole.splitlines(), 1):
+            if not line.startswith('{"key": '):
+                raise PlanError(
+                    f"line {number} of {path} is no verdict; give the journal of a search, "
+                    "or a new file"
+                )
+            yield line
+
+    def note(self, key: str, verdict: Verdict) -> None:
+        """Keep a verdict."""
+        self.verdicts[key] = verdict
+        if self.path is not None:
+            line = json.dumps({"key": key, "verdict": verdict.to_json()})
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")

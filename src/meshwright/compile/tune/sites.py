@@ -1,0 +1,110 @@
+"""Sites: the values of a program whose layout is worth a choice, equal layers as one.
+
+A site is a set of values that play the same part: those of equal layers, or of a loop's
+body. Values that are only a transpose of another share its site, since a layout of one is
+a layout of the other.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from meshwright.compile.tune.roles import Uses, read_uses
+from meshwright.program.ir import Program, Value, num_bytes, show_type
+
+_MOST_SITES = 40
+_LEAST_SHARE = 0.01
+"""Smaller values, as a share of the largest one, are no sites."""
+_FULL_RANK = 4
+"""Up to this rank every order of dims is a candidate: 24 orders of rank 4."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """Values that get one layout.
+
+    name: short and unique in the program, the same in every run.
+    role: what makes the values and what reads them: "dot>dot.lhs".
+    dims: one letter per dim, its part in the ops around: see `roles.Uses`.
+    weight: bytes of all values in one execution of the program, loops multiplied.
+    share: weight as a share of the largest site's.
+    source: source line of the op that makes the first value, or the input's path.
+    twins: gradients with respect to these values, as far as the program computes them.
+    """
+
+    name: str
+    role: str
+    dims: str
+    values: tuple[Value, ...]
+    weight: float
+    share: float
+    source: str
+    twins: tuple[Value, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of each value."""
+        return self.values[0].shape
+
+    @property
+    def type(self) -> str:
+        """The type of each value: `bf16[8, 512, 64]`."""
+        return show_type(self.shape, self.values[0].dtype)
+
+
+def find_sites(program: Program, paths: Sequence[str]) -> tuple[Site, ...]:
+    """Sites by falling weight; paths: names of the program's inputs."""
+    uses = read_uses(program, paths)
+    groups: dict[str, list[Value]] = {}
+    for value, use in uses.items():
+        if use.is_site and len(value.shape) > 1 and math.prod(value.shape) > 1:
+            groups.setdefault(use.signature, []).append(value)
+    weights = {
+        signature: sum(num_bytes(v) * uses[v].runs for v in values)
+        for signature, values in groups.items()
+    }
+    largest = max(weights.values(), default=1.0)
+    ranked = sorted(groups, key=lambda s: (-weights[s], s))
+    kept = [s for s in ranked if weights[s] >= _LEAST_SHARE * largest][:_MOST_SITES]
+    return tuple(
+        _site(f"v{index:02}", groups[s], uses, weights[s], weights[s] / largest)
+        for index, s in enumerate(kept)
+    )
+
+
+def _site(
+    name: str,
+    values: list[Value],
+    uses: dict[Value, Uses],
+    weight: float,
+    share: float,
+) -> Site:
+    use = uses[values[0]]
+    twins = (uses[value].twin for value in values)
+    return Site(
+        name=name,
+        role=use.role,
+        dims=use.dims,
+        values=tuple(values),
+        weight=weight,
+        share=share,
+        source=use.source,
+        twins=tuple(twin for twin in twins if twin is not None),
+    )
+
+
+def orders(rank: int) -> Iterator[tuple[int, ...]]:
+    """Candidate layouts of a rank, major to minor, the default first.
+
+    Beyond rank 4, all pairs of minor dims, the others in their order.
+    """
+    if rank <= _FULL_RANK:
+        yield from itertools.permutations(range(rank))
+        return
+    default = tuple(range(rank))
+    yield default
+    for pair in itertools.permutations(range(rank), 2):
+        order = (*(d for d in range(rank) if d not in pair), *pair)
+        if order != default:
+            yield order

@@ -1,0 +1,119 @@
+"""What a compiler, or a measurement, says about a program with chosen layouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass
+from typing import Any, Protocol
+
+from meshwright.compile.tune.constrain import Layouts
+from meshwright.compile.tune.kernel_costs import Example
+from meshwright.compile.tune.kernels import HloKernel
+from meshwright.run.compilers.server import EntryLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Cost of a program, and the figures that a person reads beside it.
+
+    cost: cycles, or seconds of CPU time; infinite if the program could not be compiled.
+    spread: relative half-width of the middle half of measurements, 0 for an estimate.
+    bytes_accessed: XLA's count, loop bodies once.
+    async_copies: asynchronous copies and slices of one execution.
+    unestimated_bytes: bytes written by instructions without an estimate of cycles.
+    temp_bytes: temporary memory.
+    in_layouts, out_layouts: layouts of arguments and results, major to minor.
+    error: why there is no cost, "" if there is one.
+    examples: kernels with the compiler's estimates, from which other programs are guessed.
+    """
+
+    cost: float
+    spread: float = 0.0
+    bytes_accessed: float | None = None
+    async_copies: int = 0
+    unestimated_bytes: int = 0
+    temp_bytes: int = 0
+    in_layouts: tuple[tuple[int, ...] | None, ...] = ()
+    out_layouts: tuple[tuple[int, ...] | None, ...] = ()
+    error: str = ""
+    examples: tuple[Example, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; an infinite cost is `None`."""
+        return {
+            **asdict(self),
+            "cost": self.cost if math.isfinite(self.cost) else None,
+            "examples": [astuple(each) for each in self.examples],
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Verdict:
+        """The verdict that `to_json` wrote."""
+        cost = math.inf if fields["cost"] is None else fields["cost"]
+        given: dict[str, Any] = dict(fields)
+        for key in ("in_layouts", "out_layouts"):
+            given[key] = tuple(e if e is None else tuple(e) for e in fields[key])
+        given["cost"] = cost
+        given["examples"] = tuple(
+            Example(key, kind, tuple(features), cycles)
+            for key, kind, features, cycles in fields.get("examples", ())
+        )
+        return Verdict(**given)
+
+
+def failed(reason: str) -> Verdict:
+    """The verdict on a program that does not compile."""
+    return Verdict(math.inf, error=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A program with chosen layouts.
+
+    layouts: constraints on values of the program. inputs: chosen layouts of arguments, by
+        position. is_auto: whether the compiler chooses the layouts of other arguments and
+        of results; otherwise they are the default.
+    """
+
+    layouts: Layouts
+    inputs: Mapping[int, tuple[int, ...]]
+    is_auto: bool
+
+    def entry_inputs(self, count: int, kept: frozenset[int]) -> tuple[EntryLayout, ...]:
+        """The layout of each argument; those in `kept` have the default."""
+        return tuple(
+            self.inputs.get(i) or ("auto" if self.is_auto and i not in kept else None)
+            for i in range(count)
+        )
+
+
+class Judge(Protocol):
+    """Decides what programs with chosen layouts cost."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of costs: `cycles`, or `s` for measured seconds."""
+        ...
+
+    @property
+    def chooses_entry(self) -> bool:
+        """Whether the compiler can choose layouts of arguments and results."""
+        ...
+
+    @property
+    def screens(self) -> bool:
+        """Whether `screen` can be asked, which takes much less time than `judge`."""
+        ...
+
+    def screen(self, question: Question) -> list[HloKernel] | None:
+        """The kernels of the program, not yet compiled; `None` if that fails."""
+        ...
+
+    def judge(self, question: Question) -> Verdict:
+        """The verdict; a program that does not compile has one, too."""
+        ...
+
+    def confirm(self, question: Question) -> Verdict:
+        """The verdict on what a search chose, with more care than `judge` takes."""
+        ...

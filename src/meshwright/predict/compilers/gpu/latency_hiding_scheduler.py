@@ -1,0 +1,98 @@
+"""Latency-hiding scheduler: the order in which the GPU compiler runs fusions.
+
+XLA: `LatencyHidingScheduler` with `GpuLatencyEstimator`. It orders a program from its end.
+While a collective waits for the fusions that hide it, other fusions whose consumers are
+all in place come before those consumers. So the gradients of weights, which only the
+optimizer reads, are computed late in the backward pass, and what they read lives until
+then.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.program.ir import Program, Value
+
+_LATENCY = 5000
+"""XLA's units of time between the start and the end of any collective."""
+
+_LIBRARY_CALL = 1000
+"""XLA's units of time of a convolution, which cuDNN computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyHidingScheduler:
+    """The pass; `async_collectives` are kinds that run beside kernels."""
+
+    async_collectives: Collection[str]
+
+    def __call__(self, fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+        """The fusions in an order in which others hide collectives."""
+        del program
+        if not any(self._is_async(fusion) for fusion in fusions):
+            return list(fusions)
+        makers = {v: i for i, fusion in enumerate(fusions) for v in fusion.writes}
+        operands = _dependencies(fusions, makers)
+        waiting = [0] * len(fusions)
+        for needed in operands:
+            for index in needed:
+                waiting[index] += 1
+        order: list[int] = []
+        ready = [-i for i, count in enumerate(waiting) if not count]
+        ready.sort()
+        in_flight: list[tuple[int, int]] = []
+        now = 0
+        while ready or in_flight:
+            if in_flight and (not ready or in_flight[0][0] <= now):
+                end, index = heappop(in_flight)
+                now = max(now, end)
+                index = -index
+            else:
+                index = -heappop(ready)
+                if self._is_async(fusions[index]):
+                    heappush(in_flight, (now + _LATENCY, -index))
+                    continue
+                now += _cost(fusions[index])
+            order.append(index)
+            for needed in operands[index]:
+                waiting[needed] -= 1
+                if not waiting[needed]:
+                    heappush(ready, -needed)
+        assert len(order) == len(fusions), "fusions wait for each other"
+        return [fusions[index] for index in reversed(order)]
+
+    def _is_async(self, fusion: Fusion) -> bool:
+        return fusion.root.kind in self.async_collectives
+
+
+def _cost(fusion: Fusion) -> int:
+    """XLA's units of time of a fusion, in which all others can be neglected.
+
+    One matrix product or loop hides a collective: XLA estimates its time, which it does
+    not for libraries.
+    """
+    if fusion.kind is FusionKind.REGION:
+        return _LATENCY
+    if fusion.kind is not FusionKind.PRODUCT:
+        return 1
+    is_convolution = fusion.root.kind == "conv_general_dilated"
+    return _LIBRARY_CALL if is_convolution else _LATENCY
+
+
+def _dependencies(
+    fusions: Sequence[Fusion], makers: dict[Value, int]
+) -> list[list[int]]:
+    """The fusions that each one waits for: those that make what it reads.
+
+    Fusions with an effect keep their order.
+    """
+    found: list[list[int]] = []
+    last_effect: int | None = None
+    for index, fusion in enumerate(fusions):
+        needed = dict.fromkeys(makers[v] for v in fusion.reads if v in makers)
+        if fusion.root.has_effect:
+            needed |= {} if last_effect is None else {last_effect: None}
+            last_effect = index
+        found.append(list(needed))
+    return found

@@ -1,0 +1,165 @@
+"""Layout assignment: loops that want the dims of a stacked array in other orders.
+
+XLA: `GpuLayoutAssignment`. A matrix product writes its dims in the order of its result. It
+reads batched matrices only if batch, contracted and other dims are each side by side.
+Values keep the order that a product gives them or asks of them, through transposes and
+elementwise ops. If the loop of the forward pass stacks a value in one order, and the loop
+of the backward pass reads it in another, the whole stack is copied in between.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from meshwright.predict.compilers.hlo.compilation import (
+    Compilation,
+    Origins,
+    Rewrite,
+)
+from meshwright.predict.compilers.xla.pipeline import assign_layouts
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
+
+Order = tuple[int, ...]
+"""Dims from the outermost to the innermost in memory, as numbers among those that have
+more than one element. Dims of one element may be anywhere."""
+
+COPY = "copy_p"
+
+
+def assign_gpu_layouts(compilation: Compilation) -> Compilation:
+    """The compilation with those copies, and with the minor dims of its values."""
+    return assign_layouts(Rewrite(copy_between_orders)(compilation))
+
+
+def copy_between_orders(program: Program, origins: Origins) -> Program:
+    """The program with copies of stacked arrays that loops make and read differently."""
+    made: dict[Atom, Order] = {}
+    ops: list[Op] = []
+    for op in program.ops:
+        loop = origins.with_bodies(op, copy_between_orders)
+        operands = list(loop.operands)
+        for position, wanted in _stacked_orders(loop, is_result=False):
+            operand = operands[position]
+            if made.get(operand, wanted) != wanted:
+                copy = Value(operand.shape, operand.dtype)
+                ops.append(Op(COPY, (operand,), (copy,), source=op.source))
+                operands[position] = copy
+        if tuple(operands) != loop.operands:
+            loop = origins.replace(loop, operands=tuple(operands))
+        for position, order in _stacked_orders(loop, is_result=True):
+            made[loop.results[position]] = order
+        ops.append(loop)
+    return program if tuple(ops) == program.ops else replace(program, ops=tuple(ops))
+
+
+def _stacked_orders(op: Op, is_result: bool) -> list[tuple[int, Order]]:
+    """Positions of a loop's stacked operands or results, and their orders within it."""
+    stacked = [wire for wire in op.wires if wire.is_stacked]
+    if not stacked:
+        return []
+    orders = [dim_orders(body) for body in op.bodies]
+    found: list[tuple[int, Order]] = []
+    for wire in stacked:
+        position = wire.result if is_result else wire.operand
+        for body, i in wire.outputs if is_result else wire.inputs:
+            program = op.bodies[body]
+            inside = (program.outputs if is_result else program.inputs)[i]
+            if position is not None and isinstance(inside, Value):
+                order = orders[body].get(inside)
+                found += [] if order is None else [(position, order)]
+    return found
+
+
+def dim_orders(body: Program) -> dict[Value, Order]:
+    """Orders that the matrix products of a program decide on, by value.
+
+    What a product asks for counts before what the product that makes a value gives.
+    """
+    orders: dict[Value, Order] = {}
+    for op in reversed(body.ops):
+        if op.kind == "dot_general":
+            asked = ((v, _operand_order(op, i)) for i, v in enumerate(op.operands[:2]))
+        else:
+            known = [orders[r] for r in op.results if r in orders]
+            asked = ((v, _through(op, known[0], v)) for v in op.operands if known)
+        _add(orders, asked)
+    for op in body.ops:
+        if op.kind == "dot_general":
+            given: Any = [(r, _as_written(r)) for r in op.results]
+        else:
+            given = [
+                (r, _through(op, orders[v], v, is_forward=True))
+                for v in op.operands
+                if isinstance(v, Value) and v in orders
+                for r in op.results
+            ]
+        _add(orders, given)
+    for op in reversed(body.ops):
+        known = [orders[r] for r in op.results if r in orders]
+        if known and op.kind != "dot_general":
+            _add(orders, ((v, _through(op, known[0], v)) for v in op.operands))
+        elif op.kind == "dot_general":
+            _add(orders, ((v, _as_written(v)) for v in op.operands[:2]))
+    return orders
+
+
+def _add(orders: dict[Value, Order], found: Any) -> None:
+    """Adds orders of values that have none so far."""
+    for value, order in found:
+        if isinstance(value, Value) and order is not None:
+            orders.setdefault(value, order)
+
+
+def _as_written(value: Atom) -> Order:
+    return tuple(range(len(_extents(value))))
+
+
+def _extents(value: Atom) -> tuple[int, ...]:
+    return tuple(n for n in value.shape if n > 1)
+
+
+def _through(
+    op: Op, order: Order, operand: Atom, is_forward: bool = False
+) -> Order | None:
+    """The order of an operand from that of the result, or the reverse.
+
+    `None` if the op moves elements in another way than a transpose does.
+    """
+    (result, *others) = op.results
+    if others or len(op.bodies):
+        return None
+    if op.kind == "transpose":
+        permutation: Any = op.params["permutation"]
+        kept = [d for d in permutation if operand.shape[d] > 1]
+        moved = [sorted(kept).index(d) for d in kept]  # of the operand, by result's dim
+        to_other = [moved.index(d) for d in range(len(kept))] if is_forward else moved
+        return tuple(to_other[d] for d in order)
+    is_kept = has_trait(op.kind, Trait.ELEMENTWISE) or has_trait(
+        op.kind, Trait.ALIASES_OPERAND
+    )
+    return order if is_kept and _extents(operand) == _extents(result) else None
+
+
+def _operand_order(op: Op, position: int) -> Order | None:
+    """The order in which a product asks for an operand; `None` if it reads any.
+
+    Without batch dims, or if each kind of dims is side by side, it takes what it gets.
+    """
+    numbers: Any = op.params["dimension_numbers"]
+    contracted, batch = (tuple(pair[position]) for pair in numbers)
+    shape = op.operands[position].shape
+    free = tuple(d for d in range(len(shape)) if d not in (*contracted, *batch))
+    groups = (batch, contracted, free) if position else (batch, free, contracted)
+    kept = [d for d in range(len(shape)) if shape[d] > 1]
+    if not batch or all(
+        _is_run([kept.index(d) for d in g if d in kept]) for g in groups
+    ):
+        return None
+    return tuple(kept.index(d) for d in chain(*groups) if d in kept)
+
+
+def _is_run(dims: Sequence[int]) -> bool:
+    """Whether dims are side by side, in rising order."""
+    return list(dims) == list(range(dims[0], dims[0] + len(dims))) if dims else True

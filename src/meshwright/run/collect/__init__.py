@@ -1,0 +1,1 @@
+"""Collectors of data sets for learned performance models, by compiling and measuring."""

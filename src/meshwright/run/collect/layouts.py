@@ -1,0 +1,293 @@
+"""A collector of layouts: random ones in a program, compiled and timed by XLA for CPUs."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from platform import processor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from meshwright.errors import LearnedError
+from meshwright.jax_private import HloProgram, is_key
+from meshwright.predict.learned import (
+    MeasuredGraph,
+    Provenance,
+    hlo_graph,
+    layout_features,
+)
+from meshwright.predict.learned.features import MAX_RANK
+from meshwright.predict.learned.hlo_graph import encoded_module
+from meshwright.predict.learned.hlo_proto import decode
+from meshwright.run.collect.layout_constraints import Layout, constrain_layouts
+
+_MIN_RUN_S = 0.02
+"""CPU seconds of one measurement: the clock of a process then adds well under 1 %."""
+
+_NAMES = re.compile(r"%[\w.-]+")
+_METADATA = re.compile(r", metadata=\{[^}]*\}")
+
+Config = dict[str, tuple[Layout, Layout, Layout]]
+"""Layouts by the name of a configurable instruction; the default has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionPlan:
+    """What is collected of one program: so many configurations, timed in so many passes."""
+
+    configs: int
+    passes: int
+    seed: int
+
+
+def collect_layouts(
+    name: str,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    plan: CollectionPlan,
+    folder: Path,
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> MeasuredGraph:
+    """The measured graph of a function's program; it always contains the default.
+
+    Each measurement is written to `NAME.partial.jsonl` at once, and is not repeated if the
+    collection is started again. Configurations that lead to the same program are merged;
+    one that fails, or computes other numbers than the default, is kept as an error.
+    """
+    lowered = jax.jit(fn, keep_unused=True).lower(*args)
+    program = _Program.of(lowered, list(map(_plain_array, jax.tree.leaves(args))))
+    configs = [*program.sample(plan)]
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = Journal.open(folder / f"{name}.partial.jsonl", program, plan)
+    executables = _compile_all(program, configs, journal, on_progress)
+    random = np.random.default_rng([plan.seed, 1])
+    for number in range(plan.passes):
+        on_progress(f"pass {number + 1} of {plan.passes}")
+        for config in random.permutation(list(executables)):
+            if (number, int(config)) not in journal.times:
+                ns = cpu_ns(executables[config], program.leaves)
+                journal.add(pass_number=number, config=int(config), ns=ns)
+    return _measured(name, program, configs, journal, list(executables))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Program:
+    """A lowered program and its inputs.
+
+    nodes: place of each configurable instruction in the graph, by name. ranks: of its
+        result and of its operands.
+    """
+
+    lowered: Any
+    text: str
+    leaves: list[Any]
+    nodes: Mapping[str, int]
+    ranks: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, lowered: Any, leaves: list[Any]) -> "_Program":
+        module = decode("HloModule", encoded_module(lowered), "the lowered module")
+        instructions = [i for c in module.computations for i in c.instructions]
+        by_id = {i.id: i for i in instructions}
+        chosen = [int(node) for node in hlo_graph(lowered).configurable]
+        if not chosen:
+            raise LearnedError(
+                "the program has no convolution, dot or reshape: no layout can be chosen"
+            )
+        ranks: dict[str, tuple[int, ...]] = {}
+        for node in chosen:
+            made = instructions[node]
+            operands = [by_id[operand] for operand in made.operand_ids]
+            ranks[made.name] = tuple(len(i.shape.dimensions) for i in (made, *operands))
+        text = lowered.compiler_ir("hlo").get_hlo_module().to_string()
+        nodes = {instructions[node].name: node for node in chosen}
+        return cls(lowered, text, leaves, nodes, ranks)
+
+    def sample(self, plan: CollectionPlan) -> Iterator[Config]:
+        """The default, then random configurations: of few tensors, or of many."""
+        yield {}
+        random = np.random.default_rng([plan.seed, 0])
+        places = [
+            (name, tensor)
+            for name, ranks in self.ranks.items()
+            for tensor, rank in enumerate(ranks[:3])
+            if 2 <= rank <= MAX_RANK
+        ]
+        for number in range(plan.configs - 1):
+            most = 3 if number % 2 else max(3, len(places) // 2)
+            count = min(len(places), int(random.integers(1, most + 1)))
+            config: Config = {}
+            for place in random.permutation(len(places))[:count]:
+                name, tensor = places[place]
+                rank = self.ranks[name][tensor]
+                layout = tuple(int(dim) for dim in random.permutation(rank))
+                layouts = list(config.get(name, ((), (), ())))
+                layouts[tensor] = layout
+                config[name] = (layouts[0], layouts[1], layouts[2])
+            yield config
+
+    def compile(self, config: Config) -> HloProgram:
+        text = constrain_layouts(self.text, config) if config else self.text
+        return HloProgram(text, jax.devices("cpu")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Measurements of one collection, in memory and in a file of JSON lines.
+
+    times: nanoseconds by pass and configuration. errors: by configuration.
+    """
+
+    path: Path
+    times: dict[tuple[int, int], int]
+    errors: dict[int, str]
+
+    @classmethod
+    def open(cls, path: Path, program: _Program, plan: CollectionPlan) -> "Journal":
+        """The journal of a file, which may exist, of the same program and seed only."""
+        key = sha256(program.text.encode()).hexdigest()[:16]
+        header = {"program": key, "seed": plan.seed, "configs": plan.configs}
+        journal = cls(path, {}, {})
+        if not path.exists():
+            journal.write(header)
+            return journal
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if not whole or whole[0] != header:
+            raise LearnedError(
+                f"{path} is of another collection: give the same program and options to "
+                "go on, or delete it"
+            )
+        path.write_text("".join(line for line in lines if line.endswith("\n")))
+        for entry in whole[1:]:
+            if "error" in entry:
+                journal.errors[entry["config"]] = entry["error"]
+            else:
+                journal.times[entry["pass"], entry["config"]] = entry["ns"]
+        return journal
+
+    def add(self, *, pass_number: int, config: int, ns: int) -> None:
+        self.times[pass_number, config] = ns
+        self.write({"pass": pass_number, "config": config, "ns": ns})
+
+    def fail(self, config: int, error: str) -> None:
+        self.errors[config] = error
+        self.write({"config": config, "error": error})
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def _compile_all(
+    program: _Program,
+    configs: Sequence[Config],
+    journal: Journal,
+    on_progress: Callable[[str], None],
+) -> dict[int, HloProgram]:
+    """One executable per distinct program that computes the default's numbers."""
+    executables: dict[int, HloProgram] = {}
+    fingerprints: set[str] = set()
+    expected: list[Any] = []
+    for number, config in enumerate(configs):
+        on_progress(f"compiling {number + 1} of {len(configs)}")
+        if number in journal.errors:
+            continue
+        try:
+            executable = program.compile(config)
+            results = list(map(np.asarray, executable(*program.leaves)))
+        except (ValueError, RuntimeError) as fault:
+            if number == 0:
+                raise
+            journal.fail(number, str(fault)[:200])
+            continue
+        expected = expected or results
+        if not all(map(_is_close, results, expected)):
+            journal.fail(number, "other numbers than the default's")
+            continue
+        print_ = fingerprint(executable.optimized_text())
+        if print_ not in fingerprints:
+            fingerprints.add(print_)
+            executables[number] = executable
+    return executables
+
+
+def _is_close(result: Any, expected: Any) -> bool:
+    """Whether two results differ by no more than another order of additions explains."""
+    one, other = (
+        np.asarray(x, np.result_type(x, np.float32)) for x in (result, expected)
+    )
+    is_float = jnp.issubdtype(result.dtype, jnp.inexact)
+    share = max(1e-3, 4 * float(jnp.finfo(result.dtype).eps) if is_float else 0)
+    scale = float(np.max(np.abs(other), initial=0, where=np.isfinite(other)))
+    return np.allclose(one, other, rtol=0, atol=share * scale, equal_nan=True)
+
+
+def _plain_array(leaf: Any) -> Any:
+    """An argument as compiled programs take it: typed keys are arrays of integers."""
+    array = jnp.asarray(leaf)
+    return jax.random.key_data(array) if is_key(array.dtype) else array
+
+
+def fingerprint(optimized: str) -> str:
+    """A hash of an optimised module that does not depend on names and metadata."""
+    numbers: dict[str, str] = {}
+    body = optimized[optimized.find("\n%") :]
+    plain = _METADATA.sub("", body)
+    renamed = _NAMES.sub(lambda m: numbers.setdefault(m[0], f"%{len(numbers)}"), plain)
+    return sha256(renamed.encode()).hexdigest()
+
+
+def cpu_ns(executable: HloProgram, args: Sequence[Any]) -> int:
+    """CPU nanoseconds of one run of this process, the mean over runs of 20 ms in all."""
+    runs, start_ns = 0, time.process_time_ns()
+    while True:
+        jax.block_until_ready(executable(*args))
+        runs += 1
+        spent_ns = time.process_time_ns() - start_ns
+        if spent_ns >= _MIN_RUN_S * 1e9:
+            return max(1, spent_ns // runs)
+
+
+def _measured(
+    name: str,
+    program: _Program,
+    configs: Sequence[Config],
+    journal: Journal,
+    kept: Sequence[int],
+) -> MeasuredGraph:
+    """The record of all configurations that ran; its times are the fastest passes."""
+    nodes = dict(sorted(program.nodes.items(), key=lambda item: item[1]))
+    nothing = ((), (), ())
+    features = [
+        [layout_features(configs[number].get(node, nothing)) for node in nodes]
+        for number in kept
+    ]
+    last = max(pass_number for pass_number, _ in journal.times)
+    pass_ns = tuple(
+        tuple(journal.times[number, config] for config in kept)
+        for number in range(last + 1)
+    )
+    provenance = Provenance(
+        compiler="XLA:CPU",
+        version=f"jax {jax.__version__}",
+        host=processor(),
+        columns="minor to major: result, first operand, second operand",
+        default=0,
+        pass_ns=pass_ns,
+        errors=tuple((str(c), error) for c, error in sorted(journal.errors.items())),
+    )
+    return MeasuredGraph(
+        name,
+        hlo_graph(program.lowered),
+        np.array(features, np.float32),
+        np.array(list(nodes.values()), np.int64),
+        np.min(np.array(pass_ns, np.int64), axis=0),
+        provenance=provenance,
+    )

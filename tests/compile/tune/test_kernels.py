@@ -1,0 +1,113 @@
+"""Kernels of optimised programs, what they cost, and what has no estimate."""
+
+import math
+
+import pytest
+
+from meshwright.compile.tune.kernel_costs import (
+    Example,
+    KernelCosts,
+    async_bytes,
+    examples_of,
+    same_program,
+)
+from meshwright.compile.tune.kernels import read_arrays, read_kernels
+from meshwright.run.compilers.hlo import estimated_cycles, unestimated
+
+BODY = """HloModule step, is_scheduled=true
+
+%fused.1 (p0: bf16[8,64], p1: bf16[64,256]) -> bf16[8,256] {
+  %p0 = bf16[8,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %p1 = bf16[64,256]{ORDER:T(8,128)(2,1)} parameter(1)
+  ROOT %c.1 = bf16[8,256]{1,0:T(8,128)(2,1)} convolution(%p0, %p1), dim_labels=bf_io->bf
+}
+
+%body (s: (s32[], bf16[8,256])) -> (s32[], bf16[8,256]) {
+  %s = (s32[], bf16[8,256]{1,0}) parameter(0)
+  %g = bf16[8,256]{1,0} get-tuple-element(%s), index=1
+  %neg = bf16[8,256]{1,0} negate(%g), backend_config={CYCLES_10}
+}
+
+%condition (s.1: (s32[], bf16[8,256])) -> pred[] {
+  %s.1 = (s32[], bf16[8,256]{1,0}) parameter(0)
+}
+
+ENTRY %main (a: bf16[8,64], b: bf16[64,256]) -> bf16[8,256] {
+  %a = bf16[8,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %b = bf16[64,256]{ORDER:T(8,128)(2,1)} parameter(1)
+  %copy-start = (bf16[8,64]{1,0:T(8,128)(2,1)S(1)}, bf16[8,64]{1,0}, u32[]) copy-start(%a)
+  %copy-done = bf16[8,64]{1,0:T(8,128)(2,1)S(1)} copy-done(%copy-start)
+  %f = bf16[8,256]{1,0:T(8,128)(2,1)} fusion(%copy-done, %b), calls=%fused.1, b={CYCLES_700}
+  %w = (s32[], bf16[8,256]{1,0}) while(%f), condition=%condition, body=%body, TRIPS
+  ROOT %x = bf16[8,256]{1,0} custom-call(%w), custom_call_target="Sort"
+}
+"""
+
+
+def text(order="1,0", final=False):
+    found = BODY.replace("ORDER", order)
+    found = found.replace("TRIPS", 'backend_config={"known_trip_count":{"n":"5"}}')
+    for cycles in (10, 700):
+        estimate = f'{{"estimated_cycles":"{cycles}"}}' if final else "{}"
+        found = found.replace(f"{{CYCLES_{cycles}}}", estimate)
+    return found
+
+
+def test_kernels_are_those_of_loops_and_the_entry_not_ops_inside_fusions():
+    kernels = {k.name: k for k in read_kernels(text())}
+    assert set(kernels) == {"copy-start", "f", "neg", "x"}
+    assert kernels["neg"].runs == 5
+    assert kernels["f"].kind == "product fb oi fb"
+    assert kernels["copy-start"].is_async
+    assert kernels["x"].is_async
+
+
+def test_a_compiled_program_is_predicted_exactly_with_loops_multiplied():
+    costs = KernelCosts()
+    kernels = read_kernels(text())
+    costs.learn(examples_of(kernels, text(final=True)))
+    assert costs.predict(kernels) == estimated_cycles(text(final=True)) == 750
+
+
+def test_names_do_not_matter_to_a_kernel_and_layouts_do():
+    renamed = text().replace("%fused.1", "%other").replace("%f ", "%g7 ")
+    assert same_program(read_kernels(renamed)) == same_program(read_kernels(text()))
+    other = text(order="0,1")
+    assert same_program(read_kernels(other)) != same_program(read_kernels(text()))
+
+
+def test_unestimated_instructions_are_copies_and_custom_calls():
+    beside = unestimated(text(final=True))
+    assert beside.async_copies == 1
+    assert beside.num_bytes == 2 * (8 * 64 + 8 * 256)
+    assert async_bytes(read_kernels(text())) == 2 * (8 * 128 + 8 * 256)
+
+
+def test_padding_counts_the_two_minor_dims():
+    (array,) = read_arrays("bf16[100,3,200]{1,2,0:T(8,128)(2,1)S(1)}")
+    assert array.is_on_chip
+    assert array.num_bytes == 2 * 100 * 200 * 128
+
+
+def test_an_unknown_kernel_is_guessed_from_the_most_alike():
+    costs = KernelCosts()
+    (kernel,) = [k for k in read_kernels(text()) if k.name == "f"]
+    costs.learn(
+        [
+            Example("one", kernel.kind, kernel.features, 500.0),
+            Example("two", "gather", tuple(f + 3 for f in kernel.features), 9e6),
+        ]
+    )
+    assert costs.cycles_of(kernel) == pytest.approx(500 * math.exp(0.1), rel=0.01)
+
+
+def test_guesses_rise_when_compiled_kernels_cost_more_than_guessed():
+    costs = KernelCosts()
+    (first,) = [k for k in read_kernels(text()) if k.name == "f"]
+    (other,) = [k for k in read_kernels(text(order="0,1")) if k.name == "f"]
+    costs.learn([Example("near", first.kind, first.features, 500.0)])
+    before = costs.cycles_of(first)
+    costs.cycles_of(other)
+    costs.learn([Example(other.key, other.kind, other.features, 5000.0)])
+    costs.examples.pop()  # so that only the correction differs
+    assert costs.cycles_of(first) > before

@@ -1,0 +1,176 @@
+"""Passes of the GPU compiler; compiled figures are XLA's for one H100 (jax 0.12.0.1)."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import ShapeDtypeStruct, lax
+
+import meshwright as mw
+from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
+    LatencyHidingScheduler,
+)
+from meshwright.predict.compilers.gpu.layout_assignment import dim_orders
+from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.hlo.compilation import compile_program
+from tests.predict.compilers.compiled import fusions_of
+from tests.predict.memory.test_buffer_assignment import program_of
+
+
+def f32(*shape):
+    return ShapeDtypeStruct(shape, jnp.float32)
+
+
+def memory_on_h100(fn, *args):
+    """Predicted bytes on one device."""
+    return mw.partition(fn, {"d": 1}, []).plan(*args).on("h100").peak_memory_bytes
+
+
+def attention(q, k, v):
+    def loss(q, k, v):
+        return ((jax.nn.softmax(q @ k.T, axis=-1) @ v) ** 2).sum()
+
+    return jax.grad(loss, (0, 1, 2))(q, k, v)
+
+
+def test_scores_are_in_memory_before_and_after_their_softmax():
+    compiled = 53_477_484
+    found = memory_on_h100(attention, *[f32(2048, 64)] * 3)
+    assert found == pytest.approx(compiled, rel=0.02)
+
+
+def gradients(scores):
+    """Gradients of weights of layers in a scan, whose attention is given its scores."""
+
+    def step(weights, x):
+        def layer(h, w):
+            q = (h @ w).reshape(8, 512, 4, 32)
+            weights = jax.nn.softmax(scores(q, q * 2), axis=-1)
+            mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, q)
+            return h + mixed.reshape(8, 512, 128), None
+
+        return jax.grad(lambda weights: lax.scan(layer, x, weights)[0].sum())(weights)
+
+    return step
+
+
+def keys_first(q, k):
+    return jnp.einsum("bkhd,bqhd->bhkq", k, q).swapaxes(2, 3)
+
+
+def queries_first(q, k):
+    return jnp.einsum("bqhd,bkhd->bhqk", q, k)
+
+
+LAYERS = f32(12, 128, 128), f32(8, 512, 128)
+
+
+def test_a_stack_that_two_loops_want_in_different_orders_is_copied():
+    compiled = 1_288_706_956  # three stacks of 384 MiB, of which one is a copy
+    found = memory_on_h100(gradients(keys_first), *LAYERS)
+    assert found == pytest.approx(compiled, rel=0.02)
+
+
+def test_a_stack_that_two_loops_want_in_one_order_is_not_copied():
+    def copies(scores):
+        program = program_of(gradients(scores), *LAYERS)
+        ops = compile_program(program, GPU, (1, 1)).program.ops
+        return sum(
+            op.kind == "copy_p" and op.results[0].shape[-2:] == (512, 512) for op in ops
+        )
+
+    assert copies(queries_first) == 0
+    assert copies(keys_first) > 0
+
+
+def test_products_decide_on_the_order_of_dims():
+    def scores(q, k):
+        return jnp.exp(keys_first(q, k))
+
+    program = program_of(scores, f32(8, 512, 4, 32), f32(8, 512, 4, 32))
+    orders = dim_orders(program)
+    assert orders[program.outputs[0]] == (0, 1, 3, 2)
+    # Heads are a batch dim, so they come before the length.
+    assert {orders[v][:2] for v in program.inputs} == {(0, 2)}
+
+
+X, W = f32(64, 64), f32(64, 64)
+
+
+def stored_kinds(fn, *args):
+    return [fusion.root.kind for fusion in fusions_of(program_of(fn, *args), GPU)]
+
+
+def test_what_a_product_and_others_need_is_stored_and_not_computed_again():
+    def fn(x, w):
+        y = x * x + 1
+        return y @ w, y * 3
+
+    assert stored_kinds(fn, X, W) == ["add", "dot_general", "mul"]
+
+
+@pytest.mark.parametrize(("op", "stored"), [(jnp.exp, 2), (jnp.tanh, 3)])
+def test_only_cheap_ops_are_computed_by_several_consumers(op, stored):
+    def fn(x):
+        y = op(x)
+        return y + 1, (y * y).sum(0)
+
+    assert len(stored_kinds(fn, X)) == stored
+
+
+def test_a_product_computes_an_operand_that_nothing_else_needs():
+    assert stored_kinds(lambda x, w: (x * 2) @ w, X, W) == ["dot_general"]
+
+
+def layer_gradients(weights, x):
+    """Gradients of layers with batch statistics, which synchronise devices."""
+
+    def loss(weights):
+        h = x
+        for w in weights:
+            h = h @ w
+            h = jnp.maximum(h - h.mean(0), 0)
+        return h.sum()
+
+    return jax.grad(loss)(weights)
+
+
+def scheduled(async_collectives):
+    """Positions of the gradients of weights among all fusions, by layer from the last."""
+    weights = [f32(256, 256)] * 6
+    step = mw.partition(layer_gradients, {"d": 8}, [mw.data_parallel("d", "x")])
+    program = step.plan(weights, f32(8192, 256)).decided.lowered.program
+    fusions = fusions_of(program, GPU)
+    ordered = LatencyHidingScheduler(async_collectives)(fusions, program)
+    assert set(ordered) == set(fusions)
+    made = set()
+    for fusion in ordered:
+        assert all(
+            v in made for v in fusion.reads if any(v in f.writes for f in fusions)
+        )
+        made.update(fusion.writes)
+    products = [f for f in ordered if f.kind.value == "product"]
+    return [f.writes[0].shape == (256, 256) for f in products]
+
+
+def test_gradients_of_weights_hide_collectives_late_in_the_backward_pass():
+    first, last = scheduled(()), scheduled({"all_reduce"})
+    assert sum(first) == sum(last) == 6
+    # XLA computes no gradient of weights before the fifth gradient of activations.
+    assert last.index(True) > 6
+    assert last[-1]
+
+
+def test_a_loop_that_stacks_reduce_scatters_runs_its_first_iteration_before():
+    from zoo import llm
+
+    fn, args = llm.targets["gpt_125m"](layers=3, batch=8, sequence=64)
+    tactics = [mw.data_parallel("data", "batch.**"), mw.fsdp("data")]
+    plan = mw.partition(fn, {"data": 8}, tactics).plan(*args)
+    program = compile_program(plan.decided.lowered.program, GPU, (1, 1)).program
+    lengths = [op.params["length"] for op in program.ops if op.kind == "scan"]
+    assert lengths == [3, 2]  # in XLA's program, as "known_trip_count"
+    flops = sum(op.kind == "dot_general" for op in program.walk())
+    unpeeled = sum(
+        op.kind == "dot_general" for op in plan.decided.lowered.program.walk()
+    )
+    assert flops > unpeeled

@@ -1,0 +1,68 @@
+"""The process of a compiler that lives on: time limits, failures and interruptions."""
+
+import sys
+
+import pytest
+
+from meshwright.errors import CompilerError
+from meshwright.run.compilers.server import CompilerHost, CompilerServer
+
+HOST = CompilerHost("cpu", ("", {}), {})
+
+
+@pytest.fixture
+def child(monkeypatch, tmp_path):
+    """A function that makes a module of this source the compiler's process."""
+
+    def use(source):
+        (tmp_path / "silly_child.py").write_text(source)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setattr("meshwright.run.compilers.server._CHILD", "silly_child")
+        assert str(tmp_path) in sys.path
+
+    return use
+
+
+def test_a_process_that_is_too_slow_is_ended_and_the_next_request_starts_another(child):
+    child("import time\ntime.sleep(600)\n")
+    with CompilerServer(HOST, timeout_s=0.2) as server:
+        with pytest.raises(CompilerError, match=r"longer than 0\.2 s"):
+            server.forget("x")
+        child("for _ in open(0): print('{}', flush=True)\n")
+        server.timeout_s = 60.0
+        server.forget("x")
+
+
+def test_a_process_that_dies_is_an_error_with_what_it_printed_last(child):
+    child("import sys\nsys.exit('no memory left')\n")
+    with (
+        CompilerServer(HOST) as server,
+        pytest.raises(CompilerError, match="ended: no memory left"),
+    ):
+        server.forget("x")
+
+
+def test_an_error_in_the_process_is_an_error_here(child):
+    child("""for _ in open(0): print('{"error": "E: no such op"}', flush=True)\n""")
+    with (
+        CompilerServer(HOST) as server,
+        pytest.raises(CompilerError, match="failed: E: no such op"),
+    ):
+        server.forget("x")
+
+
+def test_no_request_gets_the_answer_of_an_interrupted_one(child, monkeypatch):
+    child(
+        "for n, _ in enumerate(open(0)): print('{\"seconds\": [[%d]]}' % n, flush=True)\n"
+    )
+
+    def interrupted(server, process):
+        raise KeyboardInterrupt
+
+    with CompilerServer(HOST) as server:
+        assert server.measure(["x"], 1, 0.0, 0) == [[0]]
+        with monkeypatch.context() as patch:
+            patch.setattr(CompilerServer, "_answer", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                server.measure(["x"], 1, 0.0, 0)
+        assert server.measure(["x"], 1, 0.0, 0) == [[0]]  # of a new process
