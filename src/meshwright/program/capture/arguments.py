@@ -169,8 +169,9 @@ def _buffers(leaf: Any) -> list[tuple[Any, int]]:
 
     None of PRNG keys, which have no address, and of arrays without elements.
     """
-    is_key = jnp.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
-    if is_key or not _is_array(leaf) or leaf.is_deleted() or not leaf.size:
+    if not _is_array(leaf) or leaf.is_deleted() or not leaf.size:
+        return []
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return []
     parts = [shard.data for shard in leaf.addressable_shards]
     kept = (part for part in parts if not part.is_deleted())
