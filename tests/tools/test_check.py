@@ -59,6 +59,17 @@ FAULTS = [
     ("tests", f"{PACKAGE}/fault.py", '"""\n>>> 1 + 1\n3\n"""\n', "1 failed"),
 ]
 
+SINGLE_FILES = (
+    "errors",
+    "jax_private",
+    "partitioner/decide",
+    "predict/energy",
+    "predict/estimate",
+    "predict/figures",
+    "program/records",
+)
+"""Files that are no folders, and that the contracts name."""
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
@@ -68,7 +79,7 @@ def tree(tmp_path: Path) -> Path:
     write(tmp_path / "tools/exceptions.toml", EXCEPTIONS)
     for folder in FOLDERS:
         write(tmp_path / folder.relative_to(ROOT) / "__init__.py", "")
-    for name in ("errors", "jax_private", "partitioner/decide", "program/records"):
+    for name in SINGLE_FILES:
         write(tmp_path / PACKAGE / f"{name}.py", "X = 1\n")
     write(tmp_path / "tests/test_good.py", "def test_it():\n    assert True\n")
     return tmp_path

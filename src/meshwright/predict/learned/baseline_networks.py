@@ -1,6 +1,6 @@
 """The two networks that TpuGraphs publishes as baselines, in their structure.
 
-`tiles/models.py` (EarlyJoinSAGE) and `layout/models.py` (ResModel, without segments) of
+EarlyJoinSAGE, for tiles, and ResModel without segments, for layouts, of
 google-research-datasets/tpu_graphs, commit ddd187c. Features are standardised as for our
 own network, where the originals scale them to 0 .. 1.
 """

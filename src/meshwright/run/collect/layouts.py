@@ -64,7 +64,7 @@ def collect_layouts(
     program = _Program.of(lowered, list(map(_plain_array, jax.tree.leaves(args))))
     configs = [*program.sample(plan)]
     folder.mkdir(parents=True, exist_ok=True)
-    journal = Journal.open(folder / f"{name}.partial.jsonl", program, plan)
+    journal = MeasurementJournal.open(folder / f"{name}.partial.jsonl", program, plan)
     executables = _compile_all(program, configs, journal, on_progress)
     random = np.random.default_rng([plan.seed, 1])
     for number in range(plan.passes):
@@ -138,7 +138,7 @@ class _Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class MeasurementJournal:
     """Measurements of one collection, in memory and in a file of JSON lines.
 
     times: nanoseconds by pass and configuration. errors: by configuration.
@@ -149,7 +149,9 @@ class Journal:
     errors: dict[int, str]
 
     @classmethod
-    def open(cls, path: Path, program: _Program, plan: CollectionPlan) -> "Journal":
+    def open(
+        cls, path: Path, program: _Program, plan: CollectionPlan
+    ) -> "MeasurementJournal":
         """The journal of a file, which may exist, of the same program and seed only."""
         key = sha256(program.text.encode()).hexdigest()[:16]
         header = {"program": key, "seed": plan.seed, "configs": plan.configs}
@@ -188,7 +190,7 @@ class Journal:
 def _compile_all(
     program: _Program,
     configs: Sequence[Config],
-    journal: Journal,
+    journal: MeasurementJournal,
     on_progress: Callable[[str], None],
 ) -> dict[int, HloProgram]:
     """One executable per distinct program that computes the default's numbers."""
@@ -259,7 +261,7 @@ def _measured(
     name: str,
     program: _Program,
     configs: Sequence[Config],
-    journal: Journal,
+    journal: MeasurementJournal,
     kept: Sequence[int],
 ) -> MeasuredGraph:
     """The record of all configurations that ran; its times are the fastest passes."""
