@@ -68,11 +68,11 @@ class Specialized:
         # Placing an array may leave one device's part in the memory of another array. Only
         # that device would then refuse to run, and the others would wait for it.
         if any(placed[i] is not leaves[i] for i in donated):
-            require_own_memory(paths, placed, donated)
+            require_own_memory(paths, leaves, placed, donated)
         try:
             outputs = self.executable.run(placed)
         except jax.errors.JaxRuntimeError:
-            require_own_memory(paths, placed, donated)
+            require_own_memory(paths, leaves, placed, donated)
             raise
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 

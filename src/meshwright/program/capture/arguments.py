@@ -146,15 +146,24 @@ def require_separate(
 
 
 def require_own_memory(
-    paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[int]
+    paths: Sequence[str],
+    leaves: Sequence[Any],
+    placed: Sequence[Any],
+    donated: Sequence[int],
 ) -> None:
-    """Raise `PlanError` if a donated array shares memory with another leaf.
+    """Raise `PlanError` if a donated JAX array shares memory with another one.
 
-    `jax.device_put` to the device where an array lies gives such an array.
+    `jax.device_put` to the device where an array lies gives such an array. NumPy arrays
+    may share memory, which JAX never donates.
+
+    placed: the leaves on the devices of the mesh.
     """
-    owner = {buffer: i for i in donated for buffer in _buffers(leaves[i])}
-    for i, leaf in enumerate(leaves if owner else ()):
-        for buffer in _buffers(leaf):
+    arrays = [
+        p if _is_array(leaf) else leaf for leaf, p in zip(leaves, placed, strict=True)
+    ]
+    owner = {buffer: i for i in donated for buffer in _buffers(arrays[i])}
+    for i, array in enumerate(arrays if owner else ()):
+        for buffer in _buffers(array):
             other = owner.get(buffer, i)
             if other != i:
                 raise PlanError(
