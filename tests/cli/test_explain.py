@@ -76,5 +76,5 @@ def test_explain_as_json_has_the_chains(run, mlp):
 
 
 def test_a_program_without_collectives_says_so(run, mlp):
-    done = run("explain", mlp, *MESH, "--tactics", "")
+    done = run("explain", mlp, *MESH, "--tactics", "[]")
     assert "no collectives" in done.out

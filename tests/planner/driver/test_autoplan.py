@@ -142,7 +142,7 @@ def test_the_same_search_finds_the_same_plan(plan):
     assert again.to_json() == plan.to_json()
 
 
-@pytest.mark.parametrize("moment", ["by the integer program", "GiB", "as tactics"])
+@pytest.mark.parametrize("moment", ["by the integer program", "MiB", "as tactics"])
 def test_ctrl_c_ends_the_search_with_the_best_plan_so_far(moment):
     fn, args = DEEP
     said = []
