@@ -1,8 +1,8 @@
 """A Gaussian process over the gains of choices, around a mean that ships with the package.
 
-The mean is linear in `features`; its weights are shipped in `gain_weights.json`. Within a
-run, covariances tell what one choice says about others: of the same site, of the same site
-with the same minor dims, of the same part elsewhere.
+The mean is linear in `features`; its weights, in `gain_weights.json`, are set by hand.
+Within a run, covariances tell what one choice says about others: of the same site, of the
+same site with the same minor dims, of the same part elsewhere.
 """
 
 import json

@@ -152,7 +152,7 @@ def _lines(tuned: TunedLayouts) -> Iterator[str]:
     rows.append(("tuned", tuned.tuned))
     yield f"{'':16}{tuned.unit:>14}{'accessed':>12}{'temporary':>12}{'async':>7}"
     for name, verdict in rows:
-        yield f"{name:16}{_cost(verdict.cost):>14}" + _beside(verdict)
+        yield f"{name:16}{_cost(verdict.cost):>14}" + _sizes(verdict)
     if not tuned.layouts:
         best = "the default" if tuned.baseline == "default" else "AUTO arguments"
         yield f"nothing better was found than {best}"
@@ -168,7 +168,7 @@ def _cost(cost: float) -> str:
     return f"{cost:,.0f}" if cost >= 1000 else f"{cost:.4g}"
 
 
-def _beside(verdict: Verdict) -> str:
+def _sizes(verdict: Verdict) -> str:
     accessed = (verdict.bytes_accessed or 0.0) / 2**20
     temporary = verdict.temp_bytes / 2**20
     return f"{accessed:>8.1f} MiB{temporary:>8.1f} MiB{verdict.async_copies:>7}"

@@ -1,4 +1,4 @@
-"""How good a ranking of configurations is, as TpuGraphs defines it.
+"""Measures of a ranking of configurations, as TpuGraphs defines them.
 
 Scores are predictions of which only the order counts; a lower score means faster.
 Reference: Phothilimthana et al., TpuGraphs, NeurIPS 2023.
