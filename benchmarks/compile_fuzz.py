@@ -5,7 +5,7 @@ float32, with gradients accumulated over microbatches and an optimizer of its ow
 planned by a search or by the schedules of experts, and compiled up to buffer assignment.
 Needs `meshwright[tpu]`.
 
-    python -m benchmarks.compile_fuzz [--cases 200] [--first 0] [--budget 3]
+    python -m benchmarks.compile_fuzz [--cases 200] [--first 0] [--budget 3] [--only search]
 
 Resumable: cases in the results file are not run again. Exit status 1 if any case fails.
 """
@@ -217,6 +217,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--budget", type=float, default=3.0)
+    parser.add_argument("--only", default="", help="leave out cases of other methods")
     options = parser.parse_args()
     rows: dict[str, Any] = {}
     if RESULTS.is_file():
@@ -225,6 +226,8 @@ def main() -> None:
         if str(number) in rows:
             continue
         case = Case.draw(number)
+        if options.only not in case.method:
+            continue
         result = run_case(case, options.budget)
         rows[str(number)] = {"result": result, **asdict(case)}
         print(f"{number:4d} {result[:200]}", flush=True)

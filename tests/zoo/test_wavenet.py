@@ -224,9 +224,9 @@ def test_averaged_weights_follow_the_last_ones():
 
 @pytest.mark.slow
 def test_the_tiny_teacher_learns_tones():
-    losses = [row["loss"] for row in wavenet.train(seed=0, steps=60)]
+    losses = [row["loss"] for row in wavenet.train(seed=0, steps=120)]
     assert losses[0] > 9.5
-    assert np.mean(losses[-5:]) < losses[0] - 1.5
+    assert np.median(losses[60:]) < losses[0] - 1.5  # single batches vary by 2
 
 
 # -- bad configurations -----------------------------------------------------------------
