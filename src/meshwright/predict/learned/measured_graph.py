@@ -36,6 +36,7 @@ class Provenance:
     default: number of the compiler's own configuration, if features do not tell it.
     pass_ns: one tuple per pass over all configurations, in their order.
     errors: configurations that failed, with the error; they have no row in the arrays.
+    kernel: texts from which the compiler's kernel can be made again, by name.
     """
 
     compiler: str
@@ -45,6 +46,7 @@ class Provenance:
     default: int | None = None
     pass_ns: tuple[tuple[int, ...], ...] = ()
     errors: tuple[tuple[str, str], ...] = ()
+    kernel: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def spread(self) -> tuple[float, ...]:
@@ -62,6 +64,7 @@ class Provenance:
             "pass_ns": [list(times) for times in self.pass_ns],
             "spread": [round(share, 4) for share in self.spread],
             "errors": [list(pair) for pair in self.errors],
+            **({"kernel": dict(self.kernel)} if self.kernel else {}),
         }
 
     @classmethod
@@ -72,6 +75,7 @@ class Provenance:
             **known,
             pass_ns=tuple(map(tuple, form["pass_ns"])),
             errors=tuple((config, error) for config, error in form["errors"]),
+            kernel=form.get("kernel", {}),
         )
 
 

@@ -1,6 +1,5 @@
 """A collector of layouts: random ones in a program, compiled and timed by XLA for CPUs."""
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from meshwright.predict.learned.features import MAX_RANK
 from meshwright.predict.learned.hlo_graph import encoded_module
 from meshwright.predict.learned.hlo_proto import decode
 from meshwright.run.collect.layout_constraints import Layout, constrain_layouts
+from meshwright.run.collect.measurement_journal import MeasurementJournal
 
 _MIN_RUN_S = 0.02
 """CPU seconds of one measurement: the clock of a process then adds well under 1 %."""
@@ -64,7 +64,9 @@ def collect_layouts(
     program = _Program.of(lowered, list(map(_plain_array, jax.tree.leaves(args))))
     configs = [*program.sample(plan)]
     folder.mkdir(parents=True, exist_ok=True)
-    journal = MeasurementJournal.open(folder / f"{name}.partial.jsonl", program, plan)
+    journal = MeasurementJournal.open(
+        folder / f"{name}.partial.jsonl", _header(program, plan)
+    )
     executables = _compile_all(program, configs, journal, on_progress)
     random = np.random.default_rng([plan.seed, 1])
     for number in range(plan.passes):
@@ -137,54 +139,9 @@ class _Program:
         return HloProgram(text, jax.devices("cpu")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class MeasurementJournal:
-    """Measurements of one collection, in memory and in a file of JSON lines.
-
-    times: nanoseconds by pass and configuration. errors: by configuration.
-    """
-
-    path: Path
-    times: dict[tuple[int, int], int]
-    errors: dict[int, str]
-
-    @classmethod
-    def open(
-        cls, path: Path, program: _Program, plan: CollectionPlan
-    ) -> "MeasurementJournal":
-        """The journal of a file, which may exist, of the same program and seed only."""
-        key = sha256(program.text.encode()).hexdigest()[:16]
-        header = {"program": key, "seed": plan.seed, "configs": plan.configs}
-        journal = cls(path, {}, {})
-        if not path.exists():
-            journal.write(header)
-            return journal
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
-        if not whole or whole[0] != header:
-            raise LearnedError(
-                f"{path} is of another collection: give the same program and options to "
-                "go on, or delete it"
-            )
-        path.write_text("".join(line for line in lines if line.endswith("\n")))
-        for entry in whole[1:]:
-            if "error" in entry:
-                journal.errors[entry["config"]] = entry["error"]
-            else:
-                journal.times[entry["pass"], entry["config"]] = entry["ns"]
-        return journal
-
-    def add(self, *, pass_number: int, config: int, ns: int) -> None:
-        self.times[pass_number, config] = ns
-        self.write({"pass": pass_number, "config": config, "ns": ns})
-
-    def fail(self, config: int, error: str) -> None:
-        self.errors[config] = error
-        self.write({"config": config, "error": error})
-
-    def write(self, entry: Mapping[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+def _header(program: _Program, plan: CollectionPlan) -> dict[str, Any]:
+    key = sha256(program.text.encode()).hexdigest()[:16]
+    return {"program": key, "seed": plan.seed, "configs": plan.configs}
 
 
 def _compile_all(

@@ -1,0 +1,55 @@
+"""A journal of measurements: each one on a line of its own, so that a run can go on."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshwright.errors import LearnedError
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementJournal:
+    """Measurements of one collection, in memory and in a file of JSON lines.
+
+    times: nanoseconds by pass and configuration. errors: by configuration.
+    """
+
+    path: Path
+    times: dict[tuple[int, int], int]
+    errors: dict[int, str]
+
+    @classmethod
+    def open(cls, path: Path, header: Mapping[str, Any]) -> "MeasurementJournal":
+        """The journal of a file, which may exist, of a collection with this header only."""
+        journal = cls(path, {}, {})
+        if not path.exists():
+            journal.write(header)
+            return journal
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if not whole or whole[0] != header:
+            raise LearnedError(
+                f"{path} is of another collection: give the same program and options to "
+                "go on, or delete it"
+            )
+        path.write_text("".join(line for line in lines if line.endswith("\n")))
+        for entry in whole[1:]:
+            if "error" in entry:
+                journal.errors[entry["config"]] = entry["error"]
+            else:
+                journal.times[entry["pass"], entry["config"]] = entry["ns"]
+        return journal
+
+    def add(self, *, pass_number: int, config: int, ns: int) -> None:
+        self.times[pass_number, config] = ns
+        self.write({"pass": pass_number, "config": config, "ns": ns})
+
+    def fail(self, config: int, error: str) -> None:
+        self.errors[config] = error
+        self.write({"config": config, "error": error})
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")

@@ -1,0 +1,133 @@
+"""Runs a kernel with chosen tiles on one thread, checks its results and times it."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.errors import CompilerError
+from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.spec import tuning_spec
+from meshwright.run.iree.tiling import Tiling
+from meshwright.run.iree.toolchain import Phase, compile_program, fetch, load, place
+
+_MIN_RUN_S = 0.01
+"""CPU seconds of one timing: 1000 times what a call of IREE's runtime takes."""
+_TOLERANCE = 1e-4
+"""Share of the largest result by which float32 sums in another order may differ."""
+
+_DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+@dataclass(slots=True, eq=False)
+class KernelBench:
+    """One kernel, its inputs, and the results of IREE's own tiles.
+
+    dispatch: the kernel as IREE has it before it chooses tiles.
+    programs: what was compiled, by tiling; `None` is IREE's default.
+    """
+
+    kernel: Kernel
+    seed: int
+    timeout_s: float = 30.0
+    dispatch: str = field(init=False)
+    programs: dict[Tiling | None, Callable[[], Any]] = field(default_factory=dict)
+    expected: list[NDArray[Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.dispatch = compile_program(self.kernel.text, Phase.SOURCES).decode()
+        self.build(None)
+
+    def build(self, tiling: Tiling | None) -> None:
+        """Compile and run the kernel with these tiles.
+
+        Raises `CompilerError` if it does not compile, or computes other numbers than the
+        default.
+        """
+        if tiling in self.programs:
+            return
+        code = self._code(tiling)
+        inputs, function = place(random_inputs(self.kernel, self.seed)), load(code)
+        results = fetch(function(*inputs))
+        self.expected = self.expected or results
+        if not all(map(is_close, results, self.expected)):
+            raise CompilerError("other numbers than the default's")
+        self.programs[tiling] = lambda: function(*inputs)
+
+    def _code(self, tiling: Tiling | None) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
+            spec = Path(folder, "spec.mlir")
+            chosen = {} if tiling is None else {self.kernel: tiling}
+            spec.write_text(tuning_spec(chosen), encoding="utf-8")
+            return compile_program(
+                self.dispatch,
+                since=Phase.SOURCES,
+                spec=spec if chosen else None,
+                timeout_s=self.timeout_s,
+            )
+
+    def times(
+        self, tilings: Sequence[Tiling | None], passes: int, seed: int
+    ) -> Mapping[Tiling | None, list[int]]:
+        """CPU nanoseconds of one run of each tiling, in passes of shuffled order."""
+        draw, order = random.Random(seed), list(tilings)
+        found: dict[Tiling | None, list[int]] = {tiling: [] for tiling in tilings}
+        for _ in range(passes):
+            draw.shuffle(order)
+            for tiling in order:
+                found[tiling].append(thread_ns(self.programs[tiling]))
+        return found
+
+
+def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
+    """Arguments of a kernel: normal numbers, or small whole ones for integers."""
+    draw = np.random.default_rng(seed)
+    inputs: list[NDArray[Any]] = []
+    for element, shape in kernel.arguments:
+        if element in _DTYPES:
+            dtype = _float_dtype(element)
+            inputs.append(draw.standard_normal(shape, np.float32).astype(dtype))
+        else:
+            bits = int(element.lstrip("isu"))
+            high = 2 if bits == 1 else 3
+            inputs.append(draw.integers(0, high, shape).astype(f"int{max(8, bits)}"))
+    return inputs
+
+
+def _float_dtype(element: str) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16 if element == "bf16" else np.dtype(_DTYPES[element])
+
+
+def is_close(result: NDArray[Any], expected: NDArray[Any]) -> bool:
+    """Whether results differ by no more than another order of additions explains."""
+    if result.shape != expected.shape:
+        return False
+    one, other = result.astype(np.float64), expected.astype(np.float64)
+    scale = float(np.max(np.abs(other), initial=0, where=np.isfinite(other)))
+    share = max(_TOLERANCE, 64 * 2.0 ** -_mantissa_bits(result.dtype))
+    return bool(np.allclose(one, other, rtol=0, atol=share * scale, equal_nan=True))
+
+
+def _mantissa_bits(dtype: Any) -> int:
+    return {2: 8, 4: 23, 8: 52}.get(np.dtype(dtype).itemsize, 23)
+
+
+def thread_ns(run: Callable[[], Any]) -> int:
+    """CPU nanoseconds of one run in this thread, the mean over runs of 10 ms in all."""
+    runs, start_ns = 0, time.thread_time_ns()
+    while True:
+        run()
+        runs += 1
+        spent_ns = time.thread_time_ns() - start_ns
+        if spent_ns >= _MIN_RUN_S * 1e9:
+            return max(1, spent_ns // runs)

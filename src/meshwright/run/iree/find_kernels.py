@@ -1,0 +1,130 @@
+"""The kernels of a program, from the text of IREE's compiler between two phases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meshwright.errors import CompilerError
+from meshwright.run.iree.kernel import NAMED_MAPS, Kernel, parse_kernel
+from meshwright.run.iree.tiling import Tiling
+from meshwright.run.iree.toolchain import Phase, compile_program
+
+_FUNCTION = re.compile(
+    r"func\.func @(\w+)\(\)(?P<attributes>[^\n]*) \{\n(?P<body>.*?)\n\s*return\n", re.DOTALL
+)
+_LOAD = re.compile(
+    r"(%\w+) = iree_tensor_ext\.dispatch\.tensor\.load .* -> (tensor<[^>]*>)"
+)
+_STORE = re.compile(
+    r"iree_tensor_ext\.dispatch\.tensor\.store (%\w+), .* : (tensor<[^>]*>) -> .*"
+)
+_CONFIG = re.compile(r"lowering_config<([^>]*distribution = [^>]*)>")
+_PIPELINE = re.compile(r"translation_info<(pipeline = .*)>\}")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKernels:
+    """The dispatches of a program.
+
+    kernels: those whose tiles can be chosen, with the names of their dispatches.
+    others: names of other dispatches, with the reason.
+    """
+
+    kernels: dict[Kernel, tuple[str, ...]]
+    others: dict[str, str]
+
+
+def find_kernels(program: str) -> FoundKernels:
+    """The kernels that IREE makes of a program in StableHLO; equal ones are one."""
+    sources = _functions(program, Phase.SOURCES)
+    configured = _functions(program, Phase.CONFIGURATIONS)
+    kernels: dict[Kernel, tuple[str, ...]] = {}
+    known: dict[str, Kernel] = {}
+    others: dict[str, str] = {}
+    for name, source in sources.items():
+        try:
+            kernel = _kernel(source["body"], configured.get(name))
+        except CompilerError as reason:
+            others[name] = str(reason)
+            continue
+        kernel = known.setdefault(kernel.fingerprint, kernel)
+        kernels[kernel] = (*kernels.get(kernel, ()), name)
+    return FoundKernels(kernels, others)
+
+
+def _functions(program: str, phase: Phase) -> dict[str, re.Match[str]]:
+    text = compile_program(program, phase).decode()
+    return {match[1]: match for match in _FUNCTION.finditer(text)}
+
+
+def _kernel(body: str, configured: re.Match[str] | None) -> Kernel:
+    root = find_root(body)
+    pipeline = _PIPELINE.search(configured["attributes"]) if configured else None
+    config = _CONFIG.search(configured["body"]) if configured else None
+    if not pipeline or not config:
+        raise CompilerError("IREE chooses no tiles for it")
+    kernel = parse_kernel(
+        _standalone(body), root, Tiling.parse(config[1]), pipeline[1]
+    )
+    if len(kernel.default.distribution) != len(kernel.loops):
+        raise CompilerError(
+            f"IREE rewrites its {len(kernel.loops)} loops before it chooses tiles"
+        )
+    return kernel
+
+
+def find_root(body: str) -> str:
+    """The text of the only op that multiplies two operands and adds up."""
+    ops = [op for op in _linalg_ops(body) if _adds_products(op)]
+    if len(ops) != 1:
+        what = "no matmul or convolution" if not ops else "more than one of them"
+        raise CompilerError(f"it has {what}")
+    return ops[0]
+
+
+def _linalg_ops(body: str) -> Iterator[str]:
+    """The text of each linalg op, with its region."""
+    lines = iter(body.splitlines())
+    for line in lines:
+        if re.match(r"\s*%\w+ = linalg\.", line):
+            text = [line.strip()]
+            while text[-1].endswith("{"):
+                text.extend(_region(lines))
+            yield "\n".join(text)
+
+
+def _region(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        yield line.strip()
+        if line.strip().startswith("}"):
+            return
+
+
+def _adds_products(op: str) -> bool:
+    name = op.partition("= ")[2].split()[0]
+    if name != "linalg.generic":
+        return name in NAMED_MAPS or "conv" in name
+    return '"reduction"' in op and bool(re.search(r"arith\.mul[fi]", op))
+
+
+def _standalone(body: str) -> str:
+    """A dispatch as a function: what it loads are arguments, what it stores results."""
+    arguments: list[str] = []
+    results: list[tuple[str, str]] = []
+    kept: list[str] = []
+    for line in map(str.strip, body.splitlines()):
+        if load := _LOAD.fullmatch(line):
+            arguments.append(f"{load[1]}: {load[2]}")
+        elif store := _STORE.fullmatch(line):
+            results.append((store[1], store[2]))
+        elif "hal.interface." not in line:
+            kept.append(line)
+    types = ", ".join(type_ for _, type_ in results)
+    names = ", ".join(name for name, _ in results)
+    lines = "\n".join(kept)
+    return (
+        f"func.func @kernel({', '.join(arguments)}) -> ({types}) {{\n{lines}\n"
+        f"return {names} : {types}\n}}\n"
+    )

@@ -1,0 +1,59 @@
+"""Tile sizes of a kernel, and the choices that IREE can compile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.errors import CompilerError
+
+_LEVELS = ("distribution", "vector_common_parallel", "vector_reduction")
+_LIST = re.compile(r"(\w+) = \[([^\]]*)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Tile sizes, one number per loop of the root op in each level; 0 does not tile.
+
+    distribution: of a workgroup, which one call computes. parallel: of the vectors of
+    the result. reduction: of the loops that add up.
+    """
+
+    distribution: tuple[int, ...]
+    parallel: tuple[int, ...]
+    reduction: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.distribution), len(self.parallel), len(self.reduction)}
+        sizes = (*self.distribution, *self.parallel, *self.reduction)
+        if len(lengths) != 1 or min(sizes, default=0) < 0:
+            raise CompilerError(
+                f"tile sizes {self}: wanted one number from 0 per loop in each level"
+            )
+
+    def __str__(self) -> str:
+        """The levels as IREE writes them; `parse` reads them back."""
+        levels = (self.distribution, self.parallel, self.reduction)
+        return ", ".join(
+            f"{name} = [{', '.join(map(str, sizes))}]"
+            for name, sizes in zip(_LEVELS, levels, strict=True)
+        )
+
+    @property
+    def attribute(self) -> str:
+        """The lowering config in IREE's syntax."""
+        return f"#iree_cpu.lowering_config<{self}>"
+
+    @classmethod
+    def parse(cls, text: str) -> Tiling:
+        """The tiling in the text of a lowering config; a missing level tiles nothing."""
+        levels: Mapping[str, tuple[int, ...]] = {
+            match[1]: tuple(int(size) for size in match[2].split(",") if size.strip())
+            for match in _LIST.finditer(text)
+            if match[1] in _LEVELS
+        }
+        if not levels:
+            raise CompilerError(f"{text[:80]!r} has no tile sizes of IREE's CPU backend")
+        none = (0,) * len(next(iter(levels.values())))
+        return cls(*(levels.get(name, none) for name in _LEVELS))

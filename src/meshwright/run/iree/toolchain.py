@@ -1,0 +1,128 @@
+"""IREE's compiler as a child process, and its runtime on one thread of this process."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.errors import CompilerError
+
+_FLAGS = (
+    "--iree-input-type=auto",
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+)
+_ERROR = re.compile(r"error: (.*)")
+_MISSING = (
+    "IREE is not installed: `pip install 'meshwright[iree]'` installs its compiler and "
+    "its runtime"
+)
+
+Arrays = Sequence[NDArray[Any]]
+Runnable = Callable[..., list[NDArray[Any]]]
+
+
+class Phase(Enum):
+    """How far a program is compiled; earlier phases give text."""
+
+    INPUT = "start"
+    SOURCES = "executable-sources"  # one function per dispatch, no tile sizes yet
+    CONFIGURATIONS = "executable-configurations"  # with the tile sizes that IREE chose
+    CODE = "end"
+
+
+def compile_program(
+    text: str,
+    to: Phase = Phase.CODE,
+    *,
+    since: Phase = Phase.INPUT,
+    spec: Path | None = None,
+    timeout_s: float = 60.0,
+) -> bytes:
+    """IREE's code for this machine's CPU, or the program's text in an earlier phase.
+
+    since: the phase that `text` has behind it. spec: file of a tuning spec. Raises `CompilerError` with the compiler's first message.
+    """
+    extra = [] if spec is None else [f"--iree-codegen-tuning-spec-path={spec}"]
+    phases = [f"--compile-from={since.value}", f"--compile-to={to.value}"]
+    command = [_compiler(), *_FLAGS, *phases, *extra, "-"]
+    try:
+        ended = subprocess.run(
+            command, input=text.encode(), capture_output=True, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        raise CompilerError(
+            f"IREE did not finish within {timeout_s:g} s: give it more time, or a smaller "
+            "program"
+        ) from None
+    if ended.returncode:
+        log = ended.stderr.decode(errors="replace")
+        found = _ERROR.search(log)
+        reason = found[1] if found else log[-300:] or f"status {ended.returncode}"
+        raise CompilerError(f"IREE failed: {reason.strip()[:300]}")
+    return ended.stdout
+
+
+@cache
+def _compiler() -> str:
+    try:
+        from iree.compiler.tools.binaries import find_tool
+    except ImportError as missing:
+        raise CompilerError(_MISSING) from missing
+    return str(find_tool("iree-compile"))
+
+
+@cache
+def _runtime_config() -> tuple[Any, Any]:
+    """IREE's runtime module, and a device that runs in the calling thread."""
+    try:
+        import iree.runtime as runtime
+    except ImportError as missing:
+        raise CompilerError(_MISSING) from missing
+    return runtime, runtime.Config("local-sync")
+
+
+def require_iree() -> None:
+    """Raise `CompilerError` if IREE's compiler or its runtime is not installed."""
+    _compiler()
+    _runtime_config()
+
+
+def version() -> str:
+    """The version of the installed compiler."""
+    require_iree()
+    return metadata.version("iree-base-compiler")
+
+
+def place(arrays: Arrays) -> list[Any]:
+    """Arrays in the memory of IREE's device."""
+    runtime, config = _runtime_config()
+    return [runtime.asdevicearray(config.device, np.asarray(x)) for x in arrays]
+
+
+def load(code: bytes) -> Callable[..., Any]:
+    """The only public function of compiled code, of arrays that `place` returned.
+
+    The result is an array of the device, or a tuple of such.
+    """
+    runtime, config = _runtime_config()
+    module = runtime.VmModule.copy_buffer(config.vm_instance, code)
+    bound = runtime.load_vm_module(module, config)
+    (name,) = (n for n in module.function_names if not n.startswith("__"))
+    return bound[name]
+
+
+def fetch(results: Any) -> list[NDArray[Any]]:
+    """Results of a loaded function as NumPy arrays."""
+    many = results if isinstance(results, tuple | list) else (results,)
+    return [np.array(each.to_host()) for each in many]
