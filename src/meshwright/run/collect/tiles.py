@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ from meshwright.predict.learned import MeasuredGraph, Provenance, hlo_graph
 from meshwright.predict.learned.features import tile_features
 from meshwright.run.collect.layouts import CollectionPlan
 from meshwright.run.collect.measurement_journal import MeasurementJournal
-from meshwright.run.iree.bench import KernelBench, is_close, thread_ns
+from meshwright.run.iree.bench import KernelBench, thread_ns
 from meshwright.run.iree.find_kernels import find_kernels
-from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.kernel import Kernel, parse_kernel
 from meshwright.run.iree.space import TileSpace
 from meshwright.run.iree.tiling import Tiling
-from meshwright.run.iree.toolchain import compile_program, fetch, load, place, version
+from meshwright.run.iree.program import IreeProgram
+from meshwright.run.iree.toolchain import cpu_name, version
 
 COLUMNS = (
     "kernel bounds: vector_common_parallel; output bounds: distribution; "
@@ -46,7 +46,9 @@ def collect_tiles(
     """
     lowered = jax.jit(fn, keep_unused=True).lower(*args)
     kernel = only_kernel(name, lowered.as_text())
-    _check_default(name, lowered, args)
+    program = IreeProgram.of(fn, args)
+    if not program.is_right(program.compile(), program.expected(fn)):
+        raise LearnedError(f"{name}: IREE computes other numbers than JAX")
     default = kernel.default
     drawn = TileSpace.of(kernel).sample(plan.configs, plan.seed)
     tilings = [default, *(t for t in drawn if t != default)][: plan.configs]
@@ -78,15 +80,6 @@ def only_kernel(name: str, program: str) -> Kernel:
             f"function of one matmul or convolution{f' ({reasons})' if reasons else ''}"
         )
     return next(iter(found.kernels))
-
-
-def _check_default(name: str, lowered: Any, args: Sequence[Any]) -> None:
-    """Raise if IREE's own code does not compute what JAX computes."""
-    leaves = jax.tree.leaves(args)
-    results = fetch(load(compile_program(lowered.as_text()))(*place(leaves)))
-    expected = [np.asarray(x) for x in jax.tree.leaves(lowered.compile()(*args))]
-    if not all(map(is_close, results, expected)):
-        raise LearnedError(f"{name}: IREE computes other numbers than JAX")
 
 
 def _build_all(
@@ -178,11 +171,15 @@ def kernel_record(kernel: Kernel) -> Mapping[str, str]:
     }
 
 
-def cpu_name() -> str:
-    """The name of this machine's CPU."""
+def recorded_kernel(measured: MeasuredGraph) -> Kernel:
+    """The kernel of a measured graph that `collect_tiles` made."""
+    record = measured.provenance.kernel
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
+        default = Tiling.parse(record["default"])
+        return parse_kernel(record["text"], record["root"], default, record["pipeline"])
+    except KeyError as missing:
+        raise LearnedError(
+            f"{measured.name} has no {missing} of an IREE kernel: only data sets of "
+            "`meshwright learned collect --collection tile` have one"
+        ) from None
+

@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.run.iree.kernel import Kernel
 from meshwright.run.iree.tiling import Tiling
@@ -71,6 +71,26 @@ class TileSpace:
             sizes = tuple(map(draw.choice, self._distributions(vector)))
             found[Tiling(sizes, vector, reduction)] = None
         return list(found)
+
+    def neighbours(self, tiling: Tiling) -> list[Tiling]:
+        """Tilings that differ in the workgroup along one loop, or in the vectors."""
+        options = self._distributions(tiling.parallel)
+        found: list[Tiling] = []
+        for loop, sizes in enumerate(options):
+            for size in sizes:
+                moved = list(tiling.distribution)
+                moved[loop] = size
+                found.append(replace(tiling, distribution=tuple(moved)))
+        for vector, reduction in self.vectors:
+            if (vector == tiling.parallel) != (reduction == tiling.reduction):
+                sizes = tuple(
+                    min(fitting, key=lambda size, old=old: abs(math.log((size or 1) / (old or 1))))
+                    for fitting, old in zip(
+                        self._distributions(vector), tiling.distribution, strict=True
+                    )
+                )
+                found.append(Tiling(sizes, vector, reduction))
+        return [each for each in dict.fromkeys(found) if each != tiling]
 
     def _distributions(self, vector: Sequence[int]) -> list[Sequence[int]]:
         """For each loop, the sizes of a workgroup that fit to a vector."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -126,3 +127,13 @@ def fetch(results: Any) -> list[NDArray[Any]]:
     """Results of a loaded function as NumPy arrays."""
     many = results if isinstance(results, tuple | list) else (results,)
     return [np.array(each.to_host()) for each in many]
+
+
+def cpu_name() -> str:
+    """The name of this machine's CPU."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

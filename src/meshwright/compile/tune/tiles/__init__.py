@@ -1,0 +1,5 @@
+"""Tile sizes of a program's CPU kernels, chosen by a learned model and by measurement.
+
+In: a JAX function and its arguments (`tune_tiles`). Out: `TunedTiles`, with the function
+and a tuning spec that IREE takes. Begin reading at `tune.py`.
+"""

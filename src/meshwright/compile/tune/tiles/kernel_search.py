@@ -1,0 +1,175 @@
+"""The search for one kernel's tiles: the model proposes, measurements decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.tiles.ranker import Ranker
+from meshwright.compile.tune.tiles.tile_model import TileModel
+from meshwright.compile.tune.tiles.tile_problem import State, TileProblem
+from meshwright.compile.tune.verdict import Verdict, failed
+from meshwright.errors import CompilerError, SearchError
+from meshwright.run.iree.bench import KernelBench
+from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.space import TileSpace
+from meshwright.run.iree.tiling import Tiling
+from meshwright.search.engines.surrogate import Surrogate
+from meshwright.search.loop.engine import Budget, search
+
+_POOL = 3000
+"""Tilings of a kernel that the model ranks."""
+_PASSES = 3
+"""Passes in shuffled order in which a tiling is timed beside the default."""
+_FINALISTS = 3
+"""Best tilings that are timed once more, side by side."""
+_LEAST_GAIN = 0.01
+"""Share of the default's time that a tiling has to save."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTiles:
+    """The outcome of one kernel's search.
+
+    tiling: `None` if the default is best. default_s, tuned_s: CPU seconds of one run.
+    spread: (slowest - fastest) / fastest pass, the larger of both. measured: tilings that
+    were asked for, the default included. errors: of those that did not compile.
+    """
+
+    kernel: Kernel
+    tiling: Tiling | None
+    default_s: float
+    tuned_s: float
+    spread: float
+    measured: int
+    errors: tuple[str, ...]
+
+    @property
+    def speed_up(self) -> float:
+        return self.default_s / self.tuned_s
+
+
+@dataclass(slots=True, eq=False)
+class KernelSearch:
+    """One search: measures what the journal does not know.
+
+    place: compiler and CPU, in the keys of the journal, so that another program with the
+    same kernel finds its times there. budget: tilings to measure, the default included.
+    """
+
+    kernel: Kernel
+    ranker: Ranker
+    journal: Journal
+    place: str
+    budget: int
+    seed: int
+    timeout_s: float = 30.0
+    show: Callable[[str], None] = lambda text: None
+    asked: dict[State, Verdict] = field(default_factory=dict)
+    _bench: list[KernelBench] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.budget < 2:
+            raise SearchError(
+                f"a budget of {self.budget} measurements per kernel: wanted 2 or more, "
+                "the first is the default's"
+            )
+
+    def run(self) -> FoundTiles:
+        """The best tiling within the budget, never slower than the default."""
+        space = TileSpace.of(self.kernel)
+        pool = tuple(space.sample(_POOL, self.seed))
+        search(
+            TileProblem(space, pool, self.ask),
+            Surrogate(self.seed, TileModel(self.kernel, self.ranker), jumps=0.0),
+            Budget(evaluations=self.budget),
+        )
+        tried = [t for t, v in self.asked.items() if t and math.isfinite(v.cost)]
+        tried.sort(key=lambda t: self.asked[t].cost)
+        return self._decide(tried[:_FINALISTS])
+
+    def ask(self, state: State) -> float:
+        """Time of a tiling over the default's; infinite if it does not compile."""
+        if state not in self.asked:
+            self.asked[state] = self._known(str(state), lambda: self._measure(state))
+            best = min(verdict.cost for verdict in self.asked.values())
+            self.show(f"{self.kernel}: {len(self.asked)} tilings, {1 / best:.2f}x")
+        return self.asked[state].cost
+
+    def _measure(self, state: State) -> Verdict:
+        if state is None:
+            return Verdict(1.0)
+        try:
+            self.bench.build(state)
+        except CompilerError as reason:
+            return failed(str(reason))
+        return self._compare([state], _PASSES)[0]
+
+    def _compare(self, tilings: Sequence[Tiling], passes: int) -> list[Verdict]:
+        """The fastest of some passes over the default's fastest, for each tiling."""
+        times = self.bench.times([None, *tilings], passes, self.seed)
+        default_ns = min(times[None])
+        return [
+            Verdict(min(t) / default_ns, spread=_spread(t))
+            for t in (times[tiling] for tiling in tilings)
+        ]
+
+    def _decide(self, finalists: Sequence[Tiling]) -> FoundTiles:
+        """The best finalist in a last comparison, or the default."""
+        default = self.default()
+        compared = self._final(finalists)
+        best = min(compared, key=lambda t: compared[t].cost, default=None)
+        errors = tuple(v.error for v in self.asked.values() if v.error)
+        count = len(self.asked)
+        if best is None or compared[best].cost > 1 - _LEAST_GAIN:
+            return FoundTiles(
+                self.kernel, None, default.cost, default.cost, default.spread, count, errors
+            )
+        tuned_s = default.cost * compared[best].cost
+        spread = max(default.spread, compared[best].spread)
+        return FoundTiles(
+            self.kernel, best, default.cost, tuned_s, spread, count, errors
+        )
+
+    def _final(self, finalists: Sequence[Tiling]) -> dict[Tiling, Verdict]:
+        names = {tiling: f"{tiling} against {len(finalists)}" for tiling in finalists}
+        keys = {tiling: self._key(name) for tiling, name in names.items()}
+        known = self.journal.verdicts
+        if not all(key in known for key in keys.values()):
+            for tiling in finalists:
+                self.bench.build(tiling)
+            verdicts = self._compare(finalists, 2 * _PASSES)
+            for tiling, verdict in zip(finalists, verdicts, strict=True):
+                self.journal.note(keys[tiling], verdict)
+        return {tiling: known[keys[tiling]] for tiling in finalists}
+
+    def default(self) -> Verdict:
+        """CPU seconds of one run with IREE's tiles."""
+        return self._known("default", self._time_default)
+
+    def _time_default(self) -> Verdict:
+        times = self.bench.times([None], _PASSES, self.seed)[None]
+        return Verdict(min(times) / 1e9, spread=_spread(times))
+
+    def _known(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
+        """The journal's verdict; if it has none, the measured one, which it then keeps."""
+        key = self._key(what)
+        if key not in self.journal.verdicts:
+            self.journal.note(key, measure())
+        return self.journal.verdicts[key]
+
+    @property
+    def bench(self) -> KernelBench:
+        """The kernel, compiled with IREE's default when something is first measured."""
+        if not self._bench:
+            self._bench.append(KernelBench(self.kernel, self.seed, self.timeout_s))
+        return self._bench[0]
+
+    def _key(self, what: str) -> str:
+        return f"{self.place} {self.kernel.fingerprint} {what}"
+
+
+def _spread(times: Sequence[int]) -> float:
+    return max(times) / min(times) - 1

@@ -1,0 +1,90 @@
+"""The ranker that ships with the package: small networks over features of tilings.
+
+`benchmarks/train_tile_ranker.py` trains it on measured kernels. It runs in NumPy, so that
+tuning needs no framework of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.errors import LearnedError
+from meshwright.predict.learned.data_files import read_arrays
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranker:
+    """Networks with two hidden layers, trained from different seeds; their mean counts.
+
+    mean, scale: of features [f]. layers: weights and biases [members, in, out] and
+        [members, 1, out], the input's first.
+    """
+
+    mean: Floats
+    scale: Floats
+    layers: tuple[tuple[Floats, Floats], ...]
+
+    def standardised(self, rows: Floats) -> Floats:
+        """Features with the mean and the deviation of the training set, within limits."""
+        return np.clip((rows - self.mean) * self.scale, -4, 4)
+
+    def predict(self, rows: Floats) -> Floats:
+        """Logarithms of times [c], up to a constant of the kernel; lower is faster."""
+        hidden = self.standardised(rows)[None]
+        for number, (weights, bias) in enumerate(self.layers):
+            hidden = hidden @ weights + bias
+            if number + 1 < len(self.layers):
+                hidden = np.maximum(hidden, 0.1 * hidden)
+        return hidden[..., 0].mean(axis=0)
+
+    @classmethod
+    def load(cls, path: Path, features: int) -> Ranker:
+        """The ranker of a file; `LearnedError` if it is for other features."""
+        arrays = read_arrays(path)
+        count = sum(name.startswith("weights") for name in arrays)
+        names = {"mean", "scale", *(f"bias{i}" for i in range(count))}
+        if not count or names - set(arrays) or arrays["mean"].shape != (features,):
+            raise LearnedError(
+                f"{path} is no ranker of {features} features: train it again with "
+                "benchmarks/train_tile_ranker.py"
+            )
+        floats = {name: array.astype(np.float64) for name, array in arrays.items()}
+        layers = ((floats[f"weights{i}"], floats[f"bias{i}"]) for i in range(count))
+        return cls(floats["mean"], floats["scale"], tuple(layers))
+
+    def save(self, path: Path) -> None:
+        """Write the ranker, in half precision."""
+        arrays: dict[str, NDArray[np.floating]] = {
+            "mean": self.mean.astype(np.float32),
+            "scale": self.scale.astype(np.float32),
+        }
+        for number, (weights, bias) in enumerate(self.layers):
+            arrays[f"weights{number}"] = weights.astype(np.float16)
+            arrays[f"bias{number}"] = bias.astype(np.float16)
+        np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
+@cache
+def shipped_ranker(features: int) -> Ranker:
+    """The ranker that comes with the package."""
+    folder = files("meshwright.compile.tune.tiles")
+    with as_file(folder.joinpath("ranker.npz")) as path:
+        return Ranker.load(path, features)
+
+
+def mean_ranker(rankers: Sequence[Ranker]) -> Ranker:
+    """One ranker of several that share their scaling."""
+    layers = tuple(
+        (np.concatenate([w for w, _ in level]), np.concatenate([b for _, b in level]))
+        for level in zip(*(ranker.layers for ranker in rankers), strict=True)
+    )
+    return Ranker(rankers[0].mean, rankers[0].scale, layers)

@@ -1,0 +1,42 @@
+"""The search problem of one kernel: a state is a tiling, an action another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from meshwright.run.iree.space import TileSpace
+from meshwright.run.iree.tiling import Tiling
+
+State = Tiling | None
+"""A tiling; `None` is IREE's default."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TileProblem:
+    """States, choices and costs for `search`.
+
+    pool: tilings that can be chosen in every state; its neighbours can be, too.
+    cost_fn: time over the default's, infinite if a tiling does not compile.
+    """
+
+    space: TileSpace
+    pool: tuple[Tiling, ...]
+    cost_fn: Callable[[State], float]
+
+    def start(self) -> State:
+        return None
+
+    def actions(self, state: State) -> Sequence[Tiling]:
+        near = [] if state is None else self.space.neighbours(state)
+        return [t for t in dict.fromkeys((*self.pool, *near)) if t != state]
+
+    def apply(self, state: State, action: Tiling) -> State:
+        del state
+        return action
+
+    def cost(self, state: State) -> float:
+        return self.cost_fn(state)
+
+    def key(self, state: State) -> Hashable:
+        return state

@@ -1,0 +1,220 @@
+"""`tune_tiles`: the tile sizes of a program's kernels, found with few measurements."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.tiles.features import NUM_FEATURES
+from meshwright.compile.tune.tiles.kernel_search import FoundTiles, KernelSearch
+from meshwright.compile.tune.tiles.ranker import Ranker, shipped_ranker
+from meshwright.compile.tune.tiles.tuned_tiles import TunedKernel, TunedTiles
+from meshwright.errors import CompilerError
+from meshwright.run.iree.bench import thread_ns
+from meshwright.run.iree.find_kernels import FoundKernels, find_kernels
+from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.program import IreeProgram
+from meshwright.run.iree.spec import tuning_spec
+from meshwright.run.iree.tiling import Tiling
+from meshwright.run.iree.toolchain import cpu_name, require_iree, version
+
+BACKEND = "iree-cpu"
+"""The backend that measures IREE's code on this machine."""
+
+_PASSES = 5
+"""Passes in shuffled order in which whole programs are timed."""
+_SMALL = 0.01
+"""Share of a program's time below which a kernel is not worth measurements."""
+
+Show = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TileOptions:
+    """Limits of a search.
+
+    budget: tilings that are measured per kernel, IREE's own included. timeout_s: seconds
+    for one compilation of a kernel. journal: file of verdicts, which also serves other
+    programs with the same kernels.
+    """
+
+    budget: int
+    seed: int
+    timeout_s: float = 30.0
+    journal: Path | None = None
+    ranker: Ranker | None = None
+
+
+def tune_tiles(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    options: TileOptions,
+    show: Show = lambda text: None,
+) -> TunedTiles:
+    """The fastest tiles of a function's kernels that measurements within a budget find.
+
+    args: arrays. The whole program is timed at the end, and its results are compared with
+    JAX's; a kernel whose tiles change them, or a spec that does not pay, is left out.
+    """
+    require_iree()
+    journal = Journal(options.journal)
+    program = IreeProgram.of(fn, args)
+    show("finding kernels")
+    found = find_kernels(program.text)
+    trial = _Trial(program, program.expected(fn), options.seed)
+    if not trial.is_right(""):
+        raise CompilerError(
+            f"{program.name}: IREE's own code computes other numbers than JAX; there is "
+            "nothing to tune it against"
+        )
+    chosen, notes = _within(trial, found, options, journal, show)
+    return _result(trial, found, chosen, notes)
+
+
+def _within(
+    trial: _Trial,
+    found: FoundKernels,
+    options: TileOptions,
+    journal: Journal,
+    show: Show,
+) -> tuple[list[tuple[FoundTiles, int]], list[str]]:
+    """The outcome of each kernel's search with its number of dispatches, and notes.
+
+    Kernels with the largest share of the time come first. Ctrl-C ends the search with the
+    tiles that were found.
+    """
+    searches = [
+        (_search(kernel, options, journal, show), len(names))
+        for kernel, names in found.kernels.items()
+    ]
+    searches.sort(key=lambda pair: -pair[0].default().cost * pair[1])
+    whole_s = min(trial.times([""])[""]) / 1e9
+    outcomes: list[tuple[FoundTiles, int]] = []
+    notes: list[str] = []
+    for search, count in searches:
+        share = search.default().cost * count / whole_s
+        if share < _SMALL:
+            notes.append(f"{search.kernel} takes {100 * share:.1f} % of the time: not tried")
+            continue
+        try:
+            outcomes.append((search.run(), count))
+        except KeyboardInterrupt:
+            notes.append("interrupted: the remaining kernels keep IREE's tiles")
+            break
+    return outcomes, notes
+
+
+def _search(
+    kernel: Kernel, options: TileOptions, journal: Journal, show: Show
+) -> KernelSearch:
+    return KernelSearch(
+        kernel,
+        options.ranker or shipped_ranker(NUM_FEATURES),
+        journal,
+        f"iree {version()}, {cpu_name()}:",
+        options.budget,
+        options.seed,
+        options.timeout_s,
+        show,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Trial:
+    """Runs of the whole program with specs.
+
+    expected: JAX's results.
+    """
+
+    program: IreeProgram
+    expected: Sequence[Any]
+    seed: int
+
+    def is_right(self, spec: str) -> bool:
+        return self.program.is_right(self.program.compile(spec), self.expected)
+
+    def right_tiles(self, chosen: Mapping[Kernel, Tiling]) -> dict[Kernel, Tiling]:
+        """The tiles with which the program compiles and computes what JAX does."""
+        if self._works(chosen):
+            return dict(chosen)
+        kept: dict[Kernel, Tiling] = {}
+        for kernel, tiling in chosen.items():
+            if self._works({**kept, kernel: tiling}):
+                kept[kernel] = tiling
+        return kept
+
+    def _works(self, chosen: Mapping[Kernel, Tiling]) -> bool:
+        try:
+            return self.is_right(tuning_spec(chosen) if chosen else "")
+        except CompilerError:
+            return False
+
+    def times(self, specs: Sequence[str]) -> dict[str, list[int]]:
+        """CPU nanoseconds of the program with each spec, in shuffled passes."""
+        leaves = self.program.placed(self.program.leaves)
+        compiled = {spec: self.program.compile(spec) for spec in specs}
+        times: dict[str, list[int]] = {spec: [] for spec in specs}
+        draw, order = random.Random(self.seed), list(specs)
+        for _ in range(_PASSES):
+            draw.shuffle(order)
+            for spec in order:
+                times[spec].append(thread_ns(lambda: compiled[spec](*leaves)))
+        return times
+
+
+def _result(
+    trial: _Trial,
+    found: FoundKernels,
+    outcomes: Sequence[tuple[FoundTiles, int]],
+    notes: list[str],
+) -> TunedTiles:
+    """The record of a search, after a last comparison of the whole program."""
+    program = trial.program
+    wanted = {each.kernel: each.tiling for each, _ in outcomes if each.tiling}
+    kept = trial.right_tiles(wanted)
+    notes += [
+        f"{kernel}: its tiles change the program's results, and were left out"
+        for kernel in wanted.keys() - kept.keys()
+    ]
+    spec = tuning_spec(kept) if kept else ""
+    times = trial.times(list(dict.fromkeys(("", spec))))
+    default_s, tuned_s = min(times[""]) / 1e9, min(times[spec]) / 1e9
+    if tuned_s > default_s:
+        notes.append("the whole program is not faster with these tiles: IREE's are kept")
+        spec, tuned_s = "", default_s
+    return TunedTiles(
+        name=program.name,
+        backend=BACKEND,
+        compiler=f"IREE {version()}",
+        cpu=cpu_name(),
+        default_s=default_s,
+        tuned_s=tuned_s,
+        spread=max(max(t) / min(t) - 1 for t in (times[""], times[spec])),
+        kernels=tuple(_tuned_kernel(each, count, kept) for each, count in outcomes),
+        others=found.others,
+        notes=tuple(notes),
+        spec=spec,
+        seed=trial.seed,
+        fn=program.callable(program.compile(spec)),
+    )
+
+
+def _tuned_kernel(
+    found: FoundTiles, count: int, kept: Mapping[Kernel, Tiling]
+) -> TunedKernel:
+    tiling = kept.get(found.kernel)
+    return TunedKernel(
+        name=str(found.kernel),
+        fingerprint=found.kernel.fingerprint,
+        tiles=str(tiling or ""),
+        count=count,
+        default_s=found.default_s,
+        tuned_s=found.tuned_s if tiling else found.default_s,
+        spread=found.spread,
+        measured=found.measured,
+        failed=len(found.errors),
+    )

@@ -1,0 +1,132 @@
+"""The result of tuning tiles: kernel by kernel, end to end, and the spec for IREE."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from meshwright.errors import PlanError
+
+_VERSION = 1
+_FORMAT = "meshwright tiles"
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """Times of one kernel.
+
+    name: op, loops and types. fingerprint: of its text. tiles: in IREE's syntax, "" where
+        the default is best or nothing was tried.
+    count: dispatches of the program that run it. default_s, tuned_s: CPU seconds of a run.
+    spread: (slowest - fastest) / fastest pass. measured: tilings that were measured, the
+        default included. failed: of these, how many did not compile.
+    """
+
+    name: str
+    fingerprint: str
+    tiles: str
+    count: int
+    default_s: float
+    tuned_s: float
+    spread: float
+    measured: int
+    failed: int
+
+    @property
+    def speed_up(self) -> float:
+        return self.default_s / self.tuned_s
+
+    def __str__(self) -> str:
+        times = f" x{self.count}" if self.count > 1 else ""
+        return (
+            f"{self.name}{times}: {_ms(self.default_s)} -> {_ms(self.tuned_s)}, "
+            f"{self.speed_up:.2f}x ± {100 * self.spread:.0f} % "
+            f"({self.measured} measured, {self.failed} failed)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TunedTiles:
+    """Tiles that measurement chose, and what they gain.
+
+    default_s, tuned_s: CPU seconds of one run of the whole program. spread: of passes.
+    kernels: those whose tiles can be chosen, the slowest first. others: names of other
+        dispatches, with the reason. notes: what a reader should know.
+    spec: the tuning spec for `iree-compile --iree-codegen-tuning-spec-path`, "" if the
+        default is best. fn: the tuned function of the original's arguments, run by IREE;
+        `None` if read from JSON.
+    """
+
+    name: str
+    backend: str
+    compiler: str
+    cpu: str
+    default_s: float
+    tuned_s: float
+    spread: float
+    kernels: tuple[TunedKernel, ...]
+    others: Mapping[str, str]
+    notes: tuple[str, ...]
+    spec: str
+    seed: int
+    fn: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def speed_up(self) -> float:
+        """Time of the program with IREE's tiles by that with the tuned ones."""
+        return self.default_s / self.tuned_s
+
+    def __call__(self, *args: Any) -> Any:
+        """Results of the tuned function, computed by IREE on one thread."""
+        if self.fn is None:
+            raise PlanError(
+                "tiles read from JSON have no function; compile your program with the "
+                "spec, or call mw.tune again with the journal of verdicts"
+            )
+        return self.fn(*args)
+
+    def to_json(self) -> str:
+        """JSON text of everything but the function; `from_json` is the inverse."""
+        fields = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "fn"
+        }
+        fields["kernels"] = [asdict(kernel) for kernel in self.kernels]
+        fields["others"] = dict(self.others)
+        return json.dumps({"format": _FORMAT, "version": _VERSION, **fields})
+
+    @staticmethod
+    def from_json(text: str) -> TunedTiles:
+        """The tiles that `to_json` wrote; `PlanError` for any other text."""
+        try:
+            fields = json.loads(text)
+            if fields.pop("format") != _FORMAT or fields.pop("version") != _VERSION:
+                raise ValueError("another format or version")
+            fields["kernels"] = tuple(TunedKernel(**each) for each in fields["kernels"])
+            fields["notes"] = tuple(fields["notes"])
+            return TunedTiles(**fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PlanError(
+                f"the text is no result of tuning tiles, version {_VERSION}: {error}"
+            ) from None
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _lines(tuned: TunedTiles) -> Iterator[str]:
+    yield f"{tuned.name} on {tuned.backend} ({tuned.compiler}, {tuned.cpu})"
+    for kernel in tuned.kernels:
+        yield f"  {kernel}"
+    if tuned.others:
+        yield f"  {len(tuned.others)} other dispatches keep IREE's tiles"
+    yield from (f"  {note}" for note in tuned.notes)
+    yield (
+        f"end to end {_ms(tuned.default_s)} -> {_ms(tuned.tuned_s)}, "
+        f"{tuned.speed_up:.3f}x ± {100 * tuned.spread:.1f} %"
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
