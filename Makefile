@@ -9,15 +9,18 @@ BIN := .venv/bin
 OLDEST_BIN := .venv-oldest/bin
 DOCS_LOCK := requirements-docs.lock
 DOCS_BIN := .venv-docs/bin
+IREE_LOCK := requirements-iree.lock
+IREE_BIN := .venv-iree/bin
 STAMP := .venv/.installed
 OLDEST_STAMP := .venv-oldest/.installed
 DOCS_STAMP := .venv-docs/.installed
+IREE_STAMP := .venv-iree/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo test test-slow test-oldest test-wheel check docs lock clean
+.PHONY: help demo test test-slow test-oldest test-iree test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -25,6 +28,7 @@ help:
 	@echo "make check        format, lint, types, layers, size of folders, language, docs, tests"
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
+	@echo "make test-iree    the tests that need IREE, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
 	@echo "make docs         the documentation, as a site in build/site"
 	@echo "make lock         resolve the lock files again"
@@ -41,6 +45,9 @@ test-slow: $(STAMP)
 
 test-oldest: $(OLDEST_STAMP)
 	$(OLDEST_BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+test-iree: $(IREE_STAMP)
+	$(IREE_BIN)/python -m pytest -m iree $(TESTS)
 
 test-wheel: $(STAMP)
 	$(BIN)/python tools/wheel.py
@@ -64,6 +71,9 @@ $(OLDEST_STAMP): $(OLDEST_LOCK) pyproject.toml
 $(DOCS_STAMP): $(DOCS_LOCK) pyproject.toml
 	$(call install,.venv-docs,$(DOCS_LOCK))
 
+$(IREE_STAMP): $(IREE_LOCK) pyproject.toml
+	$(call install,.venv-iree,$(IREE_LOCK))
+
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { \
 	  echo "meshwright needs Python >= 3.12; $(PYTHON) is $$($(PYTHON) -V 2>&1)."; \
@@ -79,8 +89,10 @@ lock: $(STAMP)
 	$(COMPILE) $(ALL) --upgrade --output-file $(LOCK)
 	$(COMPILE) $(ALL) --upgrade --constraint tools/oldest.txt --output-file $(OLDEST_LOCK)
 	$(COMPILE) --extra docs --upgrade --constraint $(LOCK) --output-file $(DOCS_LOCK)
+	$(COMPILE) tools/iree.txt --extra iree --extra learned --upgrade \
+	  --constraint $(LOCK) --output-file $(IREE_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -38,12 +38,12 @@ def vector(k, n):
     return lambda x, w: x @ w, ((1, k), (k, n))
 
 
-def conv(batch, size, inputs, outputs, window, stride=1, act=jax.nn.relu):
+def conv(batch, size, inputs, outputs, window, stride=1):
     """A convolution over an image that is padded already, with an activation."""
     padded = (math.ceil(size / stride) - 1) * stride + window
 
     def fn(x, k):
-        return act(
+        return jax.nn.relu(
             jax.lax.conv_general_dilated(
                 x, k, (stride, stride), "VALID", dimension_numbers=_DIMS
             )

@@ -42,7 +42,9 @@ def loss_fn(params, rows, times):
         if number + 1 < len(params):
             hidden = jnp.maximum(hidden, 0.1 * hidden)
     guess = hidden[..., 0]
-    error = (guess - guess.mean(1, keepdims=True)) - (times - times.mean(1, keepdims=True))
+    error = (guess - guess.mean(1, keepdims=True)) - (
+        times - times.mean(1, keepdims=True)
+    )
     fast = 1 / (1 + jnp.exp(3 * (times - times.min(1, keepdims=True)) - 2))
     slower = times[:, :, None] - times[:, None, :]
     gap = guess[:, :, None] - guess[:, None, :]
@@ -90,7 +92,9 @@ def fit_member(rows, samples, scaling, seed, number):
         batch = np.stack([rows[i][p] for i, p in zip(chosen, picks, strict=True)])
         times = np.stack([samples[i][1][p] for i, p in zip(chosen, picks, strict=True)])
         params, state = step(params, state, batch, times.astype(np.float32))
-    layers = [(np.asarray(w, float)[None], np.asarray(b, float)[None]) for w, b in params]
+    layers = [
+        (np.asarray(w, float)[None], np.asarray(b, float)[None]) for w, b in params
+    ]
     return Ranker(scaling.mean, scaling.scale, tuple(layers))
 
 
@@ -99,7 +103,9 @@ def leave_out(samples, folds, seed):
     fold = np.random.default_rng(seed).permutation(len(samples)) % folds
     rankings = [None] * len(samples)
     for number in range(folds):
-        ranker = fit([s for s, f in zip(samples, fold, strict=True) if f != number], seed)
+        ranker = fit(
+            [s for s, f in zip(samples, fold, strict=True) if f != number], seed
+        )
         for place in np.flatnonzero(fold == number):
             rows, times = samples[place]
             rankings[place] = Ranking.of(ranker.predict(rows), np.exp(times))

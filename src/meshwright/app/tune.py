@@ -1,12 +1,13 @@
-"""`tune`: layouts of a function's values, or of a plan's, that its compiler prefers."""
+"""`tune`: layouts that a compiler prefers, or tiles that run fastest on this CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from meshwright.app.check.sample import sample_arguments
 from meshwright.app.output.progress import show_progress
 from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.compile.tune.tune import apply_layouts, on_one_device, tune_layouts
@@ -14,7 +15,43 @@ from meshwright.errors import PlanError
 from meshwright.partitioner.decide import Decided
 
 if TYPE_CHECKING:
+    from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
     from meshwright.compile.tune.tuned import TunedLayouts
+
+
+IREE = "iree-cpu"
+"""The backend whose kernels get other tiles; all others get other layouts."""
+
+_BUDGETS = {IREE: 20}
+_BUDGET = 60
+
+
+@overload
+def tune(  # pyright: ignore[reportOverlappingOverload]  a backend in a variable: layouts
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    backend: Literal["iree-cpu"],
+    budget: int | None = None,
+    seed: int = 0,
+    progress: bool = True,
+    resume: str | PathLike[str] | None = None,
+    timeout_s: float | None = None,
+) -> TunedTiles: ...
+
+
+@overload
+def tune(
+    fn: Callable[..., Any] | PlanRecord,
+    args: Sequence[Any] | None = None,
+    *,
+    backend: str = "tpu-v5e",
+    budget: int | None = None,
+    seed: int = 0,
+    progress: bool = True,
+    resume: str | PathLike[str] | None = None,
+    timeout_s: float | None = None,
+) -> TunedLayouts: ...
 
 
 def tune(  # noqa: PLR0913  the options of a search
@@ -22,36 +59,69 @@ def tune(  # noqa: PLR0913  the options of a search
     args: Sequence[Any] | None = None,
     *,
     backend: str = "tpu-v5e",
-    budget: int = 60,
+    budget: int | None = None,
     seed: int = 0,
     progress: bool = True,
     resume: str | PathLike[str] | None = None,
-    timeout_s: float = 300.0,
-) -> TunedLayouts:
-    """The layouts of arguments, results and values in between that cost least.
+    timeout_s: float | None = None,
+) -> TunedLayouts | TunedTiles:
+    """The layouts of a program's values that cost least, or the fastest tiles of kernels.
 
     fn: a function of pytrees, or a plan of `mw.partition` or `mw.autoplan`, whose device
         program is then tuned on its local shapes. args: positional arguments of `fn`,
         arrays or `jax.ShapeDtypeStruct`s; none for a plan.
     backend: "tpu-v5e" and other TPUs, whose compiler estimates cycles and needs no TPU
-        (`meshwright[tpu]`), or "xla-cpu", which measures on this machine.
-    budget: programs to compile. The same seed gives the same result for the TPU.
+        (`meshwright[tpu]`), or "xla-cpu", which measures on this machine: both choose
+        layouts. "iree-cpu" chooses tiles of the kernels that IREE compiles for this CPU,
+        by measurement (`meshwright[iree]`); it takes functions only.
+    budget: programs to compile, 60 by default; for "iree-cpu" tilings to measure per
+        kernel, 20 by default. For a TPU, the same seed gives the same result.
     resume: a file that keeps every verdict; a search that was interrupted goes on there.
-    timeout_s: seconds for one compilation.
+        Tiles of a kernel that another program has, too, are taken from there.
+    timeout_s: seconds for one compilation, 300 by default; 30 for a kernel of IREE.
     The result is called like `fn`, and is never worse than the better of the default and of
-    `Layout.AUTO` arguments. Ctrl-C ends the search with the best layouts so far.
+    `Layout.AUTO` arguments, or than IREE's tiles. Ctrl-C ends the search with the best so
+    far.
     """
-    decided = _decided(fn, args)
     path = None if resume is None else Path(resume)
+    limit = _BUDGETS.get(backend, _BUDGET) if budget is None else budget
+    if backend == IREE:
+        return _tune_tiles(fn, args, (limit, seed, timeout_s or 30.0, path), progress)
+    decided = _decided(fn, args)
     with show_progress(f"tuning layouts for {backend}") as show:
         return tune_layouts(
             decided,
             backend,
-            budget,
+            limit,
             seed,
-            timeout_s=timeout_s,
+            timeout_s=timeout_s or 300.0,
             journal=path,
             show=show if progress else lambda text: None,
+        )
+
+
+def _tune_tiles(
+    fn: Callable[..., Any] | PlanRecord,
+    args: Sequence[Any] | None,
+    limits: tuple[int, int, float, Path | None],
+    progress: bool,
+) -> TunedTiles:
+    from meshwright.compile.tune.tiles.tune_tiles import TileOptions, tune_tiles
+
+    if isinstance(fn, PlanRecord):
+        raise PlanError(
+            "a plan runs on many devices, and IREE's tiles are tuned for one CPU: give "
+            "the function and its arguments, mw.tune(fn, args, backend='iree-cpu')"
+        )
+    called, given = _function_of(fn, args)
+    budget, seed, timeout_s, path = limits
+    arrays = sample_arguments(called, given, seed)
+    with show_progress("tuning tiles") as show:
+        return tune_tiles(
+            called,
+            arrays,
+            TileOptions(budget, seed, timeout_s, path),
+            show if progress else lambda text: None,
         )
 
 
@@ -71,8 +141,14 @@ def _decided(
         if args is not None:
             raise PlanError("a plan has its arguments already; give the plan alone")
         return program_of(fn)
+    return on_one_device(*_function_of(fn, args))
+
+
+def _function_of(
+    fn: Callable[..., Any], args: Sequence[Any] | None
+) -> tuple[Callable[..., Any], Sequence[Any]]:
     if not callable(fn):
         raise PlanError(f"tune wants a function or a plan, got {fn!r:.60}")
     if args is None:
         raise PlanError("tune wants the arguments of the function: mw.tune(fn, args)")
-    return on_one_device(fn, args)
+    return fn, args

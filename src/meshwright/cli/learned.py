@@ -58,22 +58,32 @@ def collect(
         int, typer.Option("--passes", min=1, help="times that each one is timed")
     ] = 3,
     seed: Seed = 0,
+    collection: Annotated[
+        Collection,
+        typer.Option(
+            "--collection", help="layouts of XLA, or tilings of one kernel of IREE"
+        ),
+    ] = Collection.LAYOUT,
 ) -> None:
-    """Compile a program with random layouts on this CPU, and time each one.
+    """Compile a program with random layouts or tilings on this CPU, and time each one.
 
+    Tilings are of a function with a single matmul or convolution, compiled by IREE.
     Writes NAME.npz, which TpuGraphs' own loaders read, and NAME.json with the compiler and
     the noise. An interrupted collection goes on where it was.
     """
     if hasattr(os, "sched_setaffinity"):  # before JAX starts its threads
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     from meshwright.run.collect.layouts import CollectionPlan, collect_layouts
+    from meshwright.run.collect.tiles import collect_tiles
 
     built = find_target(target)
     name = built.name.rpartition("/")[2].replace(".py", "").replace(":", "-")
     plan = CollectionPlan(configs, passes, seed)
     args = sample_arguments(built.fn, built.args, seed)
+    is_tile = collection is Collection.TILE
+    collect_fn = collect_tiles if is_tile else collect_layouts
     with show_progress("collecting") as show:
-        measured = collect_layouts(name, built.fn, args, plan, out, show)
+        measured = collect_fn(name, built.fn, args, plan, out, show)
     path = write_npz(out, measured)
     provenance = measured.provenance
     print(f"{measured}, {len(provenance.errors)} failed")

@@ -18,9 +18,9 @@ from meshwright.run.collect.measurement_journal import MeasurementJournal
 from meshwright.run.iree.bench import KernelBench, thread_ns
 from meshwright.run.iree.find_kernels import find_kernels
 from meshwright.run.iree.kernel import Kernel, parse_kernel
+from meshwright.run.iree.program import IreeProgram
 from meshwright.run.iree.space import TileSpace
 from meshwright.run.iree.tiling import Tiling
-from meshwright.run.iree.program import IreeProgram
 from meshwright.run.iree.toolchain import cpu_name, version
 
 COLUMNS = (
@@ -108,7 +108,11 @@ def tiling_features(kernel: Kernel, tiling: Tiling) -> NDArray[np.float32]:
     sums = [loop.is_reduction for loop in kernel.loops]
     return tile_features(
         [size for size, adds in zip(tiling.parallel, sums, strict=True) if not adds],
-        [size for size, adds in zip(tiling.distribution, sums, strict=True) if not adds],
+        [
+            size
+            for size, adds in zip(tiling.distribution, sums, strict=True)
+            if not adds
+        ],
         [size for size, adds in zip(tiling.reduction, sums, strict=True) if adds],
     )
 
@@ -118,7 +122,9 @@ def tiling_of(kernel: Kernel, features: Sequence[float]) -> Tiling:
     bounds = (features[0:6], features[8:14], features[16:22])
     parallel, distribution, reduction = (iter(map(int, sizes)) for sizes in bounds)
     rows = [
-        (0, 0, next(reduction)) if loop.is_reduction else (next(distribution), next(parallel), 0)
+        (0, 0, next(reduction))
+        if loop.is_reduction
+        else (next(distribution), next(parallel), 0)
         for loop in kernel.loops
     ]
     return Tiling(*zip(*rows, strict=True))
@@ -182,4 +188,3 @@ def recorded_kernel(measured: MeasuredGraph) -> Kernel:
             f"{measured.name} has no {missing} of an IREE kernel: only data sets of "
             "`meshwright learned collect --collection tile` have one"
         ) from None
-

@@ -12,7 +12,8 @@ from meshwright.run.iree.tiling import Tiling
 from meshwright.run.iree.toolchain import Phase, compile_program
 
 _FUNCTION = re.compile(
-    r"func\.func @(\w+)\(\)(?P<attributes>[^\n]*) \{\n(?P<body>.*?)\n\s*return\n", re.DOTALL
+    r"func\.func @(\w+)\(\)(?P<attributes>[^\n]*) \{\n(?P<body>.*?)\n\s*return\n",
+    re.DOTALL,
 )
 _LOAD = re.compile(
     r"(%\w+) = iree_tensor_ext\.dispatch\.tensor\.load .* -> (tensor<[^>]*>)"
@@ -65,9 +66,7 @@ def _kernel(body: str, configured: re.Match[str] | None) -> Kernel:
     config = _CONFIG.search(configured["body"]) if configured else None
     if not pipeline or not config:
         raise CompilerError("IREE chooses no tiles for it")
-    kernel = parse_kernel(
-        _standalone(body), root, Tiling.parse(config[1]), pipeline[1]
-    )
+    kernel = parse_kernel(_standalone(body), root, Tiling.parse(config[1]), pipeline[1])
     if len(kernel.default.distribution) != len(kernel.loops):
         raise CompilerError(
             f"IREE rewrites its {len(kernel.loops)} loops before it chooses tiles"

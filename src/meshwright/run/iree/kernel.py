@@ -117,7 +117,9 @@ def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> Kernel
     op = root.partition("= ")[2].split()[0]
     tensors = [(m[2], _shape(m[1])) for m in _TENSOR.finditer(_types(root))]
     if len(tensors) != 3:
-        raise CompilerError(f"{op} has {len(tensors) - 1} operands of known shape, not 2")
+        raise CompilerError(
+            f"{op} has {len(tensors) - 1} operands of known shape, not 2"
+        )
     maps = _maps(op, root)
     operands = tuple(
         Operand(element, shape, index)

@@ -86,7 +86,8 @@ class IreeProgram:
             wanted = [jnp.shape(leaf) for leaf in self.leaves]
             if shapes != wanted:
                 raise CompilerError(
-                    f"{self.name} was compiled for arguments of shapes {wanted}; got {shapes}"
+                    f"{self.name} was compiled for arguments of shapes {wanted}; "
+                    f"got {shapes}"
                 )
             results = fetch(compiled(*self.placed(leaves)))
             made = map(_as_result, results, self.results)

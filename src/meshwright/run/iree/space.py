@@ -43,7 +43,8 @@ class TileSpace:
         small = [
             (vector, reduction)
             for vector, reduction in pairs
-            if _product(vector) * _product(reduction) * element_bytes < _MAX_VECTOR_BYTES
+            if _product(vector) * _product(reduction) * element_bytes
+            < _MAX_VECTOR_BYTES
         ]
         return cls(kernel, tuple(small))
 
@@ -84,7 +85,12 @@ class TileSpace:
         for vector, reduction in self.vectors:
             if (vector == tiling.parallel) != (reduction == tiling.reduction):
                 sizes = tuple(
-                    min(fitting, key=lambda size, old=old: abs(math.log((size or 1) / (old or 1))))
+                    min(
+                        fitting,
+                        key=lambda size, old=old: abs(
+                            math.log((size or 1) / (old or 1))
+                        ),
+                    )
                     for fitting, old in zip(
                         self._distributions(vector), tiling.distribution, strict=True
                     )
@@ -191,7 +197,9 @@ def _workgroup_sizes(size: int, vector: int, peels: bool) -> Sequence[int]:
     if len(sizes) <= _MAX_DISTRIBUTIONS:
         return sizes
     last = len(sizes) - 1
-    places = {round(i * last / (_MAX_DISTRIBUTIONS - 1)) for i in range(_MAX_DISTRIBUTIONS)}
+    places = {
+        round(i * last / (_MAX_DISTRIBUTIONS - 1)) for i in range(_MAX_DISTRIBUTIONS)
+    }
     return [sizes[place] for place in sorted(places)]
 
 

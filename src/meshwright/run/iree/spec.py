@@ -36,7 +36,8 @@ transform.named_sequence @match_{number}(%root: !transform.any_op {{transform.re
 }}
 """
 _TAIL = """
-transform.named_sequence @__kernel_config(%variant: !transform.any_op {{transform.consumed}})
+transform.named_sequence @__kernel_config(
+    %variant: !transform.any_op {{transform.consumed}})
     -> !transform.any_op attributes {{ iree_codegen.tuning_spec_entrypoint }} {{
   %result = transform.foreach_match in %variant
     {matches}
@@ -47,7 +48,9 @@ transform.named_sequence @__kernel_config(%variant: !transform.any_op {{transfor
 """
 
 
-def tuning_spec(chosen: Mapping[Kernel, Tiling] | Sequence[tuple[Kernel, Tiling]]) -> str:
+def tuning_spec(
+    chosen: Mapping[Kernel, Tiling] | Sequence[tuple[Kernel, Tiling]],
+) -> str:
     """The text of a spec with the tiles of each kernel; the default for all others."""
     pairs = list(chosen.items() if isinstance(chosen, Mapping) else chosen)
     matchers = [_matcher(i, kernel, tiling) for i, (kernel, tiling) in enumerate(pairs)]
@@ -59,7 +62,9 @@ def _matcher(number: int, kernel: Kernel, tiling: Tiling) -> str:
     return _MATCHER.format(
         title=kernel,
         number=number,
-        arguments=", ".join(f"{name}: {type_}" for name, type_ in kernel.root_arguments),
+        arguments=", ".join(
+            f"{name}: {type_}" for name, type_ in kernel.root_arguments
+        ),
         root=kernel.root,
         config=tiling.attribute,
         pipeline=kernel.pipeline,

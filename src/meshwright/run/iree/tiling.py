@@ -54,6 +54,8 @@ class Tiling:
             if match[1] in _LEVELS
         }
         if not levels:
-            raise CompilerError(f"{text[:80]!r} has no tile sizes of IREE's CPU backend")
+            raise CompilerError(
+                f"{text[:80]!r} has no tile sizes of IREE's CPU backend"
+            )
         none = (0,) * len(next(iter(levels.values())))
         return cls(*(levels.get(name, none) for name in _LEVELS))

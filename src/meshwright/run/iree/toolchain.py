@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ _MISSING = (
 )
 
 Arrays = Sequence[NDArray[Any]]
-Runnable = Callable[..., list[NDArray[Any]]]
 
 
 class Phase(Enum):
@@ -52,7 +51,8 @@ def compile_program(
 ) -> bytes:
     """IREE's code for this machine's CPU, or the program's text in an earlier phase.
 
-    since: the phase that `text` has behind it. spec: file of a tuning spec. Raises `CompilerError` with the compiler's first message.
+    since: the phase that `text` has behind it. spec: file of a tuning spec. Raises
+    `CompilerError` with the compiler's first message.
     """
     extra = [] if spec is None else [f"--iree-codegen-tuning-spec-path={spec}"]
     phases = [f"--compile-from={since.value}", f"--compile-to={to.value}"]
@@ -77,17 +77,17 @@ def compile_program(
 @cache
 def _compiler() -> str:
     try:
-        from iree.compiler.tools.binaries import find_tool
+        binaries = import_module("iree.compiler.tools.binaries")
     except ImportError as missing:
         raise CompilerError(_MISSING) from missing
-    return str(find_tool("iree-compile"))
+    return str(binaries.find_tool("iree-compile"))
 
 
 @cache
 def _runtime_config() -> tuple[Any, Any]:
     """IREE's runtime module, and a device that runs in the calling thread."""
     try:
-        import iree.runtime as runtime
+        runtime: Any = import_module("iree.runtime")
     except ImportError as missing:
         raise CompilerError(_MISSING) from missing
     return runtime, runtime.Config("local-sync")

@@ -52,7 +52,9 @@ class _Tiles:
 
         self.group = whole([t.distribution for t in tilings])
         self.vector = np.where(
-            sums, whole([t.reduction for t in tilings]), whole([t.parallel for t in tilings])
+            sums,
+            whole([t.reduction for t in tilings]),
+            whole([t.parallel for t in tilings]),
         )
         self.sums = sums
 
@@ -70,7 +72,9 @@ def _shares(kernel: Kernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
         np.log2(steps[:, tiles.sums]).sum(axis=1),
         np.log2(waste[:, result]).sum(axis=1),
         np.log2(rest).sum(axis=1),
-        (tiles.group[:, result] % tiles.vector[:, result] != 0).any(axis=1).astype(float),
+        (tiles.group[:, result] % tiles.vector[:, result] != 0)
+        .any(axis=1)
+        .astype(float),
         (sizes[result] % tiles.group[:, result] != 0).any(axis=1).astype(float),
     ]
 
@@ -108,13 +112,17 @@ def _traffic(kernel: Kernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
     moved = np.zeros(len(whole))
     for operand in kernel.operands:
         in_group, in_body = _bytes(operand, whole), _bytes(operand, tiles.vector)
-        columns += [np.log2(in_group), np.log2(in_body), np.log2(_run(operand, tiles.vector))]
+        columns += [
+            np.log2(in_group),
+            np.log2(in_body),
+            np.log2(_run(operand, tiles.vector)),
+        ]
         moved += in_group * groups
         loads += in_body
     products = np.prod(tiles.vector, axis=1)
     needed = sum(_bytes(operand, sizes[None])[0] for operand in kernel.operands)
     columns += [
-        np.log2(sum(2.0 ** c for c in columns[::3])),
+        np.log2(sum(2.0**c for c in columns[::3])),
         np.log2(moved / needed),
         np.log2(products / loads),
         np.log2(np.prod(whole, axis=1)),
@@ -133,9 +141,10 @@ def _bytes(operand: Operand, tile: Floats) -> Floats:
 
 def _run(operand: Operand, tile: Floats) -> Floats:
     """Elements that lie next to each other in memory within a tile [c]."""
-    if not operand.index:
-        return np.ones(len(tile))
-    return 1 + sum((tile[:, loop] - 1) for loop, stride in operand.index[-1] if stride == 1)
+    run = np.ones(len(tile))
+    for loop, stride in operand.index[-1] if operand.index else ():
+        run = run + (tile[:, loop] - 1 if stride == 1 else 0)
+    return run
 
 
 def _kernel_row(kernel: Kernel, sizes: Floats) -> Floats:
@@ -144,7 +153,7 @@ def _kernel_row(kernel: Kernel, sizes: Floats) -> Floats:
     lane, rows, windows = lane_loop(kernel), row_loops(kernel), window_loops(kernel)
     first, second, _ = kernel.operands
     after = re.findall(r"\w+", kernel.epilogue)
-    channels = [i for i in np.flatnonzero(sums) if i not in windows]
+    channels = [i for i, adds in enumerate(sums) if adds and i not in windows]
     strides = [s for o in kernel.operands for dim in o.index for _, s in dim]
     return np.array(
         [
@@ -170,7 +179,6 @@ def _kernel_row(kernel: Kernel, sizes: Floats) -> Floats:
         ],
         float,
     )
-
 
 
 def _is_last(operand: Operand, loop: int) -> bool:

@@ -125,7 +125,13 @@ class KernelSearch:
         count = len(self.asked)
         if best is None or compared[best].cost > 1 - _LEAST_GAIN:
             return FoundTiles(
-                self.kernel, None, default.cost, default.cost, default.spread, count, errors
+                self.kernel,
+                None,
+                default.cost,
+                default.cost,
+                default.spread,
+                count,
+                errors,
             )
         tuned_s = default.cost * compared[best].cost
         spread = max(default.spread, compared[best].spread)

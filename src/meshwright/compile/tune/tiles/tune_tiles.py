@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,9 @@ def _within(
     for search, count in searches:
         share = search.default().cost * count / whole_s
         if share < _SMALL:
-            notes.append(f"{search.kernel} takes {100 * share:.1f} % of the time: not tried")
+            notes.append(
+                f"{search.kernel} takes {100 * share:.1f} % of the time: not tried"
+            )
             continue
         try:
             outcomes.append((search.run(), count))
@@ -162,7 +165,7 @@ class _Trial:
         for _ in range(_PASSES):
             draw.shuffle(order)
             for spec in order:
-                times[spec].append(thread_ns(lambda: compiled[spec](*leaves)))
+                times[spec].append(thread_ns(partial(compiled[spec], *leaves)))
         return times
 
 
@@ -184,7 +187,9 @@ def _result(
     times = trial.times(list(dict.fromkeys(("", spec))))
     default_s, tuned_s = min(times[""]) / 1e9, min(times[spec]) / 1e9
     if tuned_s > default_s:
-        notes.append("the whole program is not faster with these tiles: IREE's are kept")
+        notes.append(
+            "the whole program is not faster with these tiles: IREE's are kept"
+        )
         spec, tuned_s = "", default_s
     return TunedTiles(
         name=program.name,

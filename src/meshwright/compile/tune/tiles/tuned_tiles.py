@@ -90,7 +90,9 @@ class TunedTiles:
     def to_json(self) -> str:
         """JSON text of everything but the function; `from_json` is the inverse."""
         fields = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "fn"
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name != "fn"
         }
         fields["kernels"] = [asdict(kernel) for kernel in self.kernels]
         fields["others"] = dict(self.others)
