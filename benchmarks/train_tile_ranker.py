@@ -21,7 +21,7 @@ from meshwright.run.collect.tiles import recorded_kernel, tiling_of
 
 DATA = Path(__file__).parent / "data" / "tiles" / "training"
 SHIPPED = Path("src/meshwright/compile/tune/tiles/ranker.npz")
-WIDTH, STEPS, MEMBERS = 48, 1500, 4
+WIDTH, STEPS, MEMBERS = 48, 800, 3
 
 
 def rows_of(measured):

@@ -4,7 +4,7 @@ The package has ten subpackages. Each imports only from those below it in this l
 
     cli          the commands of `meshwright`
     app          the public face: `partition`, `autoplan`, plans, reports, checks
-    compile      tunes what is otherwise left to the compiler: layouts
+    compile      tunes what is otherwise left to the compiler: layouts, tiles
     run          runs a plan on devices, and asks real compilers about it
     planner      searches for the best plan on a machine
     predict      simulates a step: time, memory, energy, cost
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from meshwright.app.partition import Partitioned, partition
     from meshwright.app.plan import Plan
     from meshwright.app.tune import tune, with_layouts
+    from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
     from meshwright.compile.tune.tuned import TunedLayouts
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
@@ -66,6 +67,7 @@ __all__ = [
     "Partitioned",
     "Plan",
     "TunedLayouts",
+    "TunedTiles",
     "auto",
     "autoplan",
     "calibrate",
@@ -99,6 +101,7 @@ _HOMES = {
     "app.partition": ("Partitioned", "partition"),
     "app.plan": ("Plan",),
     "app.tune": ("tune", "with_layouts"),
+    "compile.tune.tiles.tuned_tiles": ("TunedTiles",),
     "compile.tune.tuned": ("TunedLayouts",),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -34,7 +35,7 @@ class FoundTiles:
     """The outcome of one kernel's search.
 
     tiling: `None` if the default is best. default_s, tuned_s: CPU seconds of one run.
-    spread: (slowest - fastest) / fastest pass, the larger of both. measured: tilings that
+    spread: (median - fastest) / fastest pass, the larger of both. measured: tilings that
     were asked for, the default included. errors: of those that did not compile.
     """
 
@@ -112,7 +113,7 @@ class KernelSearch:
         times = self.bench.times([None, *tilings], passes, self.seed)
         default_ns = min(times[None])
         return [
-            Verdict(min(t) / default_ns, spread=_spread(t))
+            Verdict(min(t) / default_ns, spread=spread_of(t))
             for t in (times[tiling] for tiling in tilings)
         ]
 
@@ -157,7 +158,7 @@ class KernelSearch:
 
     def _time_default(self) -> Verdict:
         times = self.bench.times([None], _PASSES, self.seed)[None]
-        return Verdict(min(times) / 1e9, spread=_spread(times))
+        return Verdict(min(times) / 1e9, spread=spread_of(times))
 
     def _known(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
         """The journal's verdict; if it has none, the measured one, which it then keeps."""
@@ -177,5 +178,9 @@ class KernelSearch:
         return f"{self.place} {self.kernel.fingerprint} {what}"
 
 
-def _spread(times: Sequence[int]) -> float:
-    return max(times) / min(times) - 1
+def spread_of(times: Sequence[int]) -> float:
+    """By how much the median pass is slower than the fastest, as a share of it.
+
+    The slowest pass says more about other programs on this machine than about this one.
+    """
+    return statistics.median(times) / min(times) - 1

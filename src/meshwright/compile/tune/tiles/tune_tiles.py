@@ -11,7 +11,11 @@ from typing import Any
 
 from meshwright.compile.tune.journal import Journal
 from meshwright.compile.tune.tiles.features import NUM_FEATURES
-from meshwright.compile.tune.tiles.kernel_search import FoundTiles, KernelSearch
+from meshwright.compile.tune.tiles.kernel_search import (
+    FoundTiles,
+    KernelSearch,
+    spread_of,
+)
 from meshwright.compile.tune.tiles.ranker import Ranker, shipped_ranker
 from meshwright.compile.tune.tiles.tuned_tiles import TunedKernel, TunedTiles
 from meshwright.errors import CompilerError
@@ -198,7 +202,7 @@ def _result(
         cpu=cpu_name(),
         default_s=default_s,
         tuned_s=tuned_s,
-        spread=max(max(t) / min(t) - 1 for t in (times[""], times[spec])),
+        spread=max(spread_of(times[""]), spread_of(times[spec])),
         kernels=tuple(_tuned_kernel(each, count, kept) for each, count in outcomes),
         others=found.others,
         notes=tuple(notes),

@@ -20,7 +20,7 @@ class TunedKernel:
     name: op, loops and types. fingerprint: of its text. tiles: in IREE's syntax, "" where
         the default is best or nothing was tried.
     count: dispatches of the program that run it. default_s, tuned_s: CPU seconds of a run.
-    spread: (slowest - fastest) / fastest pass. measured: tilings that were measured, the
+    spread: (median - fastest) / fastest pass. measured: tilings that were measured, the
         default included. failed: of these, how many did not compile.
     """
 

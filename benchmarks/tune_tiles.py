@@ -1,0 +1,259 @@
+"""How well tilings are ranked and tuned: the figures of docs/tune.md.
+
+    python benchmarks/tune_tiles.py ranking   # kernels left out of training, three seeds
+    python benchmarks/tune_tiles.py kernels   # held-out kernels, tuned with 20 measurements
+    python benchmarks/tune_tiles.py models    # forward passes of the zoo, end to end
+
+Needs `meshwright[iree,learned,zoo]`, and the data of `collect_tiles.py`. What has a figure
+is skipped, so that an interrupted run goes on. Run it on one core (`taskset -c 1`).
+"""
+
+import argparse
+import json
+import math
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+from tile_kernels import HELD_OUT
+from train_tile_ranker import fit, rows_of
+
+from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.tiles.features import NUM_FEATURES
+from meshwright.compile.tune.tiles.kernel_search import KernelSearch
+from meshwright.compile.tune.tiles.ranker import shipped_ranker
+from meshwright.compile.tune.tiles.tune_tiles import TileOptions, tune_tiles
+from meshwright.predict.learned import (
+    Architecture,
+    Collection,
+    Lesson,
+    NetworkConfig,
+    Ranking,
+    TrainingConfig,
+    read_folder,
+    read_npz,
+    train,
+)
+from meshwright.predict.learned.baselines import BoostedTrees, random_scores
+from meshwright.predict.learned.metrics import noise_ceiling
+from meshwright.run.collect.tiles import recorded_kernel
+
+HERE = Path(__file__).parent
+DATA = HERE / "data" / "tiles"
+RESULTS = HERE / "results" / "tune_tiles.json"
+SEEDS, FOLDS = 3, 4
+
+# -- ranking -----------------------------------------------------------------------
+
+
+def ranker_scores(graphs, seed):
+    """The ranker of the tuner, trained on some graphs: scores of another one."""
+    ranker = fit(list(map(rows_of, graphs)), seed)
+    return lambda measured: ranker.predict(rows_of(measured)[0])
+
+
+def network_scores(architecture, graphs, seed, epochs=60):
+    lessons = frozenset(Lesson)
+    network = NetworkConfig(Collection.TILE, lessons, 32, 2)
+    config = TrainingConfig(network, seed, epochs, architecture, configs_per_step=24)
+    return train(graphs, config).scores
+
+
+METHODS = {
+    "random": lambda graphs, seed: partial(random_scores, seed=seed),
+    "LightGBM": lambda graphs, seed: BoostedTrees.fit(graphs, seed).scores,
+    "sage": partial(network_scores, Architecture.OURS),
+    "early-join-sage": partial(network_scores, Architecture.TILE_BASELINE),
+    "ranker": ranker_scores,
+}
+
+
+def rank(options):
+    """Metrics of each method on kernels that it was not trained on, by seed."""
+    graphs = [*read_folder(DATA / "training"), *read_folder(DATA / "held_out")]
+    for name, method in METHODS.items():
+        for seed in range(SEEDS):
+            key = f"{name} {seed}"
+            if key not in known("ranking") and name in (options.names or METHODS):
+                start_s = time.process_time()
+                figures = left_out(method, graphs, seed).to_json()
+                figures["cpu_s"] = round(time.process_time() - start_s, 1)
+                figures["kernels"] = len(graphs)
+                note("ranking", key, figures)
+    ceilings = [noise_ceiling(g.provenance.pass_ns) for g in graphs]
+    note("ranking", "noise ceiling", {"tau": float(np.mean(ceilings))})
+
+
+def left_out(method, graphs, seed):
+    fold = np.random.default_rng(seed).permutation(len(graphs)) % FOLDS
+    rankings = []
+    for number in range(FOLDS):
+        scores = method(
+            [g for g, f in zip(graphs, fold, strict=True) if f != number], seed
+        )
+        tested = [g for g, f in zip(graphs, fold, strict=True) if f == number]
+        rankings += [Ranking.of(scores(g), g.targets) for g in tested]
+    return Ranking.mean(rankings)
+
+
+# -- kernels -----------------------------------------------------------------------
+
+
+def tune_kernels(options):
+    """Held-out kernels: what 20 measurements find, and what many random ones found."""
+    for name in options.names or HELD_OUT:
+        path = DATA / "held_out" / f"{name}.npz"
+        if name in known("kernels") or not path.exists():
+            continue
+        measured = read_npz(path)
+        start_s = time.perf_counter()
+        search = KernelSearch(
+            recorded_kernel(measured),
+            shipped_ranker(NUM_FEATURES),
+            Journal(options.journals / f"{name}.jsonl"),
+            "",
+            options.budget,
+            options.seed,
+        )
+        found = search.run()
+        best_after = np.minimum.accumulate([v.cost for v in search.asked.values()])
+        note(
+            "kernels",
+            name,
+            {
+                "kernel": str(found.kernel),
+                "default_ms": 1e3 * found.default_s,
+                "tuned_ms": 1e3 * found.tuned_s,
+                "speed_up": found.speed_up,
+                "spread": found.spread,
+                "measured": found.measured,
+                "failed": len(found.errors),
+                "tiles": str(found.tiling or ""),
+                "speed_up_by_measurement": [round(1 / c, 3) for c in best_after],
+                "random": measured.num_configs,
+                "random_speed_up": measured.speedup(),
+                "seconds": round(time.perf_counter() - start_s),
+            },
+        )
+
+
+# -- models ------------------------------------------------------------------------
+
+
+def gpt():
+    from zoo import gpt
+
+    _, (state, batch) = gpt.tiny()
+    return gpt.logits, (state.params, batch["inputs"])
+
+
+def classifier(module, network):
+    """Scores of a batch of images by a network in its small form."""
+    from importlib import import_module
+
+    zoo = import_module(f"zoo.{module}")
+    net = getattr(zoo, network)(zoo.TINY)
+    image = jax.random.normal(jax.random.key(0), (8, zoo.TINY.size, zoo.TINY.size, 3))
+    return net.apply, (net.init(jax.random.key(1), image), image)
+
+
+def resnet():
+    from zoo import resnet
+
+    _, (state, batch) = resnet.tiny()
+    fn = partial(resnet.scores, resnet.TINY)
+    fn.__name__ = "scores"
+    return fn, (state.params, state.stats, batch["image"])
+
+
+def ranking():
+    from zoo import ranking
+
+    _, (state, batch) = ranking.tiny()
+    fn = partial(ranking.scores, ranking.TINY)
+    fn.__name__ = "scores"
+    return fn, (state.params, batch["features"])
+
+
+MODELS = {
+    "gpt": gpt,
+    "vit": partial(classifier, "vit", "ViT"),
+    "mixer": partial(classifier, "mixer", "Mixer"),
+    "resnet": resnet,
+    "ranking": ranking,
+}
+
+
+def tune_models(options):
+    """Forward passes of whole models, before and after."""
+    for name in options.names or MODELS:
+        if name in known("models"):
+            continue
+        fn, args = MODELS[name]()
+        start_s = time.perf_counter()
+        journal = options.journals / "models.jsonl"
+        limits = TileOptions(options.budget, options.seed, journal=journal)
+        tuned = tune_tiles(fn, args, limits)
+        print(f"{name}: {tuned}", flush=True)
+        figures = json.loads(tuned.to_json())
+        del figures["spec"]
+        seconds = round(time.perf_counter() - start_s)
+        note(
+            "models", name, {**figures, "speed_up": tuned.speed_up, "seconds": seconds}
+        )
+
+
+# -- results -----------------------------------------------------------------------
+
+
+def known(part):
+    everything = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return everything.get(part, {})
+
+
+def note(part, key, figures):
+    """Keep the figures of one case."""
+    everything = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    everything.setdefault(part, {})[key] = figures
+    RESULTS.write_text(json.dumps(everything, indent=1) + "\n")
+    shown = {k: v for k, v in figures.items() if isinstance(v, float | int)}
+    print(part, key, {k: round(v, 4) for k, v in shown.items()}, flush=True)
+
+
+def summarise():
+    """Print means over what was measured."""
+    kernels = known("kernels").values()
+    if kernels:
+        gains = [k["speed_up"] for k in kernels]
+        shares = [k["speed_up"] / k["random_speed_up"] for k in kernels]
+        print(
+            f"{len(gains)} kernels: median {statistics.median(gains):.2f}x; "
+            f"{100 * statistics.mean(shares):.0f} % of the random search's speed-up "
+            f"(median {100 * statistics.median(shares):.0f} %)"
+        )
+    models = [m["speed_up"] for m in known("models").values()]
+    if models:
+        mean = math.exp(statistics.mean(map(math.log, models)))
+        print(f"{len(models)} models: {mean:.3f}x in geometric mean")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parts = {"ranking": rank, "kernels": tune_kernels, "models": tune_models}
+    parser.add_argument("part", choices=[*parts, "summary"])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--budget", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--journals", type=Path, default=Path("out/tile_journals"))
+    options = parser.parse_args()
+    options.journals.mkdir(parents=True, exist_ok=True)
+    if options.part != "summary":
+        parts[options.part](options)
+    summarise()
+
+
+if __name__ == "__main__":
+    main()
