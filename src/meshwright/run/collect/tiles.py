@@ -17,7 +17,7 @@ from meshwright.run.collect.layouts import CollectionPlan
 from meshwright.run.collect.measurement_journal import MeasurementJournal
 from meshwright.run.iree.bench import KernelBench, thread_ns
 from meshwright.run.iree.find_kernels import find_kernels
-from meshwright.run.iree.kernel import Kernel, parse_kernel
+from meshwright.run.iree.kernel import CpuKernel, parse_kernel
 from meshwright.run.iree.program import IreeProgram
 from meshwright.run.iree.space import TileSpace
 from meshwright.run.iree.tiling import Tiling
@@ -70,7 +70,7 @@ def collect_tiles(
     return _measured((name, hlo_graph(lowered)), bench, tilings, journal, kept)
 
 
-def only_kernel(name: str, program: str) -> Kernel:
+def only_kernel(name: str, program: str) -> CpuKernel:
     """The kernel of a program that has one; `LearnedError` for any other number."""
     found = find_kernels(program)
     if len(found.kernels) != 1:
@@ -103,7 +103,7 @@ def _build_all(
     return kept
 
 
-def tiling_features(kernel: Kernel, tiling: Tiling) -> NDArray[np.float32]:
+def tiling_features(kernel: CpuKernel, tiling: Tiling) -> NDArray[np.float32]:
     """The 24 features of a tiling, as `COLUMNS` says."""
     sums = [loop.is_reduction for loop in kernel.loops]
     return tile_features(
@@ -117,7 +117,7 @@ def tiling_features(kernel: Kernel, tiling: Tiling) -> NDArray[np.float32]:
     )
 
 
-def tiling_of(kernel: Kernel, features: Sequence[float]) -> Tiling:
+def tiling_of(kernel: CpuKernel, features: Sequence[float]) -> Tiling:
     """The tiling whose features these are; the inverse of `tiling_features`."""
     bounds = (features[0:6], features[8:14], features[16:22])
     parallel, distribution, reduction = (iter(map(int, sizes)) for sizes in bounds)
@@ -167,7 +167,7 @@ def _measured(
     )
 
 
-def kernel_record(kernel: Kernel) -> Mapping[str, str]:
+def kernel_record(kernel: CpuKernel) -> Mapping[str, str]:
     """The texts of a kernel, from which `parse_kernel` makes it again."""
     return {
         "text": kernel.text,
@@ -177,7 +177,7 @@ def kernel_record(kernel: Kernel) -> Mapping[str, str]:
     }
 
 
-def recorded_kernel(measured: MeasuredGraph) -> Kernel:
+def recorded_kernel(measured: MeasuredGraph) -> CpuKernel:
     """The kernel of a measured graph that `collect_tiles` made."""
     record = measured.provenance.kernel
     try:

@@ -14,10 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import CompilerError
-from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.kernel import CpuKernel
 from meshwright.run.iree.spec import tuning_spec
 from meshwright.run.iree.tiling import Tiling
-from meshwright.run.iree.toolchain import Phase, compile_program, fetch, load, place
+from meshwright.run.iree.toolchain import (
+    CompilePhase,
+    compile_program,
+    fetch,
+    load,
+    place,
+)
 
 _MIN_RUN_S = 0.01
 """CPU seconds of one timing: 1000 times what a call of IREE's runtime takes."""
@@ -35,7 +41,7 @@ class KernelBench:
     programs: what was compiled, by tiling; `None` is IREE's default.
     """
 
-    kernel: Kernel
+    kernel: CpuKernel
     seed: int
     timeout_s: float = 30.0
     dispatch: str = field(init=False)
@@ -43,7 +49,7 @@ class KernelBench:
     expected: list[NDArray[Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.dispatch = compile_program(self.kernel.text, Phase.SOURCES).decode()
+        self.dispatch = compile_program(self.kernel.text, CompilePhase.SOURCES).decode()
         self.build(None)
 
     def build(self, tiling: Tiling | None) -> None:
@@ -69,7 +75,7 @@ class KernelBench:
             spec.write_text(tuning_spec(chosen), encoding="utf-8")
             return compile_program(
                 self.dispatch,
-                since=Phase.SOURCES,
+                since=CompilePhase.SOURCES,
                 spec=spec if chosen else None,
                 timeout_s=self.timeout_s,
             )
@@ -87,7 +93,7 @@ class KernelBench:
         return found
 
 
-def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
+def random_inputs(kernel: CpuKernel, seed: int) -> list[NDArray[Any]]:
     """Arguments of a kernel: normal numbers, or small whole ones for integers."""
     draw = np.random.default_rng(seed)
     inputs: list[NDArray[Any]] = []

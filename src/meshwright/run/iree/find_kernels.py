@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.errors import CompilerError
-from meshwright.run.iree.kernel import NAMED_MAPS, Kernel, parse_kernel
+from meshwright.run.iree.kernel import NAMED_MAPS, CpuKernel, parse_kernel
 from meshwright.run.iree.tiling import Tiling
-from meshwright.run.iree.toolchain import Phase, compile_program
+from meshwright.run.iree.toolchain import CompilePhase, compile_program
 
 _FUNCTION = re.compile(
     r"func\.func @(\w+)\(\)(?P<attributes>[^\n]*) \{\n(?P<body>.*?)\n\s*return\n",
@@ -33,16 +33,16 @@ class FoundKernels:
     others: names of other dispatches, with the reason.
     """
 
-    kernels: dict[Kernel, tuple[str, ...]]
+    kernels: dict[CpuKernel, tuple[str, ...]]
     others: dict[str, str]
 
 
 def find_kernels(program: str) -> FoundKernels:
     """The kernels that IREE makes of a program in StableHLO; equal ones are one."""
-    sources = _functions(program, Phase.SOURCES)
-    configured = _functions(program, Phase.CONFIGURATIONS)
-    kernels: dict[Kernel, tuple[str, ...]] = {}
-    known: dict[str, Kernel] = {}
+    sources = _functions(program, CompilePhase.SOURCES)
+    configured = _functions(program, CompilePhase.CONFIGURATIONS)
+    kernels: dict[CpuKernel, tuple[str, ...]] = {}
+    known: dict[str, CpuKernel] = {}
     others: dict[str, str] = {}
     for name, source in sources.items():
         try:
@@ -55,12 +55,12 @@ def find_kernels(program: str) -> FoundKernels:
     return FoundKernels(kernels, others)
 
 
-def _functions(program: str, phase: Phase) -> dict[str, re.Match[str]]:
+def _functions(program: str, phase: CompilePhase) -> dict[str, re.Match[str]]:
     text = compile_program(program, phase).decode()
     return {match[1]: match for match in _FUNCTION.finditer(text)}
 
 
-def _kernel(body: str, configured: re.Match[str] | None) -> Kernel:
+def _kernel(body: str, configured: re.Match[str] | None) -> CpuKernel:
     root = find_root(body)
     pipeline = _PIPELINE.search(configured["attributes"]) if configured else None
     config = _CONFIG.search(configured["body"]) if configured else None

@@ -52,7 +52,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CpuKernel:
     """A kernel as a function of its own, and what IREE does with it by default.
 
     text: `func.func` in MLIR, from tensors to tensors. root: text of the op whose tiles
@@ -112,7 +112,7 @@ class Kernel:
         return 2 * math.prod(loop.size for loop in self.loops)
 
 
-def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> Kernel:
+def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> CpuKernel:
     """The kernel of a function and its root op; `CompilerError` if it has another form."""
     op = root.partition("= ")[2].split()[0]
     tensors = [(m[2], _shape(m[1])) for m in _TENSOR.finditer(_types(root))]
@@ -136,7 +136,7 @@ def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> Kernel
     if set(sizes) != set(range(count)):
         raise CompilerError(f"{op} has a loop whose trip count no operand shows")
     loops = tuple(Loop(sizes[i], i not in made) for i in range(count))
-    return Kernel(text, root, op, loops, operands, default, pipeline)
+    return CpuKernel(text, root, op, loops, operands, default, pipeline)
 
 
 def _types(root: str) -> str:
@@ -150,7 +150,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _maps(op: str, root: str) -> list[tuple[tuple[tuple[int, int], ...], ...]]:
-    """For each operand and dim, the loops and strides that address it."""
+    """Loops and strides that address each dim of each operand."""
     found = list(_MAP.finditer(root.partition(" ins(")[0]))
     if not found and op in NAMED_MAPS:
         loops, indices = NAMED_MAPS[op]

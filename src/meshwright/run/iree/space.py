@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.kernel import CpuKernel
 from meshwright.run.iree.tiling import Tiling
 
 _LANES = (4, 8, 16, 32, 64)
@@ -33,11 +33,11 @@ class TileSpace:
     vectors: sizes of vectors and of reductions that go together, one pair per choice.
     """
 
-    kernel: Kernel
+    kernel: CpuKernel
     vectors: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, kernel: Kernel) -> TileSpace:
+    def of(cls, kernel: CpuKernel) -> TileSpace:
         element_bytes = kernel.operands[-1].element_bytes
         pairs = itertools.product(_vectors(kernel), _reductions(kernel))
         small = [
@@ -99,7 +99,7 @@ class TileSpace:
         return [each for each in dict.fromkeys(found) if each != tiling]
 
     def _distributions(self, vector: Sequence[int]) -> list[Sequence[int]]:
-        """For each loop, the sizes of a workgroup that fit to a vector."""
+        """Sizes of a workgroup that fit to a vector, one list per loop."""
         peels = is_peeled(self.kernel)
         return [
             (0,) if loop.is_reduction else _workgroup_sizes(loop.size, size, peels)
@@ -107,12 +107,12 @@ class TileSpace:
         ]
 
 
-def is_peeled(kernel: Kernel) -> bool:
+def is_peeled(kernel: CpuKernel) -> bool:
     """Whether IREE peels the rest off a loop that its tile does not divide."""
     return "enable_loop_peeling" in kernel.pipeline
 
 
-def lane_loop(kernel: Kernel) -> int:
+def lane_loop(kernel: CpuKernel) -> int:
     """The loop along the last dim of the result that it addresses by more than 1."""
     result = kernel.operands[-1]
     loops = [dim[0][0] for dim in result.index]
@@ -120,7 +120,7 @@ def lane_loop(kernel: Kernel) -> int:
     return (long or loops)[-1]
 
 
-def window_loops(kernel: Kernel) -> frozenset[int]:
+def window_loops(kernel: CpuKernel) -> frozenset[int]:
     """Loops that address a dim of an operand together with another loop."""
     return frozenset(
         loop
@@ -131,7 +131,7 @@ def window_loops(kernel: Kernel) -> frozenset[int]:
     )
 
 
-def row_loops(kernel: Kernel) -> list[int]:
+def row_loops(kernel: CpuKernel) -> list[int]:
     """Loops of the result, other than the lanes, that share no operand's row with them.
 
     These are rows of a matmul, and positions in space of a convolution; loops in both
@@ -151,7 +151,7 @@ def row_loops(kernel: Kernel) -> list[int]:
     ]
 
 
-def _vectors(kernel: Kernel) -> Iterator[tuple[int, ...]]:
+def _vectors(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
     """Sizes of vectors of the result; 0 for loops that add up."""
     lane, peels = lane_loop(kernel), is_peeled(kernel)
     ones = [0 if loop.is_reduction else 1 for loop in kernel.loops]
@@ -171,7 +171,7 @@ def _vectors(kernel: Kernel) -> Iterator[tuple[int, ...]]:
     yield from sorted(found or {tuple(ones)})
 
 
-def _reductions(kernel: Kernel) -> Iterator[tuple[int, ...]]:
+def _reductions(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
     """Sizes of the loops that add up: 1 in windows, more along the innermost channel."""
     windows, peels = window_loops(kernel), is_peeled(kernel)
     sums = [i for i, loop in enumerate(kernel.loops) if loop.is_reduction]

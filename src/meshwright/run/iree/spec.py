@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.kernel import CpuKernel
 from meshwright.run.iree.tiling import Tiling
 
 _HEAD = """module @tiles attributes { transform.with_named_sequence } {
@@ -49,7 +49,7 @@ transform.named_sequence @__kernel_config(
 
 
 def tuning_spec(
-    chosen: Mapping[Kernel, Tiling] | Sequence[tuple[Kernel, Tiling]],
+    chosen: Mapping[CpuKernel, Tiling] | Sequence[tuple[CpuKernel, Tiling]],
 ) -> str:
     """The text of a spec with the tiles of each kernel; the default for all others."""
     pairs = list(chosen.items() if isinstance(chosen, Mapping) else chosen)
@@ -58,7 +58,7 @@ def tuning_spec(
     return _HEAD + "".join(matchers) + _TAIL.format(matches=matches)
 
 
-def _matcher(number: int, kernel: Kernel, tiling: Tiling) -> str:
+def _matcher(number: int, kernel: CpuKernel, tiling: Tiling) -> str:
     return _MATCHER.format(
         title=kernel,
         number=number,

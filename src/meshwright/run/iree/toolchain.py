@@ -32,7 +32,7 @@ _MISSING = (
 Arrays = Sequence[NDArray[Any]]
 
 
-class Phase(Enum):
+class CompilePhase(Enum):
     """How far a program is compiled; earlier phases give text."""
 
     INPUT = "start"
@@ -43,9 +43,9 @@ class Phase(Enum):
 
 def compile_program(
     text: str,
-    to: Phase = Phase.CODE,
+    to: CompilePhase = CompilePhase.CODE,
     *,
-    since: Phase = Phase.INPUT,
+    since: CompilePhase = CompilePhase.INPUT,
     spec: Path | None = None,
     timeout_s: float = 60.0,
 ) -> bytes:

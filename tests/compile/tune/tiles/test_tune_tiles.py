@@ -15,7 +15,7 @@ from meshwright.run.iree.find_kernels import find_kernels
 from meshwright.run.iree.program import IreeProgram
 from meshwright.run.iree.space import TileSpace
 from meshwright.run.iree.spec import tuning_spec
-from meshwright.run.iree.toolchain import Phase, compile_program
+from meshwright.run.iree.toolchain import CompilePhase, compile_program
 
 pytestmark = pytest.mark.iree
 
@@ -97,7 +97,9 @@ def test_iree_takes_the_tiles_of_several_kernels_from_one_spec(tmp_path):
     assert len(chosen) == 2
     path = tmp_path / "spec.mlir"
     path.write_text(tuning_spec(chosen))
-    text = compile_program(program.text, Phase.CONFIGURATIONS, spec=path).decode()
+    text = compile_program(
+        program.text, CompilePhase.CONFIGURATIONS, spec=path
+    ).decode()
     for tiling in chosen.values():
         assert tiling.attribute in text
     assert program.is_right(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.run.iree.kernel import Kernel, Operand
+from meshwright.run.iree.kernel import CpuKernel, Operand
 from meshwright.run.iree.space import is_peeled, lane_loop, row_loops, window_loops
 from meshwright.run.iree.tiling import Tiling
 
@@ -26,7 +26,7 @@ _VECTOR_BYTES = 32
 _SLOW = ("tanh", "exp", "erf", "log", "pow", "sin", "cos", "divf", "sqrt")
 
 
-def tile_rows(kernel: Kernel, tilings: Sequence[Tiling]) -> Floats:
+def tile_rows(kernel: CpuKernel, tilings: Sequence[Tiling]) -> Floats:
     """One row of features per tiling [c, f]; the number of features is fixed."""
     sizes = np.array([loop.size for loop in kernel.loops], float)
     tiles = _Tiles(kernel, tilings)
@@ -42,7 +42,7 @@ def tile_rows(kernel: Kernel, tilings: Sequence[Tiling]) -> Floats:
 class _Tiles:
     """Tile sizes as arrays [c, loops]; a loop that is not tiled has its whole size."""
 
-    def __init__(self, kernel: Kernel, tilings: Sequence[Tiling]) -> None:
+    def __init__(self, kernel: CpuKernel, tilings: Sequence[Tiling]) -> None:
         sizes = np.array([loop.size for loop in kernel.loops], float)
         sums = np.array([loop.is_reduction for loop in kernel.loops])
 
@@ -59,7 +59,7 @@ class _Tiles:
         self.sums = sums
 
 
-def _shares(kernel: Kernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
+def _shares(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
     """How sizes of tiles divide each other, and how many tiles there are."""
     result = ~tiles.sums
     groups = np.ceil(sizes / tiles.group)
@@ -79,7 +79,7 @@ def _shares(kernel: Kernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
     ]
 
 
-def _registers(kernel: Kernel, tiles: _Tiles) -> list[Floats]:
+def _registers(kernel: CpuKernel, tiles: _Tiles) -> list[Floats]:
     """Vectors of the innermost body: along lanes, along rows, and along the sum."""
     lane, rows = lane_loop(kernel), row_loops(kernel)
     windows, sums = window_loops(kernel), np.flatnonzero(tiles.sums)
@@ -103,7 +103,7 @@ def _registers(kernel: Kernel, tiles: _Tiles) -> list[Floats]:
     ]
 
 
-def _traffic(kernel: Kernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
+def _traffic(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
     """Bytes of each operand in a workgroup and in the innermost body, and read in all."""
     columns: list[Floats] = []
     whole = np.where(tiles.sums, sizes, tiles.group)
@@ -147,7 +147,7 @@ def _run(operand: Operand, tile: Floats) -> Floats:
     return run
 
 
-def _kernel_row(kernel: Kernel, sizes: Floats) -> Floats:
+def _kernel_row(kernel: CpuKernel, sizes: Floats) -> Floats:
     """Features of the kernel alone."""
     sums = np.array([loop.is_reduction for loop in kernel.loops])
     lane, rows, windows = lane_loop(kernel), row_loops(kernel), window_loops(kernel)

@@ -14,7 +14,7 @@ from meshwright.compile.tune.tiles.tile_problem import State, TileProblem
 from meshwright.compile.tune.verdict import Verdict, failed
 from meshwright.errors import CompilerError, SearchError
 from meshwright.run.iree.bench import KernelBench
-from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.kernel import CpuKernel
 from meshwright.run.iree.space import TileSpace
 from meshwright.run.iree.tiling import Tiling
 from meshwright.search.engines.surrogate import Surrogate
@@ -39,7 +39,7 @@ class FoundTiles:
     were asked for, the default included. errors: of those that did not compile.
     """
 
-    kernel: Kernel
+    kernel: CpuKernel
     tiling: Tiling | None
     default_s: float
     tuned_s: float
@@ -60,7 +60,7 @@ class KernelSearch:
     same kernel finds its times there. budget: tilings to measure, the default included.
     """
 
-    kernel: Kernel
+    kernel: CpuKernel
     ranker: Ranker
     journal: Journal
     place: str

@@ -15,7 +15,7 @@ import numpy as np
 
 from meshwright.compile.tune.tiles.features import tile_rows
 from meshwright.compile.tune.tiles.ranker import Floats, Ranker
-from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.kernel import CpuKernel
 from meshwright.run.iree.tiling import Tiling
 
 _OFFSET, _ERROR, _NOISE = 1.0, 0.12, 0.001
@@ -36,7 +36,7 @@ class TileModel:
     seen: measured tilings with the logarithm of time over the default's.
     """
 
-    kernel: Kernel
+    kernel: CpuKernel
     ranker: Ranker
     seen: list[tuple[Tiling, float]] = field(default_factory=list)
     _rows: dict[Tiling, Floats] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from meshwright.compile.tune.tiles.tuned_tiles import TunedKernel, TunedTiles
 from meshwright.errors import CompilerError
 from meshwright.run.iree.bench import thread_ns
 from meshwright.run.iree.find_kernels import FoundKernels, find_kernels
-from meshwright.run.iree.kernel import Kernel
+from meshwright.run.iree.kernel import CpuKernel
 from meshwright.run.iree.program import IreeProgram
 from meshwright.run.iree.spec import tuning_spec
 from meshwright.run.iree.tiling import Tiling
@@ -116,7 +116,7 @@ def _within(
 
 
 def _search(
-    kernel: Kernel, options: TileOptions, journal: Journal, show: Show
+    kernel: CpuKernel, options: TileOptions, journal: Journal, show: Show
 ) -> KernelSearch:
     return KernelSearch(
         kernel,
@@ -144,17 +144,19 @@ class _Trial:
     def is_right(self, spec: str) -> bool:
         return self.program.is_right(self.program.compile(spec), self.expected)
 
-    def right_tiles(self, chosen: Mapping[Kernel, Tiling]) -> dict[Kernel, Tiling]:
+    def right_tiles(
+        self, chosen: Mapping[CpuKernel, Tiling]
+    ) -> dict[CpuKernel, Tiling]:
         """The tiles with which the program compiles and computes what JAX does."""
         if self._works(chosen):
             return dict(chosen)
-        kept: dict[Kernel, Tiling] = {}
+        kept: dict[CpuKernel, Tiling] = {}
         for kernel, tiling in chosen.items():
             if self._works({**kept, kernel: tiling}):
                 kept[kernel] = tiling
         return kept
 
-    def _works(self, chosen: Mapping[Kernel, Tiling]) -> bool:
+    def _works(self, chosen: Mapping[CpuKernel, Tiling]) -> bool:
         try:
             return self.is_right(tuning_spec(chosen) if chosen else "")
         except CompilerError:
@@ -213,7 +215,7 @@ def _result(
 
 
 def _tuned_kernel(
-    found: FoundTiles, count: int, kept: Mapping[Kernel, Tiling]
+    found: FoundTiles, count: int, kept: Mapping[CpuKernel, Tiling]
 ) -> TunedKernel:
     tiling = kept.get(found.kernel)
     return TunedKernel(
