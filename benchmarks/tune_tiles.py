@@ -55,6 +55,19 @@ def ranker_scores(graphs, seed):
     return lambda measured: ranker.predict(rows_of(measured)[0])
 
 
+def tree_scores(graphs, seed):
+    """LightGBM on the ranker's features: squared errors around each kernel's mean."""
+    import lightgbm
+
+    samples = list(map(rows_of, graphs))
+    rows = np.concatenate([rows for rows, _ in samples])
+    times = np.concatenate([times - times.mean() for _, times in samples])
+    options = {"num_leaves": 15, "learning_rate": 0.05, "verbosity": -1, "seed": seed}
+    options |= {"deterministic": True, "num_threads": 1, "min_data_in_leaf": 10}
+    booster = lightgbm.train(options, lightgbm.Dataset(rows, times), 300)
+    return lambda measured: booster.predict(rows_of(measured)[0])
+
+
 def network_scores(architecture, graphs, seed, epochs=60):
     lessons = frozenset(Lesson)
     network = NetworkConfig(Collection.TILE, lessons, 32, 2)
@@ -67,6 +80,7 @@ METHODS = {
     "LightGBM": lambda graphs, seed: BoostedTrees.fit(graphs, seed).scores,
     "sage": partial(network_scores, Architecture.OURS),
     "early-join-sage": partial(network_scores, Architecture.TILE_BASELINE),
+    "LightGBM, tile features": tree_scores,
     "ranker": ranker_scores,
 }
 

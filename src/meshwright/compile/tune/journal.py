@@ -21,9 +21,16 @@ class Journal:
 
     def __post_init__(self) -> None:
         if self.path is not None and self.path.exists():
-            for line in self._whole_lines(self.path):
-                entry = json.loads(line)
-                self.verdicts[entry["key"]] = Verdict.from_json(entry["verdict"])
+            for number, line in enumerate(self._whole_lines(self.path), 1):
+                try:
+                    entry = json.loads(line)
+                    verdict = Verdict.from_json(entry["verdict"])
+                except (ValueError, KeyError, TypeError) as error:
+                    raise PlanError(
+                        f"line {number} of {self.path} is no verdict ({error}); give the "
+                        "journal of a search, or a new file"
+                    ) from None
+                self.verdicts[entry["key"]] = verdict
 
     def _whole_lines(self, path: Path) -> Iterator[str]:
         try:

@@ -28,7 +28,7 @@ class MeasurementJournal:
             journal.write(header)
             return journal
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        whole = _entries(path, lines)
         if not whole or whole[0] != header:
             raise LearnedError(
                 f"{path} is of another collection: give the same program and options to "
@@ -53,3 +53,19 @@ class MeasurementJournal:
     def write(self, entry: Mapping[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+
+
+def _entries(path: Path, lines: list[str]) -> list[Any]:
+    """Entries of all whole lines; `LearnedError` with the number of one that is none."""
+    entries: list[Any] = []
+    for number, line in enumerate(lines, 1):
+        if not line.endswith("\n"):
+            break
+        try:
+            entries.append(json.loads(line))
+        except ValueError as fault:
+            raise LearnedError(
+                f"line {number} of {path} is no measurement ({fault}): delete the file to "
+                "measure anew"
+            ) from None
+    return entries

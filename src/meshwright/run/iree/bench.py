@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,30 @@ class KernelBench:
         self.programs[tiling] = lambda: function(*inputs)
 
     def _code(self, tiling: Tiling | None) -> bytes:
+        if tiling is None:
+            return compile_program(
+                self.dispatch, since=CompilePhase.SOURCES, timeout_s=self.timeout_s
+            )
         with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
             spec = Path(folder, "spec.mlir")
-            chosen = {} if tiling is None else {self.kernel: tiling}
-            spec.write_text(tuning_spec(chosen), encoding="utf-8")
-            return compile_program(
+            spec.write_text(tuning_spec({self.kernel: tiling}), encoding="utf-8")
+            compile_to = partial(
+                compile_program,
                 self.dispatch,
                 since=CompilePhase.SOURCES,
-                spec=spec if chosen else None,
+                spec=spec,
                 timeout_s=self.timeout_s,
+            )
+            if len(self.programs) == 1:  # the first tiling beside the default
+                self._require_taken(tiling, compile_to(CompilePhase.CONFIGURATIONS))
+            return compile_to(CompilePhase.CODE)
+
+    def _require_taken(self, tiling: Tiling, configured: bytes) -> None:
+        """Raise if IREE has not given its root op the tiles of the spec."""
+        if tiling.attribute.encode() not in configured:
+            raise CompilerError(
+                f"IREE does not match {self.kernel.op} of {self.kernel} with its own "
+                "text: its tiles cannot be chosen by a tuning spec"
             )
 
     def times(

@@ -128,6 +128,26 @@ def test_a_corrupt_journal_is_named_with_its_line(tmp_path):
     path.write_text("not a verdict\n")
     with pytest.raises(PlanError, match="line 1 of"):
         Journal(path)
+    path.write_text('{"key": "a", "verdict": {"cost"\n')
+    with pytest.raises(PlanError, match=r"line 1 of .* is no verdict"):
+        Journal(path)
+
+
+def test_an_interrupted_search_says_so_and_returns_the_best_so_far():
+    bench = FakeBench()
+    build = bench.build
+
+    def interrupted(tiling):
+        if len(bench.built) == 5:
+            bench.build = build
+            raise KeyboardInterrupt
+        build(tiling)
+
+    bench.build = interrupted
+    found = search_with(bench).run()
+    assert found.stopped == "interrupted"
+    assert found.measured == 6
+    assert found.tuned_s <= found.default_s
 
 
 def test_a_budget_without_a_measurement_is_refused():

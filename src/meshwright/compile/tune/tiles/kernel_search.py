@@ -18,7 +18,7 @@ from meshwright.run.iree.kernel import CpuKernel
 from meshwright.run.iree.space import TileSpace
 from meshwright.run.iree.tiling import Tiling
 from meshwright.search.engines.surrogate import Surrogate
-from meshwright.search.loop.engine import Budget, search
+from meshwright.search.loop.engine import Budget, Stopped, search
 
 _POOL = 3000
 """Tilings of a kernel that the model ranks."""
@@ -37,6 +37,7 @@ class FoundTiles:
     tiling: `None` if the default is best. default_s, tuned_s: CPU seconds of one run.
     spread: (median - fastest) / fastest pass, the larger of both. measured: tilings that
     were asked for, the default included. errors: of those that did not compile.
+    stopped: reason for the end of the search.
     """
 
     kernel: CpuKernel
@@ -46,6 +47,7 @@ class FoundTiles:
     spread: float
     measured: int
     errors: tuple[str, ...]
+    stopped: Stopped
 
     @property
     def speed_up(self) -> float:
@@ -82,14 +84,14 @@ class KernelSearch:
         """The best tiling within the budget, never slower than the default."""
         space = TileSpace.of(self.kernel)
         pool = tuple(space.sample(_POOL, self.seed))
-        search(
+        result = search(
             TileProblem(space, pool, self.ask),
             Surrogate(self.seed, TileModel(self.kernel, self.ranker), jumps=0.0),
             Budget(evaluations=self.budget),
         )
         tried = [t for t, v in self.asked.items() if t and math.isfinite(v.cost)]
         tried.sort(key=lambda t: self.asked[t].cost)
-        return self._decide(tried[:_FINALISTS])
+        return self._decide(tried[:_FINALISTS], result.stopped)
 
     def ask(self, state: State) -> float:
         """Time of a tiling over the default's; infinite if it does not compile."""
@@ -117,27 +119,22 @@ class KernelSearch:
             for t in (times[tiling] for tiling in tilings)
         ]
 
-    def _decide(self, finalists: Sequence[Tiling]) -> FoundTiles:
+    def _decide(self, finalists: Sequence[Tiling], stopped: Stopped) -> FoundTiles:
         """The best finalist in a last comparison, or the default."""
         default = self.default()
         compared = self._final(finalists)
         best = min(compared, key=lambda t: compared[t].cost, default=None)
-        errors = tuple(v.error for v in self.asked.values() if v.error)
-        count = len(self.asked)
-        if best is None or compared[best].cost > 1 - _LEAST_GAIN:
-            return FoundTiles(
-                self.kernel,
-                None,
-                default.cost,
-                default.cost,
-                default.spread,
-                count,
-                errors,
-            )
-        tuned_s = default.cost * compared[best].cost
-        spread = max(default.spread, compared[best].spread)
+        is_gain = best is not None and compared[best].cost <= 1 - _LEAST_GAIN
+        chosen = compared[best] if best is not None and is_gain else Verdict(1.0)
         return FoundTiles(
-            self.kernel, best, default.cost, tuned_s, spread, count, errors
+            kernel=self.kernel,
+            tiling=best if is_gain else None,
+            default_s=default.cost,
+            tuned_s=default.cost * chosen.cost,
+            spread=max(default.spread, chosen.spread),
+            measured=len(self.asked),
+            errors=tuple(v.error for v in self.asked.values() if v.error),
+            stopped=stopped,
         )
 
     def _final(self, finalists: Sequence[Tiling]) -> dict[Tiling, Verdict]:

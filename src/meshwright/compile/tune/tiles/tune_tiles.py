@@ -107,9 +107,8 @@ def _within(
                 f"{search.kernel} takes {100 * share:.1f} % of the time: not tried"
             )
             continue
-        try:
-            outcomes.append((search.run(), count))
-        except KeyboardInterrupt:
+        outcomes.append((search.run(), count))
+        if outcomes[-1][0].stopped == "interrupted":
             notes.append("interrupted: the remaining kernels keep IREE's tiles")
             break
     return outcomes, notes
