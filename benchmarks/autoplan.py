@@ -5,8 +5,8 @@
 
 Resumable: cases in the results file are not run again. Each case searches within the
 budget of counted work, with no safety net in real time, so that a busy machine finds the
-same plans. Then all experts' strategies are simulated, without a limit of time, on the mesh of
-one axis and on the three meshes of two axes that the integer program ranks first.
+same plans. Then all experts' strategies are simulated, without a limit of time, on the mesh
+of one axis and on the three meshes of two axes that the integer program ranks first.
 """
 
 from __future__ import annotations

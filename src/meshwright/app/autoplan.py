@@ -207,7 +207,7 @@ def _final_plan(
     place: Location | None,
     compile_plan: CompilePlan | None,
 ) -> Plan:
-    """The plan of the best candidate, or of the first one that compiles."""
+    """The plan of the best candidate; with `compile_plan`, of the best that compiles."""
     space, last = task.space, trials.lowered
     given = [tactic for tactic in space.given if tactic.rewrite is not None]
 

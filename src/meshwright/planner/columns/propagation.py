@@ -147,9 +147,10 @@ def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int
 def add_claim(
     columns: Columns, cells: Cells, group: int, axis: int, place: int, claimed: int
 ) -> int:
-    """The claim after one more dim should be cut; a dim that cannot be cut changes nothing.
+    """Combine a claim with the factor that a cut of one more dim would need.
 
-    place: row of the dim in `columns.dims`. claimed: the claim so far.
+    A dim that cannot be cut leaves the claim as it is. place: row of the dim in
+    `columns.dims`. claimed: the claim so far.
     """
     if claimed == CONFLICT:
         return CONFLICT

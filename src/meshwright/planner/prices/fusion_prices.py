@@ -196,7 +196,7 @@ def _members(
 ) -> Iterator[tuple[Op, Value | None, Value]]:
     """Each op of a fusion as (op, None, its first result), and each of its accesses.
 
-    An access is (op, the value in memory, the name by which the op knows it).
+    An access is (op, the value in memory, the op's own operand or result).
     """
     reads = {aliases.get(v, v): v for v in reversed(fusion.reads)}
     reads |= {v: v for v in fusion.reads if v not in aliases}

@@ -77,7 +77,7 @@ class Pricer:
         return self._node_seconds(choices) + float(sum(pairs))
 
     def finite_seconds(self, choices: Sequence[int]) -> float:
-        """Seconds of a step, without pairs of choices that exclude each other.
+        """Seconds of a step, pairs of choices that exclude each other counted as 0.
 
         Choices read from an expert's plan may contain such pairs, since the model does
         not have every sharding of a shared value.

@@ -30,12 +30,14 @@ def compressed(
     compilation: Compilation,
     measure: Callable[[Layouts], MemoryCurve],
 ) -> tuple[MemoryCurve, Layouts]:
-    """The memory and layouts after values lose their padding, the most padded first.
+    """Memory and layouts after values lose their padding, the most padded first.
 
-    memory: under `layouts`; `measure` computes it for others. limit_bytes: of a device.
-    It ends when memory fits. Memory and layouts are returned unchanged if the compiler
-    does not compress, or if memory does not fit in the end, either. A fusion reads and
-    writes values with padding; inputs, outputs and what loops carry always have it.
+    memory: the curve with `layouts`. measure: computes the curve with other layouts.
+    limit_bytes: memory of a device.
+
+    Values are compressed until memory fits. If it never does, or if the compiler does
+    not compress, memory and layouts are returned unchanged. A fusion reads and writes
+    values with padding; inputs, outputs and what loops carry always have it.
     """
     if not compilation.compiler.buffers.compresses_layouts:
         return memory, layouts

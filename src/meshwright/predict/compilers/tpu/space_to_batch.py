@@ -124,7 +124,7 @@ class _Scope:
         return tuple(self._aligned(v, result, split) for v in op.operands)
 
     def results(self, op: Op) -> tuple[Value, ...]:
-        """The results of an op; a convolution writes its own layout, copied later."""
+        """The results of an op; a convolution's are in its own layout, and copied later."""
         split = self.splits.of.get(op.results[0]) if op in self.splits.read else None
         if split is None or not self._is_copied(op.results[0], split):
             return op.results

@@ -68,7 +68,7 @@ def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
 
 
 def _match(left: Chain, right: Chain) -> bool:
-    """Whether two chains sum over the same devices and end in their first dtype."""
+    """Whether two chains sum over the same devices, and end in their all-reduce's dtype."""
     types = {(op.results[0].shape, op.results[0].dtype) for op in (left[0], right[0])}
     ends = {(op.results[0].shape, op.results[0].dtype) for op in (left[-1], right[-1])}
     alike = left[0].params["axes"] == right[0].params["axes"]

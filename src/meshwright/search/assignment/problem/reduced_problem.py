@@ -58,10 +58,11 @@ class ChoiceMaps(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReducedProblem:
-    """A problem whose nodes represent groups of original nodes; no two edges join one pair.
+    """A problem whose nodes each represent a group of original nodes.
 
-    costs: as in `Assignment`
-    maps: from the original nodes to those of `graph`
+    Two nodes have at most one edge.
+
+    costs: as in `Assignment`. maps: from the original nodes to those of `graph`.
     """
 
     graph: CostGraph
