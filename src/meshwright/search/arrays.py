@@ -19,7 +19,7 @@ def starts_of(lengths: Sequence[int] | Ints) -> Ints:
 
 
 def owners_of(starts: Ints) -> Ints:
-    """For each element, the index of the piece that contains it.
+    """The index of the piece that contains each element.
 
     starts: offsets of the pieces, as from `starts_of`.
     """

@@ -33,7 +33,7 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
 
 
 def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:
-    """For each dim of the first result, the axes along which the code cuts it."""
+    """The axes along which the code cuts each dim of the first result."""
     causes = work.state.causes
     fixed = {
         axis

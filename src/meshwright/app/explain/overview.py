@@ -161,7 +161,7 @@ def _longest(figures: Figures) -> list[str]:
 def uncut_sections(
     plan: PlanRecord, full: bool = False
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """For each axis a title, and rows of (share of the FLOPs, reason).
+    """A title for each axis, and rows of (share of the FLOPs, reason).
 
     full: also the smallest shares.
     """

@@ -90,7 +90,7 @@ def _ranges(
 
 
 def _loop_values(estimate: Estimate, index: int) -> list[ValueGroup]:
-    """For each label the largest value in the bodies of a loop, while the loop runs."""
+    """The largest value of each label in the bodies of a loop, while the loop runs."""
     if index < 0 or estimate.fusions[index].kind is not FusionKind.REGION:
         return []
     sizes: dict[Label, int] = defaultdict(int)

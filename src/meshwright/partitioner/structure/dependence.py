@@ -6,14 +6,14 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def find_dependence(graph: Graph) -> list[int]:
-    """For each value, by number, the bit set of inputs that it depends on."""
+    """The bit set of inputs that each value depends on, by the value's number."""
     bits = _start(graph)
     _visit(graph, graph.program, bits)
     return bits
 
 
 def find_first_dependence(graph: Graph) -> list[int]:
-    """For each value, the inputs that it depends on before the program updates its state.
+    """The inputs that each value depends on before the program updates its state.
 
     A program may train in a loop, or several times in a row. What comes after the first
     update of a parameter depends on all of the state, and says nothing about the roles

@@ -196,7 +196,7 @@ def _is_in(path: str, group: str | None) -> bool:
 def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
-    """For each optimizer leaf its parameters, those of the leaf's own shape first."""
+    """The parameters of each optimizer leaf, those of the leaf's own shape first."""
     found: dict[int, list[int]] = {i: [] for i in optimizer}
     mask = sum(1 << i for i in optimizer)
     outputs = {

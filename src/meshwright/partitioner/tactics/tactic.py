@@ -28,7 +28,7 @@ class Tactic(Protocol):
 
     @property
     def kind(self) -> TacticKind:
-        """How the tactic chooses what it shards."""
+        """The way in which the tactic chooses what it shards."""
         ...
 
     @property

@@ -115,7 +115,7 @@ class FusionPriceReader:
     def _traffic_by_value(
         self, fusion: Fusion, on_chip: frozenset[Value]
     ) -> tuple[dict[Value, float], dict[Value, float]]:
-        """For each value: bytes through main memory, and elements through registers."""
+        """Bytes of each value through main memory, and its elements through registers."""
         fed = matrix_unit_operands(fusion)
         moved: dict[Value, float] = defaultdict(float)
         through: dict[Value, float] = defaultdict(float)

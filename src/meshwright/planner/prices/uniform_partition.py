@@ -93,7 +93,7 @@ def _read_prices(
 
 
 def _images_of(program: Program, max_images: int) -> dict[Op, tuple[Value, int]]:
-    """For each op one of its images and the dim that counts them.
+    """An image of each op, and the dim that counts images.
 
     Only images that are split if a device has up to `max_images` of them.
     """
@@ -152,7 +152,7 @@ def credit_original_ops(
 def _owners(
     changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
 ) -> dict[Op, Access]:
-    """For each added copy the op and value of the original program that pay for it."""
+    """The op and value of the original program that pay for each added copy."""
     owners: dict[Op, Access] = {}
     read: dict[Value, Access] = {}
     produced: dict[Value, Access] = {}

@@ -75,7 +75,7 @@ def build_site_graph(work: Workspace) -> SiteGraph:
 
 
 def _dependences(work: Workspace) -> list[tuple[int, int]]:
-    """For each node, bit sets of the input leaves that it depends on, and that it updates.
+    """Bit sets of the input leaves that each node depends on, and that it updates.
 
     Dependences are transitive; corresponding leaves of all layers share a bit. The bits
     tell ops of one source line apart, such as the updates of a query's and of a key's

@@ -97,7 +97,7 @@ def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
 
 
 def _families(graph: Graph) -> list[int]:
-    """For each value the number of its family.
+    """The number of each value's family.
 
     A family is the values of one shape that elementwise ops tie to each other.
     """
@@ -146,7 +146,7 @@ def _class_edges(runs: Runs, class_of: tuple[int, ...]) -> tuple[ClassEdge, ...]
 
 
 def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
-    """For each value the node that produces it, and the number of the result."""
+    """The node that produces each value, and the number of the result."""
     return {
         value: (node.index, result)
         for node in graph.nodes

@@ -169,7 +169,7 @@ class CutFeatures:
         return found, best
 
     def _one_cut_per_kind(self, state: CutState, axis: str) -> dict[int, CutState]:
-        """For each kind, the state after its first legal cut along an axis."""
+        """The state after the first legal cut of each kind along an axis, by kind."""
         states: dict[int, CutState] = {}
         for cut in self.problem.actions(state):
             number = self.number.get(cut)

@@ -147,7 +147,7 @@ def _search_core(
 
 
 def _restricted(incumbent: Incumbent, problem: Assignment, kept: Bools) -> Incumbent:
-    """The same solve with only the kept choices.
+    """The incumbent of the same solve with only the kept choices.
 
     Presolve looks for dominated choices only without a limit on rounds: once the core
     is known, this would take longer than the rest of most solves.

@@ -21,7 +21,7 @@ def order[A](
 
 
 class Merits[A: Hashable]:
-    """For each action, the mean reward of all trajectories that contain it.
+    """The mean reward of all trajectories that contain an action, for each action.
 
     If the order of decisions matters little, the merit of an action in one state is a
     good estimate of it in most other states (move averages: Finnsson and Bjornsson,

@@ -83,7 +83,7 @@ def _cost(fusion: Fusion) -> int:
 def _dependencies(
     fusions: Sequence[Fusion], makers: dict[Value, int]
 ) -> list[list[int]]:
-    """For each fusion the fusions that it waits for: those that compute what it reads.
+    """The fusions that each fusion waits for: those that compute what it reads.
 
     Fusions with an effect keep their order.
     """

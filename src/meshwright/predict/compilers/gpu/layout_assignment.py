@@ -74,7 +74,7 @@ def _stacked_orders(op: Op, is_result: bool) -> list[tuple[int, Order]]:
 
 
 def dim_orders(body: Program) -> dict[Value, Order]:
-    """For each value, the order of dims that the matrix products of a program require.
+    """The order of dims of each value that the matrix products of a program require.
 
     An order that a product needs to read has precedence over one that a product writes.
     """

@@ -106,7 +106,7 @@ def all_inputs_shared(
 def carried_in_place(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> dict[Value, Atom]:
-    """For inputs of one body, the output that fusions write into the input's buffer."""
+    """The outputs that fusions write into the buffers of inputs of one body, by input."""
     inputs, outputs = op.bodies[number].inputs, stored_outputs(op.bodies[number])
     made, size = {value for each in fusions for value in each.writes}, layouts.size
     return {

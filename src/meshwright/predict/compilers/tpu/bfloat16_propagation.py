@@ -56,7 +56,7 @@ def bfloat16_values(program: Program) -> frozenset[Value]:
 
 
 class _Readers:
-    """For each value, whether all readers visited so far accept bfloat16."""
+    """The values that readers visited so far accept, or refuse, to read as bfloat16."""
 
     def __init__(self) -> None:
         self.accepted: set[Atom] = set()

@@ -136,7 +136,7 @@ def uncarried_stack_outputs(op: Op) -> set[Value]:
 
 
 def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
-    """For results of a loop, the operand whose buffer they take.
+    """The operands whose buffers results of a loop take, by result.
 
     An operand that the loop also reads in every iteration keeps its buffer.
     """

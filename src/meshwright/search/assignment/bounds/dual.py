@@ -68,7 +68,7 @@ class DualBound:
         self.picked = np.zeros(0, np.int64)
 
     def _index_choices(self) -> None:
-        """Set the original choice of each choice in the split graph; count its copies."""
+        """Find the original choice of each choice in the split graph; count its copies."""
         active = np.zeros(len(self.source), np.bool_)
         active[self.order] = True
         self.active = active[owners_of(self.graph.starts)]
@@ -117,7 +117,7 @@ class DualBound:
         return value - float(self.row_prices @ self.incumbent.memory.slack)
 
     def weights(self) -> Floats:
-        """For each original choice, the share of its node's copies that picked it."""
+        """The share of a node's copies that picked each of its original choices."""
         picked = np.bincount(self.origin[self.picked], minlength=len(self.copies))
         return picked / np.maximum(self.copies, 1)
 

@@ -69,7 +69,7 @@ def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -
 
 @compiled
 def change_costs(graph: CostGraph, costs: Floats, choices: Ints, node: int) -> Floats:
-    """For each choice of a node, the change of the total cost if only this node changes."""
+    """The change of the total cost by each choice of a node, if only this node changes."""
     first_choice = graph.starts[node]
     width = graph.starts[node + 1] - first_choice
     total = np.empty(width)

@@ -28,7 +28,7 @@ class CostGraph(NamedTuple):
     edges: Ints
 
     def pairs(self, choices: Ints) -> Ints:
-        """For each edge, the index in `tables` of the pair of choices at its ends."""
+        """Indices in `tables` of the pairs of choices at the ends of each edge."""
         one, two = self.ends.T
         columns = np.diff(self.starts)[two]
         return self.table_starts[:-1] + choices[one] * columns + choices[two]
@@ -100,7 +100,7 @@ class ReducedProblem:
         return maps.picks[maps.starts[:-1] + choices[maps.owner]]
 
     def nearest(self, choices: Ints) -> Ints:
-        """For each node the choice that agrees with most of its original nodes' choices."""
+        """The choice of each node that agrees with most of its original nodes' choices."""
         maps, starts = self.maps, self.graph.starts
         agree = maps.picks == np.repeat(choices, np.diff(maps.starts))
         at = ranges(starts[maps.owner], self.widths[maps.owner])
