@@ -76,7 +76,10 @@ class _Observer:
         self._version = -1  # of the state that is lowered
 
     def after_tactic(self, tactic: Tactic | None, work: Workspace) -> None:
-        """Record the effect of a tactic that was applied; `None` before the first one."""
+        """Record the effect of the tactic just applied.
+
+        tactic: `None` for the constraints in the user's code, which come first.
+        """
         is_last = len(self.effects) == self.num_tactics
         # If the tactic has changed nothing, the last device program is still right.
         if work.state.version != self._version or (is_last and self.known is not None):

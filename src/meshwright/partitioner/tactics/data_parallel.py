@@ -91,8 +91,8 @@ def data_leaves(work: Workspace) -> Leaves:
 def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
     """Cut the dim of the data along which most work is independent; returns its seeds.
 
-    The guess is final if it cuts nearly all work, or nothing: then the axis does not
-    divide the batch.
+    First `guessed_batch` is cut. Other dims are tried only if that cuts some work, but
+    not nearly all of it; if it cuts nothing, the axis does not divide the batch.
     """
     trials = _Trials(work, axis, tactic)
     best = guessed_batch(work, leaves, axis)

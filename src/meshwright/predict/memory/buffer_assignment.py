@@ -148,7 +148,7 @@ class Heap:
             self.owners.append((value,))
 
     def _takes_buffer(self, fusion: Fusion, index: int, value: Value) -> bool:
-        """Whether a result takes over an operand's buffer, which it then owns."""
+        """Give a result the buffer of an operand that dies here; False if none fits."""
         size = self.layouts.size
         operands = [v for v in fusion.overwrites if self._may_alias(v, value)]
         if value in fusion.replaces:

@@ -66,7 +66,7 @@ class _Scale:
         self.count = 0
 
     def accepts(self, new: float, old: float, heat: float, rng: random.Random) -> bool:
-        """Whether to accept a change of the cost, by Metropolis's rule."""
+        """Whether to accept a change of the cost (Metropolis's rule); updates the mean."""
         if new == old or old == math.inf:
             return True
         if new == math.inf:

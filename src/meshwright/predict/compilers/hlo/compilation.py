@@ -56,7 +56,7 @@ class Compiler:
 
     @property
     def assigns_memory_spaces(self) -> bool:
-        """Whether the compiler places values in scratch memory, which is then no cache."""
+        """Whether the compiler places values in scratch memory; if not, it is a cache."""
         return any(each.stage is Stage.MEMORY for each in self.passes)
 
 

@@ -80,7 +80,7 @@ class _Search:
         self.bfloat16: set[Value] = set()
 
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
-        """Whether each input may be bfloat16, given which outputs may be."""
+        """Mark bfloat16 values; returns which inputs may be, given which outputs may be."""
         readers = _Readers()
         producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
         if self.bfloat16:
