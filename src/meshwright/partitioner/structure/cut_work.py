@@ -108,7 +108,7 @@ def gathers(work: Workspace, axis: str) -> bool:
 
 
 def reads_otherwise(work: Workspace, reader: Node, value: int, sub_axis: str) -> bool:
-    """Whether an op needs a value that a sub-axis cuts uncut, or cut on another dim."""
+    """Whether an op needs a value uncut, or cut on another dim than a sub-axis cuts."""
     dim = work.state.dim_on(value, sub_axis)
     if dim is None or dim < 0 or reader.input_position is not None:
         return False

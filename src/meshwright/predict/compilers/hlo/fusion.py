@@ -123,7 +123,7 @@ class Fusion:
 
 
 def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
-    """The share of each value that several fusions read together, if it is below 1."""
+    """The share of each value that the fusions read, taken together, if it is below 1."""
     shares: dict[Value, float] = {}
     for fusion in fusions:
         for value in fusion.reads:

@@ -150,7 +150,7 @@ def _sizes_in_window(
 
 
 def _sums_up_to(builder: Builder, sizes: Value) -> Value:
-    """Cumulative sums, as row sums of a masked square; it is small, as groups are few."""
+    """Cumulative sums, by masking an [n, n] array: n, the number of groups, is small."""
     (n,) = sizes.shape
     square = (n, n)
     is_past = builder.compare("le", builder.iota(square, 1), builder.iota(square, 0))
