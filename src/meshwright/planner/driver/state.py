@@ -81,7 +81,7 @@ class SearchState:
         )
 
     def _proof(self, plan: Candidate) -> tuple[float, float]:
-        """Predicted seconds of a plan and a lower bound, at the prices of the smallest gap.
+        """A plan's predicted seconds and a lower bound, at the prices of the smallest gap.
 
         A plan that is given as tactics has no predicted seconds; those of its mesh's
         solution are returned.
