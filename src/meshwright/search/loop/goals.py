@@ -113,7 +113,7 @@ def _count(limit: int | None, share: float) -> int | None:
     return None if limit is None else max(round(limit * share), 1)
 
 
-def _remaining(budget: Budget, spent: Result[object, object]) -> Budget:
+def _remaining[S, A](budget: Budget, spent: Result[S, A]) -> Budget:
     """A budget with what is left of each limit, or the least valid limit if nothing is."""
     seconds, evaluations, trials = budget.seconds, budget.evaluations, budget.trials
     return replace(
