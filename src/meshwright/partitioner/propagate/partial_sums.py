@@ -56,8 +56,7 @@ class PartialSums:
     def is_partial(self, value: int, axis: str, is_strict: bool = False) -> bool:
         """Whether devices along an axis compute addends of a value, before any reduction.
 
-        is_strict: false for a value that is partial only if complete addends are made
-        partial.
+        is_strict: whether complete addends, made partial, do not count.
         """
         self._follow()
         key = (value, axis, is_strict)
@@ -68,10 +67,7 @@ class PartialSums:
         return self._partial[key]
 
     def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
-        """The value, and all values on which its answer may depend, operands first.
-
-        Chains of additions are long; answering in this order avoids deep recursion.
-        """
+        """The value, and all on which its answer may depend, in order of computation."""
         found: dict[int, None] = {}
         seen, todo = {value}, [value]
         while todo:
@@ -148,10 +144,7 @@ class PartialSums:
         return self._loops[key]
 
     def leaves_partial(self, node: Node, axis: str, is_strict: bool = False) -> bool:
-        """Whether a value leaves a region as a partial sum.
-
-        That is a result of a branch or remat, or a value that a scan stacks.
-        """
+        """Whether a result of a branch or remat, or what a scan stacks, is partial."""
         if not is_exit(node) or axis in self.state.factor_of[node.index]:
             return False
         return any(
@@ -174,8 +167,7 @@ class PartialSums:
     def addends(self, node: Node, axis: str) -> frozenset[int]:
         """The operand positions that an op adds up, if its result is a partial sum.
 
-        Complete operands among them must be made partial: kept on one device, zero
-        elsewhere.
+        Complete operands are made partial: kept on one device, zero on the others.
         """
         sets = (g for g in linear_sets(node) if self._reads_partial(node, g, axis))
         return next(sets, frozenset())

@@ -122,7 +122,7 @@ tried as well. They are not tried otherwise, since inputs then stay uncut."""
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What the cuts of one candidate do.
+    """The effect of the cuts of one candidate.
 
     share: the share of the work that is cut. is_clean: whether the candidate looks like
     a batch: it cuts no weight, and no dim over which the first product sums, as tensor

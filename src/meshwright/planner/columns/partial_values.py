@@ -1,7 +1,6 @@
 """Values that are partial sums under a state: what `PartialSums` finds, over columns.
 
-A value is partial along an axis if each device holds an addend of it (Shardy:
-unreduced).
+A value is partial along an axis if each device holds an addend (Shardy: unreduced).
 An operand with several sources is partial if all of them are. Where equal layers pass a
 value on in a cycle, it is partial if the first of them makes it so. Unlike
 `PartialSums`, this code reduces sums that a loop carries in each iteration.
@@ -82,8 +81,7 @@ def write_dependencies(
 ) -> int:
     """Write the values on which the answer for `value` may depend, and return their number.
 
-    They are written in order into row FOUND of `lists`; values with known answers are
-    left out.
+    They are written in order into row FOUND of `lists`, without those of known answer.
     strict: index of the question in `PartialCache`.
     """
     known, stamp = cache.known[strict, axis], cache.stamp[0]
@@ -121,8 +119,7 @@ def partial_operands(
     """How many operands of a linear set are partial: NO, SOME, MOST or ALL.
 
     at: index of the linear set. NO also if an operand outside of the set is partial.
-    MOST if at least half of several operands are, so that one sum of the result is
-    cheaper.
+    MOST if at least half of several operands are: one sum of the result is cheaper.
     """
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
     num_partial, has_whole = 0, columns.linear[at, IS_WHOLE] == 1

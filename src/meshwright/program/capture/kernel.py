@@ -120,8 +120,7 @@ class _Grid:
     shape: the grid's shape, including the dims that `vmap` added.
     axes: the grid dims that the kernel itself knows, in its order.
     sections: the sections that `run` has evaluated so far.
-    once: an array of ones, of the grid's rank: executions per step of unconditional
-    code.
+    once: executions per step of unconditional code: ones, of the grid's rank.
     """
 
     def __init__(self, shape: tuple[int, ...], axes: Sequence[int]) -> None:

@@ -190,7 +190,7 @@ def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
 
 
 def bitcast_sources(program: Program) -> dict[Value, Value]:
-    """For each result of a bitcast, the value whose memory it is."""
+    """Results of bitcasts, each with the value whose memory it shares."""
     found: dict[Value, Value] = {}
     for op in filter(_only_renames, program.ops):
         for result, operand in zip(op.results, op.operands, strict=False):

@@ -22,8 +22,7 @@ class Elimination(NamedTuple):
     A position is an index into the subset.
     nodes: node of the graph at each position, [n]
     position: position of each node of the graph, -1 if it is not in the subset
-    order: positions in order of elimination, [S]; nodes at other positions keep their
-    choice
+    order: positions in order of elimination, [S]; other nodes keep their choice
     rank: step at which each position is eliminated, n if it keeps its choice, [n]
     scopes: positions of the remaining neighbours at each step, padded, [S, W]
     sizes: number of remaining neighbours at each step, [S]
@@ -89,10 +88,7 @@ def optimise_in_order(
 def fixed_costs(
     graph: CostGraph, costs: Floats, elimination: Elimination, choices: Ints
 ) -> Floats:
-    """Costs of the choices at each position, with those of edges to fixed nodes.
-
-    Result: [n, largest number of choices].
-    """
+    """Costs of choices and of edges to fixed nodes, [n, largest number of choices]."""
     starts, ends = graph.starts, graph.ends
     nodes, position, rank = elimination.nodes, elimination.position, elimination.rank
     n = len(nodes)

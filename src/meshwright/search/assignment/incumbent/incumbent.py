@@ -59,7 +59,7 @@ class Incumbent:
         self.offer(self.start)
 
     def restricted(self, reduced: ReducedProblem, memory: MemoryRows) -> Incumbent:
-        """The same search with fewer choices, among which every better solution is.
+        """This search with fewer choices, among which every better solution is.
 
         If the best solution so far is not among them, its cost remains the one to beat.
         """
