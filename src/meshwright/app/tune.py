@@ -67,21 +67,21 @@ def tune(  # noqa: PLR0913  the options of a search
 ) -> TunedLayouts | TunedTiles:
     """The layouts of a program's values that cost least, or the fastest tiles of kernels.
 
-    fn: a function of pytrees, or a plan of `mw.partition` or `mw.autoplan`, whose device
-        program is then tuned on its local shapes. args: positional arguments of `fn`,
-        arrays or `jax.ShapeDtypeStruct`s; none for a plan.
+    fn: a function of pytrees, or a plan of `mw.partition` or `mw.autoplan`, whose
+        device program is then tuned on its local shapes. args: positional arguments of
+        `fn`, arrays or `jax.ShapeDtypeStruct`s; none for a plan.
     backend: "tpu-v5e" and other TPUs, whose compiler estimates cycles and needs no TPU
         (`meshwright[tpu]`), or "xla-cpu", which measures on this machine: both choose
         layouts. "iree-cpu" chooses tiles of the kernels that IREE compiles for this CPU,
         by measurement (`meshwright[iree]`); it takes functions only.
-    budget: programs to compile, 60 by default; for "iree-cpu" tilings to measure per
-        kernel, 20 by default. For a TPU, the same seed gives the same result.
-    resume: a file that keeps every verdict; a search that was interrupted goes on there.
-        Tiles of a kernel that another program has, too, are taken from there.
+    budget: number of programs to compile, 60 by default; for "iree-cpu" tilings to
+        measure per kernel, 20 by default. For a TPU, the same seed gives the same result.
+    resume: a file that stores the result of each trial; an interrupted search continues
+        there. Tiles of a kernel that another program has, too, are taken from there.
     timeout_s: seconds for one compilation, 300 by default; 30 for a kernel of IREE.
-    The result is called like `fn`, and is never worse than the better of the default and of
-    `Layout.AUTO` arguments, or than IREE's tiles. Ctrl-C ends the search with the best so
-    far.
+    The result is called like `fn`, and is never worse than the better of the default
+    and of `Layout.AUTO` arguments, or than IREE's tiles. Ctrl-C ends the search with the
+    best so far.
     """
     path = None if resume is None else Path(resume)
     limit = _BUDGETS.get(backend, _BUDGET) if budget is None else budget

@@ -1,4 +1,4 @@
-"""`meshwright tune`: layouts that a compiler likes best, or tiles that run fastest."""
+"""`meshwright tune`: layouts or tiles with which a program is fastest."""
 
 from enum import Enum
 from pathlib import Path
