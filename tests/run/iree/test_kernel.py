@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import CompilerError
 from meshwright.run.collect.tiles import tiling_features, tiling_of
 from meshwright.run.iree import toolchain
-from meshwright.run.iree.find_kernels import find_root
+from meshwright.run.iree.find_kernels import find_root, standalone
 from meshwright.run.iree.kernel import parse_kernel
 from meshwright.run.iree.space import TileSpace, lane_loop, row_loops
 from meshwright.run.iree.spec import tuning_spec
@@ -55,6 +55,33 @@ def test_the_root_is_the_only_op_that_multiplies_and_adds():
         find_root(
             "%5 = linalg.fill ins(%c : f32) outs(%4 : tensor<8xf32>) -> tensor<8xf32>"
         )
+
+
+DISPATCH = """
+  %c0 = arith.constant 0 : index
+  %0 = hal.interface.constant.load layout(<constants = 1>) ordinal(0) : i32
+  %1 = arith.index_castui %0 : i32 to index
+  %2 = hal.interface.binding.subspan layout(<bindings = []>) binding(0) : !any
+  %6 = iree_tensor_ext.dispatch.workload.ordinal %1, 0 : index
+  %7 = iree_tensor_ext.dispatch.tensor.load %2, offsets = [%6, 0], sizes = [1, 32], \
+strides = [1, 1] : !iree_tensor_ext.dispatch.tensor<readonly:tensor<2x32xf32>> \
+-> tensor<32xf32>
+  %8 = linalg.copy ins(%7 : tensor<32xf32>) outs(%7 : tensor<32xf32>) -> tensor<32xf32>
+  iree_tensor_ext.dispatch.tensor.store %8, %2, offsets = [0], sizes = [32], strides = [1] \
+: tensor<32xf32> -> !iree_tensor_ext.dispatch.tensor<writeonly:tensor<32xf32>>
+"""
+
+
+def test_a_dispatch_in_a_loop_becomes_a_function_without_the_loops_counter():
+    text = standalone(DISPATCH)
+    assert text.startswith(
+        "func.func @kernel(%7: tensor<32xf32>) -> (tensor<32xf32>) {"
+    )
+    assert "%6" not in text
+    assert "return %8 : tensor<32xf32>" in text
+    scaled = DISPATCH.replace("linalg.copy ins(%7 :", "linalg.fill ins(%6 :")
+    with pytest.raises(CompilerError, match="known only when it runs"):
+        standalone(scaled)
 
 
 def test_an_op_without_known_maps_is_refused_with_its_name():

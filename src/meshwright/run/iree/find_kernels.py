@@ -21,6 +21,7 @@ _LOAD = re.compile(
 _STORE = re.compile(
     r"iree_tensor_ext\.dispatch\.tensor\.store (%\w+), .* : (tensor<[^>]*>) -> .*"
 )
+_NAME = re.compile(r"%\w+")
 _CONFIG = re.compile(r"lowering_config<([^>]*distribution = [^>]*)>")
 _PIPELINE = re.compile(r"translation_info<(pipeline = .*)>\}")
 
@@ -66,7 +67,7 @@ def _kernel(body: str, configured: re.Match[str] | None) -> CpuKernel:
     config = _CONFIG.search(configured["body"]) if configured else None
     if not pipeline or not config:
         raise CompilerError("IREE chooses no tiles for it")
-    kernel = parse_kernel(_standalone(body), root, Tiling.parse(config[1]), pipeline[1])
+    kernel = parse_kernel(standalone(body), root, Tiling.parse(config[1]), pipeline[1])
     if len(kernel.default.distribution) != len(kernel.loops):
         raise CompilerError(
             f"IREE rewrites its {len(kernel.loops)} loops before it chooses tiles"
@@ -108,17 +109,27 @@ def _adds_products(op: str) -> bool:
     return '"reduction"' in op and bool(re.search(r"arith\.mul[fi]", op))
 
 
-def _standalone(body: str) -> str:
-    """A dispatch as a function: what it loads are arguments, what it stores results."""
+def standalone(body: str) -> str:
+    """A dispatch as a function: what it loads are arguments, what it stores results.
+
+    Where it loads from may depend on numbers that are known only when the program runs,
+    such as a loop's counter; what computes these is left out.
+    """
     arguments: list[str] = []
     results: list[tuple[str, str]] = []
     kept: list[str] = []
+    unknown: set[str] = set()
     for line in map(str.strip, body.splitlines()):
+        names = _NAME.findall(line)
         if load := _LOAD.fullmatch(line):
             arguments.append(f"{load[1]}: {load[2]}")
         elif store := _STORE.fullmatch(line):
             results.append((store[1], store[2]))
-        elif "hal.interface." not in line:
+        elif "hal.interface." in line or unknown.intersection(names[1:]):
+            if "linalg." in line:
+                raise CompilerError("its shapes or numbers are known only when it runs")
+            unknown.update(names[:1])
+        else:
             kept.append(line)
     types = ", ".join(type_ for _, type_ in results)
     names = ", ".join(name for name, _ in results)

@@ -92,14 +92,21 @@ def _within(
     Kernels with the largest share of the time come first. Ctrl-C ends the search with the
     tiles that were found.
     """
-    searches = [
-        (_search(kernel, options, journal, show), len(names))
-        for kernel, names in found.kernels.items()
-    ]
+    searches: list[tuple[KernelSearch, int]] = []
+    notes: list[str] = []
+    for kernel, names in found.kernels.items():
+        search = _search(kernel, options, journal, show)
+        try:
+            search.default()
+        except CompilerError as reason:
+            notes.append(
+                f"{kernel} cannot be run alone, and keeps IREE's tiles: {reason}"
+            )
+            continue
+        searches.append((search, len(names)))
     searches.sort(key=lambda pair: -pair[0].default().cost * pair[1])
     whole_s = min(trial.times([""])[""]) / 1e9
     outcomes: list[tuple[FoundTiles, int]] = []
-    notes: list[str] = []
     for search, count in searches:
         share = search.default().cost * count / whole_s
         if share < _SMALL:
