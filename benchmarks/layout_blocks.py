@@ -68,6 +68,34 @@ def transformer(batch=8, length=512, width=512, heads=8, hidden=2048):
     return _trained(forward, params, _shaped(batch, length, width))
 
 
+def attention_mlp(batch=8, length=512, width=512, heads=8, hidden=2048):
+    """As `transformer`, but the weights of heads are made from matrices in the step."""
+    each = width // heads
+
+    def forward(p, x):
+        q, k, v = (
+            jnp.einsum("btd,dhk->bthk", x, p[name].reshape(width, heads, each))
+            for name in "qkv"
+        )
+        x = x + _attend(q, k, v).reshape(x.shape) @ p["o"]
+        return x + jax.nn.gelu(x @ p["up"]) @ p["down"]
+
+    params = {name: _shaped(width, width) for name in "qkvo"}
+    params |= {"up": _shaped(width, hidden), "down": _shaped(hidden, width)}
+    fn, args = _trained(forward, params, _shaped(batch, length, width))
+    return (lambda p, x: _without_last(fn(p, x))), args
+
+
+def _without_last(result):
+    """A loss and its gradients with respect to parameters alone."""
+    loss, (gradient, _) = result
+    return loss, gradient
+
+
+def attention_mlp_large():
+    return attention_mlp(4, 1024, 1024, 8, 4096)
+
+
 def cross_attention(batch=4, length=256, memory=512, width=512, heads=8):
     def forward(p, x, memory):
         def split(y, w):
@@ -313,6 +341,8 @@ BLOCKS = {
     for fn in (
         attention,
         transformer,
+        attention_mlp,
+        attention_mlp_large,
         cross_attention,
         grouped_query,
         window_attention,

@@ -46,12 +46,13 @@ class FakeJudge:
     def kernels(self, question):
         """Key and cost of each value's kernel, and how many copies were moved."""
         chosen = question.layouts
+        entry = "auto" if question.is_auto and self.auto != 1.0 else ""
         found = []
         for i, (value, minor, factor) in enumerate(self.gains):
             order = chosen.get(value)
             is_best = order is not None and order[-1] == minor
             found.append(
-                (f"k{i}{order}", 1.0 if order is None else factor if is_best else 1.3)
+                (f"k{i}{order}{entry}", 1.0 if order is None else factor if is_best else 1.3)
             )
         return found, sum(v in self.hidden for v in chosen)
 

@@ -16,8 +16,6 @@ from meshwright.program.ir import Program, Value, num_bytes, show_type
 _MOST_SITES = 40
 _LEAST_SHARE = 0.01
 """Smaller values, as a share of the largest one, are no sites."""
-_FULL_RANK = 4
-"""Up to this rank every order of dims is a candidate: 24 orders of rank 4."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,11 +95,8 @@ def _site(
 def orders(rank: int) -> Iterator[tuple[int, ...]]:
     """Candidate layouts of a rank, major to minor, the default first.
 
-    Beyond rank 4, all pairs of minor dims, the others in their order.
+    All pairs of minor dims, which tiles span, with the other dims in their order.
     """
-    if rank <= _FULL_RANK:
-        yield from itertools.permutations(range(rank))
-        return
     default = tuple(range(rank))
     yield default
     for pair in itertools.permutations(range(rank), 2):
