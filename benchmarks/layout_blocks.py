@@ -17,14 +17,17 @@ def _shaped(*shape, dtype=BF16):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _trained(forward, params, *inputs):
-    """The loss and its gradients with respect to parameters and the first input."""
+def _trained(forward, params, *inputs, of_input=True):
+    """The loss and its gradients with respect to parameters and the first input.
+
+    of_input: whether the first input has one, if it is no array of integers.
+    """
 
     def loss(params, *inputs):
         out = forward(params, *inputs)
         return out if out.ndim == 0 else jnp.mean(out.astype(jnp.float32) ** 2)
 
-    argnums = (0, 1) if inputs[0].dtype == BF16 else (0,)
+    argnums = (0, 1) if of_input and inputs[0].dtype == BF16 else 0
     return jax.value_and_grad(loss, argnums), (params, *inputs)
 
 
@@ -82,14 +85,7 @@ def attention_mlp(batch=8, length=512, width=512, heads=8, hidden=2048):
 
     params = {name: _shaped(width, width) for name in "qkvo"}
     params |= {"up": _shaped(width, hidden), "down": _shaped(hidden, width)}
-    fn, args = _trained(forward, params, _shaped(batch, length, width))
-    return (lambda p, x: _without_last(fn(p, x))), args
-
-
-def _without_last(result):
-    """A loss and its gradients with respect to parameters alone."""
-    loss, (gradient, _) = result
-    return loss, gradient
+    return _trained(forward, params, _shaped(batch, length, width), of_input=False)
 
 
 def attention_mlp_large():

@@ -1,8 +1,9 @@
 """`meshwright tune`: a program's layouts, as its compiler likes them best."""
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from meshwright.app.partition import partition
 from meshwright.app.tune import tune
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import find_target
+from meshwright.compile.tune.tuned import TunedLayouts
 from meshwright.machine import parse_mesh
 
 
@@ -56,15 +58,7 @@ def tune_command(  # noqa: PLR0913  the options of a command
     """
     del what  # layouts are all that can be tuned yet
     saved = None if out is None else output_file(out)
-    found = find_target(target)
-    if mesh is None:
-        step, args = found.fn, found.args
-    else:
-        chosen = choose_tactics(found, schedule, tactics)
-        step, args = (
-            partition(found.fn, parse_mesh(mesh), chosen).plan(*found.args),
-            None,
-        )
+    step, args = _step_of(target, mesh, schedule, tactics)
     tuned = tune(
         step,
         args,
@@ -76,8 +70,24 @@ def tune_command(  # noqa: PLR0913  the options of a command
     )
     if saved is not None:
         write_file(saved, tuned.to_json().encode())
+    _show(tuned, as_json, code)
+    if not tuned.layouts:
+        raise typer.Exit(1)
+
+
+def _step_of(
+    target: str, mesh: str | None, schedule: str | None, tactics: str | None
+) -> tuple[Any, Sequence[Any] | None]:
+    """The function and arguments of a target, or its plan for a mesh, and `None`."""
+    found = find_target(target)
+    if mesh is None:
+        return found.fn, found.args
+    chosen = choose_tactics(found, schedule, tactics)
+    return partition(found.fn, parse_mesh(mesh), chosen).plan(*found.args), None
+
+
+def _show(tuned: TunedLayouts, as_json: bool, code: bool) -> None:
+    """Print a result as JSON, or as a table with code to paste below it if asked."""
     print(tuned.to_json() if as_json else tuned)
     if code and not as_json:
         print(tuned.code)
-    if not tuned.layouts:
-        raise typer.Exit(1)

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from meshwright.compile.tune.kernel_costs import (
+from meshwright.compile.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
     async_bytes,
     examples_of,
     same_program,
 )
-from meshwright.compile.tune.kernels import read_arrays, read_kernels
+from meshwright.compile.tune.layouts.kernels import read_arrays, read_kernels
 from meshwright.run.compilers.hlo import estimated_cycles, unestimated
 
 BODY = """HloModule step, is_scheduled=true

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from meshwright.compile.tune.gain_model import GainModel
-from meshwright.compile.tune.problem import LayoutProblem, State
-from meshwright.compile.tune.screens import Screens
+from meshwright.compile.tune.layouts.gain_model import GainModel
+from meshwright.compile.tune.layouts.problem import LayoutProblem, State
+from meshwright.compile.tune.layouts.screens import Screens
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
 

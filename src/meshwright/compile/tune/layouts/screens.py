@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from meshwright.compile.tune.kernel_costs import (
+from meshwright.compile.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
     async_bytes,
     same_program,
 )
-from meshwright.compile.tune.kernels import HloKernel
-from meshwright.compile.tune.problem import State
+from meshwright.compile.tune.layouts.kernels import HloKernel
+from meshwright.compile.tune.layouts.problem import State
 
 _EACH_CHOICE = 2e-3
 """Relative gain by which one more choice has to pay."""

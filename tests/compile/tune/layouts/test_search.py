@@ -7,15 +7,15 @@ import math
 import jax.numpy as jnp
 import pytest
 
-from meshwright.compile.tune.gain_model import GainModel
-from meshwright.compile.tune.journal import Journal
-from meshwright.compile.tune.kernel_costs import Example
-from meshwright.compile.tune.kernels import HloKernel
-from meshwright.compile.tune.layout_search import LayoutSearch, SearchOptions
-from meshwright.compile.tune.problem import choices_of
-from meshwright.compile.tune.sites import find_sites
+from meshwright.compile.tune.layouts.gain_model import GainModel
+from meshwright.compile.tune.layouts.journal import Journal
+from meshwright.compile.tune.layouts.kernel_costs import Example
+from meshwright.compile.tune.layouts.kernels import HloKernel
+from meshwright.compile.tune.layouts.problem import choices_of
+from meshwright.compile.tune.layouts.search import LayoutSearch, SearchOptions
+from meshwright.compile.tune.layouts.sites import find_sites
+from meshwright.compile.tune.layouts.verdict import Verdict, failed
 from meshwright.compile.tune.tune import on_one_device
-from meshwright.compile.tune.verdict import Verdict, failed
 from meshwright.errors import CompilerError, PlanError, SearchError
 
 
@@ -52,7 +52,10 @@ class FakeJudge:
             order = chosen.get(value)
             is_best = order is not None and order[-1] == minor
             found.append(
-                (f"k{i}{order}{entry}", 1.0 if order is None else factor if is_best else 1.3)
+                (
+                    f"k{i}{order}{entry}",
+                    1.0 if order is None else factor if is_best else 1.3,
+                )
             )
         return found, sum(v in self.hidden for v in chosen)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshwright.compile.tune.roles import Uses, read_uses
+from meshwright.compile.tune.layouts.roles import Uses, read_uses
 from meshwright.program.ir import Program, Value, num_bytes, show_type
 
 _MOST_SITES = 40

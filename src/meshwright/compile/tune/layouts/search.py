@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from meshwright.compile.tune.gain_model import GainModel
-from meshwright.compile.tune.journal import Journal
-from meshwright.compile.tune.kernels import HloKernel
-from meshwright.compile.tune.problem import LayoutProblem, State, question_of
-from meshwright.compile.tune.screened_search import ScreenedSearch, without_one
-from meshwright.compile.tune.screens import Screens
-from meshwright.compile.tune.sites import Site
-from meshwright.compile.tune.verdict import Judge, Question, Verdict
+from meshwright.compile.tune.layouts.gain_model import GainModel
+from meshwright.compile.tune.layouts.journal import Journal
+from meshwright.compile.tune.layouts.kernels import HloKernel
+from meshwright.compile.tune.layouts.problem import LayoutProblem, State, question_of
+from meshwright.compile.tune.layouts.screened_search import ScreenedSearch, without_one
+from meshwright.compile.tune.layouts.screens import Screens
+from meshwright.compile.tune.layouts.sites import Site
+from meshwright.compile.tune.layouts.verdict import Judge, Question, Verdict
 from meshwright.errors import CompilerError, SearchError
 from meshwright.program.ir import Program
 from meshwright.search.engines.surrogate import Surrogate

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.compile.tune.kernels import HloKernel
+from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.run.compilers.hlo import kernel_cycles
 
 _WIDTH = 0.5

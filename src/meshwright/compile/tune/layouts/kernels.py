@@ -22,9 +22,7 @@ _CALLS = re.compile(r"calls=%?([\w.\-]+)")
 _OPERAND = re.compile(r"%([\w.\-]+(?:#\d+)?)")
 _LABELS = re.compile(r"dim_labels=(\w+)_(\w+)->(\w+)")
 _DIMENSIONS = re.compile(r"dimensions=\{([\d,]*)\}")
-_NAMED = re.compile(
-    r", (?:dim_labels=[^,]*|dimensions=\{[^}]*\}|to_apply=%?[\w.\-]+)"
-)
+_NAMED = re.compile(r", (?:dim_labels=[^,]*|dimensions=\{[^}]*\}|to_apply=%?[\w.\-]+)")
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16}
 _LANES, _SUBLANES = 128, 8
 

@@ -7,10 +7,10 @@ import pytest
 from jax.experimental.layout import Layout, with_layout_constraint
 
 import meshwright as mw
-from meshwright.compile.tune.constrain import LAYOUT_CONSTRAINT, constrain
-from meshwright.compile.tune.problem import choices_of, question_of
-from meshwright.compile.tune.roles import read_uses
-from meshwright.compile.tune.sites import find_sites, orders
+from meshwright.compile.tune.layouts.constrain import LAYOUT_CONSTRAINT, constrain
+from meshwright.compile.tune.layouts.problem import choices_of, question_of
+from meshwright.compile.tune.layouts.roles import read_uses
+from meshwright.compile.tune.layouts.sites import find_sites, orders
 from meshwright.compile.tune.tune import on_one_device
 from meshwright.run.local.execute import run_program
 
