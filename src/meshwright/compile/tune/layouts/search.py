@@ -75,7 +75,7 @@ class SearchOptions:
     seed: int
     losses: int = 6
     charge: float = 0.0
-    screens: int = 240
+    screens: int = 160
 
     def __post_init__(self) -> None:
         if self.budget <= _RESERVED:
