@@ -51,7 +51,9 @@ class Site:
         return show_type(self.shape, self.values[0].dtype)
 
 
-def find_sites(program: Program, paths: Sequence[str]) -> tuple[Site, ...]:
+def find_sites(
+    program: Program, paths: Sequence[str], most: int = _MOST_SITES
+) -> tuple[Site, ...]:
     """Sites by falling weight; paths: names of the program's inputs."""
     uses = read_uses(program, paths)
     groups: dict[str, list[Value]] = {}
@@ -63,8 +65,8 @@ def find_sites(program: Program, paths: Sequence[str]) -> tuple[Site, ...]:
         for signature, values in groups.items()
     }
     largest = max(weights.values(), default=1.0)
-    ranked = sorted(groups, key=lambda s: (-weights[s], s))
-    kept = [s for s in ranked if weights[s] >= _LEAST_SHARE * largest][:_MOST_SITES]
+    ranked = sorted(groups, key=lambda s: -weights[s])  # ties in program order
+    kept = [s for s in ranked if weights[s] >= _LEAST_SHARE * largest][:most]
     return tuple(
         _site(f"v{index:02}", groups[s], uses, weights[s], weights[s] / largest)
         for index, s in enumerate(kept)
