@@ -12,6 +12,7 @@ from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.layouts.kernel_costs import Example
 from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.compile.tune.layouts.problem import choices_of
+from meshwright.compile.tune.layouts.screened_search import ScreenedSearch
 from meshwright.compile.tune.layouts.search import LayoutSearch, SearchOptions
 from meshwright.compile.tune.layouts.sites import find_sites
 from meshwright.compile.tune.layouts.verdict import Verdict, failed
@@ -156,6 +157,37 @@ def test_where_the_default_is_best_it_is_said_before_the_budget_is_spent(
     assert found.best == ()
     assert found.stopped == "stalled"
     assert found.judged < 20
+
+
+def test_auto_arguments_that_make_the_same_program_are_not_compiled(program_and_sites):
+    program, sites = program_and_sites
+    for auto, count in ((1.0, 1), (1.1, 2)):
+        judge = FakeJudge(make_gains(sites, (1.0,)), auto=auto)
+        search = make_search(judge, sites, program)
+        default = search._ask((), False)
+        assert search._auto(default).cost == 100 * auto
+        assert judge.judged == count
+
+
+def test_a_program_of_known_kernels_is_taken_without_being_compiled(program_and_sites):
+    program, sites = program_and_sites
+    judge = FakeJudge(make_gains(sites, (0.5, 0.6)))
+    search = make_search(judge, sites, program)
+    alone = []
+    for value, minor, _ in judge.gains:
+        site = next(s for s in sites.values() if value in s.values)
+        best = next(c for c in choices_of(site) if c.order[-1] == minor)
+        search._ask((best,), False)
+        alone.append(best)
+    both = tuple(sorted(alone, key=lambda c: c.site))
+    screens = search.screens[False]
+    assert screens.is_known(both)
+    assert screens.cost(both) == screens.least(both) == pytest.approx(110)
+    judged = judge.judged
+    rounds = ScreenedSearch(screens, search.model, lambda state: None, 0, 8, 4)
+    rounds.run(200.0)
+    assert rounds.best == both
+    assert judge.judged == judged
 
 
 def test_a_gain_that_moves_into_copies_without_an_estimate_is_refused(
