@@ -1,5 +1,6 @@
 """The search for layouts, with judges whose best layouts are known."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -188,6 +189,21 @@ def test_a_program_of_known_kernels_is_taken_without_being_compiled(program_and_
     rounds.run(200.0)
     assert rounds.best == both
     assert judge.judged == judged
+
+
+def test_screens_without_the_kernels_of_the_compiled_program_are_only_guesses(
+    program_and_sites,
+):
+    """Memories of a large program may be assigned otherwise when it is screened."""
+    program, sites = program_and_sites
+    judge = FakeJudge(make_gains(sites, (0.5, 1.0)))
+    screen = judge.screen
+    judge.screen = lambda question: [
+        dataclasses.replace(kernel, key=f"{kernel.key} in main memory")
+        for kernel in screen(question)
+    ]
+    found = make_search(judge, sites, program).run()
+    assert found.charged == 150
 
 
 def test_a_gain_that_moves_into_copies_without_an_estimate_is_refused(

@@ -77,12 +77,16 @@ class ScreenedSearch:
 
     def _take_known(self, least: float) -> float:
         """Make the best of the states with known costs the best one; its cost."""
-        known = filter(self.screens.is_known, self.screens.kernels)
-        state = min(known, key=lambda s: (self.screens.ranked(s), str(s)))
-        if self.screens.ranked(state) < least * (1 - _LEAST_GAIN):
-            self.best = state
-            return self.screens.cost(state)
-        return least
+        limit = least * (1 - _LEAST_GAIN)
+        better = [
+            state
+            for state in self.screens.kernels
+            if self.screens.is_known(state) and self.screens.ranked(state) < limit
+        ]
+        if not better:
+            return least
+        self.best = min(better, key=lambda s: (self.screens.ranked(s), str(s)))
+        return self.screens.cost(self.best)
 
     def _promising(self, least: float) -> list[State]:
         """States to compile next: the likely best, and the possibly best."""
